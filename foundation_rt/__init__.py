@@ -1,0 +1,1 @@
+"""A hand-rolled MCP runtime."""

@@ -1,0 +1,163 @@
+"""Every error that leaves the runtime: its codes, its shapes, and the exceptions that carry it.
+
+Three families, and they never mix (spec/errors.md):
+
+* **protocol errors** are JSON-RPC error responses (`JsonRpcErrorCode`, `to_json_rpc_error`);
+* **tool errors** are results of `tools/call` with ``isError: true`` (`ErrorCode`, `to_tool_error`);
+* **usage errors** are what the author or operator of a server did wrong (`UsageError` and its
+  children): they are raised in Python and say what to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import orjson
+from attrs import define
+
+
+class ErrorCode(StrEnum):
+    """Code of a tool error, spelled as on the wire (ERR-01)."""
+
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    NOT_FOUND = "NOT_FOUND"
+    TIMEOUT = "TIMEOUT"
+    RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
+    INTERNAL = "INTERNAL"
+    UNAUTHORIZED = "UNAUTHORIZED"
+    NOT_INITIALIZED = "NOT_INITIALIZED"
+
+
+class ToolCompletionOutcome(StrEnum):
+    """How one `tools/call` ended, as its completion record says it (TIME-07)."""
+
+    SUCCESS = "success"
+    TOOL_ERROR = "tool_error"
+    TIMEOUT = "timeout"
+    LATE_COMPLETED = "late_completed"
+    ABORTED = "aborted"
+    DISCONNECTED_COMPLETED = "disconnected_completed"
+    PROTOCOL_ERROR = "protocol_error"
+
+
+class JsonRpcErrorCode(IntEnum):
+    """Codes of JSON-RPC error responses (JSON-RPC 2.0 section 5.1; -32002 is the seed's)."""
+
+    PARSE_ERROR = -32700
+    INVALID_REQUEST = -32600
+    METHOD_NOT_FOUND = -32601
+    INVALID_PARAMS = -32602
+    INTERNAL_ERROR = -32603
+    NOT_INITIALIZED = -32002
+
+
+@define
+class StructuredError:
+    """An error as data: what a failed `tools/call` carries in its content (ERR-02).
+
+    `run_id` and `correlation_id` are filled in when the error is wrapped for one call.
+    """
+
+    code: ErrorCode
+    message: str
+    details: Mapping[str, Any] | None = None
+    run_id: str | None = None
+    correlation_id: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """The camelCase object that goes into a response; absent members are left out."""
+        wire: dict[str, Any] = {"code": self.code.value, "message": self.message}
+        if self.details is not None:
+            wire["details"] = self.details
+        if self.run_id is not None:
+            wire["runId"] = self.run_id
+        if self.correlation_id is not None:
+            wire["correlationId"] = self.correlation_id
+        return wire
+
+
+def create_error(
+    code: ErrorCode, message: str, details: Mapping[str, Any] | None = None
+) -> StructuredError:
+    """A `StructuredError` that belongs to no call yet."""
+    return StructuredError(code, message, details)
+
+
+def to_json_rpc_error(
+    code: JsonRpcErrorCode, message: str, data: Mapping[str, Any], request_id: str | int | None
+) -> dict[str, Any]:
+    """The JSON-RPC error response for one request; `request_id` is None where it is unknown."""
+    return {
+        "jsonrpc": "2.0",
+        "id": request_id,
+        "error": {"code": int(code), "message": message, "data": data},
+    }
+
+
+def to_tool_error(error: StructuredError, *, run_id: str, correlation_id: str) -> dict[str, Any]:
+    """The `tools/call` result that carries `error`, completed with the ids of its call (ERR-03).
+
+    Details that cannot be written as JSON are replaced by a reason that says so, so that an
+    error can always be told.
+    """
+    wire = StructuredError(error.code, error.message, error.details, run_id, correlation_id)
+    try:
+        text = orjson.dumps(wire.to_wire(), option=orjson.OPT_NON_STR_KEYS)
+    except (TypeError, RecursionError):
+        wire.message = error.message.encode("utf-8", "backslashreplace").decode()
+        wire.details = {"reason": "details_not_serializable"}
+        text = orjson.dumps(wire.to_wire())
+    return {"content": [{"type": "text", "text": text.decode()}], "isError": True}
+
+
+class ToolError(Exception):
+    """Raised by a tool handler to choose the error its caller sees (ERR-04).
+
+    Args:
+        code: an `ErrorCode`, or its spelling.
+        message: what the caller reads.
+        details: JSON-serializable data for programs; optional.
+
+    Raises:
+        ValueError: `code` is no `ErrorCode`.
+    """
+
+    def __init__(
+        self, code: ErrorCode | str, message: str, details: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = ErrorCode(code)
+        self.message = str(message)
+        self.details = details
+
+    def to_structured(self) -> StructuredError:
+        """The error as data."""
+        return StructuredError(self.code, self.message, self.details)
+
+
+class AbortError(Exception):
+    """Raised by `AbortSignal.raise_if_aborted()`: the call was aborted and nobody waits for it."""
+
+
+class UsageError(Exception):
+    """Something the author or the operator of a server can mend; the message says how."""
+
+
+class ConfigError(UsageError):
+    """The configuration is refused; the message lists every problem (CONF-04)."""
+
+
+class RegistrationError(UsageError):
+    """A tool is refused at registration; the message names the tool and the cause (REG-03)."""
+
+    code = ErrorCode.INVALID_ARGUMENT
+
+
+class MissingExtraError(UsageError):
+    """An optional area is used without its extra; the message names the extra to install."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an extra: pip install 'foundation-rt[{extra}]'")
+        self.extra = extra

@@ -1,0 +1,1 @@
+"""Wire shapes, framing and JSON-RPC: no role, no I/O; server and client share it."""

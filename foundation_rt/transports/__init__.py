@@ -1,0 +1,1 @@
+"""What moves bytes between a peer and a connection, and owns the waiting."""
