@@ -1,1 +1,63 @@
-"""A hand-rolled MCP runtime."""
+"""foundation-rt: a hand-rolled MCP runtime.
+
+The public names are here; each is imported when it is first used (PEP 562), so that importing the
+package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from .abort import AbortSignal as AbortSignal
+    from .connection import Connection as Connection
+    from .context import ToolContext as ToolContext
+    from .dispatcher import Dispatcher as Dispatcher
+    from .errors import AbortError as AbortError
+    from .errors import ConfigError as ConfigError
+    from .errors import ErrorCode as ErrorCode
+    from .errors import RegistrationError as RegistrationError
+    from .errors import ToolError as ToolError
+    from .errors import UsageError as UsageError
+    from .registry import ToolDefinition as ToolDefinition
+    from .server import Server as Server
+    from .server import ServerOptions as ServerOptions
+    from .server import create_server as create_server
+    from .server import start_server as start_server
+
+_HOMES = {
+    "AbortError": "errors",
+    "AbortSignal": "abort",
+    "ConfigError": "errors",
+    "Connection": "connection",
+    "Dispatcher": "dispatcher",
+    "ErrorCode": "errors",
+    "RegistrationError": "errors",
+    "Server": "server",
+    "ServerOptions": "server",
+    "ToolContext": "context",
+    "ToolDefinition": "registry",
+    "ToolError": "errors",
+    "UsageError": "errors",
+    "create_server": "server",
+    "start_server": "server",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from attrs import define
+
+if TYPE_CHECKING:
+    from .config_loading import ConfigProblem
 
 
 class ErrorCode(StrEnum):
@@ -146,7 +149,14 @@ class UsageError(Exception):
 
 
 class ConfigError(UsageError):
-    """The configuration is refused; the message lists every problem (CONF-04)."""
+    """The configuration is refused; the message lists every problem (CONF-04).
+
+    `problems` holds the same as data: key, value, what was expected and where it came from.
+    """
+
+    def __init__(self, message: str, problems: tuple[ConfigProblem, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
 
 
 class RegistrationError(UsageError):

@@ -1,0 +1,32 @@
+"""The `health` tool: what the server is, what it allows, and how it fares (HEALTH-01)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..registry import ToolDefinition
+
+if TYPE_CHECKING:
+    from ..config import ServerConfig
+    from ..resources import ResourceManager
+
+HEALTH = ToolDefinition(
+    name="health",
+    description="Report the server's identity, limits, load and health status.",
+    input_schema={"type": "object", "properties": {}, "additionalProperties": False},
+)
+
+
+def health_report(config: ServerConfig, resources: ResourceManager) -> dict[str, Any]:
+    """The report, camelCase as on the wire; sizes in bytes, times in ms."""
+    return {
+        "server": {"name": config.server.name, "version": config.server.version},
+        "config": {
+            "toolTimeoutMs": config.tools.default_timeout_ms,
+            "maxConcurrentExecutions": config.resources.max_concurrent_executions,
+            "maxPayloadBytes": config.tools.max_payload_bytes,
+            "maxStateBytes": config.tools.max_state_bytes,
+        },
+        "resources": resources.get_telemetry().to_wire(),
+        "status": resources.get_health_status(),
+    }

@@ -1,0 +1,128 @@
+"""`make demo`: a real conversation with a real server process, made readable.
+
+Spawns `foundation-rt serve` with the demo tools and small limits, and prints every line that goes
+either way. What the server logs is shown at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from typing import IO, Any
+
+import orjson
+from attrs import define, field
+
+_LIMITS = {
+    "FOUNDATION_RT_TOOLS__DEFAULT_TIMEOUT_MS": "300",
+    "FOUNDATION_RT_TOOLS__MAX_PAYLOAD_BYTES": "1024",
+}
+_WIDTH = 160
+
+
+@define(eq=False)
+class Conversation:
+    """Speaks line-delimited JSON-RPC with a process and prints both sides."""
+
+    process: subprocess.Popen[bytes]
+    _last_id: int = field(default=0, init=False)
+
+    def chapter(self, title: str) -> None:
+        """Head what follows."""
+        _say(f"\n# {title}")
+
+    def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Send a request, wait for its answer, print both."""
+        self._last_id += 1
+        self._send(
+            {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params or {}}
+        )
+        return self._receive()
+
+    def notify(self, method: str) -> None:
+        """Send a notification."""
+        self._send({"jsonrpc": "2.0", "method": method})
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a tool."""
+        return self.request("tools/call", {"name": tool, "arguments": arguments})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        line = orjson.dumps(message)
+        _say(f"  --> {_shorten(line)}")
+        stdin = _pipe(self.process.stdin)
+        stdin.write(line + b"\n")
+        stdin.flush()
+
+    def _receive(self) -> dict[str, Any]:
+        line = _pipe(self.process.stdout).readline()
+        if not line:
+            raise SystemExit("the server ended before it answered")
+        _say(f"  <-- {_shorten(line.strip())}")
+        message: dict[str, Any] = orjson.loads(line)
+        return message
+
+
+def main() -> None:
+    """Run the conversation; exit with 1 if the server's exit code is not 0."""
+    command = [sys.executable, "-m", "foundation_rt", "serve"]
+    _say(f"$ {' '.join(f'{key}={value}' for key, value in _LIMITS.items())} foundation-rt serve")
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=os.environ | _LIMITS,
+        )
+        _converse(Conversation(process))
+        _pipe(process.stdin).close()
+        exit_code = process.wait()
+        _say(f"\n# End of file: the server answers what is left and exits with {exit_code}")
+        log.seek(0)
+        _say("\n# What it logged on stderr: one record a call, never arguments or results")
+        for line in log:
+            _say(f"  {_shorten(line.strip())}")
+    if exit_code:
+        raise SystemExit(1)
+
+
+def _converse(talk: Conversation) -> None:
+    talk.chapter("Handshake")
+    info = {"name": "demo", "version": "1"}
+    opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    talk.request("initialize", opening)
+    talk.notify("notifications/initialized")
+    talk.chapter("The tools there are")
+    talk.request("tools/list")
+    talk.chapter("A call that works")
+    talk.call("echo", message="hello")
+    talk.chapter("A call that fails validation: a number is no string")
+    talk.call("echo", message=5)
+    talk.chapter("A call that times out: its deadline is 300 ms")
+    talk.call("sleep", ms=60_000)
+    talk.chapter("A call over the payload limit of 1,024 bytes")
+    talk.call("echo", message="x" * 2000)
+    talk.chapter("Health")
+    talk.call("health")
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None
+    return stream
+
+
+def _shorten(line: bytes) -> str:
+    text = line.decode()
+    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}... ({len(text)} characters)"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

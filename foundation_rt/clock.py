@@ -1,0 +1,102 @@
+"""Where time comes from: one interface, the system's clock, and one that a test moves by hand.
+
+Everything that needs the time is given a `Clock` and asks nobody else, so that a test or a replayed
+conversation sees the same instants every time. Wall-clock time is for people (`now`, `timestamp`);
+durations and deadlines are measured with `monotonic`, which never goes backwards (ID-05, ID-06).
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from time import gmtime, strftime, time_ns
+from typing import Protocol
+
+DEFAULT_START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+class Clock(Protocol):
+    """The time, as components see it."""
+
+    def now(self) -> datetime:
+        """The wall-clock time, aware, in UTC."""
+        ...
+
+    def timestamp(self) -> str:
+        """The wall-clock time as ISO 8601: ``2024-01-15T10:30:00.000Z`` (ID-05)."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed point; only differences mean anything (ID-06)."""
+        ...
+
+
+class SystemClock:
+    """The clock of the machine; safe to share between threads."""
+
+    __slots__ = ("_second",)
+
+    def __init__(self) -> None:
+        # The second rendered last and its text. One tuple, replaced as a whole: a thread sees the
+        # old pair or the new one, never the text of another second.
+        self._second = (-1, "")
+
+    def now(self) -> datetime:
+        """The wall-clock time, aware, in UTC."""
+        return datetime.now(UTC)
+
+    def timestamp(self) -> str:
+        """The wall-clock time as ISO 8601 in UTC, cut to whole milliseconds (ID-05)."""
+        # 0.28 us, against 1.0 us for datetime.now(UTC).isoformat(): only the milliseconds are
+        # rendered each time, and without a format specification where they have three digits.
+        second, millisecond = divmod(time_ns() // 1_000_000, 1000)
+        rendered, text = self._second
+        if second != rendered:
+            text = strftime("%Y-%m-%dT%H:%M:%S.", gmtime(second))
+            self._second = (second, text)
+        return f"{text}{millisecond}Z" if millisecond > 99 else f"{text}{millisecond:03d}Z"
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed point; only differences mean anything (ID-06)."""
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that stands still until it is advanced: for tests and replayed conversations (ID-07).
+
+    Args:
+        start: the first instant; aware, in any time zone.
+
+    Raises:
+        ValueError: `start` has no time zone.
+    """
+
+    __slots__ = ("_elapsed", "_start")
+
+    def __init__(self, start: datetime = DEFAULT_START) -> None:
+        if start.tzinfo is None:
+            raise ValueError(f"start needs a time zone: {start!r} has none")
+        self._start = start.astimezone(UTC)
+        self._elapsed = timedelta()
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass, to the microsecond.
+
+        Raises:
+            ValueError: `seconds` is negative; time does not go backwards.
+        """
+        if seconds < 0:
+            raise ValueError(f"seconds must not be negative: {seconds!r}")
+        self._elapsed += timedelta(seconds=seconds)
+
+    def now(self) -> datetime:
+        """The start and what has passed since, aware, in UTC."""
+        return self._start + self._elapsed
+
+    def timestamp(self) -> str:
+        """`now` as ISO 8601 in UTC, cut to whole milliseconds (ID-05)."""
+        return f"{self.now().replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+    def monotonic(self) -> float:
+        """Seconds that have passed since the start."""
+        return self._elapsed.total_seconds()

@@ -1,0 +1,116 @@
+"""One peer: bytes in, lines out, and the lock that puts its decisions in an order.
+
+`feed` is called from one thread at a time. Handlers may end in any thread, so every decision about
+the session is taken under `lock`, and so is every line handed to `send`: lines never overlap, and
+none follows after `close` has returned (LIFE-06).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from .effects import Emit, Reply
+from .errors import JsonRpcErrorCode, to_json_rpc_error
+from .protocol.framing import LineReader, LineTooLong
+from .protocol.jsonrpc import Request, RequestId, encode, parse
+from .session import Session, State
+from .tools_call import Invocation, derive_correlation_id
+
+if TYPE_CHECKING:
+    from .dispatcher import Dispatcher
+    from .effects import Effect
+    from .engine import Engine
+    from .scheduling import Scheduler
+
+Send = Callable[[bytes], object]
+
+
+@define(eq=False)
+class Connection:
+    """A peer of the server, whatever carries its bytes.
+
+    Args:
+        send: is given every outgoing line, without its newline; it should not block. One that
+            raises has lost its peer: the connection is closed.
+        reader: splits what is fed into lines.
+    """
+
+    session: Session
+    dispatcher: Dispatcher
+    engine: Engine
+    scheduler: Scheduler
+    reader: LineReader
+    _send: Send
+    lock: threading.RLock = field(factory=threading.RLock, init=False)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session has ended."""
+        return self.session.state is State.CLOSED
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes from the peer, cut anywhere; answers go to `send` (EMBED-01)."""
+        for line in self.reader.feed(data):
+            self.receive(line)
+
+    def end(self) -> None:
+        """The peer sends no more: a last line without a newline still counts (FRAME-05)."""
+        for line in self.reader.end():
+            self.receive(line)
+
+    def receive(self, line: bytes | LineTooLong) -> None:
+        """Decide and perform what one line leads to."""
+        message = line if isinstance(line, LineTooLong) else parse(line)
+        try:
+            with self.lock:
+                effects = self.dispatcher.dispatch(self.session, message)
+        except Exception as error:
+            effects = []
+            if isinstance(message, Request):
+                correlation_id = derive_correlation_id(self.session, message.params)
+                effects = self.internal_error(message.id, correlation_id, error)
+        self.perform(effects)
+
+    def close(self, reason: str = "disconnected") -> None:
+        """The peer has gone: abort what runs, send nothing more. A second time does nothing.
+
+        Handlers go on until they end; their slots come back and their records are written then.
+        """
+        with self.lock:
+            effects = self.dispatcher.close(self.session, reason)
+        self.perform(effects)
+
+    def perform(self, effects: list[Effect]) -> None:
+        """Perform effects in their order."""
+        for effect in effects:
+            if isinstance(effect, Invocation):
+                self.engine.start(self, effect)
+            elif isinstance(effect, Reply):
+                self._write(effect.line)
+            elif isinstance(effect, Emit):
+                self.session.logger.log(effect.level, effect.message, effect.fields)
+            else:
+                self.engine.abort(effect.invocation, effect.reason)
+
+    def internal_error(
+        self, request_id: RequestId, correlation_id: str, error: Exception
+    ) -> list[Effect]:
+        """A bug of ours: loud in the log, and the request still gets an answer (RPC-10)."""
+        self.session.logger.error("internal error", {"error": error})
+        data = {"reason": "internal_error", "correlationId": correlation_id}
+        code = JsonRpcErrorCode.INTERNAL_ERROR
+        return [Reply(encode(to_json_rpc_error(code, "Internal error", data, request_id)))]
+
+    def _write(self, line: bytes) -> None:
+        with self.lock:
+            if self.session.state is State.CLOSED:
+                return
+            try:
+                self._send(line)
+            except Exception as error:
+                self.session.logger.error("send failed: connection closed", {"error": error})
+                self.close()

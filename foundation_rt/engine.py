@@ -1,0 +1,232 @@
+"""Performs what was decided: the only place that knows tasks, threads, deadlines and signals.
+
+A handler that runs is a `Run`. From its start to its end, whatever happens in between, the engine
+holds exactly one `Run` for it; its end is reported once to the dispatcher, which gives the slot
+back and decides the reply and the record (CALL-09). A handler runs in one of three ways:
+
+* `async def`: a task on the connection's event loop;
+* `def`: in a worker thread;
+* inline: in place, for what takes microseconds.
+
+The deadline answers and aborts; it stops nothing. A coroutine that goes on `cancel_grace_ms` after
+it was aborted is cancelled at its next await; a thread cannot be stopped (TIME-04).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from .abort import AbortSignal
+from .clock import Clock
+from .config import ToolsSection
+from .context import ToolContext
+from .dispatcher import Dispatcher
+from .errors import AbortError
+from .registry import Execution
+from .tools_call import Invocation, Outcome, Raised, Returned, Stopped
+from .workers import WorkerPool
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from .connection import Connection
+    from .scheduling import Timer
+
+
+@define(eq=False)
+class Run:
+    """A handler that has been started and has not ended."""
+
+    connection: Connection
+    call: Invocation
+    context: ToolContext
+    started: float
+    deadline: Timer | None = field(default=None, init=False)
+    cancellation: Timer | None = field(default=None, init=False)
+    task: asyncio.Task[None] | None = field(default=None, init=False)
+    ended: bool = field(default=False, init=False)
+
+    @property
+    def signal(self) -> AbortSignal:
+        """The abort signal its handler was given."""
+        return self.context.abort_signal
+
+
+@define(eq=False)
+class Engine:
+    """Runs handlers for all connections of a server.
+
+    Args:
+        limits: the `tools` section of the configuration.
+        on_idle: called, from any thread, whenever the last running handler has ended.
+    """
+
+    dispatcher: Dispatcher
+    clock: Clock
+    limits: ToolsSection
+    workers: WorkerPool
+    on_idle: Callable[[], object] = field(default=lambda: None)
+    _runs: dict[str, Run] = field(factory=dict, init=False)
+    _inline: Run | None = field(default=None, init=False)
+    _ended: threading.Condition = field(factory=threading.Condition, init=False)
+    _waiting: int = field(default=0, init=False)
+
+    @property
+    def running(self) -> list[Invocation]:
+        """The calls whose handlers have not ended, answered or not."""
+        return [run.call for run in list(self._runs.values())]
+
+    def start(self, connection: Connection, call: Invocation) -> None:
+        """Step 8: run the handler of `call`."""
+        context = ToolContext(
+            call.run_id, call.correlation_id, AbortSignal(), connection.session.logger
+        )
+        run = Run(connection, call, context, self.clock.monotonic())
+        self._runs[call.run_id] = run
+        execution = call.tool.execution
+        if execution is Execution.INLINE:
+            self._inline = run
+            self._finish(run, self._run_in_place(run))
+            self._inline = None
+        elif execution is Execution.THREAD:
+            self._arm_deadline(run)
+            self.workers.submit(partial(self._run_in_thread, run))
+        else:
+            connection.scheduler.start_task(self._run_in_task(run), partial(self._started, run))
+
+    def abort(self, call: Invocation, reason: str) -> None:
+        """Fire the signal of a call; a task still running after the grace is cancelled."""
+        run = self._runs.get(call.run_id)
+        if run is None:
+            return
+        for error in run.signal.fire(reason):
+            run.context.logger.error("abort callback failed", {"error": error})
+        if call.tool.execution is Execution.ASYNC:
+            run.cancellation = run.connection.scheduler.call_later(
+                self.limits.cancel_grace_ms / 1000, partial(self._cancel, run)
+            )
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait, at most `timeout` seconds, until no handler runs; return whether none does."""
+        with self._ended:
+            self._waiting += 1
+            try:
+                return self._ended.wait_for(lambda: not self._runs, timeout)
+            finally:
+                self._waiting -= 1
+
+    def on_loop(self, loop: asyncio.AbstractEventLoop | None) -> Invocation | None:
+        """The call that a loop, or the thread that feeds, is busy with; from any thread."""
+        if self._inline is not None:
+            return self._inline.call
+        if loop is None:
+            return None
+        import asyncio
+
+        current = asyncio.current_task(loop)
+        for run in list(self._runs.values()):
+            # A task that was started eagerly is not known as such before its first await.
+            if run.call.tool.execution is Execution.ASYNC and run.task in (current, None):
+                return run.call
+        return None
+
+    # -- the three ways to run ---------------------------------------------------------------
+
+    def _run_in_place(self, run: Run) -> Outcome:
+        """Call the handler; whatever it raises is an outcome, `SystemExit` included (ERR-05)."""
+        call = run.call
+        try:
+            return Returned(copy_context().run(call.tool.handler, call.arguments, run.context))
+        except BaseException as error:
+            return _outcome_of(error, run.signal)
+
+    def _run_in_thread(self, run: Run) -> None:
+        outcome = self._run_in_place(run)
+        run.connection.scheduler.return_to_host(partial(self._finish, run, outcome))
+
+    async def _run_in_task(self, run: Run) -> None:
+        call = run.call
+        outcome: Outcome
+        try:
+            outcome = Returned(await call.tool.handler(call.arguments, run.context))
+        except BaseException as error:
+            outcome = _outcome_of(error, run.signal)
+        self._finish(run, outcome)
+
+    def _started(self, run: Run, task: asyncio.Task[None]) -> None:
+        """Its task exists: arm the deadline, unless it has ended at once."""
+        run.task = task
+        if not run.ended:
+            self._arm_deadline(run)
+
+    # -- deadline, cancellation, end ---------------------------------------------------------
+
+    def _arm_deadline(self, run: Run) -> None:
+        run.deadline = run.connection.scheduler.call_later(
+            run.call.timeout_ms / 1000, partial(self._expire, run)
+        )
+
+    def _expire(self, run: Run) -> None:
+        connection = run.connection
+        with connection.lock:
+            if run.ended:
+                return
+            effects = self.dispatcher.expire(run.call)
+        connection.perform(effects)
+
+    def _cancel(self, run: Run) -> None:
+        run.connection.scheduler.call_in_loop(partial(self._cancel_task, run))
+
+    def _cancel_task(self, run: Run) -> None:
+        if run.task is not None and not run.task.done():
+            # A task that is cancelled before its first step never gets to report its own end.
+            run.task.add_done_callback(lambda _: self._finish(run, Stopped()))
+            run.task.cancel()
+
+    def _finish(self, run: Run, outcome: Outcome) -> None:
+        """The handler has ended: report it, once (CALL-09)."""
+        if run.ended:
+            return
+        run.ended = True
+        if run.deadline is not None:
+            run.deadline.cancel()
+        if run.cancellation is not None:
+            run.cancellation.cancel()
+        duration_ms = round((self.clock.monotonic() - run.started) * 1000, 3)
+        connection = run.connection
+        try:
+            with connection.lock:
+                effects = self.dispatcher.conclude(run.call, outcome, duration_ms)
+        except Exception as error:
+            effects = connection.internal_error(run.call.request_id, run.call.correlation_id, error)
+        connection.perform(effects)
+        # Only now: whoever waits for the engine to be idle waits for the last reply as well.
+        del self._runs[run.call.run_id]
+        if not self._runs:
+            self._report_idle()
+
+    def _report_idle(self) -> None:
+        if self._waiting:
+            with self._ended:
+                self._ended.notify_all()
+        self.on_idle()
+
+
+def _outcome_of(error: BaseException, signal: AbortSignal) -> Outcome:
+    if signal.aborted and (isinstance(error, AbortError) or _is_cancellation(error)):
+        return Stopped()
+    return Raised(error)
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Whether it is asyncio's, without importing asyncio where nobody has."""
+    import sys
+
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)

@@ -1,0 +1,100 @@
+"""Bytes to lines: the receive side of line-delimited JSON-RPC, without any I/O.
+
+Goals: every byte is looked at once (O(n) in what is fed, however it is chunked); memory is
+bounded by the frame limit plus one chunk; no input makes it raise.
+
+Plan: a chunk is searched for newlines once. What stands before a newline completes a line; what
+follows the last one is appended to a buffer, which is never searched again. A line longer than the
+limit is dropped chunk by chunk up to its newline and reported once, in its place in the stream.
+
+Worst case: a line of exactly the limit, fed a byte at a time, is appended byte by byte to a buffer
+that grows geometrically, and copied once when it is complete.
+"""
+
+from __future__ import annotations
+
+from attrs import define, field, frozen
+
+_CR = 0x0D
+
+
+@frozen
+class LineTooLong:
+    """Stands where a line over the limit stood; its bytes are gone (FRAME-04).
+
+    Attributes:
+        limit: the limit that it broke, in bytes.
+    """
+
+    limit: int
+
+
+@define(eq=False)
+class LineReader:
+    """Splits a byte stream into lines.
+
+    Args:
+        max_line_bytes: longest line taken, in bytes, without its line ending.
+    """
+
+    max_line_bytes: int
+    _buffer: bytearray = field(factory=bytearray, init=False)
+    _discarding: bool = field(default=False, init=False)
+
+    def feed(self, data: bytes) -> list[bytes | LineTooLong]:
+        """Take the next bytes; return the lines they complete, in order, blank ones left out."""
+        # One whole line per chunk is what a pipe delivers nearly always.
+        end = data.find(b"\n")
+        if 0 < end == len(data) - 1 and not self._buffer and not self._discarding:
+            line = data[:-1]
+            if end <= self.max_line_bytes and line[-1] != _CR and not line.isspace():
+                return [line]
+        if end < 0:
+            self._keep(data)
+            return []
+        events: list[bytes | LineTooLong] = []
+        first, *middle, rest = data.split(b"\n")
+        self._keep(first)
+        self._complete(events)
+        for line in middle:
+            self._append(events, line)
+        self._keep(rest)
+        return events
+
+    def end(self) -> list[bytes | LineTooLong]:
+        """The stream has ended: a last line without a newline counts as one (FRAME-05)."""
+        events: list[bytes | LineTooLong] = []
+        self._complete(events)
+        return events
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes held of a line that is not complete yet."""
+        return len(self._buffer)
+
+    def _keep(self, part: bytes) -> None:
+        if self._discarding:
+            return
+        # One byte of grace: the carriage return of a CRLF is no part of the line.
+        if len(self._buffer) + len(part) > self.max_line_bytes + 1:
+            self._discarding = True
+            self._buffer = bytearray()
+        else:
+            self._buffer += part
+
+    def _complete(self, events: list[bytes | LineTooLong]) -> None:
+        if self._discarding:
+            self._discarding = False
+            events.append(LineTooLong(self.max_line_bytes))
+            return
+        line = bytes(self._buffer)
+        self._buffer = bytearray()
+        self._append(events, line)
+
+    def _append(self, events: list[bytes | LineTooLong], line: bytes) -> None:
+        if line.endswith(b"\r"):
+            line = line[:-1]
+        if len(line) > self.max_line_bytes:
+            events.append(LineTooLong(self.max_line_bytes))
+        elif line and not line.isspace():
+            events.append(line)

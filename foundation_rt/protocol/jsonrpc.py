@@ -1,0 +1,140 @@
+"""JSON-RPC 2.0 messages: a line to one of four values, and values back to bytes.
+
+`parse` never raises: whatever a peer sends becomes a `Request`, a `Notification`, a `Response` or
+a `Malformed` that already says how it is to be answered. The values are plain mutable attrs
+classes because a frozen one costs four times as much to make, and one is made for every line.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+from attrs import define
+
+from ..errors import JsonRpcErrorCode
+
+RequestId = str | int
+"""What identifies a request: a string, or an integer within 64 bits (RPC-04)."""
+
+
+class _Absent:
+    """The type of `ABSENT`: params that were not sent, which `null` is not."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent()
+
+
+@define(eq=False)
+class Request:
+    """A message that wants an answer. `params` is whatever was sent, or ABSENT."""
+
+    id: RequestId
+    method: str
+    params: Any
+
+
+@define(eq=False)
+class Notification:
+    """A message that gets no answer. `params` is whatever was sent, or ABSENT."""
+
+    method: str
+    params: Any
+
+
+@define(eq=False)
+class Response:
+    """A result or an error that came from the peer; `id` is not checked."""
+
+    id: Any
+    result: Any
+    error: Any
+
+
+@define(eq=False)
+class Malformed:
+    """A line that is no message: the error it is answered with (RPC-02, RPC-03).
+
+    `id` is the request's own where it could be read, else None. `params` is kept as far as it
+    could be read, so that a correlation id in it still counts.
+    """
+
+    code: JsonRpcErrorCode
+    reason: str
+    detail: str
+    id: RequestId | None = None
+    params: Any = ABSENT
+
+
+Message = Request | Notification | Response | Malformed
+
+
+def is_request_id(value: object) -> bool:
+    """Whether `value` may identify a request; integers beyond 64 bits arrive as floats."""
+    kind = type(value)
+    return kind is int or kind is str
+
+
+def parse(line: bytes) -> Message:
+    """One line to one message (RPC-01 to RPC-08)."""
+    try:
+        message = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return Malformed(
+            JsonRpcErrorCode.PARSE_ERROR, "parse_error", "The line is not valid JSON in UTF-8."
+        )
+    # The well-formed request first: it is nearly every line there is.
+    if type(message) is dict:
+        method = message.get("method", ABSENT)
+        if type(method) is str and message.get("jsonrpc") == "2.0":
+            request_id = message.get("id", ABSENT)
+            if type(request_id) is int or type(request_id) is str:
+                return Request(request_id, method, message.get("params", ABSENT))
+            if request_id is ABSENT:
+                return Notification(method, message.get("params", ABSENT))
+        return _explain(message)
+    if type(message) is list:
+        return _invalid(
+            "batch_not_supported", "Batches are not supported: send one message a line."
+        )
+    return _invalid("not_an_object", "A message is a JSON object.")
+
+
+def _explain(message: dict[str, Any]) -> Message:
+    """What a JSON object is that is neither a valid request nor a valid notification."""
+    request_id = message.get("id", ABSENT)
+    readable = request_id if is_request_id(request_id) else None
+    params = message.get("params", ABSENT)
+    if message.get("jsonrpc") != "2.0":
+        return _invalid("jsonrpc_version", 'The member "jsonrpc" must be "2.0".', readable, params)
+    if "method" not in message:
+        if "result" in message or "error" in message:
+            return Response(
+                None if request_id is ABSENT else request_id,
+                message.get("result"),
+                message.get("error"),
+            )
+        return _invalid("no_method", 'The member "method" is missing.', readable, params)
+    if type(message["method"]) is not str:
+        return _invalid("method_not_a_string", '"method" must be a string.', readable, params)
+    return _invalid(
+        "invalid_id", '"id" must be a string or an integer within 64 bits.', None, params
+    )
+
+
+def _invalid(
+    reason: str, detail: str, request_id: RequestId | None = None, params: Any = ABSENT
+) -> Malformed:
+    return Malformed(JsonRpcErrorCode.INVALID_REQUEST, reason, detail, request_id, params)
+
+
+def encode(message: Any) -> bytes:
+    """A message the runtime itself built to one line, without its newline.
+
+    Raises:
+        TypeError: it holds something JSON cannot say; a bug of the caller.
+    """
+    return orjson.dumps(message)

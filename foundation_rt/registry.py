@@ -1,0 +1,265 @@
+"""The tools of a server: their definitions, handlers and compiled validators.
+
+Everything a call needs is made when a tool is registered and only looked up when it is called
+(REG-05): a call costs the same with ten tools and with ten thousand.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from attrs import define, field, frozen
+
+from .errors import RegistrationError
+from .validation import ValidationIssue, ValidationResult, Validator, compile_schema
+
+if TYPE_CHECKING:
+    from .context import ToolContext
+    from .logs import StructuredLogger
+
+    Handler = Callable[[dict[str, Any], ToolContext], Any]
+
+MAX_TOOL_NAME_LENGTH = 256
+
+
+class Execution(Enum):
+    """Where a handler runs (CALL-12)."""
+
+    ASYNC = "async"
+    """On the event loop, as a task."""
+    THREAD = "thread"
+    """In a worker thread."""
+    INLINE = "inline"
+    """In place: for handlers that take microseconds and never block."""
+
+
+@frozen
+class ToolDefinition:
+    """What a server says of a tool.
+
+    Args:
+        name: unique within a server.
+        description: for the model that chooses tools.
+        input_schema: JSON Schema of the arguments; its root is ``type: object``.
+        version: the tool's own version, if it has one.
+    """
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    version: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """The tool as `tools/list` shows it."""
+        wire: dict[str, Any] = {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.input_schema,
+        }
+        if self.version is not None:
+            wire["version"] = self.version
+        return wire
+
+
+@define(eq=False)
+class RegisteredTool:
+    """A tool, ready to be called.
+
+    Attributes:
+        validate: returns what is wrong with arguments; empty when they are valid.
+        timeout_ms: deadline of its calls in ms; None means `tools.default_timeout_ms`.
+        reserved: it runs in a slot kept for it, so that it answers under overload (RES-09).
+    """
+
+    definition: ToolDefinition
+    handler: Handler
+    validate: Validator
+    execution: Execution
+    timeout_ms: int | None
+    is_dynamic: bool
+    reserved: bool
+
+
+def is_async_callable(handler: Callable[..., Any]) -> bool:
+    """Whether calling `handler` gives a coroutine, as far as can be seen without calling it."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 -- an instance whose class has async __call__
+    )
+
+
+@define(eq=False)
+class ToolRegistry:
+    """Keeps tools by name.
+
+    Args:
+        logger: gets the warnings of registrations; may be attached later (`attach_logger`).
+    """
+
+    _logger: StructuredLogger | None = None
+    _tools: dict[str, RegisteredTool] = field(factory=dict, init=False)
+    _encoded_list: bytes | None = field(default=None, init=False)
+    _held_warnings: list[tuple[str, dict[str, Any]]] = field(factory=list, init=False)
+
+    def register(
+        self,
+        definition: ToolDefinition,
+        handler: Handler,
+        *,
+        is_dynamic: bool = False,
+        execution: Execution | None = None,
+        timeout_ms: int | None = None,
+        reserved: bool = False,
+    ) -> RegisteredTool:
+        """Add a tool; its validator is generated here, never on a call (REG-05).
+
+        Args:
+            handler: called with the arguments and a `ToolContext`.
+            is_dynamic: it came at run time; said in the log at WARN (REG-06).
+            execution: where it runs; by default a task for `async def`, else a worker thread.
+            timeout_ms: deadline of its calls in ms.
+            reserved: see `RegisteredTool`.
+
+        Raises:
+            RegistrationError: the definition is not valid, or the name is taken.
+        """
+        issues = _definition_issues(definition)
+        if issues:
+            raise RegistrationError(_refusal(definition, issues))
+        if definition.name in self._tools:
+            raise RegistrationError(
+                f"tool {definition.name!r} is already registered: choose another name,"
+                " or unregister it first"
+            )
+        if timeout_ms is not None and not _is_positive_int(timeout_ms):
+            raise RegistrationError(
+                f"tool {definition.name!r}: timeout_ms must be a positive whole number of"
+                f" milliseconds, not {timeout_ms!r}"
+            )
+        if not callable(handler):
+            raise RegistrationError(f"tool {definition.name!r}: the handler is not callable")
+        # A private copy: what is advertised and what is enforced cannot drift apart afterwards.
+        schema = orjson.loads(_encode_schema(definition))
+        definition = ToolDefinition(
+            definition.name, definition.description, schema, definition.version
+        )
+        try:
+            compiled = compile_schema(schema)
+        except RegistrationError as error:
+            raise RegistrationError(f"tool {definition.name!r}: {error}") from error
+        tool = RegisteredTool(
+            definition,
+            handler,
+            compiled.validate,
+            execution or (Execution.ASYNC if is_async_callable(handler) else Execution.THREAD),
+            timeout_ms,
+            is_dynamic,
+            reserved,
+        )
+        self._tools[definition.name] = tool
+        self._encoded_list = None
+        for warning in compiled.warnings:
+            self._warn("tool schema warning", {"toolName": definition.name, "warning": warning})
+        if is_dynamic:
+            self._warn("dynamic tool registered", {"toolName": definition.name})
+        return tool
+
+    def unregister(self, name: str) -> bool:
+        """Remove a tool; return whether there was one. Calls that run are not touched."""
+        tool = self._tools.pop(name, None)
+        self._encoded_list = None
+        if tool is not None and tool.is_dynamic:
+            self._warn("dynamic tool unregistered", {"toolName": name})
+        return tool is not None
+
+    def get(self, name: str) -> RegisteredTool | None:
+        """The tool of that name, if there is one."""
+        return self._tools.get(name)
+
+    def list(self) -> tuple[ToolDefinition, ...]:
+        """All definitions, in lexicographic order of their names (REG-02)."""
+        return tuple(self._tools[name].definition for name in sorted(self._tools))
+
+    def has_async_tools(self) -> bool:
+        """Whether any handler needs an event loop."""
+        return any(tool.execution is Execution.ASYNC for tool in self._tools.values())
+
+    def encoded_list(self) -> bytes:
+        """The result of `tools/list`, encoded; kept until the registry changes (REG-04)."""
+        if self._encoded_list is None:
+            tools = [definition.to_wire() for definition in self.list()]
+            self._encoded_list = orjson.dumps({"tools": tools})
+        return self._encoded_list
+
+    def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
+        """What `register` would say of `definition`, without registering it."""
+        issues = _definition_issues(definition)
+        if not issues and definition.name in self._tools:
+            issues = (ValidationIssue("/name", "is already registered"),)
+        if not issues:
+            try:
+                compile_schema(definition.input_schema)
+            except RegistrationError as error:
+                issues = (ValidationIssue("/inputSchema", str(error)),)
+        return ValidationResult(not issues, issues)
+
+    def attach_logger(self, logger: StructuredLogger) -> None:
+        """Send warnings to `logger` from now on, those first that had nowhere to go."""
+        self._logger = logger
+        held, self._held_warnings = self._held_warnings, []
+        for message, fields in held:
+            logger.warn(message, fields)
+
+    def _warn(self, message: str, fields: dict[str, Any]) -> None:
+        if self._logger is None:
+            self._held_warnings.append((message, fields))
+        else:
+            self._logger.warn(message, fields)
+
+
+def _definition_issues(definition: ToolDefinition) -> tuple[ValidationIssue, ...]:
+    # Values an author gave: their annotated types are what is being checked.
+    name: object = definition.name
+    description: object = definition.description
+    version: object = definition.version
+    schema: object = definition.input_schema
+    issues = []
+    if not isinstance(name, str) or not name or len(name) > MAX_TOOL_NAME_LENGTH:
+        issues.append(
+            ValidationIssue("/name", f"must be a string of 1 to {MAX_TOOL_NAME_LENGTH} characters")
+        )
+    elif not name.isprintable() or name != name.strip():
+        issues.append(
+            ValidationIssue("/name", "must be printable, without white space at its ends")
+        )
+    if not isinstance(description, str):
+        issues.append(ValidationIssue("/description", "must be a string"))
+    if version is not None and not isinstance(version, str):
+        issues.append(ValidationIssue("/version", "must be a string"))
+    if not isinstance(schema, Mapping):
+        issues.append(ValidationIssue("/inputSchema", "must be an object"))
+    else:
+        try:
+            _encode_schema(definition)
+        except TypeError as error:
+            issues.append(ValidationIssue("/inputSchema", f"must be JSON: {error}"))
+    return tuple(issues)
+
+
+def _encode_schema(definition: ToolDefinition) -> bytes:
+    return orjson.dumps(dict(definition.input_schema))
+
+
+def _refusal(definition: ToolDefinition, issues: tuple[ValidationIssue, ...]) -> str:
+    problems = "; ".join(f"{issue.path} {issue.message}" for issue in issues)
+    return f"tool {definition.name!r} is refused: {problems}"
+
+
+def _is_positive_int(value: object) -> bool:
+    return type(value) is int and value > 0

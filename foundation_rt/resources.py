@@ -1,0 +1,199 @@
+"""What a process can bear: slots for running calls, payload sizes, telemetry and health.
+
+Limits reject at once; nothing queues (RES-01). Only `acquire_slot`, for hosts that run work of
+their own beside the calls, waits. All of it is process-wide and safe from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Literal
+
+import orjson
+from attrs import define, field
+
+from .config import ServerConfig
+from .validation import ValidationIssue, ValidationResult
+
+HealthStatus = Literal["healthy", "degraded", "unhealthy"]
+
+# Thresholds of spec/resources.md, RES-08.
+_DEGRADED_LOAD = 0.8
+_DEGRADED_DELAY_MS = 100.0
+_UNHEALTHY_DELAY_MS = 500.0
+_UNHEALTHY_REJECTIONS = 3
+
+RETRY_HINT = "Retry with exponential backoff and jitter: about 100 ms, doubled up to 10 s."
+"""What the log says beside a RESOURCE_EXHAUSTED rejection (RES-07)."""
+
+
+@define
+class ResourceTelemetry:
+    """A reading of the process.
+
+    Attributes:
+        memory_usage_bytes: resident memory, in bytes.
+        event_loop_delay_ms: p99 over the last 10 s of what an event waits to be served, in ms.
+        concurrent_executions: slots in use.
+        max_concurrent_executions: slots there are.
+    """
+
+    memory_usage_bytes: int
+    event_loop_delay_ms: float
+    concurrent_executions: int
+    max_concurrent_executions: int
+
+    def to_wire(self) -> dict[str, int | float]:
+        """The camelCase object of the health report."""
+        return {
+            "memoryUsageBytes": self.memory_usage_bytes,
+            "eventLoopDelayMs": self.event_loop_delay_ms,
+            "concurrentExecutions": self.concurrent_executions,
+            "maxConcurrentExecutions": self.max_concurrent_executions,
+        }
+
+
+@define(eq=False)
+class Slot:
+    """The right to run one call; `release()` gives it back, once."""
+
+    _manager: ResourceManager | None
+
+    def release(self) -> None:
+        """Give the slot back; a second time does nothing (RES-03)."""
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            manager._give_back()
+
+
+def _no_delay() -> float:
+    return 0.0
+
+
+@define(eq=False)
+class ResourceManager:
+    """Counts, bounds and reports what calls use.
+
+    Args:
+        config: limits are read from `resources` and `tools`.
+        memory_usage: returns resident memory in bytes.
+        event_loop_delay: returns the p99 event-loop delay in ms; 0 where no loop is watched.
+    """
+
+    config: ServerConfig
+    memory_usage: Callable[[], int]
+    event_loop_delay: Callable[[], float] = _no_delay
+    _max: int = field(init=False)
+    _in_use: int = field(default=0, init=False)
+    _consecutive_rejections: int = field(default=0, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _freed: threading.Condition = field(init=False)
+    _waiting: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._freed = threading.Condition(self._lock)
+        self._max = self.config.resources.max_concurrent_executions
+
+    @property
+    def concurrent_executions(self) -> int:
+        """Slots in use now."""
+        return self._in_use
+
+    def try_acquire_slot(self) -> Slot | None:
+        """A slot, or None at once when all are in use (RES-01)."""
+        with self._lock:
+            if self._in_use >= self._max:
+                return None
+            self._in_use += 1
+        return Slot(self)
+
+    def acquire_slot(self, timeout: float | None = None) -> Slot | None:
+        """Wait for a slot; for hosts that share the process, never for `tools/call` (RES-02).
+
+        Args:
+            timeout: seconds to wait at most; None waits without end.
+
+        Returns:
+            The slot, or None when the time ran out.
+        """
+        with self._freed:
+            self._waiting += 1
+            try:
+                if not self._freed.wait_for(lambda: self._in_use < self._max, timeout):
+                    return None
+                self._in_use += 1
+            finally:
+                self._waiting -= 1
+        return Slot(self)
+
+    def _give_back(self) -> None:
+        with self._lock:
+            self._in_use -= 1
+            if self._waiting:
+                self._freed.notify()
+
+    def payload_size(self, payload: Any) -> int:
+        """UTF-8 bytes of `payload` written as JSON (RES-04).
+
+        Raises:
+            TypeError: JSON cannot say it, or it is nested deeper than orjson writes.
+        """
+        return len(orjson.dumps(payload))
+
+    def validate_payload_size(self, payload: Any) -> ValidationResult:
+        """Whether `payload` is within `tools.max_payload_bytes` (RES-04)."""
+        limit = self.config.tools.max_payload_bytes
+        try:
+            size = self.payload_size(payload)
+        except TypeError:
+            return ValidationResult(False, (ValidationIssue("", "must be JSON-serializable"),))
+        if size > limit:
+            issue = ValidationIssue("", f"must be at most {limit} bytes as JSON; it is {size}")
+            return ValidationResult(False, (issue,))
+        return ValidationResult(True)
+
+    def record_rejection(self) -> None:
+        """A call was refused with RESOURCE_EXHAUSTED by the server (RES-06)."""
+        self._consecutive_rejections += 1
+
+    def record_completion(self) -> None:
+        """A call ended in any other way (RES-06)."""
+        self._consecutive_rejections = 0
+
+    def get_telemetry(self) -> ResourceTelemetry:
+        """Read everything once."""
+        return ResourceTelemetry(
+            self.memory_usage(), round(self.event_loop_delay(), 3), self._in_use, self._max
+        )
+
+    def is_approaching_limits(self) -> bool:
+        """Whether more than 80 % of the slots are in use (RES-05)."""
+        return self._in_use > _DEGRADED_LOAD * self._max
+
+    def get_health_status(self) -> HealthStatus:
+        """The status by the thresholds of RES-08."""
+        delay = self.event_loop_delay()
+        if (
+            self._in_use >= self._max
+            or delay > _UNHEALTHY_DELAY_MS
+            or self._consecutive_rejections >= _UNHEALTHY_REJECTIONS
+        ):
+            return "unhealthy"
+        if self.is_approaching_limits() or delay > _DEGRADED_DELAY_MS:
+            return "degraded"
+        return "healthy"
+
+
+def resident_memory_bytes() -> int:
+    """Resident memory of this process, in bytes; the peak of it where only that is known."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 -- pathlib costs start-up
+            pages = int(statm.read().split()[1])
+    except (OSError, IndexError, ValueError):
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    import resource
+
+    return pages * resource.getpagesize()

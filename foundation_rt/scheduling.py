@@ -1,0 +1,240 @@
+"""Where a connection's timers and coroutines run.
+
+The engine needs three things of its surroundings: a timer, a place to run a coroutine as a real
+asyncio task, and a way back to the thread that its host expects to be called in. There are three
+surroundings (EMBED-02):
+
+* a host with an event loop of its own: `HostLoop`;
+* a host without one: `Background`, whose threads start when they are first needed;
+* the stdio process, whose main thread waits in `transports.reactor`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import define, field
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from .loop_delay import LoopDelay
+
+Callback = Callable[[], object]
+
+_SAMPLE_SECONDS = 0.1
+
+
+class Timer(Protocol):
+    """A callback that will run later, unless it is cancelled first."""
+
+    def cancel(self) -> None:
+        """Take it back; harmless when it has run."""
+
+
+class Scheduler(Protocol):
+    """What the engine asks of the place it runs in."""
+
+    def call_later(self, seconds: float, callback: Callback) -> Timer:
+        """Run `callback` in `seconds`; called where messages are fed."""
+
+    def start_task(
+        self, coroutine: Coroutine[Any, Any, None], started: Callable[[asyncio.Task[None]], object]
+    ) -> None:
+        """Run `coroutine` as a task in a context of its own.
+
+        `started(task)` is called in the loop's thread once the task exists; with eager start the
+        coroutine may have ended by then.
+        """
+
+    def call_in_loop(self, callback: Callback) -> None:
+        """Run `callback` in the thread of the event loop that runs the tasks; thread-safe."""
+
+    def return_to_host(self, callback: Callback) -> None:
+        """Run `callback` where the host expects to be called; used from worker threads."""
+
+
+@define(eq=False)
+class QueuedTimer:
+    """A timer in a `TimerQueue`."""
+
+    callback: Callback | None
+
+    def cancel(self) -> None:
+        """Take it back; safe from any thread."""
+        self.callback = None
+
+
+@define(eq=False)
+class TimerQueue:
+    """Timers in the order of their time; a plain value, which knows no clock.
+
+    Cancelling only marks a timer. Marked ones are swept out when the heap has doubled since the
+    last sweep, so that thousands of calls a second, each with a deadline far off that is cancelled
+    at once, cost amortized constant time and bounded memory.
+    """
+
+    _heap: list[tuple[float, int, QueuedTimer]] = field(factory=list, init=False)
+    _sequence: int = field(default=0, init=False)
+    _sweep_at: int = field(default=64, init=False)
+
+    def add(self, due: float, callback: Callback) -> QueuedTimer:
+        """Have `callback` returned by `pop_due` from the time `due` on."""
+        timer = QueuedTimer(callback)
+        if len(self._heap) >= self._sweep_at:
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+            heapq.heapify(self._heap)
+            self._sweep_at = max(64, 2 * len(self._heap))
+        self._sequence += 1
+        heapq.heappush(self._heap, (due, self._sequence, timer))
+        return timer
+
+    def next_due(self) -> float | None:
+        """When the next timer is due; None when there is none."""
+        heap = self._heap
+        while heap and heap[0][2].callback is None:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def pop_due(self, now: float) -> list[Callback]:
+        """Take out the callbacks that are due at `now`, in order."""
+        due: list[Callback] = []
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            timer = heapq.heappop(heap)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                due.append(callback)
+        return due
+
+
+@define(eq=False)
+class HostLoop:
+    """Everything happens on the event loop of the host; messages are fed in its thread."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def call_later(self, seconds: float, callback: Callback) -> Timer:
+        """A timer of the host's loop."""
+        return self.loop.call_later(seconds, callback)
+
+    def start_task(
+        self, coroutine: Coroutine[Any, Any, None], started: Callable[[asyncio.Task[None]], object]
+    ) -> None:
+        """A task on the host's loop."""
+        started(create_task(self.loop, coroutine))
+
+    def call_in_loop(self, callback: Callback) -> None:
+        """On the host's loop."""
+        self.loop.call_soon_threadsafe(callback)
+
+    def return_to_host(self, callback: Callback) -> None:
+        """On the host's loop, or in place when it has been closed: the slot must come back."""
+        try:
+            self.loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            callback()
+
+    def sample_delay(self, delay: LoopDelay, wanted: Callable[[], bool]) -> None:
+        """Tell `delay` how late the host's loop runs its timers, as long as `wanted()`.
+
+        Nobody tells us the turns of a loop that is not ours, so ten timers a second probe it.
+        """
+        due = time.monotonic() + _SAMPLE_SECONDS
+
+        def sample() -> None:
+            delay.begin_turn(due)
+            delay.end_turn(time.monotonic())
+            if wanted():
+                self.sample_delay(delay, wanted)
+
+        self.loop.call_later(_SAMPLE_SECONDS, sample)
+
+
+@define(eq=False)
+class Background:
+    """For hosts without an event loop: a timer thread and a loop thread of our own (EMBED-03)."""
+
+    _timers: TimerThread = field(init=False, factory=lambda: TimerThread())
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def call_later(self, seconds: float, callback: Callback) -> Timer:
+        """A timer of the timer thread."""
+        return self._timers.call_later(seconds, callback)
+
+    def start_task(
+        self, coroutine: Coroutine[Any, Any, None], started: Callable[[asyncio.Task[None]], object]
+    ) -> None:
+        """A task on the loop thread, which starts when it is first needed."""
+        loop = self._running_loop()
+        loop.call_soon_threadsafe(lambda: started(create_task(loop, coroutine)))
+
+    def call_in_loop(self, callback: Callback) -> None:
+        """On the loop thread."""
+        self._running_loop().call_soon_threadsafe(callback)
+
+    def return_to_host(self, callback: Callback) -> None:
+        """In place: such a host takes calls from any thread."""
+        callback()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                import asyncio
+
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=self._loop.run_forever, name="foundation-rt-loop", daemon=True
+                ).start()
+            return self._loop
+
+
+@define(eq=False)
+class TimerThread:
+    """Runs timers in a thread of their own; any thread may add one."""
+
+    _queue: TimerQueue = field(factory=TimerQueue, init=False)
+    _changed: threading.Condition = field(factory=threading.Condition, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def call_later(self, seconds: float, callback: Callback) -> QueuedTimer:
+        """Run `callback` in `seconds`."""
+        due = time.monotonic() + seconds
+        with self._changed:
+            before = self._queue.next_due()
+            timer = self._queue.add(due, callback)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="foundation-rt-timers", daemon=True
+                )
+                self._thread.start()
+            elif before is None or due < before:
+                self._changed.notify()
+        return timer
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                callbacks = self._queue.pop_due(time.monotonic())
+                if not callbacks:
+                    due = self._queue.next_due()
+                    self._changed.wait(None if due is None else due - time.monotonic())
+            for callback in callbacks:
+                callback()
+
+
+def create_task(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]
+) -> asyncio.Task[None]:
+    """A task in a context of its own; started at once where Python can do that (3.12)."""
+    import asyncio
+    import sys
+
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(coroutine, loop=loop, eager_start=True)
+    return loop.create_task(coroutine)

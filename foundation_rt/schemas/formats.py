@@ -1,0 +1,182 @@
+"""The formats that are enforced, each as a predicate over strings (SCHEMA-13).
+
+`format` is optional to enforce in every dialect, and engines differ in what they check; here what
+is advertised is enforced, so these predicates follow the RFC that the format names and serve
+both engines. A format that is not here is not enforced and is warned about.
+
+Expressions are compiled when a schema first asks for them: all of them together cost several
+milliseconds, and most servers use none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Final
+
+Predicate = Callable[[str], bool]
+
+_PLAIN: Final = r"A-Za-z0-9._~!$&'()*+,;="
+_ESCAPED: Final = "%[0-9A-Fa-f]{2}"
+_PCHAR: Final = rf"(?:[{_PLAIN}:@\-]|{_ESCAPED})"
+_SEGMENT_NO_COLON: Final = rf"(?:[{_PLAIN}@\-]|{_ESCAPED})+"
+_AUTHORITY: Final = (
+    rf"(?:(?:[{_PLAIN}:\-]|{_ESCAPED})*@)?"
+    rf"(?:\[(?P<literal>[^\]]*)\]|(?:[{_PLAIN}\-]|{_ESCAPED})*)(?::[0-9]*)?"
+)
+_ROOTED: Final = rf"//{_AUTHORITY}(?:/{_PCHAR}*)*|/(?:{_PCHAR}+(?:/{_PCHAR}*)*)?"
+_TAIL: Final = rf"(?:\?(?:{_PCHAR}|[/?])*)?(?:#(?:{_PCHAR}|[/?])*)?"
+_IP_FUTURE: Final = rf"[vV][0-9A-Fa-f]+\.[{_PLAIN}:\-]+"
+
+_DATE: Final = r"[0-9]{4}-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+_TIME: Final = (
+    r"(?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9]):(?P<second>[0-5][0-9]|60)(?:\.[0-9]+)?"
+    r"(?:[Zz]|(?P<sign>[+-])(?P<offset_hour>[01][0-9]|2[0-3]):(?P<offset_minute>[0-5][0-9]))"
+)
+_CLOCK: Final = r"T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
+_CALENDAR: Final = r"(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)"
+_OCTET: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_LABEL: Final = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOSTNAME: Final = rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*"
+_ATOM: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_LOCAL: Final = rf'(?:{_ATOM}(?:\.{_ATOM})*|"(?:[ !#-\[\]-~]|\\[ -~])*")'
+_POINTER: Final = "(?:/(?:[^~/]|~[01])*)*"
+
+_EXPRESSIONS: Final = {
+    "duration": f"P(?:[0-9]+W|{_CALENDAR}(?:{_CLOCK})?|{_CLOCK})",  # RFC 3339 appendix A
+    "hostname": _HOSTNAME,  # RFC 1123 section 2.1
+    "ipv4": rf"{_OCTET}(?:\.{_OCTET}){{3}}",  # RFC 2673 section 3.2
+    "json-pointer": _POINTER,  # RFC 6901
+    "relative-json-pointer": f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})",
+    "uuid": "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}",  # RFC 4122
+}
+_URI: Final = (
+    rf"[A-Za-z][A-Za-z0-9+.\-]*:(?:{_ROOTED}|{_PCHAR}+(?:/{_PCHAR}*)*)?{_TAIL}"  # RFC 3986
+)
+_RELATIVE: Final = rf"(?:{_ROOTED}|{_SEGMENT_NO_COLON}(?:/{_PCHAR}*)*)?{_TAIL}"
+
+
+def _fullmatch(expression: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(expression, re.DOTALL).fullmatch
+
+
+def _real_day(match: re.Match[str]) -> bool:
+    year, month, day = int(match[0][:4]), int(match["month"]), int(match["day"])
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    lengths = (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+    return 1 <= month <= 12 and 1 <= day <= lengths[month - 1]
+
+
+def _real_second(match: re.Match[str]) -> bool:
+    """A leap second ends a day in UTC (RFC 3339 appendix D)."""
+    if match["second"] != "60":
+        return True
+    minutes = int(match["hour"]) * 60 + int(match["minute"])
+    if match["sign"]:
+        offset = int(match["offset_hour"]) * 60 + int(match["offset_minute"])
+        minutes += -offset if match["sign"] == "+" else offset
+    return minutes % 1440 == 1439
+
+
+def _date() -> Predicate:
+    match = _fullmatch(_DATE)
+    return lambda text: (found := match(text)) is not None and _real_day(found)
+
+
+def _time() -> Predicate:
+    match = _fullmatch(_TIME)
+    return lambda text: (found := match(text)) is not None and _real_second(found)
+
+
+def _date_time() -> Predicate:
+    match = _fullmatch(f"{_DATE}[Tt]{_TIME}")
+    return lambda text: (
+        (found := match(text)) is not None and _real_day(found) and _real_second(found)
+    )
+
+
+def _ipv6() -> Predicate:
+    from ipaddress import AddressValueError, IPv6Address
+
+    def fits(text: str) -> bool:
+        try:
+            return IPv6Address(text).scope_id is None  # a zone is no part of RFC 4291
+        except AddressValueError:
+            return False
+
+    return fits
+
+
+def _email() -> Predicate:
+    match = _fullmatch(rf"(?P<local>{_LOCAL})@(?:\[(?P<literal>[^\]]*)\]|{_HOSTNAME})")
+    is_ipv4, is_ipv6 = predicate("ipv4"), predicate("ipv6")
+
+    def fits(text: str) -> bool:  # RFC 5321 section 4.1.2
+        found = match(text)
+        if found is None or len(found["local"]) > 64:
+            return False
+        literal = found["literal"]
+        if literal is None or is_ipv4(literal):
+            return True
+        return literal[:5].upper() == "IPV6:" and is_ipv6(literal[5:])
+
+    return fits
+
+
+def _uri(expression: str) -> Predicate:
+    match = _fullmatch(expression)
+    is_future, is_ipv6 = _fullmatch(_IP_FUTURE), predicate("ipv6")
+
+    def fits(text: str) -> bool:
+        found = match(text)
+        if found is None:
+            return False
+        literal = found["literal"]
+        return literal is None or is_ipv6(literal) or is_future(literal) is not None
+
+    return fits
+
+
+def _uri_reference() -> Predicate:
+    is_absolute, is_relative = predicate("uri"), _uri(_RELATIVE)
+    return lambda text: is_absolute(text) or is_relative(text)
+
+
+def _regex() -> Predicate:
+    from .patterns import PatternError, UnsupportedPatternError, translate
+
+    def fits(text: str) -> bool:
+        try:
+            translate(text)
+        except UnsupportedPatternError:
+            return True
+        except PatternError:
+            return False
+        return True
+
+    return fits
+
+
+_BUILDERS: Final[dict[str, Callable[[], Predicate]]] = {
+    "date": _date,
+    "date-time": _date_time,
+    "email": _email,
+    "ipv6": _ipv6,
+    "regex": _regex,
+    "time": _time,
+    "uri": lambda: _uri(_URI),
+    "uri-reference": _uri_reference,
+}
+
+ENFORCED: Final = frozenset(_EXPRESSIONS) | frozenset(_BUILDERS)
+"""Names of the formats enforced in every dialect (SCHEMA-13)."""
+
+
+@cache
+def predicate(name: str) -> Predicate:
+    """The predicate of the format `name`, one of `ENFORCED`."""
+    if name in _BUILDERS:
+        return _BUILDERS[name]()
+    match = _fullmatch(_EXPRESSIONS[name])
+    return lambda text: match(text) is not None

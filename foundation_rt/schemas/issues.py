@@ -1,0 +1,102 @@
+"""What is wrong with a value: one issue, and the words for it.
+
+Every message says what was expected and never repeats the value, which may be a secret
+(SCHEMA-20). Names of properties are the exception, since a caller cannot mend arguments without
+them; they come from outside, so they are cut (SCHEMA-22). Both ways of finding issues (`reading`
+and `later_dialects`) take their words from here, so a caller sees one voice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import orjson
+from attrs import frozen
+
+MAX_ISSUES: Final = 10
+"""Most issues told about one value (SCHEMA-21)."""
+
+MAX_NAME_CHARACTERS: Final = 100
+MAX_NAMES: Final = 5
+_MAX_LISTING_CHARACTERS: Final = 1000
+
+
+@frozen
+class ValidationIssue:
+    """One reason why a value does not fit its schema (SCHEMA-19, SCHEMA-20).
+
+    Attributes:
+        path: JSON pointer (RFC 6901) into the arguments: `""` is the arguments themselves,
+            `/city`, `/days/0`.
+        message: what was expected there, such as `must be integer`; never the value.
+    """
+
+    path: str
+    message: str
+
+
+TOO_DEEP: Final = (ValidationIssue("", "is nested too deeply"),)
+"""The answer to a value that cannot be followed to its end (SCHEMA-18)."""
+
+
+def step(path: str, key: str | int) -> str:
+    """`path` and one step further, escaped as RFC 6901 has it; a long key is cut (SCHEMA-22)."""
+    if isinstance(key, int):
+        return f"{path}/{key}"
+    return f"{path}/{_cut(key, MAX_NAME_CHARACTERS).replace('~', '~0').replace('/', '~1')}"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+def _json(value: Any) -> str:
+    return _cut(orjson.dumps(value).decode(), _MAX_LISTING_CHARACTERS)
+
+
+def _listing(values: Iterable[Any]) -> str:
+    return _cut(", ".join(map(_json, values)), _MAX_LISTING_CHARACTERS)
+
+
+def _names(names: list[str]) -> str:
+    """`the property "a"`, `the properties "a", "b" and 3 more`."""
+    shown = ", ".join(_json(_cut(name, MAX_NAME_CHARACTERS)) for name in names[:MAX_NAMES])
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return f"the {'property' if len(names) == 1 else 'properties'} {shown}{more}"
+
+
+def _types(types: str | list[str]) -> str:
+    return types if isinstance(types, str) else " or ".join(types)
+
+
+MESSAGES: Final[dict[str, Callable[[Any], str]]] = {
+    "additionalItems": lambda limit: f"must have at most {limit} items",
+    "additionalProperties": lambda names: f"must not have {_names(names)}",
+    "anyOf": lambda _: "must fit at least one of the schemas in anyOf",
+    "const": lambda value: f"must be {_json(value)}",
+    "contains": lambda _: "must contain items that fit its contains schema",
+    "enum": lambda values: f"must be one of {_listing(values)}",
+    "exclusiveMaximum": lambda limit: f"must be less than {_json(limit)}",
+    "exclusiveMinimum": lambda limit: f"must be greater than {_json(limit)}",
+    "falseSchema": lambda _: "must not be there",
+    "format": lambda name: f"must be a valid {name}",
+    "maxItems": lambda limit: f"must have at most {limit} items",
+    "maxLength": lambda limit: f"must have at most {limit} characters",
+    "maxProperties": lambda limit: f"must have at most {limit} properties",
+    "maximum": lambda limit: f"must be at most {_json(limit)}",
+    "minItems": lambda limit: f"must have at least {limit} items",
+    "minLength": lambda limit: f"must have at least {limit} characters",
+    "minProperties": lambda limit: f"must have at least {limit} properties",
+    "minimum": lambda limit: f"must be at least {_json(limit)}",
+    "multipleOf": lambda limit: f"must be a multiple of {_json(limit)}",
+    "not": lambda _: "must not fit the schema in not",
+    "oneOf": lambda _: "must fit exactly one of the schemas in oneOf",
+    "pattern": lambda pattern: f"must match the pattern {_json(pattern)}",
+    "propertyNames": lambda _: "must have property names that fit its propertyNames schema",
+    "required": lambda names: f"must have {_names(names)}",
+    "type": lambda types: f"must be {_types(types)}",
+    "unevaluatedProperties": lambda names: f"must not have {_names(names)}",
+    "uniqueItems": lambda _: "must have no two equal items",
+}
+"""Keyword to message; the argument is the keyword's value, or the names it is about."""

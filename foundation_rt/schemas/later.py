@@ -1,0 +1,90 @@
+"""2019-09 and 2020-12: schemas that the optional jsonschema-rs compiles (SCHEMA-05).
+
+It is asked for what the rest of the package promises: formats are enforced by the same predicates
+and no others, a reference that leads out of the schema is refused, and an issue says what was
+expected in the same words and without the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from ..errors import MissingExtraError, RegistrationError
+from .dialects import DRAFT_2019_09
+from .formats import ENFORCED, predicate
+from .issues import MAX_ISSUES, MESSAGES, ValidationIssue, step
+from .survey import Survey, place
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
+_NOT_ENFORCED: Final = ("idn-email", "idn-hostname", "iri", "iri-reference", "uri-template")
+"""Formats that jsonschema-rs would check by rules of its own."""
+
+
+def compile_later(survey: Survey) -> Callable[[Any], tuple[ValidationIssue, ...]]:
+    """The validator of a schema of 2019-09 or 2020-12.
+
+    Raises:
+        RegistrationError: the extra is missing, or the engine refuses the schema.
+    """
+    need = survey.reason or f"#/$schema: {survey.dialect}"
+    try:
+        import jsonschema_rs
+    except ImportError:
+        raise RegistrationError(
+            str(MissingExtraError(f"a schema with {need}", "jsonschema"))
+        ) from None
+    engine = (
+        jsonschema_rs.Draft201909Validator
+        if survey.dialect == DRAFT_2019_09
+        else jsonschema_rs.Draft202012Validator
+    )
+    formats = {name: predicate(name) for name in ENFORCED}
+    formats.update((name, _accept) for name in _NOT_ENFORCED)
+    try:
+        validator = engine(
+            survey.root, formats=formats, validate_formats=True, retriever=_refuse_to_fetch
+        )
+    except jsonschema_rs.ValidationError as error:
+        at = "".join(f"/{one}" for one in error.instance_path)
+        raise RegistrationError(
+            f"{place(at)} is refused by jsonschema-rs: {error.message}"
+        ) from None
+
+    def validate(arguments: Any) -> tuple[ValidationIssue, ...]:
+        if validator.is_valid(arguments):
+            return ()
+        # In an order of its own choice, the engine might tell other ones in another process.
+        first = nsmallest(MAX_ISSUES, validator.iter_errors(arguments), key=_order)
+        return tuple(map(_issue, first))
+
+    return validate
+
+
+def _accept(text: str) -> bool:
+    return True
+
+
+def _refuse_to_fetch(uri: str) -> NoReturn:
+    raise ValueError("nothing is ever fetched: copy what it means into `$defs`")
+
+
+def _order(error: ValidationError) -> tuple[Any, ...]:
+    """Along the value, and by keyword where two concern the same part of it."""
+    return (*((isinstance(one, str), one) for one in error.instance_path), (2, error.kind.name))
+
+
+def _issue(error: ValidationError) -> ValidationIssue:
+    path = ""
+    for one in error.instance_path:
+        path = step(path, one)
+    keyword, about = error.kind.name, error.kind.value
+    if keyword == "required":
+        about = [about]
+    elif keyword == "falseSchema" and error.schema_path[-1] == "additionalProperties":
+        keyword, about = "additionalProperties", list(error.instance)
+    say = MESSAGES.get(keyword)
+    return ValidationIssue(path, say(about) if say else f"must satisfy `{keyword}`")

@@ -1,0 +1,167 @@
+r"""Regular expressions as JSON Schema means them, written so that Python reads the same.
+
+JSON Schema takes its patterns from ECMA-262; Python's `re` reads many of them differently: `\d`
+and `\w` know all of Unicode, `$` matches before a last newline, `.` matches a carriage return, and
+`(?i)`, `\Z`, `a++`, `[[:x:]]` mean things that ECMA-262 has no words for. So a pattern is read as
+ECMA-262 (with code points as characters, as its `u` flag does; SCHEMA-12) and written anew in a
+form that has one meaning. What has no such form is refused, never approximated.
+
+The result has no bare `$`: fastjsonschema replaces those itself, and gets it wrong in a class.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_LIMIT: Final = r"\U0010ffff"
+_SPACE: Final = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_SETS: Final = {
+    "d": "0-9",
+    "D": rf"\x00-/:-{_LIMIT}",
+    "w": "0-9A-Z_a-z",
+    "W": rf"\x00-/:-@\[-\^`{{-{_LIMIT}",
+    "s": _SPACE,
+    "S": r"\x00-\x08\x0e-\x1f\x21-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e"
+    rf"\u2030-\u205e\u2060-\u2fff\u3001-\ufefe\uff00-{_LIMIT}",
+}
+_CONTROLS: Final = {"t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "0": "\0"}
+_UNSUPPORTED: Final = {"p": "a Unicode property", "P": "a Unicode property"}
+_ASSERTIONS: Final = {"b": r"(?a:\b)", "B": r"(?!(?a:\b))"}
+_PLAIN: Final = {"^": "^", "$": r"\Z", ".": r"[^\n\r\u2028\u2029]", "|": "|", ")": ")"}
+
+_QUANTIFIER: Final = re.compile(r"(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\})\??")
+_GROUP: Final = re.compile(r"\((?:\?(?::|=|!|<=|<!|(<[A-Za-z_$][\w$]*>)))?(?!\?)")
+_ESCAPE: Final = re.compile(
+    r"\\(?:u\{(?P<point>[0-9A-Fa-f]{1,6})\}"
+    r"|u(?P<high>[dD][89abAB][0-9A-Fa-f]{2})\\u(?P<low>[dD][c-fC-F][0-9A-Fa-f]{2})"
+    r"|u(?P<unit>[0-9A-Fa-f]{4})|x(?P<byte>[0-9A-Fa-f]{2})|c(?P<control>[A-Za-z])"
+    r"|(?P<plain>.))",
+    re.DOTALL,
+)
+
+
+class PatternError(ValueError):
+    """The pattern is not ECMA-262; the message says why."""
+
+
+class UnsupportedPatternError(PatternError):
+    """The pattern is ECMA-262 that Python cannot match exactly; the message names what it uses."""
+
+
+def translate(pattern: str) -> str:
+    """The Python pattern that matches what the ECMA-262 `pattern` matches, for `re.search`.
+
+    Raises:
+        PatternError: the pattern is not ECMA-262.
+        UnsupportedPatternError: it uses Unicode properties, back-references or a look-behind of
+            variable length.
+    """
+    written: list[str] = []
+    at = 0
+    repeated = False
+    while at < len(pattern):
+        quantifier = _QUANTIFIER.match(pattern, at)
+        if quantifier:
+            if repeated:
+                raise PatternError(f"there is nothing to repeat at character {at}")
+            text, at = quantifier[0], quantifier.end()
+        else:
+            text, at = _atom(pattern, at)
+        repeated = quantifier is not None
+        written.append(text)
+    translated = "".join(written)
+    try:
+        re.compile(translated)
+    except (re.error, OverflowError) as error:
+        if "look-behind" in str(error):
+            raise UnsupportedPatternError("a look-behind of variable length") from None
+        raise PatternError(str(error)) from None
+    return translated
+
+
+def _atom(pattern: str, at: int) -> tuple[str, int]:
+    """What is written for the term at `at`, and where the next one starts."""
+    character = pattern[at]
+    if character == "\\":
+        return _escape(pattern, at)
+    if character == "[":
+        return _class(pattern, at + 1)
+    if character == "(":
+        group = _GROUP.match(pattern, at)
+        if not group:
+            raise PatternError(f"unknown kind of group at character {at}")
+        return "(" if group[1] else group[0], group.end()
+    return _PLAIN.get(character) or re.escape(character), at + 1
+
+
+def _escape(pattern: str, at: int) -> tuple[str, int]:
+    """An escape outside of a class."""
+    letter = pattern[at + 1 : at + 2]
+    if letter in _ASSERTIONS:
+        return _ASSERTIONS[letter], at + 2
+    if letter in _SETS:
+        return f"[{_SETS[letter]}]", at + 2
+    character, end = _escaped_character(pattern, at)
+    return re.escape(character), end
+
+
+def _escaped_character(pattern: str, at: int) -> tuple[str, int]:
+    """The one character that the escape at `at` stands for."""
+    escape = _ESCAPE.match(pattern, at)
+    if not escape:
+        raise PatternError("it ends in a backslash")
+    plain = escape["plain"]
+    if plain is None:
+        return _coded_character(escape), escape.end()
+    if plain in _CONTROLS and not (plain == "0" and pattern[at + 2 : at + 3].isdecimal()):
+        return _CONTROLS[plain], escape.end()
+    if plain in "pPk123456789":
+        raise UnsupportedPatternError(_UNSUPPORTED.get(plain, "a back-reference"))
+    if plain.isalnum():
+        raise PatternError(f"there is no escape \\{plain}")
+    return plain, escape.end()
+
+
+def _coded_character(escape: re.Match[str]) -> str:
+    if escape["control"]:
+        return chr(ord(escape["control"]) % 32)
+    if escape["high"]:
+        high, low = int(escape["high"], 16), int(escape["low"], 16)
+        return chr(0x10000 + (high - 0xD800) * 0x400 + low - 0xDC00)
+    code = int(escape["point"] or escape["unit"] or escape["byte"], 16)
+    if code > 0x10FFFF:
+        raise PatternError(f"{escape[0]} is beyond the last character, \\u{{10FFFF}}")
+    return chr(code)
+
+
+def _class(pattern: str, at: int) -> tuple[str, int]:
+    """A character class, from behind its opening bracket."""
+    negated = pattern.startswith("^", at)
+    at += negated
+    members: list[str] = []
+    while not pattern.startswith("]", at):
+        member, single, at = _class_atom(pattern, at)
+        if pattern.startswith("-", at) and not pattern.startswith("]", at + 1):
+            last, last_single, at = _class_atom(pattern, at + 1)
+            # With a set on either side the dash is a character of its own, as in `[\w-.]`.
+            member += ("-" if single and last_single else r"\-") + last
+        members.append(member)
+    if not members:
+        return ("(?s:.)" if negated else "(?!)"), at + 1
+    return f"[{'^' if negated else ''}{''.join(members)}]", at + 1
+
+
+def _class_atom(pattern: str, at: int) -> tuple[str, bool, int]:
+    """One member of a class: its text, whether it is a single character, and where it ends."""
+    if at >= len(pattern):
+        raise PatternError("a character class is not closed")
+    if pattern[at] != "\\":
+        return re.escape(pattern[at]), True, at + 1
+    letter = pattern[at + 1 : at + 2]
+    if letter == "b":
+        return r"\x08", True, at + 2
+    if letter in _SETS:
+        return _SETS[letter], False, at + 2
+    character, end = _escaped_character(pattern, at)
+    return re.escape(character), True, end

@@ -1,0 +1,310 @@
+"""One walk over a schema that finds out all that must be known before it is compiled.
+
+Is every keyword one of the dialect and its value of the right shape? Which references, patterns
+and formats are used? And where `$schema` is absent: can the schema be enforced so that draft-07
+and 2020-12 agree about it, or does it need 2020-12 (SCHEMA-04)? What cannot be enforced is refused
+here, with its place and the way out; nothing behind this has to doubt the schema again.
+
+The walk follows the keywords, so a property that is *named* `$ref` is just a property.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from attrs import define, field
+
+from ..errors import RegistrationError
+from . import formats
+from .dialects import (
+    DRAFT_04,
+    DRAFT_07,
+    DRAFT_2019_09,
+    DRAFT_2020_12,
+    ENFORCING,
+    SHAPES_IN,
+    URIS,
+    Schema,
+    declared_dialect,
+    dialects_with,
+    has_shape,
+    shape_name,
+    subschemas,
+)
+from .issues import step
+from .patterns import PatternError, UnsupportedPatternError, translate
+
+_WAY_OUT: Final = (
+    f"set `$schema` to {URIS[DRAFT_2020_12]} (which needs the extra foundation-rt[jsonschema]),"
+    " or remove it"
+)
+
+
+def place(path: str) -> str:
+    """Where in a schema, as a URI fragment: `#/properties/city`."""
+    return f"#{path}"
+
+
+@define
+class Survey:
+    """What the walk over one schema found out.
+
+    Attributes:
+        root: the schema; the walk leaves it as it is.
+        dialect: the dialect that says what it means.
+        declared: whether `$schema` names that dialect.
+        reason: for 2020-12 that nobody declared, the place and the keyword that need it.
+        warnings: what is not enforced, each with its place (SCHEMA-06, SCHEMA-13).
+        references: `$ref` as written to the schema it means; up to draft-07 only.
+        patterns: pattern as written to its Python form; likewise.
+        formats: names of the enforced formats in use.
+        uses_multiple_of: whether `multipleOf` occurs.
+    """
+
+    root: dict[str, Any]
+    dialect: str = DRAFT_2020_12
+    declared: bool = False
+    reason: str | None = None
+    warnings: list[str] = field(factory=list)
+    references: dict[str, Schema] = field(factory=dict)
+    patterns: dict[str, str] = field(factory=dict)
+    formats: set[str] = field(factory=set)
+    uses_multiple_of: bool = False
+    _walked: set[int] = field(factory=set)
+    _unresolved: list[tuple[str, str]] = field(factory=list)
+
+    @property
+    def is_later(self) -> bool:
+        """Whether only the optional engine knows the dialect (SCHEMA-05)."""
+        return self.dialect in (DRAFT_2019_09, DRAFT_2020_12)
+
+    def walk(self, schema: Any, path: str) -> None:
+        """Read `schema`, which stands at `path`, and every schema in it.
+
+        Raises:
+            RegistrationError: it is no schema of the dialect, or cannot be enforced as one.
+        """
+        if isinstance(schema, bool) and self.dialect != DRAFT_04:
+            return
+        if not isinstance(schema, dict):
+            allowed = "an object" if self.dialect == DRAFT_04 else "an object, true or false"
+            raise RegistrationError(f"{place(path)} must be a schema, that is {allowed}")
+        self._walked.add(id(schema))
+        for keyword, value in schema.items():
+            at = step(path, keyword)
+            shape = self._shape(keyword, value, at)
+            if shape is None:
+                continue
+            note = _NOTES.get(keyword)
+            if note is not None:
+                note(self, value, at)
+            for subschema, its_path in subschemas(shape, value, at):
+                self.walk(subschema, its_path)
+        if "$ref" in schema:
+            self._note_siblings(schema, path)
+        partners = _PARTNERS_IN_04 if self.dialect == DRAFT_04 else _PARTNERS
+        for keyword, partner in partners.items():
+            if keyword in schema and partner not in schema:
+                self.warnings.append(f"{place(step(path, keyword))}: idle without `{partner}`")
+
+    def resolve_references(self) -> None:
+        """Find the schema that each `$ref` means, and read those that no keyword leads to.
+
+        Raises:
+            RegistrationError: one leads nowhere, or out of the schema, or round in a circle.
+        """
+        while self._unresolved:
+            reference, at = self._unresolved.pop()
+            if reference not in self.references:
+                target = self.references[reference] = _target(self.root, reference, at)
+                if id(target) not in self._walked:
+                    self.walk(target, reference.partition("#")[2])
+        done: set[int] = set()
+        for reference, target in self.references.items():
+            if _is_circle(target, self.references, set(), done):
+                raise RegistrationError(
+                    f"`$ref` {reference!r} leads round in a circle without going into the value:"
+                    " put `properties` or `items` between the references"
+                )
+
+    def _shape(self, keyword: str, value: Any, at: str) -> str | None:
+        """The shape of `value`, right for `keyword` in this dialect; None if it is unknown."""
+        shape = SHAPES_IN[self.dialect].get(keyword)
+        if shape is None and keyword not in ENFORCING:
+            self.warnings.append(f"{place(at)}: unknown keyword, not enforced")
+            return None
+        if shape is None or not has_shape(value, shape):
+            raise RegistrationError(self._refusal(keyword, value, at))
+        if not self.declared and keyword not in SHAPES_IN[DRAFT_07]:
+            self._need_later(at, f"`{keyword}` is new in 2020-12 or 2019-09")
+        return shape
+
+    def _refusal(self, keyword: str, value: Any, at: str) -> str:
+        shape = SHAPES_IN[self.dialect].get(keyword)
+        elsewhere = dialects_with(keyword, value)
+        if shape is not None and not elsewhere:
+            return f"{place(at)} must be {shape_name(shape)}"
+        read_as = self.dialect if self.declared else f"{self.dialect}, as `$schema` is absent"
+        return (
+            f"{place(at)}: `{keyword}` in this form belongs to {' or '.join(elsewhere)}, but the"
+            f" schema is read as {read_as}: set `$schema` to the dialect that is meant, or"
+            f" replace the keyword"
+        )
+
+    def _need_later(self, at: str, why: str) -> None:
+        """Nothing but the optional engine enforces what stands at `at`."""
+        if self.declared:
+            raise RegistrationError(f"{place(at)}: {why}; {_WAY_OUT}")
+        self.reason = self.reason or f"{place(at)}: {why}"
+
+    def _note_siblings(self, schema: dict[str, Any], path: str) -> None:
+        if self.declared and self.is_later:
+            return
+        for keyword in schema:
+            if keyword in ENFORCING and keyword != "$ref":
+                at = step(path, keyword)
+                if self.declared:
+                    self.warnings.append(f"{place(at)}: {self.dialect} ignores it beside `$ref`")
+                else:
+                    self._need_later(at, f"`{keyword}` stands beside `$ref`")
+
+    def _note_schema(self, value: str, at: str) -> None:
+        if at != "/$schema" and value != self.root.get("$schema"):
+            raise RegistrationError(f"{place(at)}: only the root may choose a dialect")
+
+    def _note_id(self, value: str, at: str) -> None:
+        if at not in ("/$id", "/id") and not (self.declared and self.is_later):
+            self._need_later(at, "an identifier inside of the schema changes what `$ref` means")
+
+    def _note_reference(self, value: str, at: str) -> None:
+        self._unresolved.append((value, at))
+
+    def _note_pattern(self, value: str, at: str) -> None:
+        if value in self.patterns or (self.declared and self.is_later):
+            return
+        try:
+            self.patterns[value] = translate(value)
+        except UnsupportedPatternError as error:
+            self._need_later(at, f"the pattern uses {error}")
+        except PatternError as error:
+            raise RegistrationError(f"{place(at)}: the pattern is not valid: {error}") from None
+
+    def _note_patterns(self, value: Mapping[str, Schema], at: str) -> None:
+        for pattern in value:
+            self._note_pattern(pattern, step(at, pattern))
+
+    def _note_format(self, value: str, at: str) -> None:
+        if value in formats.ENFORCED:
+            self.formats.add(value)
+        else:
+            self.warnings.append(f"{place(at)}: format {value!r} is not enforced")
+
+    def _note_multiple_of(self, value: float, at: str) -> None:
+        self.uses_multiple_of = True
+
+    def _note_content(self, value: object, at: str) -> None:
+        self.warnings.append(f"{place(at)}: describes the content of a string, not enforced")
+
+
+_NOTES: Final[dict[str, Callable[[Survey, Any, str], None]]] = {
+    "$id": Survey._note_id,
+    "$ref": Survey._note_reference,
+    "$schema": Survey._note_schema,
+    "contentEncoding": Survey._note_content,
+    "contentMediaType": Survey._note_content,
+    "contentSchema": Survey._note_content,
+    "format": Survey._note_format,
+    "id": Survey._note_id,
+    "multipleOf": Survey._note_multiple_of,
+    "pattern": Survey._note_pattern,
+    "patternProperties": Survey._note_patterns,
+}
+_PARTNERS: Final = {
+    "additionalItems": "items",
+    "else": "if",
+    "maxContains": "contains",
+    "minContains": "contains",
+    "then": "if",
+}
+_PARTNERS_IN_04: Final = {
+    "additionalItems": "items",
+    "exclusiveMaximum": "maximum",
+    "exclusiveMinimum": "minimum",
+}
+"""Keywords that do nothing without another one."""
+
+
+def survey(root: dict[str, Any]) -> Survey:
+    """Find out all that must be known to compile the schema `root`.
+
+    Raises:
+        RegistrationError: it is no schema, or none that can be enforced (SCHEMA-03).
+    """
+    declared = "$schema" in root
+    found = Survey(root, declared_dialect(root["$schema"]) if declared else DRAFT_2020_12, declared)
+    found.walk(root, "")
+    if declared and found.is_later:
+        return found
+    if found.reason is None:
+        found.resolve_references()
+    if not declared and found.reason is None:
+        found.dialect = DRAFT_07
+    return found
+
+
+def _target(root: dict[str, Any], reference: str, at: str) -> Any:
+    """What stands where a `$ref` points (RFC 6901)."""
+    from urllib.parse import unquote
+
+    document, _, fragment = reference.partition("#")
+    if document and document != root.get("$id", root.get("id", "")).partition("#")[0]:
+        raise RegistrationError(
+            f"{place(at)}: {reference!r} is outside of this schema, and nothing is ever fetched:"
+            " copy what it means into `definitions` and refer to that"
+        )
+    if fragment and not fragment.startswith("/"):
+        raise RegistrationError(
+            f"{place(at)}: {reference!r} refers by name: refer by path, as in '#/definitions/city'"
+        )
+    found: Any = root
+    for part in unquote(fragment).split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and key.isascii() and key.isdigit() and int(key) < len(found):
+            found = found[int(key)]
+        elif isinstance(found, dict) and key in found:
+            found = found[key]
+        else:
+            raise RegistrationError(f"{place(at)}: {reference!r} leads nowhere")
+    return found
+
+
+def _is_circle(
+    schema: Schema, references: Mapping[str, Schema], on_the_way: set[int], done: set[int]
+) -> bool:
+    """Whether following `schema` on one and the same value would never end."""
+    if isinstance(schema, bool) or id(schema) in done:
+        return False
+    if id(schema) in on_the_way:
+        return True
+    on_the_way.add(id(schema))
+    found = any(
+        _is_circle(one, references, on_the_way, done) for one in _on_same_value(schema, references)
+    )
+    on_the_way.discard(id(schema))
+    done.add(id(schema))
+    return found
+
+
+def _on_same_value(schema: dict[str, Any], references: Mapping[str, Schema]) -> list[Schema]:
+    """The schemas that `schema` applies to the very value it is applied to."""
+    if "$ref" in schema:
+        return [references[schema["$ref"]]]
+    alternatives = (schema.get(keyword, ()) for keyword in ("allOf", "anyOf", "oneOf"))
+    single = [schema[keyword] for keyword in ("not", "if", "then", "else") if keyword in schema]
+    dependent = schema.get("dependencies", {}).values()
+    return [
+        *(one for several in alternatives for one in several),
+        *single,
+        *(one for one in dependent if not isinstance(one, list)),
+    ]

@@ -1,0 +1,398 @@
+"""What a tool author holds, and the one place where components are made and wired.
+
+`Server` collects tools. The first time something is to be served, `compose` loads the
+configuration and makes a `Runtime`: every component, each given its collaborators, nothing global.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from attrs import define, field
+
+from .builtin.health import HEALTH, health_report
+from .clock import Clock, SystemClock
+from .config import ServerConfig, ServerSection, needs_loading
+from .connection import Connection, Send
+from .dispatcher import Dispatcher, ServerInfo
+from .engine import Engine
+from .errors import RegistrationError, UsageError
+from .ids import IdGenerator, UuidGenerator
+from .logs import StderrSink, StructuredLogger
+from .protocol.framing import LineReader
+from .redaction import Redactor
+from .registry import Execution, RegisteredTool, ToolDefinition, ToolRegistry
+from .resources import ResourceManager, resident_memory_bytes
+from .scheduling import Background, HostLoop
+from .session import Session, TransportType, create_session
+from .tools_call import ToolsCall
+from .workers import WorkerPool
+
+if TYPE_CHECKING:
+    from .registry import Handler
+    from .scheduling import Scheduler
+    from .validation import ValidationResult
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@define(eq=False)
+class ServerOptions:
+    """Components to use instead of those a server makes for itself.
+
+    Attributes:
+        config: used as it is; file and environment are not looked at. None means load it.
+        instructions: advice for the model that uses the tools, sent by `initialize`.
+    """
+
+    config: ServerConfig | None = None
+    logger: StructuredLogger | None = None
+    tool_registry: ToolRegistry | None = None
+    resource_manager: ResourceManager | None = None
+    id_generator: IdGenerator | None = None
+    clock: Clock | None = None
+    instructions: str | None = None
+
+
+@define(eq=False)
+class Runtime:
+    """Every component of a server, wired; made by `compose`."""
+
+    config: ServerConfig
+    logger: StructuredLogger
+    registry: ToolRegistry
+    resources: ResourceManager
+    ids: IdGenerator
+    clock: Clock
+    dispatcher: Dispatcher
+    engine: Engine
+    _sink: StderrSink | None
+    _background: Background = field(factory=Background, init=False)
+
+    def open_session(self, transport_type: TransportType) -> Session:
+        """A new session, for hosts that perform effects themselves."""
+        return create_session(transport_type, self.ids.connection_correlation_id(), self.logger)
+
+    def connect(
+        self, send: Send, transport_type: TransportType, scheduler: Scheduler
+    ) -> Connection:
+        """A connection whose timers and coroutines run on `scheduler`."""
+        return Connection(
+            self.open_session(transport_type),
+            self.dispatcher,
+            self.engine,
+            scheduler,
+            LineReader(self.config.transport.max_line_bytes),
+            send,
+        )
+
+    def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
+        """A connection of an embedding host: on its running event loop, if it has one."""
+        loop = _running_loop()
+        if loop is None:
+            return self.connect(send, transport_type, self._background)
+        from .loop_delay import LoopDelay
+
+        host = HostLoop(loop)
+        connection = self.connect(send, transport_type, host)
+        delay = LoopDelay()
+        host.sample_delay(delay, lambda: not connection.closed)
+        self.resources.event_loop_delay = lambda: delay.p99_ms(time.monotonic())
+        return connection
+
+    def close_logs(self, timeout: float) -> None:
+        """Write out what is buffered of the log, in `timeout` seconds at most."""
+        if self._sink is not None:
+            self._sink.close(timeout)
+
+
+class Server:
+    """A set of tools, and ways to serve them.
+
+    Args:
+        name: what `initialize` calls the server; configuration can override it.
+        version: the server's own version; likewise.
+        instructions: advice for the model that uses the tools.
+        config: configuration given in code, by section:
+            ``{"tools": {"default_timeout_ms": 5000}}``. File and environment override it.
+        options: components to use instead of those the server would make.
+
+    Example::
+
+        server = Server("weather", version="1.0.0")
+
+        @server.tool
+        def forecast(city: str) -> dict: ...
+
+        if __name__ == "__main__":
+            server.run()
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        version: str | None = None,
+        instructions: str | None = None,
+        config: Mapping[str, Mapping[str, Any]] | None = None,
+        options: ServerOptions | None = None,
+    ) -> None:
+        self._code_config = _merge_identity(config, name, version)
+        self._options = options or ServerOptions()
+        if instructions is not None:
+            self._options.instructions = instructions
+        self._config_file: str | os.PathLike[str] | None = None
+        self._runtime: Runtime | None = None
+        self._registry = self._options.tool_registry or ToolRegistry()
+        if self._registry.get(HEALTH.name) is None:
+            self._registry.register(
+                HEALTH,
+                lambda arguments, context: health_report(
+                    self.runtime.config, self.runtime.resources
+                ),
+                execution=Execution.INLINE,
+                reserved=True,
+            )
+
+    # -- tools -------------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+
+    @overload
+    def tool(
+        self,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        version: str | None = None,
+        timeout_ms: int | None = None,
+        inline: bool = False,
+        input_schema: Mapping[str, Any] | None = None,
+    ) -> Callable[[F], F]: ...
+
+    def tool(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        version: str | None = None,
+        timeout_ms: int | None = None,
+        inline: bool = False,
+        input_schema: Mapping[str, Any] | None = None,
+    ) -> Callable[..., Any]:
+        """Make a tool of a function: `@server.tool` or `@server.tool(timeout_ms=2000)`.
+
+        The input schema comes from the signature, the descriptions from the docstring
+        (spec/typed-tools.md). The function itself stays as it is.
+
+        Args:
+            name: of the tool; by default the function's.
+            description: by default the docstring's.
+            version: of the tool.
+            timeout_ms: deadline of its calls in ms; by default `tools.default_timeout_ms`.
+            inline: run it in place instead of in a worker thread; only for a `def` that takes
+                microseconds and never blocks.
+            input_schema: use this schema instead of deriving one.
+
+        Raises:
+            RegistrationError: says which parameter, or which option, and what to do.
+        """
+        from .signature import derive_tool
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            typed = derive_tool(function, input_schema=input_schema)
+            tool_name = name if name is not None else typed.name
+            if inline and typed.is_async:
+                raise RegistrationError(
+                    f"tool {tool_name!r}: inline=True is for def, not for async def"
+                )
+            execution = Execution.ASYNC if typed.is_async else Execution.THREAD
+            self._registry.register(
+                ToolDefinition(
+                    tool_name,
+                    description if description is not None else typed.description,
+                    typed.input_schema,
+                    version,
+                ),
+                typed.handler,
+                execution=Execution.INLINE if inline else execution,
+                timeout_ms=timeout_ms,
+            )
+            return function
+
+        return register if function is None else register(function)
+
+    def register(
+        self,
+        definition: ToolDefinition,
+        handler: Handler,
+        *,
+        is_dynamic: bool = False,
+        timeout_ms: int | None = None,
+        inline: bool = False,
+    ) -> None:
+        """Add a tool from its definition; `handler(arguments, context)` gets arguments as sent.
+
+        Raises:
+            RegistrationError: says what is wrong with the definition.
+        """
+        self._registry.register(
+            definition,
+            handler,
+            is_dynamic=is_dynamic,
+            execution=Execution.INLINE if inline else None,
+            timeout_ms=timeout_ms,
+        )
+
+    def unregister(self, name: str) -> bool:
+        """Remove a tool; return whether there was one."""
+        return self._registry.unregister(name)
+
+    def get(self, name: str) -> RegisteredTool | None:
+        """The tool of that name, if there is one."""
+        return self._registry.get(name)
+
+    def list(self) -> tuple[ToolDefinition, ...]:
+        """All definitions, sorted by name."""
+        return self._registry.list()
+
+    def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
+        """What `register` would say of `definition`."""
+        return self._registry.validate_definition(definition)
+
+    # -- serving -----------------------------------------------------------------------------
+
+    @property
+    def runtime(self) -> Runtime:
+        """The wired components; made, and the configuration loaded, when first asked for.
+
+        Raises:
+            ConfigError: lists every problem of the configuration.
+        """
+        if self._runtime is None:
+            self._runtime = compose(self._registry, self._options, self._load_config(os.environ))
+        return self._runtime
+
+    def configure(self, file: str | os.PathLike[str]) -> None:
+        """Read configuration from `file` (.toml or .json) when the server starts.
+
+        Raises:
+            UsageError: the server has been started already.
+        """
+        if self._runtime is not None:
+            raise UsageError("configure() comes before the server is started")
+        self._config_file = file
+
+    def connect(self, send: Send, transport_type: TransportType = "http") -> Connection:
+        """Embed the server: a connection to feed bytes to (EMBED-01).
+
+        In a host with a running event loop, handlers, timers and `send` run on that loop, and
+        the connection is to be fed there. In a host without one, coroutines run on a loop thread
+        of ours, and `send` is called from whichever thread has something to say, one at a time.
+
+        Args:
+            send: is given every outgoing line, without its newline.
+        """
+        return self.runtime.connect_host(send, transport_type)
+
+    def run(self, config: str | os.PathLike[str] | None = None) -> None:
+        """Serve over stdio until the client leaves.
+
+        Returns after end of file; raises `SystemExit` with 143 or 130 after SIGTERM or SIGINT.
+
+        Args:
+            config: a configuration file, .toml or .json.
+
+        Raises:
+            ConfigError: lists every problem of the configuration.
+            UsageError: it is called while `foundation-rt serve` imports the file it stands in.
+        """
+        from .apps import refuse_while_importing
+
+        refuse_while_importing()
+        if config is not None:
+            self.configure(config)
+        exit_code = start_server(self)
+        if exit_code:
+            raise SystemExit(exit_code)
+
+    def _load_config(self, environ: Mapping[str, str]) -> ServerConfig:
+        if self._options.config is not None:
+            return self._options.config
+        if self._config_file is None and not needs_loading(environ):
+            # A name and a version are all that most servers set: no need to import the loader.
+            with suppress(TypeError, ValueError):
+                if self._code_config.keys() <= {"server"}:
+                    return ServerConfig(server=ServerSection(**self._code_config.get("server", {})))
+        from .config_loading import load_config
+
+        return load_config(file=self._config_file, environ=environ, code=self._code_config)
+
+
+def create_server(options: ServerOptions) -> Server:
+    """A server made of the components in `options`; those left out are made for it."""
+    return Server(options=options)
+
+
+def start_server(server: Server) -> int:
+    """Serve `server` over stdio until the client leaves; return the exit code (PROC-04).
+
+    Raises:
+        ConfigError: lists every problem of the configuration.
+    """
+    from .transports.stdio import serve
+
+    return serve(server.runtime)
+
+
+def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig) -> Runtime:
+    """Make and wire every component that `options` does not bring."""
+    clock = options.clock or SystemClock()
+    ids = options.id_generator or UuidGenerator()
+    sink = None
+    logger = options.logger
+    if logger is None:
+        sink = StderrSink(capacity=config.logging.buffer_bytes)
+        redactor = Redactor(config.logging.redact_keys)
+        logger = StructuredLogger(sink, clock, config.logging.level, redactor)
+    registry.attach_logger(logger)
+    resources = options.resource_manager or ResourceManager(config, resident_memory_bytes)
+    tools_call = ToolsCall(registry, resources, config.tools, ids)
+    info = ServerInfo(config.server.name, config.server.version, options.instructions)
+    dispatcher = Dispatcher(info, tools_call)
+    workers = WorkerPool(config.resources.max_concurrent_executions)
+    engine = Engine(dispatcher, clock, config.tools, workers)
+    return Runtime(config, logger, registry, resources, ids, clock, dispatcher, engine, sink)
+
+
+def _merge_identity(
+    config: Mapping[str, Mapping[str, Any]] | None, name: str | None, version: str | None
+) -> dict[str, dict[str, Any]]:
+    merged = {section: dict(values) for section, values in (config or {}).items()}
+    identity = {
+        key: value for key, value in (("name", name), ("version", version)) if value is not None
+    }
+    if identity:
+        merged["server"] = identity | merged.get("server", {})
+    return merged
+
+
+def _running_loop() -> Any:
+    """The event loop that runs in this thread, if asyncio is in use at all."""
+    import sys
+
+    if "asyncio" not in sys.modules:
+        return None
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

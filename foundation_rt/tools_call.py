@@ -1,0 +1,547 @@
+"""`tools/call` in ten steps, in the order the specification gives them (spec/tools-call.md).
+
+`ToolsCall.begin` is steps 1 to 7 and ends in a refusal or in an `Invocation` for the engine, which
+is step 8. `ToolsCall.conclude` is steps 9 and 10. What happens to a call in between (its deadline
+passes, its client cancels or leaves) is a change of its `Phase`; what its end then counts as is
+the table `OUTCOMES`.
+
+Nothing here performs I/O or looks at a clock. A refused step raises `_Refused` or
+`_ProtocolRefused`: a `try` costs nothing on the way that is nearly always taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import orjson
+from attrs import define, field
+
+from .effects import Abort, Emit, Reply
+from .errors import (
+    ErrorCode,
+    JsonRpcErrorCode,
+    StructuredError,
+    ToolCompletionOutcome,
+    ToolError,
+    to_json_rpc_error,
+    to_tool_error,
+)
+from .protocol.jsonrpc import Request, RequestId, encode
+from .resources import RETRY_HINT, ResourceManager, Slot
+from .session import Session, State
+
+if TYPE_CHECKING:
+    from .config import ToolsSection
+    from .effects import Effect
+    from .ids import IdGenerator
+    from .registry import RegisteredTool, ToolRegistry
+
+MAX_CORRELATION_ID_LENGTH = 128
+_MAX_ECHOED_NAME = 128
+
+# However small `tools.max_response_bytes` is set, an error of the runtime's own still gets through.
+_ALWAYS_TOLD = 4096
+
+
+class Phase(Enum):
+    """What has become of a call whose handler has not ended (TIME-06)."""
+
+    WAITED_FOR = auto()
+    EXPIRED = auto()
+    CANCELLED = auto()
+    DISCONNECTED = auto()
+    DISCONNECTED_THEN_EXPIRED = auto()
+
+
+class Ending(Enum):
+    """How a handler ended."""
+
+    RETURNED = auto()
+    RAISED = auto()
+    STOPPED = auto()
+    """It ended because its abort signal had fired."""
+
+
+_Outcome = ToolCompletionOutcome
+
+OUTCOMES: dict[tuple[Phase, Ending], ToolCompletionOutcome] = {
+    (Phase.WAITED_FOR, Ending.RETURNED): _Outcome.SUCCESS,
+    (Phase.WAITED_FOR, Ending.RAISED): _Outcome.TOOL_ERROR,
+    (Phase.WAITED_FOR, Ending.STOPPED): _Outcome.TOOL_ERROR,
+    (Phase.EXPIRED, Ending.RETURNED): _Outcome.LATE_COMPLETED,
+    (Phase.EXPIRED, Ending.RAISED): _Outcome.LATE_COMPLETED,
+    (Phase.EXPIRED, Ending.STOPPED): _Outcome.TIMEOUT,
+    (Phase.CANCELLED, Ending.RETURNED): _Outcome.LATE_COMPLETED,
+    (Phase.CANCELLED, Ending.RAISED): _Outcome.LATE_COMPLETED,
+    (Phase.CANCELLED, Ending.STOPPED): _Outcome.ABORTED,
+    (Phase.DISCONNECTED, Ending.RETURNED): _Outcome.DISCONNECTED_COMPLETED,
+    (Phase.DISCONNECTED, Ending.RAISED): _Outcome.DISCONNECTED_COMPLETED,
+    (Phase.DISCONNECTED, Ending.STOPPED): _Outcome.ABORTED,
+    (Phase.DISCONNECTED_THEN_EXPIRED, Ending.RETURNED): _Outcome.LATE_COMPLETED,
+    (Phase.DISCONNECTED_THEN_EXPIRED, Ending.RAISED): _Outcome.LATE_COMPLETED,
+    (Phase.DISCONNECTED_THEN_EXPIRED, Ending.STOPPED): _Outcome.LATE_COMPLETED,
+}
+
+
+@define(eq=False)
+class Invocation:
+    """One call that passed steps 1 to 7; as an effect it means: run its handler (step 8).
+
+    Attributes:
+        timeout_ms: the deadline, in ms from the start of the handler.
+        payload_bytes: size of the arguments as JSON, in bytes.
+        phase: whether its answer is still waited for.
+    """
+
+    session: Session
+    request_id: RequestId
+    run_id: str
+    correlation_id: str
+    tool_name: str
+    arguments: dict[str, Any]
+    payload_bytes: int = 0
+    tool: RegisteredTool = field(init=False)
+    slot: Slot | None = field(default=None, init=False)
+    timeout_ms: int = field(default=0, init=False)
+    phase: Phase = field(default=Phase.WAITED_FOR, init=False)
+
+
+@define
+class Returned:
+    """The handler returned `value`."""
+
+    value: Any
+
+
+@define
+class Raised:
+    """The handler raised `error` of its own accord."""
+
+    error: BaseException
+
+
+@define
+class Stopped:
+    """The handler ended because its abort signal had fired."""
+
+
+Outcome = Returned | Raised | Stopped
+
+
+class _ProtocolRefused(Exception):
+    """Steps 1 and 2 refuse with a JSON-RPC error."""
+
+    def __init__(self, code: JsonRpcErrorCode, message: str, data: dict[str, Any]) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class _Refused(Exception):
+    """Steps 4 to 7 refuse with a tool error."""
+
+    def __init__(self, code: ErrorCode, message: str, details: Mapping[str, Any]) -> None:
+        self.error = StructuredError(code, message, details)
+
+
+@define(eq=False)
+class ToolsCall:
+    """Decides what a `tools/call` request, and the end of its handler, lead to.
+
+    Args:
+        limits: the `tools` section of the configuration.
+    """
+
+    registry: ToolRegistry
+    resources: ResourceManager
+    limits: ToolsSection
+    ids: IdGenerator
+
+    # -- steps 1 to 7 ------------------------------------------------------------------------
+
+    def begin(self, session: Session, request: Request) -> list[Effect]:
+        """Steps 1 to 7: an `Invocation`, or the refusal and its completion record."""
+        try:
+            check_state(session)
+            params = check_shape(session, request)
+        except _ProtocolRefused as refused:
+            return _refuse_protocol(session, request, refused)
+        call = self.assign_ids(session, request.id, params)
+        try:
+            self.check_payload_size(call)
+            self.find_tool(call)
+            self.acquire_slot(call)
+            self.validate_arguments(call)
+        except _Refused as refused:
+            return self._refuse(call, refused.error)
+        session.in_flight[call.request_id] = call
+        return [call]
+
+    def assign_ids(
+        self, session: Session, request_id: RequestId, params: dict[str, Any]
+    ) -> Invocation:
+        """Step 3: the ids of the call; `_meta` goes no further (CALL-04)."""
+        return Invocation(
+            session,
+            request_id,
+            self.ids.run_id(),
+            client_correlation_id(params) or self.ids.correlation_id(),
+            params["name"],
+            params.get("arguments", {}),
+        )
+
+    def check_payload_size(self, call: Invocation) -> None:
+        """Step 4: the arguments as JSON are within `tools.max_payload_bytes` (CALL-05)."""
+        try:
+            call.payload_bytes = self.resources.payload_size(call.arguments)
+        except TypeError:
+            raise _Refused(
+                ErrorCode.INVALID_ARGUMENT,
+                "The arguments are nested too deeply to be written as JSON.",
+                {"reason": "arguments_not_serializable"},
+            ) from None
+        limit = self.limits.max_payload_bytes
+        if call.payload_bytes > limit:
+            raise _Refused(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                f"The arguments are {call.payload_bytes} bytes as JSON; at most {limit} are taken.",
+                {
+                    "reason": "payload_too_large",
+                    "payloadBytes": call.payload_bytes,
+                    "maxPayloadBytes": limit,
+                },
+            )
+
+    def find_tool(self, call: Invocation) -> None:
+        """Step 5: the tool exists (CALL-06)."""
+        tool = self.registry.get(call.tool_name)
+        if tool is None:
+            name = call.tool_name[:_MAX_ECHOED_NAME]
+            raise _Refused(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", {"toolName": name})
+        call.tool = tool
+        call.timeout_ms = tool.timeout_ms or self.limits.default_timeout_ms
+
+    def acquire_slot(self, call: Invocation) -> None:
+        """Step 6: a slot, at once or not at all (CALL-07); a reserved tool has its own (RES-09)."""
+        if call.tool.reserved:
+            return
+        call.slot = self.resources.try_acquire_slot()
+        if call.slot is None:
+            limit = self.resources.config.resources.max_concurrent_executions
+            raise _Refused(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                f"All {limit} execution slots are in use; try again later.",
+                {"reason": "concurrency_limit", "maxConcurrentExecutions": limit},
+            )
+
+    def validate_arguments(self, call: Invocation) -> None:
+        """Step 7: the arguments are what the tool advertises (CALL-08)."""
+        issues = call.tool.validate(call.arguments)
+        if issues:
+            first = issues[0]
+            raise _Refused(
+                ErrorCode.INVALID_ARGUMENT,
+                f"Invalid arguments: {first.path or 'the arguments'} {first.message}.",
+                {
+                    "reason": "schema_validation",
+                    "errors": [{"path": each.path, "message": each.message} for each in issues],
+                },
+            )
+
+    def _refuse(self, call: Invocation, error: StructuredError) -> list[Effect]:
+        if call.slot is not None:
+            call.slot.release()
+        if error.code is ErrorCode.RESOURCE_EXHAUSTED:
+            self.resources.record_rejection()
+        else:
+            self.resources.record_completion()
+        record = _completion_record(call, _Outcome.TOOL_ERROR, error.code, 0.0)
+        if error.code is ErrorCode.RESOURCE_EXHAUSTED:
+            record.fields["retryHint"] = RETRY_HINT
+        return [self._error_reply(call, error), record]
+
+    # -- between 8 and 9: what may happen to a call that runs --------------------------------
+
+    def expire(self, call: Invocation) -> list[Effect]:
+        """The deadline has passed: answer TIMEOUT, abort, keep the slot (TIME-02)."""
+        if call.phase is Phase.WAITED_FOR:
+            call.phase = Phase.EXPIRED
+            del call.session.in_flight[call.request_id]
+            error = StructuredError(
+                ErrorCode.TIMEOUT,
+                f"The tool did not finish within {call.timeout_ms} ms. It may still be running.",
+                {"timeoutMs": call.timeout_ms},
+            )
+            return [self._error_reply(call, error), Abort(call, "deadline")]
+        if call.phase is Phase.DISCONNECTED:
+            call.phase = Phase.DISCONNECTED_THEN_EXPIRED
+        return []
+
+    def cancel(self, call: Invocation) -> list[Effect]:
+        """The client no longer wants the answer: none is sent (TIME-05)."""
+        call.phase = Phase.CANCELLED
+        del call.session.in_flight[call.request_id]
+        return [Abort(call, "cancelled")]
+
+    def disconnect(self, call: Invocation, reason: str) -> list[Effect]:
+        """The client has gone, or the server is going (TIME-08)."""
+        call.phase = Phase.DISCONNECTED
+        del call.session.in_flight[call.request_id]
+        return [Abort(call, reason)]
+
+    # -- steps 9 and 10 ----------------------------------------------------------------------
+
+    def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
+        """Steps 9 and 10: give the slot back, wrap what came out, write the record.
+
+        Args:
+            duration_ms: how long the handler ran, in ms.
+        """
+        if call.slot is not None:
+            call.slot.release()
+        self.resources.record_completion()
+        if call.phase is Phase.WAITED_FOR:
+            del call.session.in_flight[call.request_id]
+            return self._answer(call, outcome, duration_ms)
+        effects: list[Effect] = [_late_record(call, outcome, duration_ms)]
+        if type(outcome) is Raised and not isinstance(outcome.error, ToolError):
+            effects.insert(0, _failure_log(call, "tool handler failed", outcome.error))
+        return effects
+
+    def _answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
+        """Step 10 for a call that is waited for: exactly one reply and one record."""
+        effects: list[Effect] = []
+        if isinstance(outcome, Returned):
+            try:
+                text = encode_result(outcome.value, self.limits.max_response_bytes)
+            except ToolError as refused:
+                error = refused.to_structured()
+                if refused.__cause__ is not None:
+                    effects.append(_failure_log(call, "tool result refused", refused.__cause__))
+            else:
+                return [
+                    _success_reply(call, text),
+                    _completion_record(call, _Outcome.SUCCESS, None, duration_ms),
+                ]
+        else:
+            error = self.describe_failure(outcome)
+            if isinstance(outcome, Raised) and not isinstance(outcome.error, ToolError):
+                effects.append(_failure_log(call, "tool handler failed", outcome.error))
+        record = _completion_record(call, _Outcome.TOOL_ERROR, error.code, duration_ms)
+        return [self._error_reply(call, error), *effects, record]
+
+    def _error_reply(self, call: Invocation, error: StructuredError) -> Reply:
+        line = _encode_error(call, error)
+        limit = self.limits.max_response_bytes
+        if len(line) > max(limit, _ALWAYS_TOLD):
+            details = {"reason": "error_too_large", "maxResponseBytes": limit}
+            message = "The tool failed with an error larger than a response may be."
+            line = _encode_error(call, StructuredError(error.code, message, details))
+        return Reply(line)
+
+    def describe_failure(self, outcome: Raised | Stopped) -> StructuredError:
+        """What the client reads of a handler that did not return (ERR-05)."""
+        error = outcome.error if isinstance(outcome, Raised) else None
+        if isinstance(error, ToolError):
+            return error.to_structured()
+        details: dict[str, Any] | None = None
+        if error is not None and self.limits.expose_error_details:
+            details = {"exception": type(error).__name__, "message": _text_of(error)}
+        return StructuredError(ErrorCode.INTERNAL, "The tool failed.", details)
+
+
+# -- steps 1 and 2 -----------------------------------------------------------------------------
+
+
+def check_state(session: Session) -> None:
+    """Step 1: the connection is RUNNING (CALL-01)."""
+    if session.state is not State.RUNNING:
+        raise _ProtocolRefused(
+            JsonRpcErrorCode.NOT_INITIALIZED, "Not initialized", not_initialized_data(session)
+        )
+
+
+def check_shape(session: Session, request: Request) -> dict[str, Any]:
+    """Step 2: `name`, `arguments` and `_meta` have the types they must have (CALL-02)."""
+    params = request.params
+    if type(params) is not dict:
+        raise _invalid_params(session, params, "params", "params must be an object with a name")
+    if type(params.get("name")) is not str:
+        raise _invalid_params(session, params, "params.name", "name must be a string")
+    if "arguments" in params and type(params["arguments"]) is not dict:
+        raise _invalid_params(session, params, "params.arguments", "arguments must be an object")
+    if "_meta" in params and type(params["_meta"]) is not dict:
+        raise _invalid_params(session, params, "params._meta", "_meta must be an object")
+    return params
+
+
+def _invalid_params(session: Session, params: Any, where: str, what: str) -> _ProtocolRefused:
+    return _ProtocolRefused(
+        JsonRpcErrorCode.INVALID_PARAMS,
+        f"Invalid params: {what}",
+        {
+            "reason": "invalid_params",
+            "path": where,
+            "correlationId": derive_correlation_id(session, params),
+        },
+    )
+
+
+def _refuse_protocol(session: Session, request: Request, refused: _ProtocolRefused) -> list[Effect]:
+    line = encode(to_json_rpc_error(refused.code, refused.message, refused.data, request.id))
+    return [Reply(line), protocol_error_record(request, refused.data["correlationId"])]
+
+
+def protocol_error_record(request: Request, correlation_id: str) -> Emit:
+    """The record of a `tools/call` that was answered with a JSON-RPC error: it has no runId."""
+    fields: dict[str, Any] = {"correlationId": correlation_id}
+    if type(request.params) is dict and type(request.params.get("name")) is str:
+        fields["toolName"] = request.params["name"]
+    fields["durationMs"] = 0.0
+    fields["outcome"] = _Outcome.PROTOCOL_ERROR.value
+    return Emit("info", COMPLETION_MESSAGE, fields)
+
+
+def not_initialized_data(session: Session) -> dict[str, Any]:
+    """The data of every -32002 error (LIFE-03)."""
+    return {
+        "code": ErrorCode.NOT_INITIALIZED.value,
+        "message": "Send initialize, then notifications/initialized, before anything else.",
+        "correlationId": session.connection_correlation_id,
+    }
+
+
+def client_correlation_id(params: Any) -> str | None:
+    """The correlation id a client gave in `_meta`, if it is one (CALL-03)."""
+    meta = params.get("_meta") if type(params) is dict else None
+    if type(meta) is dict:
+        candidate = meta.get("correlationId")
+        if type(candidate) is str and 0 < len(candidate) <= MAX_CORRELATION_ID_LENGTH:
+            return candidate
+    return None
+
+
+def derive_correlation_id(session: Session, params: Any) -> str:
+    """The request's own correlation id, or the connection's (RPC-09)."""
+    return client_correlation_id(params) or session.connection_correlation_id
+
+
+# -- step 10 -----------------------------------------------------------------------------------
+
+
+def encode_result(value: Any, max_bytes: int) -> str:
+    """A handler's result as JSON text (CALL-10).
+
+    attrs instances and dataclasses become objects, keys that are not strings become strings as
+    orjson spells them, NaN and the infinities become null.
+
+    Raises:
+        ToolError: INTERNAL; its details say `result_not_serializable` or `result_too_large`.
+    """
+    try:
+        try:
+            text = orjson.dumps(value, default=_unstructure)
+        except TypeError:
+            # Asking for it at once would slow every result down for the few with such keys.
+            text = orjson.dumps(value, default=_unstructure, option=orjson.OPT_NON_STR_KEYS)
+    except Exception as error:
+        raise ToolError(
+            ErrorCode.INTERNAL,
+            "The tool's result cannot be written as JSON.",
+            {"reason": "result_not_serializable"},
+        ) from error
+    if len(text) > max_bytes:
+        raise ToolError(
+            ErrorCode.INTERNAL,
+            f"The tool's result is {len(text)} bytes; at most {max_bytes} are sent.",
+            {"reason": "result_too_large", "resultBytes": len(text), "maxResponseBytes": max_bytes},
+        )
+    return text.decode()
+
+
+def _unstructure(value: Any) -> dict[str, Any]:
+    if attrs.has(type(value)):
+        return {each.name: getattr(value, each.name) for each in attrs.fields(type(value))}
+    if hasattr(value, "__await__"):
+        if isinstance(value, CoroutineType):
+            value.close()  # it will never run; Python would warn that it was never awaited
+        raise TypeError("the handler returned an awaitable: declare it with async def")
+    raise TypeError(f"{type(value).__name__} is not JSON-serializable")
+
+
+def _success_reply(call: Invocation, text: str) -> Reply:
+    return Reply(
+        encode(
+            {
+                "jsonrpc": "2.0",
+                "id": call.request_id,
+                "result": {"content": [{"type": "text", "text": text}], "isError": False},
+            }
+        )
+    )
+
+
+def _encode_error(call: Invocation, error: StructuredError) -> bytes:
+    result = to_tool_error(error, run_id=call.run_id, correlation_id=call.correlation_id)
+    return encode({"jsonrpc": "2.0", "id": call.request_id, "result": result})
+
+
+COMPLETION_MESSAGE = "tool call completed"
+
+
+def _completion_record(
+    call: Invocation,
+    outcome: ToolCompletionOutcome,
+    error_code: ErrorCode | None,
+    duration_ms: float,
+) -> Emit:
+    """The one record of a call: never its arguments, never its result (CALL-13)."""
+    fields: dict[str, Any] = {
+        "runId": call.run_id,
+        "correlationId": call.correlation_id,
+        "toolName": call.tool_name,
+        "durationMs": duration_ms,
+        "outcome": outcome.value,
+        "payloadBytes": call.payload_bytes,
+    }
+    if error_code is not None:
+        fields["errorCode"] = error_code.value
+    level = "warn" if outcome is _Outcome.LATE_COMPLETED else "info"
+    return Emit(level, COMPLETION_MESSAGE, fields)
+
+
+def _late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> Emit:
+    """The record of a call whose answer nobody waits for; what it returned is dropped."""
+    ending = _ENDINGS[type(outcome)]
+    error_code = None
+    if call.phase in (Phase.EXPIRED, Phase.DISCONNECTED_THEN_EXPIRED):
+        error_code = ErrorCode.TIMEOUT
+    elif isinstance(outcome, Raised):
+        error = outcome.error
+        error_code = error.code if isinstance(error, ToolError) else ErrorCode.INTERNAL
+    return _completion_record(call, OUTCOMES[call.phase, ending], error_code, duration_ms)
+
+
+_ENDINGS = {Returned: Ending.RETURNED, Raised: Ending.RAISED, Stopped: Ending.STOPPED}
+
+
+def _failure_log(call: Invocation, message: str, error: BaseException) -> Emit:
+    """What went wrong inside a tool is for the operator's log, not for the client (ERR-05)."""
+    fields = {
+        "runId": call.run_id,
+        "correlationId": call.correlation_id,
+        "toolName": call.tool_name,
+        "error": {"type": type(error).__name__, "message": _text_of(error)},
+    }
+    return Emit("error", message, fields)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(no text: its __str__ raised)"

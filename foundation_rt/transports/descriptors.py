@@ -1,0 +1,85 @@
+"""While stdio serves, descriptor 1 belongs to the protocol alone (PROC-01).
+
+The real input and output are moved to descriptors of their own that no child process inherits.
+Then 0 reads as empty and 1 goes where 2 goes: a `print` in a tool, and a child that writes to its
+standard output, land on stderr. No flag of a descriptor is changed: the parent shares them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+from attrs import define
+
+
+@define
+class ProtocolDescriptors:
+    """Where the protocol is spoken.
+
+    Attributes:
+        input: reads what the client writes.
+        output: writes what the client reads.
+    """
+
+    input: int
+    output: int
+
+    def restore(self) -> None:
+        """Give 0 and 1 back what they were."""
+        _flush_stdout()
+        os.dup2(self.input, 0)
+        os.dup2(self.output, 1)
+        os.close(self.input)
+        os.close(self.output)
+
+
+def isolate() -> ProtocolDescriptors:
+    """Move the protocol away from descriptors 0 and 1."""
+    _flush_stdout()
+    # Holes first: a duplicate would otherwise land in one and be taken for what belongs there.
+    if not _is_open(0):
+        _point(0, os.open(os.devnull, os.O_RDONLY))
+    if not _is_open(1):
+        _point(1, _closed_pipe())
+    if not _is_open(2):
+        _point(2, os.open(os.devnull, os.O_WRONLY))
+    descriptors = ProtocolDescriptors(os.dup(0), os.dup(1))
+    _point(0, os.open(os.devnull, os.O_RDONLY))
+    os.dup2(2, 1)
+    if hasattr(sys.stdout, "reconfigure"):
+        # What a tool prints should be seen when it is printed, as on a terminal.
+        sys.stdout.reconfigure(line_buffering=True)
+    return descriptors
+
+
+def _flush_stdout() -> None:
+    if sys.stdout is not None:
+        # It may be closed, or its reader gone: nobody will miss what it held.
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _point(descriptor: int, target: int) -> None:
+    """Make `descriptor` what `target` is, whichever number that got."""
+    if target != descriptor:
+        os.dup2(target, descriptor)
+        os.close(target)
+    else:
+        os.set_inheritable(descriptor, True)
+
+
+def _closed_pipe() -> int:
+    """A pipe nobody reads: a process started without an output has lost its client already."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer

@@ -1,0 +1,306 @@
+"""Line-delimited JSON-RPC over standard input and output, from the first line to the exit code.
+
+The life of the process (spec/process.md):
+
+    serving ── end of file ──► answering what is left ── all answered, or the grace is over ──►
+    ── SIGTERM, SIGINT ──►     the same, with the longer grace of a shutdown ──►
+    ── output closed ─────────────────────────────────────────────────────────► closed ──► gone
+
+*Closed* fires the abort signals and writes nothing more; *gone* comes when the last handler has
+ended, and at the latest `server.shutdown_timeout_ms` after the input ended or the signal came,
+whatever handlers do. A client that stops reading stops being read: input waits while more than
+`_HIGH_WATER_BYTES` of output are pending (PROC-05).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import deque
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from .descriptors import ProtocolDescriptors, isolate
+from .reactor import GONE, READABLE, Reactor
+from .watchdog import Watchdog
+from .writer import BackgroundWriter
+
+if TYPE_CHECKING:
+    from ..config import ServerSection
+    from ..connection import Connection
+    from ..protocol.framing import LineTooLong
+    from ..server import Runtime
+
+_CHUNK_BYTES = 65_536  # what a pipe holds
+_HIGH_WATER_BYTES = 4 * 1024 * 1024
+
+# The share of the shutdown budget in which calls may still finish by themselves; the rest is for
+# those that were then aborted.
+_PATIENCE = 0.8
+
+
+def serve(runtime: Runtime) -> int:
+    """Serve one client over descriptors 0 and 1 until it leaves; return the exit code.
+
+    0 after end of file or when the client closes the output, 143 after SIGTERM, 130 after SIGINT.
+    """
+    descriptors = isolate()
+    try:
+        return StdioTransport(runtime, descriptors).run()
+    finally:
+        descriptors.restore()
+
+
+@define(eq=False)
+class StdioTransport:
+    """Moves bytes between the protocol's descriptors and one connection."""
+
+    runtime: Runtime
+    descriptors: ProtocolDescriptors
+    reactor: Reactor = field(factory=Reactor, init=False)
+    connection: Connection = field(init=False)
+    _settings: ServerSection = field(init=False)
+    _writer: BackgroundWriter = field(init=False)
+    _watchdog: Watchdog = field(init=False)
+    _lines: deque[bytes | LineTooLong] = field(factory=deque, init=False)
+    _input_ended: bool = field(default=False, init=False)
+    _reading: bool = field(default=False, init=False)
+    _leaving: bool = field(default=False, init=False)
+    _deadline: float | None = field(default=None, init=False)
+    _signal: int | None = field(default=None, init=False)
+    _warm: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._settings = self.runtime.config.server
+        self._writer = BackgroundWriter(
+            self.descriptors.output, on_broken=self.reactor.wake, name="foundation-rt-stdout"
+        )
+        self._writer.on_drained = self.reactor.wake
+        self.connection = self.runtime.connect(self._send, "stdio", self.reactor)
+        self._watchdog = Watchdog(
+            self.descriptors.input,
+            self.reactor.delay,
+            hang_up_budget=self._budget,
+            signal_budget=self._budget,
+            on_blocked=self._report_blocked,
+            end_process=self._end_process,
+        )
+
+    @property
+    def _budget(self) -> float:
+        """Seconds from the end of the input, or from a signal, to the end of the process."""
+        return self._settings.shutdown_timeout_ms / 1000
+
+    def run(self) -> int:
+        """Serve until the client has left and its handlers have ended, or their time is up."""
+        reactor = self.reactor
+        reactor.on_wake = self._look_around
+        reactor.on_turn = self._begin_turn
+        self.runtime.engine.on_idle = self._on_idle
+        self.runtime.resources.event_loop_delay = lambda: reactor.delay.p99_ms(time.monotonic())
+        self._watchdog.start()
+        restore_signals = self._take_signals()
+        try:
+            self._resume_reading()
+            # No events: only its end is of interest.
+            reactor.watch(self.descriptors.output, 0, self._on_output_gone)
+            reactor.run()
+        finally:
+            restore_signals()
+            self._clean_up()
+        return 0 if self._signal is None else 128 + self._signal
+
+    # -- input -------------------------------------------------------------------------------
+
+    def _on_readable(self, events: int) -> None:
+        try:
+            data = os.read(self.descriptors.input, _CHUNK_BYTES)
+        except OSError:
+            data = b""  # a terminal that hung up, a socket that was reset: it has ended
+        if data:
+            self._lines.extend(self.connection.reader.feed(data))
+        else:
+            self._lines.extend(self.connection.reader.end())
+            self._input_ended = True
+            self._stop_reading()
+        self._serve_lines()
+
+    def _serve_lines(self) -> None:
+        """Serve what has been read, as long as the client takes what is answered."""
+        lines = self._lines
+        while lines and self._writer.pending_bytes <= _HIGH_WATER_BYTES:
+            self.connection.receive(lines.popleft())
+        if lines:
+            self._pause_reading()
+        elif self._input_ended:
+            self._leave(self._settings.eof_grace_ms / 1000)
+        if not self._warm:
+            self._warm_up()
+
+    def _stop_reading(self) -> None:
+        self.reactor.unwatch(self.descriptors.input)
+        self._reading = False
+
+    def _pause_reading(self) -> None:
+        """Read on when the output has drained; until then only a hang-up is of interest."""
+        self._stop_reading()
+        if not self._input_ended:
+            self.reactor.watch(self.descriptors.input, 0, self._on_hang_up_while_paused)
+
+    def _on_hang_up_while_paused(self, events: int) -> None:
+        """It has gone without reading its answers, or will read them yet: give it a while."""
+        self.reactor.unwatch(self.descriptors.input)
+        self.reactor.call_later(self._budget * _PATIENCE, self._disconnect_if_paused)
+
+    def _disconnect_if_paused(self) -> None:
+        if self._lines:
+            self._disconnect()
+
+    def _resume_reading(self) -> None:
+        if not self._reading and not self._input_ended and not self._leaving:
+            self._reading = True
+            self.reactor.unwatch(self.descriptors.input)
+            self.reactor.watch(self.descriptors.input, READABLE, self._on_readable)
+
+    def _warm_up(self) -> None:
+        """Between the answer to `initialize` and the first call, get ready for coroutines."""
+        self._warm = True
+        if self.runtime.registry.has_async_tools():
+            self.reactor.prepare_loop()
+
+    # -- output ------------------------------------------------------------------------------
+
+    def _send(self, line: bytes) -> None:
+        self._writer.write(line + b"\n")
+
+    def _on_output_gone(self, events: int) -> None:
+        if events & GONE:
+            self._disconnect()
+
+    # -- leaving -----------------------------------------------------------------------------
+
+    def _look_around(self) -> None:
+        """Something happened outside this thread: see what it was."""
+        if self._signal is not None and not self._leaving:
+            self._stop_reading()
+            self._lines.clear()
+            self._leave(self._budget * _PATIENCE)
+        if self._writer.broken:
+            self._disconnect()
+        if self._lines:
+            self._serve_lines()
+        if not self._lines:
+            self._resume_reading()
+        if self._leaving:
+            self._stop_if_idle()
+
+    def _leave(self, grace: float) -> None:
+        """No more input: calls may finish within `grace` seconds, then they are aborted."""
+        if self._leaving:
+            return
+        self._leaving = True
+        self._deadline = time.monotonic() + self._budget
+        self.reactor.call_later(grace, self._disconnect)
+        self.reactor.call_later(self._budget, self.reactor.stop)
+        self._stop_if_idle()
+
+    def _disconnect(self) -> None:
+        """Write nothing more, abort what runs, and go when it has ended."""
+        self._lines.clear()
+        self._stop_reading()
+        self.reactor.unwatch(self.descriptors.output)
+        self.connection.close("disconnected" if self._signal is None else "shutdown")
+        self._leave(self._budget)
+        self._stop_if_idle()
+
+    def _stop_if_idle(self) -> None:
+        if not self.runtime.engine.running:
+            self.reactor.stop()
+
+    def _on_idle(self) -> None:
+        if self._leaving:
+            self.reactor.wake()
+
+    def _clean_up(self) -> None:
+        """Let what was answered reach the client, then say goodbye to what can't be stopped."""
+        remaining = self._remaining()
+        if not self._writer.broken and not self.connection.closed:
+            self._writer.flush(remaining)
+        self.connection.close()
+        self.reactor.close()
+        self._writer.close(0)
+        stuck = self.runtime.engine.running
+        if stuck or _foreign_threads():
+            for call in stuck:
+                fields = {"runId": call.run_id, "toolName": call.tool_name}
+                self.runtime.logger.warn(
+                    "handler has not ended; the process ends without it", fields
+                )
+            self._watchdog.limit(
+                self._remaining(), 0 if self._signal is None else 128 + self._signal
+            )
+        else:
+            self._watchdog.stop()
+        self.runtime.close_logs(max(0.1, min(1.0, self._remaining())))
+
+    def _remaining(self) -> float:
+        """Seconds left of the budget."""
+        if self._deadline is None:
+            return self._budget
+        return max(0.0, self._deadline - time.monotonic())
+
+    # -- signals and the watchdog ------------------------------------------------------------
+
+    def _take_signals(self) -> Any:
+        """Handle SIGTERM and SIGINT; return the function that gives them back."""
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+        previous = {
+            each: signal.signal(each, self._on_signal) for each in (signal.SIGTERM, signal.SIGINT)
+        }
+        descriptor = signal.set_wakeup_fd(
+            self._watchdog.signal_descriptor, warn_on_full_buffer=False
+        )
+
+        def restore() -> None:
+            signal.set_wakeup_fd(descriptor)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+        return restore
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._signal is not None:
+            self._watchdog.limit(0, 128 + number)  # asked twice: at once
+        self._signal = number
+        self.reactor.wake()
+
+    def _begin_turn(self) -> None:
+        if self._watchdog.asleep:
+            self._watchdog.look()
+
+    def _report_blocked(self, seconds: float) -> None:
+        """TIME-09: name the handler that keeps the event loop from running."""
+        fields: dict[str, Any] = {"blockedSeconds": round(seconds, 1)}
+        call = self.runtime.engine.on_loop(self.reactor.loop)
+        if call is not None:
+            fields |= {"toolName": call.tool_name, "runId": call.run_id}
+        self.runtime.logger.warn("a handler blocks the event loop", fields)
+
+    def _end_process(self, exit_code: int) -> None:
+        """The last resort: the log is written, everything else is left where it is."""
+        self.runtime.close_logs(0.2)
+        os._exit(exit_code)
+
+
+def _foreign_threads() -> bool:
+    """Whether a thread that is not ours would keep the interpreter from ending."""
+    return any(
+        not thread.daemon and thread is not threading.main_thread()
+        for thread in threading.enumerate()
+        if thread is not threading.current_thread()
+    )

@@ -1,0 +1,142 @@
+"""A thread that sees to it that the process ends, even when the main thread can't.
+
+A handler that blocks the event loop blocks whatever would notice end of file, run a deadline or
+answer a signal. This thread notices for it (PROC-06, TIME-09):
+
+* a turn that lasts over a second: the handler that is blocking is named in a WARN;
+* the client hangs up while a turn lasts on: `hang_up_budget` later the process ends;
+* SIGTERM or SIGINT arrives and the main thread does not end the process in its time;
+* the main thread is done, but something it can't stop keeps the interpreter from ending.
+
+It looks once a second while turns are being taken and sleeps without end when none is.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+
+from attrs import define, field
+
+from ..loop_delay import LoopDelay
+
+_TICK_SECONDS = 1.0
+_BLOCKED_SECONDS = 1.0
+_HANG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+
+# What may be written to the control pipe besides signal numbers, which the interpreter writes.
+_LOOK = 0
+_END = 255
+
+
+@define(eq=False)
+class Watchdog:
+    """Watches the main thread from beside it.
+
+    Args:
+        peer: the descriptor whose hang-up means that the client has gone.
+        delay: tells since when the present turn lasts.
+        hang_up_budget: seconds a turn may last on after the client has hung up.
+        signal_budget: seconds from SIGTERM or SIGINT to the end of the process.
+        on_blocked: is told how many seconds a turn has lasted.
+        end_process: ends the process at once with an exit code; does not return.
+    """
+
+    peer: int
+    delay: LoopDelay
+    hang_up_budget: float
+    signal_budget: float
+    on_blocked: Callable[[float], object]
+    end_process: Callable[[int], object]
+    asleep: bool = field(default=False, init=False)
+    _control: tuple[int, int] = field(init=False)
+    _thread: threading.Thread = field(init=False)
+    _limit: tuple[float, int] | None = field(default=None, init=False)
+    _hung_up_at: float | None = field(default=None, init=False)
+    _warned_of: float | None = field(default=None, init=False)
+    _ending: bool = field(default=False, init=False)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._control = os.pipe()
+        os.set_blocking(self._control[1], False)
+        self._thread = threading.Thread(
+            target=self._run, name="foundation-rt-watchdog", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def signal_descriptor(self) -> int:
+        """For `signal.set_wakeup_fd`: signal numbers written here start the signal budget."""
+        return self._control[1]
+
+    def look(self) -> None:
+        """A turn begins while the thread is asleep: have it look again from now on."""
+        self.asleep = False
+        self._tell(_LOOK)
+
+    def limit(self, seconds: float, exit_code: int) -> None:
+        """End the process with `exit_code` in `seconds`, unless `stop` comes first."""
+        self._limit = (time.monotonic() + seconds, exit_code)
+        self._tell(_LOOK)
+
+    def stop(self) -> None:
+        """The process ends by itself, or goes on without us: end the thread."""
+        self._tell(_END)
+        self._thread.join()
+        for descriptor in self._control:
+            os.close(descriptor)
+
+    def _tell(self, byte: int) -> None:
+        os.write(self._control[1], bytes((byte,)))
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._control[0], select.POLLIN)
+        poll.register(self.peer, _HANG_UP)
+        seen_turn = None
+        while not self._ending:
+            turn = self.delay.turn_started
+            self.asleep = turn is None and seen_turn is None and self._next_limit() is None
+            seen_turn = turn
+            for descriptor, _ in poll.poll(None if self.asleep else self._wait_ms()):
+                if descriptor == self._control[0]:
+                    self._obey(os.read(descriptor, 64))
+                else:
+                    poll.unregister(descriptor)  # it would be reported for ever
+                    self._hung_up_at = time.monotonic()
+            self._check(time.monotonic())
+
+    def _obey(self, commands: bytes) -> None:
+        for command in commands:
+            if command == _END:
+                self._ending = True
+            elif command != _LOOK and self._limit is None:
+                self._limit = (time.monotonic() + self.signal_budget, 128 + command)
+
+    def _next_limit(self) -> float | None:
+        return None if self._limit is None else self._limit[0]
+
+    def _wait_ms(self) -> float:
+        limit = self._next_limit()
+        seconds = _TICK_SECONDS
+        if limit is not None:
+            seconds = min(seconds, max(0.0, limit - time.monotonic()))
+        return seconds * 1000 + 1
+
+    def _check(self, now: float) -> None:
+        if self._ending:
+            return
+        if self._limit is not None and now >= self._limit[0]:
+            self.end_process(self._limit[1])
+        turn = self.delay.turn_started
+        if turn is None:
+            return
+        if now - turn > _BLOCKED_SECONDS and turn != self._warned_of:
+            self._warned_of = turn
+            self.on_blocked(now - turn)
+        if self._hung_up_at is not None and now - max(turn, self._hung_up_at) > self.hang_up_budget:
+            self.end_process(0)

@@ -1,0 +1,124 @@
+"""What an annotation means: strings and forward references turned into types.
+
+Names are looked up where Python would look them up: in the globals of the module, and for what is
+defined inside a function in its closure and in the enclosing functions that are still running.
+Under ``from __future__ import annotations`` a closure does not hold what only annotations name,
+so a class that stands beside a tool in one function is found in that function's frame (TYPED-15).
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import typing
+from collections.abc import Mapping
+from itertools import accumulate
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+
+class Unresolvable(Exception):
+    """An annotation names something that cannot be found; the text says what."""
+
+
+class Names:
+    """The names an annotation of one function or class may use."""
+
+    def __init__(
+        self,
+        module_names: dict[str, Any],
+        local_names: dict[str, Any],
+        fallbacks: Mapping[str, Any],
+    ) -> None:
+        self.module_names = module_names
+        self.local_names = local_names
+        for name, value in fallbacks.items():
+            if name not in module_names:
+                local_names.setdefault(name, value)
+
+    def resolve(self, annotation: Any) -> Any:
+        """The type that `annotation` stands for, ``Annotated`` kept.
+
+        Raises:
+            Unresolvable: a name in it cannot be found, or it is no expression at all.
+        """
+        if type(annotation) is type:
+            return annotation
+        if isinstance(annotation, str):
+            # Most are plain names, and `typing` takes 13 us for each.
+            for names in (self.local_names, self.module_names, vars(builtins)):
+                if annotation in names:
+                    named = names[annotation]
+                    if type(named) is type:
+                        return named
+                    break
+        return self._hints(SimpleNamespace(__annotations__={"it": annotation}))["it"]
+
+    def resolve_class(self, cls: type) -> dict[str, Any]:
+        """The types of the annotated attributes of `cls`, inherited ones included.
+
+        Raises:
+            Unresolvable: as `resolve`.
+        """
+        return self._hints(cls)
+
+    def _hints(self, holder: Any) -> dict[str, Any]:
+        # A base class may live in another module; for a class `typing` then takes each one's own.
+        module_names = None if isinstance(holder, type) else self.module_names
+        try:
+            return typing.get_type_hints(
+                holder, module_names, self.local_names, include_extras=True
+            )
+        except Exception as error:  # evaluating an annotation runs any expression at all
+            raise Unresolvable(f"{type(error).__name__}: {error}") from None
+
+
+def without_metadata(hint: Any) -> Any:
+    """The type inside ``Annotated``; any other type as it is."""
+    return hint.__origin__ if typing.get_origin(hint) is typing.Annotated else hint
+
+
+def names_of_function(function: FunctionType, fallbacks: Mapping[str, Any]) -> Names:
+    """The names visible to the annotations of `function`.
+
+    Args:
+        function: the innermost function, unwrapped.
+        fallbacks: names to be found where the module defines none of its own.
+    """
+    local_names = _enclosing_locals(function.__qualname__, function.__globals__)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            local_names.setdefault(name, cell.cell_contents)
+        except ValueError:  # the enclosing function has not bound it yet
+            continue
+    return Names(function.__globals__, local_names, fallbacks)
+
+
+def names_of_class(cls: type, around: Names) -> Names:
+    """The names visible to the annotations of `cls`.
+
+    Args:
+        cls: the class.
+        around: the names of whatever uses the class; a class made inside a function that has
+            returned can still find itself and its neighbours there.
+    """
+    module_names = getattr(sys.modules.get(cls.__module__), "__dict__", {})
+    local_names = _enclosing_locals(cls.__qualname__, module_names)
+    if "<locals>" in cls.__qualname__:
+        local_names.setdefault(cls.__name__, cls)
+        local_names = {**around.local_names, **local_names}
+    return Names(module_names, local_names, {})
+
+
+def _enclosing_locals(qualified_name: str, module_names: dict[str, Any]) -> dict[str, Any]:
+    """The local variables of the running functions inside which `qualified_name` was defined."""
+    *scopes, _ = accumulate(
+        qualified_name.split(".<locals>."), lambda outer, inner: f"{outer}.<locals>.{inner}"
+    )
+    found: dict[str, Any] = {}
+    frame = sys._getframe(1) if scopes else None
+    while frame is not None:
+        if frame.f_code.co_qualname in scopes and frame.f_globals is module_names:
+            found = {**frame.f_locals, **found}
+        frame = frame.f_back
+    return found

@@ -1,0 +1,45 @@
+"""Worker threads for `def` handlers: as many as there are slots, each made when first needed.
+
+The standard library's pool joins its threads at exit, so that one stuck handler would keep the
+process alive for ever; these are daemon threads, and the process may end without them (PROC-06).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from attrs import define, field
+
+
+@define(eq=False)
+class WorkerPool:
+    """Runs functions in at most `max_threads` threads.
+
+    Args:
+        max_threads: as many as there can be calls at once, so that none waits for a thread.
+    """
+
+    max_threads: int
+    _work: SimpleQueue[Callable[[], None]] = field(factory=SimpleQueue, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _threads: int = field(default=0, init=False)
+    _unfinished: int = field(default=0, init=False)
+
+    def submit(self, function: Callable[[], None]) -> None:
+        """Run `function` in a worker thread; it must not raise."""
+        with self._lock:
+            self._unfinished += 1
+            if self._threads < min(self._unfinished, self.max_threads):
+                self._threads += 1
+                threading.Thread(
+                    target=self._run, name=f"foundation-rt-worker-{self._threads}", daemon=True
+                ).start()
+        self._work.put(function)
+
+    def _run(self) -> None:
+        while True:
+            self._work.get()()
+            with self._lock:
+                self._unfinished -= 1

@@ -1,0 +1,388 @@
+"""The configuration classes, and what is published about them.
+
+Run as a program, this file rewrites the table in spec/config.md and spec/schemas/config.schema.json
+from the classes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from foundation_rt.config import (
+    AacpSection,
+    AdminPolicy,
+    Choice,
+    Flag,
+    Integer,
+    KeyNames,
+    Kind,
+    LoggingSection,
+    ResourcesSection,
+    Section,
+    SecuritySection,
+    ServerConfig,
+    ServerSection,
+    Text,
+    ToolsSection,
+    TransportSection,
+    VariableName,
+    needs_loading,
+)
+from foundation_rt.config_loading import settings, variable_name
+from foundation_rt.version import __version__
+
+SPEC = Path(__file__).parent.parent / "spec"
+RULES = SPEC / "config.md"
+SCHEMA = SPEC / "schemas" / "config.schema.json"
+
+TABLE_HEAD = (
+    "| key | type | range | default | environment variable | meaning |\n|---|---|---|---|---|---|\n"
+)
+CONTROL_CHARACTERS = "\\u0000-\\u001f\\u007f-\\u009f"
+
+SECTIONS = (
+    ServerSection,
+    AdminPolicy,
+    ToolsSection,
+    ResourcesSection,
+    LoggingSection,
+    SecuritySection,
+    TransportSection,
+    AacpSection,
+    ServerConfig,
+)
+
+
+# What is derived from the classes
+
+
+def table_rows(cls: type = ServerConfig, prefix: str = "") -> Iterator[str]:
+    """The rows of the table of settings."""
+    for attribute in attrs.fields(cls):
+        kind = attribute.validator
+        key = prefix + attribute.name
+        if isinstance(kind, Section):
+            yield from table_rows(kind.cls, f"{key}.")
+        else:
+            type_name, limits = type_and_range(kind)
+            cells = (
+                f"`{key}`",
+                type_name,
+                limits,
+                shown_default(attribute.default),
+                f"`{variable_name(tuple(key.split('.')))}`",
+                attribute.metadata["meaning"],
+            )
+            yield f"| {' | '.join(cells)} |\n"
+
+
+def type_and_range(kind: Kind) -> tuple[str, str]:
+    match kind:
+        case Integer():
+            return "integer", f"{kind.minimum} to {kind.maximum} {kind.unit}".strip()
+        case Flag():
+            return "boolean", ""
+        case Text():
+            return "string", f"1 to {kind.max_length} characters"
+        case Choice():
+            return "string", " ".join(f"`{word}`" for word in kind.words)
+        case KeyNames():
+            return "list of strings", ""
+        case VariableName():
+            return "variable name", ""
+    raise AssertionError(kind)
+
+
+def shown_default(default: Any) -> str:
+    if default is None:
+        return "unset"
+    if default == __version__:
+        return "that of foundation-rt"
+    if isinstance(default, str):
+        return f"`{default}`"
+    return f"`{json.dumps(default)}`"
+
+
+def table_schema(cls: type) -> dict[str, Any]:
+    """The JSON Schema of the table that structures into `cls`."""
+    return {
+        "type": "object",
+        "description": cls.__doc__.splitlines()[0],
+        "properties": {
+            attribute.name: table_schema(attribute.validator.cls)
+            if isinstance(attribute.validator, Section)
+            else setting_schema(attribute)
+            for attribute in attrs.fields(cls)
+        },
+        "additionalProperties": False,
+    }
+
+
+def setting_schema(attribute: attrs.Attribute) -> dict[str, Any]:
+    schema = {"description": attribute.metadata["meaning"], **kind_schema(attribute.validator)}
+    if attribute.default != __version__:
+        schema["default"] = attribute.default
+    return schema
+
+
+def kind_schema(kind: Kind) -> dict[str, Any]:
+    text = {"type": "string", "minLength": 1, "pattern": f"^[^{CONTROL_CHARACTERS}]*$"}
+    match kind:
+        case Integer():
+            return {"type": "integer", "minimum": kind.minimum, "maximum": kind.maximum}
+        case Flag():
+            return {"type": "boolean"}
+        case Text():
+            return {**text, "maxLength": kind.max_length}
+        case Choice():
+            return {"enum": list(kind.words)}
+        case KeyNames():
+            return {"type": "array", "items": text}
+        case VariableName():
+            return {"type": ["string", "null"], "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
+    raise AssertionError(kind)
+
+
+def schema_text() -> str:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Configuration file of foundation-rt",
+        **table_schema(ServerConfig),
+    }
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def published_table() -> str:
+    """The table in spec/config.md, without its head."""
+    return RULES.read_text("utf-8").split(TABLE_HEAD)[1].split("\n\n")[0].strip("\n") + "\n"
+
+
+# What holds of the classes
+
+
+def settings_of(cls: type) -> list[attrs.Attribute]:
+    return [a for a in attrs.fields(cls) if not isinstance(a.validator, Section)]
+
+
+def wrong_values(kind: Kind) -> list[Any]:
+    match kind:
+        case Integer():
+            return [kind.minimum - 1, kind.maximum + 1, "5", 5.0, True, None]
+        case Flag():
+            return [0, 1, "true", None]
+        case Text():
+            return ["", "x" * 257, "a\nb", "\x00", "\x7f", "\x85", "\ud800", b"x", 5, None]
+        case Choice():
+            return ["", "INFO", "verbose", 1, None, ["info"]]
+        case KeyNames():
+            return ["abc", ["abc"], ("",), ("a\n",), ("\udcff",), (1,), None]
+        case VariableName():
+            return ["", "1A", "A B", "A-B", "Ä", 5]
+    raise AssertionError(kind)
+
+
+def right_values(kind: Kind) -> list[Any]:
+    match kind:
+        case Integer():
+            return [kind.minimum, kind.maximum]
+        case Flag():
+            return [True, False]
+        case Text():
+            return ["x", "x" * 256, "Ærlig talt 🙂", "a b"]
+        case Choice():
+            return [word for word in kind.words if word != "token"]
+        case KeyNames():
+            return [(), ("iban",), ("a b", "c" * 300)]
+        case VariableName():
+            return [None, "_", "ADMIN_TOKEN", "a1"]
+    raise AssertionError(kind)
+
+
+EVERY_SETTING = [
+    pytest.param(cls, attribute, id=f"{cls.__name__}.{attribute.name}")
+    for cls in SECTIONS
+    for attribute in settings_of(cls)
+]
+
+
+@pytest.mark.rule("CONF-01")
+def test_defaults_of_every_setting() -> None:
+    assert attrs.asdict(ServerConfig()) == {
+        "server": {
+            "name": "foundation-rt",
+            "version": __version__,
+            "shutdown_timeout_ms": 10_000,
+            "eof_grace_ms": 250,
+        },
+        "tools": {
+            "default_timeout_ms": 30_000,
+            "max_payload_bytes": 1_048_576,
+            "max_state_bytes": 262_144,
+            "max_response_bytes": 16_777_216,
+            "cancel_grace_ms": 5_000,
+            "expose_error_details": False,
+            "admin_registration_enabled": False,
+            "admin_policy": {"mode": "deny_all", "token_env_var": None},
+        },
+        "resources": {"max_concurrent_executions": 10},
+        "logging": {"level": "info", "redact_keys": (), "buffer_bytes": 4_194_304},
+        "security": {"dynamic_registration_enabled": False, "allow_arbitrary_code_tools": False},
+        "transport": {"max_line_bytes": 16_777_216},
+        "aacp": {"default_ttl_ms": 86_400_000},
+    }
+
+
+@pytest.mark.rule("CONF-01")
+@pytest.mark.parametrize(("cls", "attribute"), EVERY_SETTING)
+def test_a_setting_takes_what_it_says(cls: type, attribute: attrs.Attribute) -> None:
+    for value in right_values(attribute.validator):
+        assert getattr(cls(**{attribute.name: value}), attribute.name) == value
+
+
+@pytest.mark.rule("CONF-01")
+@pytest.mark.parametrize(("cls", "attribute"), EVERY_SETTING)
+def test_a_setting_refuses_everything_else(cls: type, attribute: attrs.Attribute) -> None:
+    for value in wrong_values(attribute.validator):
+        with pytest.raises(ValueError) as refusal:
+            cls(**{attribute.name: value})
+        assert str(refusal.value) == f"{attribute.name}: expected {attribute.validator.expected}"
+
+
+@pytest.mark.rule("CONF-01")
+@pytest.mark.parametrize(
+    ("section", "name", "minimum", "maximum"),
+    [
+        (ServerSection, "shutdown_timeout_ms", 1, 2**31 - 1),
+        (ServerSection, "eof_grace_ms", 0, 2**31 - 1),
+        (ToolsSection, "default_timeout_ms", 1, 2**31 - 1),
+        (ToolsSection, "cancel_grace_ms", 0, 2**31 - 1),
+        (ToolsSection, "max_payload_bytes", 1, 2**40),
+        (ToolsSection, "max_state_bytes", 1, 2**40),
+        (ToolsSection, "max_response_bytes", 1, 2**40),
+        (ResourcesSection, "max_concurrent_executions", 1, 10_000),
+        (LoggingSection, "buffer_bytes", 1, 2**40),
+        (TransportSection, "max_line_bytes", 1024, 2**40),
+        (AacpSection, "default_ttl_ms", 1, 2**31 - 1),
+    ],
+)
+def test_ranges(section: type, name: str, minimum: int, maximum: int) -> None:
+    for value in (minimum, maximum):
+        assert getattr(section(**{name: value}), name) == value
+    for value in (minimum - 1, maximum + 1):
+        with pytest.raises(ValueError, match=f"{name}: expected an integer from {minimum} to "):
+            section(**{name: value})
+
+
+@pytest.mark.rule("CONF-01")
+def test_a_section_is_an_instance_of_its_class() -> None:
+    with pytest.raises(ValueError, match="tools: expected an instance of ToolsSection"):
+        ServerConfig(tools={"default_timeout_ms": 5})
+    with pytest.raises(ValueError, match="admin_policy: expected an instance of AdminPolicy"):
+        ToolsSection(admin_policy=None)
+
+
+@pytest.mark.rule("CONF-01")
+@pytest.mark.parametrize("cls", SECTIONS)
+def test_a_configuration_never_changes(cls: type) -> None:
+    instance = cls()
+    for attribute in attrs.fields(cls):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(instance, attribute.name, attribute.default)
+    assert hash(instance) == hash(cls())
+
+
+def test_a_kind_has_to_say_what_it_accepts() -> None:
+    with pytest.raises(NotImplementedError):
+        Kind().accepts(5)
+
+
+@pytest.mark.rule("CONF-05")
+def test_a_secret_is_in_no_repr_and_in_no_message() -> None:
+    policy = AdminPolicy(mode="token", token_env_var="s3cr3t")
+    assert "s3cr3t" not in repr(ServerConfig(tools=ToolsSection(admin_policy=policy)))
+    with pytest.raises(ValueError) as refusal:
+        AdminPolicy(mode="token", token_env_var="s3cr3t!")
+    assert "s3cr3t" not in str(refusal.value)
+
+
+@pytest.mark.rule("CONF-17")
+@pytest.mark.parametrize("one", [False, True])
+@pytest.mark.parametrize("other", [False, True])
+def test_dynamic_registration_takes_both_halves(one: bool, other: bool) -> None:
+    config = ServerConfig(
+        tools=ToolsSection(admin_registration_enabled=one),
+        security=SecuritySection(dynamic_registration_enabled=other),
+    )
+    assert config.is_dynamic_registration_effective() is (one and other)
+
+
+@pytest.mark.rule("CONF-18")
+def test_mode_token_needs_the_name_of_a_variable() -> None:
+    with pytest.raises(ValueError, match="token_env_var: expected the name of a variable"):
+        AdminPolicy(mode="token")
+    assert AdminPolicy(mode="token", token_env_var="T").token_env_var == "T"
+    assert AdminPolicy(mode="local_stdio_only", token_env_var="T").mode == "local_stdio_only"
+
+
+@pytest.mark.rule("CONF-07")
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("FOUNDATION_RT_TOOLS__DEFAULT_TIMEOUT_MS", True),
+        ("FOUNDATION_RT_TOOLS__ADMIN_POLICY__MODE", True),
+        ("FOUNDATION_RT_NO__SUCH", True),
+        ("FOUNDATION_RT_tools__level", True),
+        ("FOUNDATION_RT_X__", True),
+        ("FOUNDATION_RT___X", True),
+        ("FOUNDATION_RT__X", False),
+        ("FOUNDATION_RT_X", False),
+        ("FOUNDATION_RT_", False),
+        ("foundation_rt_tools__level", False),
+        ("MY_FOUNDATION_RT_TOOLS__X", False),
+        ("PATH", False),
+    ],
+)
+def test_which_variables_are_the_configurations(name: str, expected: bool) -> None:
+    assert needs_loading({"HOME": "/", name: "1"}) is expected
+
+
+@pytest.mark.rule("CONF-07")
+def test_no_name_of_a_setting_is_ambiguous_in_a_variable() -> None:
+    keys = [key for key, _ in settings()]
+    assert len({variable_name(key) for key in keys}) == len(keys) == 21
+    assert not any("__" in name or name != name.lower() for key in keys for name in key)
+
+
+@pytest.mark.rule("CONF-21")
+def test_the_classes_import_nothing_that_loading_needs() -> None:
+    program = "import sys, foundation_rt.config; print(*sys.modules)"
+    output = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    costly = {"cattrs", "tomli", "difflib", "orjson", "asyncio", "foundation_rt.config_loading"}
+    assert costly.isdisjoint(output.stdout.split())
+
+
+@pytest.mark.rule("CONF-01")
+def test_the_table_of_settings_is_the_classes() -> None:
+    assert published_table() == "".join(table_rows())
+
+
+@pytest.mark.rule("CONF-20")
+def test_the_schema_is_the_classes() -> None:
+    assert SCHEMA.read_text("utf-8") == schema_text()
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(schema_text(), "utf-8")
+    before, after = RULES.read_text("utf-8").split(TABLE_HEAD)
+    rest = after.partition("\n\n")[2] if after.startswith("|") else after.lstrip("\n")
+    RULES.write_text(f"{before}{TABLE_HEAD}{''.join(table_rows())}\n{rest}", "utf-8")
