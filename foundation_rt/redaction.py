@@ -286,7 +286,7 @@ class _Traversal:
             clean = self.visit(item, level + 1)
             changed = changed or clean is not item
             result.append(clean)
-        return self.settle(value, tuple(result) if isinstance(value, tuple) else result, changed)
+        return self.settle(value, result, changed)
 
     def _spent(self) -> bool:
         self._budget -= 1
@@ -307,8 +307,10 @@ class _Traversal:
         return key
 
     def settle(self, value: Any, result: Any, changed: bool) -> Any:
-        """What the container `value` becomes."""
-        return result if changed else value
+        """What the container `value` becomes, the dict or list `result` being its new content."""
+        if not changed:
+            return value
+        return tuple(result) if type(result) is list and isinstance(value, tuple) else result
 
 
 def _teller(value: Any) -> Callable[[Any], str]:

@@ -33,8 +33,21 @@ URIS: Final = {
 }
 
 SILENT: Final = frozenset(
-    "$schema $id id $comment title description default examples deprecated readOnly writeOnly"
-    " definitions $defs".split()
+    (
+        "$schema",
+        "$id",
+        "id",
+        "$comment",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "definitions",
+        "$defs",
+    )
 )
 """Keywords that enforce nothing: they may stand beside `$ref` in any dialect."""
 

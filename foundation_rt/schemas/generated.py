@@ -31,10 +31,23 @@ _MAX_NESTING: Final = 6
 level of schema is up to three of them."""
 
 _AS_IT_IS: Final = frozenset(
-    "type enum minimum maximum exclusiveMinimum exclusiveMaximum minLength maxLength minItems"
-    " maxItems minProperties maxProperties required".split()
+    (
+        "enum",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minProperties",
+        "minimum",
+        "required",
+        "type",
+    )
 )
-_SCHEMA: Final = frozenset("not contains propertyNames if then else".split())
+_SCHEMA: Final = frozenset(("not", "contains", "propertyNames", "if", "then", "else"))
 
 
 def compile_generated(survey: Survey) -> Callable[[Any], tuple[ValidationIssue, ...]]:
@@ -154,5 +167,6 @@ class Lowering:
             besides.append({"required": lowered.pop("required")})
         if besides:
             lowered["allOf"] = besides
-        # A schema without a keyword generates an empty block; true generates `pass`.
-        return lowered or (self.survey.dialect == DRAFT_04 and lowered) or True
+        if not lowered and self.survey.dialect != DRAFT_04:
+            return True  # generates `pass`, where nothing at all would be an empty block
+        return lowered

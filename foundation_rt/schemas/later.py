@@ -30,7 +30,7 @@ def compile_later(survey: Survey) -> Callable[[Any], tuple[ValidationIssue, ...]
     Raises:
         RegistrationError: the extra is missing, or the engine refuses the schema.
     """
-    need = survey.reason or f"#/$schema: {survey.dialect}"
+    need = survey.reason or "declared by `$schema`"
     try:
         import jsonschema_rs
     except ImportError:
@@ -85,6 +85,6 @@ def _issue(error: ValidationError) -> ValidationIssue:
     if keyword == "required":
         about = [about]
     elif keyword == "falseSchema" and error.schema_path[-1] == "additionalProperties":
-        keyword, about = "additionalProperties", list(error.instance)
+        keyword, about = "maxProperties", 0  # where it stands alone, the engine names none
     say = MESSAGES.get(keyword)
     return ValidationIssue(path, say(about) if say else f"must satisfy `{keyword}`")

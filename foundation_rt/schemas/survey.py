@@ -147,7 +147,7 @@ class Survey:
             return f"{place(at)} must be {shape_name(shape)}"
         read_as = self.dialect if self.declared else f"{self.dialect}, as `$schema` is absent"
         return (
-            f"{place(at)}: `{keyword}` in this form belongs to {' or '.join(elsewhere)}, but the"
+            f"{place(at)}: `{keyword}` in this form belongs to {', '.join(elsewhere)}, but the"
             f" schema is read as {read_as}: set `$schema` to the dialect that is meant, or"
             f" replace the keyword"
         )

@@ -103,7 +103,9 @@ def make_check(
     def check(arguments: Arguments) -> None:
         for name in arguments:
             if name not in known and (not takes_rest or name == context_name):
-                raise Misfit(f"has a member the tool has no parameter for: {name!r}")
+                misfit = Misfit("is taken by no parameter")
+                misfit.path.append(name)
+                raise misfit
         for name in required:
             if name not in arguments:
                 raise Misfit(f"lacks {name!r}")

@@ -14,11 +14,12 @@ import enum
 import types
 import typing
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from . import values
+from .annotations import Names, Unresolvable
 from .form import (
     ANYTHING,
     NUMBERS,
@@ -33,7 +34,6 @@ from .form import (
 from .values import Structure
 
 if TYPE_CHECKING:
-    from .annotations import Names
     from .classes import Member
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
@@ -48,6 +48,12 @@ class _Named:
         self.places: list[Schema] = []
 
 
+def _text(format_name: str, make_structure: Callable[[], Structure]) -> Callable[[], Form]:
+    return lambda: Form(
+        {"type": "string", "format": format_name}, frozenset((str,)), make_structure()
+    )
+
+
 _SCALARS: dict[Any, Callable[[], Form]] = {
     Any: lambda: Form({}, ANYTHING),
     object: lambda: Form({}, ANYTHING),
@@ -57,21 +63,10 @@ _SCALARS: dict[Any, Callable[[], Form]] = {
     bool: lambda: Form({"type": "boolean"}, frozenset((bool,))),
     int: lambda: Form({"type": "integer"}, NUMBERS, values.structure_integer),
     float: lambda: Form({"type": "number"}, NUMBERS, values.structure_number),
-    date: lambda: Form(
-        {"type": "string", "format": "date"}, frozenset((str,)), values.date_structure()
-    ),
-    datetime: lambda: Form(
-        {"type": "string", "format": "date-time"}, frozenset((str,)), values.date_time_structure()
-    ),
-    # draft-07 knows no format "uuid": what it does not know, it does not enforce
-    UUID: lambda: Form(
-        {
-            "type": "string",
-            "pattern": "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$",
-        },
-        frozenset((str,)),
-        values.uuid_structure(),
-    ),
+    date: _text("date", values.date_structure),
+    datetime: _text("date-time", values.date_time_structure),
+    time: _text("time", values.time_structure),
+    UUID: _text("uuid", values.uuid_structure),
 }
 
 _LISTS = (
@@ -287,7 +282,11 @@ class Deriver:
             return value if form.structure is None else form.structure(value)
 
         named = self._name(alias, Form({}, ANYTHING, structure))
-        form = self._form(alias.__value__)
+        try:
+            value = self.names.resolve(alias.__value__)
+        except (Unresolvable, NameError) as error:  # a `type` statement is evaluated here
+            raise Underivable(f"{alias.__name__} cannot be resolved: {error}") from None
+        form = self._form(value)
         if not named.places:
             del self._named[alias]
             return form

@@ -1,0 +1,111 @@
+"""The id generators: real UUIDs, never twice, and counted ones for tests."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import uuid
+import weakref
+
+import pytest
+
+from foundation_rt.ids import IdGenerator, SequentialIds, UuidGenerator
+
+
+def assert_uuid_v4(text: str) -> None:
+    parsed = uuid.UUID(text)
+    assert str(parsed) == text
+    assert parsed.version == 4
+    assert parsed.variant == uuid.RFC_4122
+
+
+def all_kinds(ids: IdGenerator) -> list[str]:
+    return [ids.run_id(), ids.correlation_id(), ids.connection_correlation_id()]
+
+
+@pytest.mark.rule("ID-01")
+def test_random_ids_are_uuids_of_version_4() -> None:
+    ids = UuidGenerator()
+    for _ in range(200):
+        for text in all_kinds(ids):
+            assert_uuid_v4(text)
+
+
+@pytest.mark.rule("ID-01")
+def test_every_other_bit_of_a_random_id_is_random() -> None:
+    ids = UuidGenerator()
+    ones = zeros = 0
+    for _ in range(500):
+        number = uuid.UUID(ids.run_id()).int
+        ones |= number
+        zeros |= ~number
+    version_and_variant = (0xF << 76) | (0b11 << 62)
+    assert ones & zeros & ((1 << 128) - 1) == ((1 << 128) - 1) & ~version_and_variant
+
+
+@pytest.mark.rule("ID-01")
+def test_no_id_is_handed_out_twice_whichever_threads_ask() -> None:
+    ids = UuidGenerator()
+    start = threading.Barrier(8)
+    taken: list[list[str]] = [[] for _ in range(8)]
+
+    def take(own: list[str]) -> None:
+        start.wait()
+        for _ in range(1000):
+            own.extend(all_kinds(ids))
+
+    threads = [threading.Thread(target=take, args=(own,)) for own in taken]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    everything = [text for own in taken for text in own]
+    assert len(everything) == len(set(everything)) == 24_000
+
+
+FORK = """
+import os
+from foundation_rt.ids import UuidGenerator
+
+ids = UuidGenerator()
+gone = UuidGenerator()
+ids.run_id()
+del gone  # its hook must not mind
+child = os.fork()
+os.write(1, "".join(f"{ids.run_id()}\\n" for _ in range(100)).encode())
+if child:
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.rule("ID-02")
+def test_a_forked_child_hands_out_ids_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
+    ids = done.stdout.split()
+    assert len(ids) == len(set(ids)) == 200
+
+
+def test_a_generator_nobody_holds_is_freed() -> None:
+    ids = UuidGenerator()
+    trace = weakref.ref(ids)
+    del ids
+    gc.collect()
+    assert trace() is None
+
+
+@pytest.mark.rule("ID-03", "ID-04")
+def test_sequential_ids_count_each_kind_by_itself() -> None:
+    ids = SequentialIds()
+    assert all_kinds(ids) == [
+        "00000000-0000-4000-8000-000000000001",
+        "00000000-0000-4000-9000-000000000001",
+        "00000000-0000-4000-a000-000000000001",
+    ]
+    for _ in range(14):
+        ids.run_id()
+    assert ids.run_id() == "00000000-0000-4000-8000-000000000010"
+    assert ids.correlation_id() == "00000000-0000-4000-9000-000000000002"
+    for text in all_kinds(ids):
+        assert_uuid_v4(text)
