@@ -20,7 +20,7 @@ from .errors import AbortError
 _callbacks_lock = threading.Lock()
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class AbortSignal:
     """Tells a handler that its result is no longer wanted.
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from .effects import Emit, Reply
+from .effects import Abort, Emit, Reply
 from .errors import JsonRpcErrorCode, to_json_rpc_error
 from .protocol.framing import LineReader, LineTooLong
-from .protocol.jsonrpc import Request, RequestId, encode, parse
+from .protocol.jsonrpc import Message, Request, RequestId, encode, parse
 from .session import Session, State
 from .tools_call import Invocation, derive_correlation_id
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Send = Callable[[bytes], object]
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Connection:
     """A peer of the server, whatever carries its bytes.
 
@@ -65,15 +65,13 @@ class Connection:
     def receive(self, line: bytes | LineTooLong) -> None:
         """Decide and perform what one line leads to."""
         message = line if isinstance(line, LineTooLong) else parse(line)
-        try:
-            with self.lock:
+        with self.lock:
+            try:
                 effects = self.dispatcher.dispatch(self.session, message)
-        except Exception as error:
-            effects = []
-            if isinstance(message, Request):
-                correlation_id = derive_correlation_id(self.session, message.params)
-                effects = self.internal_error(message.id, correlation_id, error)
-        self.perform(effects)
+            except Exception as error:
+                effects = self._report_bug(message, error)
+            rest = self.tell(effects)
+        self.perform(rest)
 
     def close(self, reason: str = "disconnected") -> None:
         """The peer has gone: abort what runs, send nothing more. A second time does nothing.
@@ -81,18 +79,30 @@ class Connection:
         Handlers go on until they end; their slots come back and their records are written then.
         """
         with self.lock:
-            effects = self.dispatcher.close(self.session, reason)
-        self.perform(effects)
+            rest = self.tell(self.dispatcher.close(self.session, reason))
+        self.perform(rest)
 
-    def perform(self, effects: list[Effect]) -> None:
-        """Perform effects in their order."""
+    def tell(self, effects: list[Effect]) -> list[Invocation | Abort]:
+        """Write replies and records, under the lock under which they were decided.
+
+        Returns:
+            The other effects, for `perform`: they run code of others, and so not under the lock.
+        """
+        rest: list[Invocation | Abort] = []
         for effect in effects:
-            if isinstance(effect, Invocation):
-                self.engine.start(self, effect)
-            elif isinstance(effect, Reply):
+            if isinstance(effect, Reply):
                 self._write(effect.line)
             elif isinstance(effect, Emit):
                 self.session.logger.log(effect.level, effect.message, effect.fields)
+            else:
+                rest.append(effect)
+        return rest
+
+    def perform(self, effects: list[Invocation | Abort]) -> None:
+        """Start handlers and fire abort signals, in their order."""
+        for effect in effects:
+            if isinstance(effect, Invocation):
+                self.engine.start(self, effect)
             else:
                 self.engine.abort(effect.invocation, effect.reason)
 
@@ -105,12 +115,18 @@ class Connection:
         code = JsonRpcErrorCode.INTERNAL_ERROR
         return [Reply(encode(to_json_rpc_error(code, "Internal error", data, request_id)))]
 
+    def _report_bug(self, message: Message | LineTooLong, error: Exception) -> list[Effect]:
+        if isinstance(message, Request):
+            correlation_id = derive_correlation_id(self.session, message.params)
+            return self.internal_error(message.id, correlation_id, error)
+        self.session.logger.error("internal error", {"error": error})
+        return []
+
     def _write(self, line: bytes) -> None:
-        with self.lock:
-            if self.session.state is State.CLOSED:
-                return
-            try:
-                self._send(line)
-            except Exception as error:
-                self.session.logger.error("send failed: connection closed", {"error": error})
-                self.close()
+        if self.session.state is State.CLOSED:
+            return
+        try:
+            self._send(line)
+        except Exception as error:
+            self.session.logger.error("send failed: connection closed", {"error": error})
+            self.close()

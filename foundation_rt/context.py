@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .logs import StructuredLogger
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class ToolContext:
     """The call a handler is serving (CALL-11).
 

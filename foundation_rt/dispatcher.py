@@ -57,7 +57,7 @@ class ServerInfo:
     instructions: str | None = None
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Dispatcher:
     """Decides what every message leads to."""
 

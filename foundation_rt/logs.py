@@ -31,7 +31,7 @@ DEFAULT_CAPACITY_BYTES: Final = 4 * 1024 * 1024
 _BATCH_DELAY: Final = 0.02
 
 _RANKS: Final = {"debug": 10, "info": 20, "warn": 30, "error": 40}
-_DEBUG, _INFO, _WARN, _ERROR = _RANKS.values()
+_DEBUG, _INFO, _WARN, _ = _RANKS.values()
 _RESERVED: Final = frozenset({"timestamp", "level", "message"})
 _NO_FIELDS: Final[dict[str, Any]] = {}
 
@@ -122,7 +122,7 @@ def _line(timestamp: str, level: str, message: str, fields: Mapping[str, Any]) -
     return orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class StructuredLogger:
     """Writes records of at least one level, each with the logger's context (LOG-01 to LOG-05).
 
@@ -169,9 +169,8 @@ class StructuredLogger:
             self._write("warn", message, fields)
 
     def error(self, message: str, fields: Mapping[str, Any] | None = None) -> None:
-        """Write a record of what went wrong."""
-        if self._rank <= _ERROR:
-            self._write("error", message, fields)
+        """Write a record of what went wrong; no level leaves it out."""
+        self._write("error", message, fields)
 
     def log(self, level: str, message: str, fields: Mapping[str, Any] | None = None) -> None:
         """Write a record of the level named; an unknown name counts as ``warn`` (LOG-02)."""
@@ -259,7 +258,7 @@ class StructuredLogger:
             self._plain_keys.clear()
         for name in list(cleaned):
             if name in _RESERVED:
-                cleaned[unused_name(name, cleaned)] = cleaned.pop(name)
+                cleaned[unused_name(f"{name}_", cleaned)] = cleaned.pop(name)
             elif not self.redactor.is_secret(name):
                 self._plain_keys.add(name)
         return cleaned

@@ -17,7 +17,7 @@ _WORTH_KEEPING_SECONDS = 0.001
 _PERCENTILE = 0.99
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class LoopDelay:
     """Collects the busy turns of one loop; all times are monotonic seconds."""
 

@@ -66,7 +66,7 @@ class ToolDefinition:
         return wire
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class RegisteredTool:
     """A tool, ready to be called.
 
@@ -94,7 +94,7 @@ def is_async_callable(handler: Callable[..., Any]) -> bool:
     )
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class ToolRegistry:
     """Keeps tools by name.
 

@@ -58,7 +58,7 @@ class Scheduler(Protocol):
         """Run `callback` where the host expects to be called; used from worker threads."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class QueuedTimer:
     """A timer in a `TimerQueue`."""
 
@@ -69,7 +69,7 @@ class QueuedTimer:
         self.callback = None
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class TimerQueue:
     """Timers in the order of their time; a plain value, which knows no clock.
 
@@ -112,7 +112,7 @@ class TimerQueue:
         return due
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class HostLoop:
     """Everything happens on the event loop of the host; messages are fed in its thread."""
 
@@ -155,7 +155,7 @@ class HostLoop:
         self.loop.call_later(_SAMPLE_SECONDS, sample)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Background:
     """For hosts without an event loop: a timer thread and a loop thread of our own (EMBED-03)."""
 
@@ -194,7 +194,7 @@ class Background:
             return self._loop
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class TimerThread:
     """Runs timers in a thread of their own; any thread may add one."""
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class ServerOptions:
     """Components to use instead of those a server makes for itself.
 
@@ -58,7 +58,7 @@ class ServerOptions:
     instructions: str | None = None
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Runtime:
     """Every component of a server, wired; made by `compose`."""
 

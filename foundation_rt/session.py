@@ -49,7 +49,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 }
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Session:
     """The state of one connection.
 

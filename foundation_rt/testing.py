@@ -48,7 +48,7 @@ class ProtocolError(Exception):
         self.data = data
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class TestClient:
     """Talks to a server through a connection in the same process.
 

@@ -87,7 +87,7 @@ OUTCOMES: dict[tuple[Phase, Ending], ToolCompletionOutcome] = {
 }
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Invocation:
     """One call that passed steps 1 to 7; as an effect it means: run its handler (step 8).
 
@@ -148,7 +148,7 @@ class _Refused(Exception):
         self.error = StructuredError(code, message, details)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class ToolsCall:
     """Decides what a `tools/call` request, and the end of its handler, lead to.
 
@@ -189,7 +189,7 @@ class ToolsCall:
             session,
             request_id,
             self.ids.run_id(),
-            client_correlation_id(params) or self.ids.correlation_id(),
+            ("_meta" in params and client_correlation_id(params)) or self.ids.correlation_id(),
             params["name"],
             params.get("arguments", {}),
         )
@@ -402,7 +402,7 @@ def protocol_error_record(request: Request, correlation_id: str) -> Emit:
     if type(request.params) is dict and type(request.params.get("name")) is str:
         fields["toolName"] = request.params["name"]
     fields["durationMs"] = 0.0
-    fields["outcome"] = _Outcome.PROTOCOL_ERROR.value
+    fields["outcome"] = _Outcome.PROTOCOL_ERROR._value_
     return Emit("info", COMPLETION_MESSAGE, fields)
 
 
@@ -499,13 +499,16 @@ def _completion_record(
     error_code: ErrorCode | None,
     duration_ms: float,
 ) -> Emit:
-    """The one record of a call: never its arguments, never its result (CALL-13)."""
+    """The one record of a call: never its arguments, never its result (CALL-13).
+
+    `_value_` is an enum member's value as a plain attribute; `value` is a descriptor in Python.
+    """
     fields: dict[str, Any] = {
         "runId": call.run_id,
         "correlationId": call.correlation_id,
         "toolName": call.tool_name,
         "durationMs": duration_ms,
-        "outcome": outcome.value,
+        "outcome": outcome._value_,
         "payloadBytes": call.payload_bytes,
     }
     if error_code is not None:

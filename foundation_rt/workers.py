@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from attrs import define, field
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class WorkerPool:
     """Runs functions in at most `max_threads` threads.
 

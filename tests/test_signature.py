@@ -149,7 +149,7 @@ def test_what_is_not_a_function_is_refused(thing: Any) -> None:
 def test_a_function_without_a_readable_signature_is_refused() -> None:
     def odd() -> None: ...
 
-    odd.__signature__ = "(city)"  # type: ignore[attr-defined]
+    odd.__signature__ = 5  # type: ignore[attr-defined]
     with pytest.raises(RegistrationError, match="tool 'odd': its signature cannot be read"):
         derive_tool(odd)
 

@@ -22,7 +22,7 @@ _LIMITS = {
 _WIDTH = 160
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Conversation:
     """Speaks line-delimited JSON-RPC with a process and prints both sides."""
 

@@ -29,7 +29,7 @@ class LineTooLong:
     limit: int
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class LineReader:
     """Splits a byte stream into lines.
 

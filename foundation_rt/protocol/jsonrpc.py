@@ -7,6 +7,7 @@ classes because a frozen one costs four times as much to make, and one is made f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
@@ -28,7 +29,7 @@ class _Absent:
 ABSENT: Final = _Absent()
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Request:
     """A message that wants an answer. `params` is whatever was sent, or ABSENT."""
 
@@ -37,7 +38,7 @@ class Request:
     params: Any
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Notification:
     """A message that gets no answer. `params` is whatever was sent, or ABSENT."""
 
@@ -45,7 +46,7 @@ class Notification:
     params: Any
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Response:
     """A result or an error that came from the peer; `id` is not checked."""
 
@@ -54,7 +55,7 @@ class Response:
     error: Any
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Malformed:
     """A line that is no message: the error it is answered with (RPC-02, RPC-03).
 
@@ -131,10 +132,5 @@ def _invalid(
     return Malformed(JsonRpcErrorCode.INVALID_REQUEST, reason, detail, request_id, params)
 
 
-def encode(message: Any) -> bytes:
-    """A message the runtime itself built to one line, without its newline.
-
-    Raises:
-        TypeError: it holds something JSON cannot say; a bug of the caller.
-    """
-    return orjson.dumps(message)
+encode: Callable[[Any], bytes] = orjson.dumps
+"""A message the runtime itself built to one line, without its newline."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from itertools import islice
 from typing import Any, Final
 
@@ -53,8 +52,13 @@ class Reading:
                 applies, holds = _LIMITS[keyword]
                 if applies(value) and not holds(value, limit):
                     yield _issue(path, keyword, limit)
-            elif keyword in _RULES:
-                yield from _RULES[keyword](self, schema, value, path)
+            elif keyword in _FLAT:
+                yield from _FLAT[keyword](self, schema, value, path)
+        # What leads further comes last: an alternative that is not meant should fail at once, or
+        # nested alternatives double the work at every level.
+        for keyword in schema:
+            if keyword in _LEADING:
+                yield from _LEADING[keyword](self, schema, value, path)
 
     def fits(self, schema: Schema, value: Any) -> bool:
         """Whether `value` fits `schema`."""
@@ -99,6 +103,8 @@ def _identity(value: Any) -> Any:
 def _is_multiple(value: float, divisor: float) -> bool:
     if isinstance(value, int) and isinstance(divisor, int):
         return value % divisor == 0
+    from fractions import Fraction
+
     # `repr` is the shortest decimal that means the float, so 0.3 is three times 0.1.
     return (Fraction(repr(value)) / Fraction(repr(divisor))).denominator == 1
 
@@ -268,31 +274,37 @@ def _all_of(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> 
 
 
 def _any_of(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
-    attempts = _attempts(reading, schema["anyOf"], value, path)
-    if all(attempts):
-        yield _issue(path, "anyOf")
-        yield from _closest(attempts, path)
+    first_issues = []
+    for one in schema["anyOf"]:
+        first = next(reading.read(one, value, path), None)
+        if first is None:
+            return
+        first_issues.append(first)
+    yield _issue(path, "anyOf")
+    yield from _closest(reading, schema["anyOf"], first_issues, value, path)
 
 
 def _one_of(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
-    attempts = _attempts(reading, schema["oneOf"], value, path)
-    if attempts.count([]) != 1:
+    first_issues = [next(reading.read(one, value, path), None) for one in schema["oneOf"]]
+    failed = [first for first in first_issues if first is not None]
+    if len(first_issues) - len(failed) != 1:
         yield _issue(path, "oneOf")
-    if all(attempts):
-        yield from _closest(attempts, path)
+    if len(failed) == len(first_issues):
+        yield from _closest(reading, schema["oneOf"], failed, value, path)
 
 
-def _attempts(
-    reading: Reading, schemas: list[Schema], value: Any, path: str
-) -> list[list[ValidationIssue]]:
-    """What is wrong with `value` under each of `schemas`."""
-    return [list(islice(reading.read(one, value, path), MAX_ISSUES)) for one in schemas]
-
-
-def _closest(attempts: list[list[ValidationIssue]], path: str) -> list[ValidationIssue]:
-    """The issues of the alternative that was meant: one that only fails further inside."""
-    inside = [issues for issues in attempts if all(len(one.path) > len(path) for one in issues)]
-    return min(inside, key=len, default=[])
+def _closest(
+    reading: Reading,
+    schemas: list[Schema],
+    first_issues: list[ValidationIssue],
+    value: Any,
+    path: str,
+) -> Issues:
+    """What is wrong under the alternative that was meant: the only one to fail deepest inside."""
+    depths = [first.path.count("/") for first in first_issues]
+    deepest = max(depths)
+    if deepest > path.count("/") and depths.count(deepest) == 1:
+        yield from reading.read(schemas[depths.index(deepest)], value, path)
 
 
 def _not(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
@@ -305,24 +317,28 @@ def _if(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issu
     yield from reading.read(schema.get(branch, True), value, path)
 
 
-_RULES: Final[dict[str, Callable[[Reading, dict[str, Any], Any, str], Issues]]] = {
+_FLAT: Final[dict[str, Callable[[Reading, dict[str, Any], Any, str], Issues]]] = {
+    "format": _format,
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "pattern": _pattern,
+    "required": _required,
+    "type": _type,
+}
+"""Keywords that take more into account than their own value."""
+
+_LEADING: Final[dict[str, Callable[[Reading, dict[str, Any], Any, str], Issues]]] = {
     "additionalProperties": _additional_properties,
     "allOf": _all_of,
     "anyOf": _any_of,
     "contains": _contains,
     "dependencies": _dependencies,
-    "format": _format,
     "if": _if,
     "items": _items,
-    "maximum": _maximum,
-    "minimum": _minimum,
     "not": _not,
     "oneOf": _one_of,
-    "pattern": _pattern,
     "patternProperties": _pattern_properties,
     "properties": _properties,
     "propertyNames": _property_names,
-    "required": _required,
-    "type": _type,
 }
-"""Keywords that take other keywords into account, or lead on to further schemas."""
+"""Keywords that lead on to further schemas."""

@@ -16,7 +16,6 @@ from typing import Any, Final
 from attrs import define, field
 
 from ..errors import RegistrationError
-from . import formats
 from .dialects import (
     DRAFT_04,
     DRAFT_07,
@@ -32,8 +31,8 @@ from .dialects import (
     shape_name,
     subschemas,
 )
+from .formats import ENFORCED
 from .issues import step
-from .patterns import PatternError, UnsupportedPatternError, translate
 
 _WAY_OUT: Final = (
     f"set `$schema` to {URIS[DRAFT_2020_12]} (which needs the extra foundation-rt[jsonschema]),"
@@ -114,10 +113,11 @@ class Survey:
         Raises:
             RegistrationError: one leads nowhere, or out of the schema, or round in a circle.
         """
+        own_id = self.root.get("id" if self.dialect == DRAFT_04 else "$id", "")
         while self._unresolved:
             reference, at = self._unresolved.pop()
             if reference not in self.references:
-                target = self.references[reference] = _target(self.root, reference, at)
+                target = self.references[reference] = _target(self.root, own_id, reference, at)
                 if id(target) not in self._walked:
                     self.walk(target, reference.partition("#")[2])
         done: set[int] = set()
@@ -181,6 +181,8 @@ class Survey:
         self._unresolved.append((value, at))
 
     def _note_pattern(self, value: str, at: str) -> None:
+        from .patterns import PatternError, UnsupportedPatternError, translate
+
         if value in self.patterns or (self.declared and self.is_later):
             return
         try:
@@ -195,7 +197,7 @@ class Survey:
             self._note_pattern(pattern, step(at, pattern))
 
     def _note_format(self, value: str, at: str) -> None:
-        if value in formats.ENFORCED:
+        if value in ENFORCED:
             self.formats.add(value)
         else:
             self.warnings.append(f"{place(at)}: format {value!r} is not enforced")
@@ -253,12 +255,12 @@ def survey(root: dict[str, Any]) -> Survey:
     return found
 
 
-def _target(root: dict[str, Any], reference: str, at: str) -> Any:
+def _target(root: dict[str, Any], own_id: str, reference: str, at: str) -> Any:
     """What stands where a `$ref` points (RFC 6901)."""
     from urllib.parse import unquote
 
     document, _, fragment = reference.partition("#")
-    if document and document != root.get("$id", root.get("id", "")).partition("#")[0]:
+    if document and document != own_id.partition("#")[0]:
         raise RegistrationError(
             f"{place(at)}: {reference!r} is outside of this schema, and nothing is ever fetched:"
             " copy what it means into `definitions` and refer to that"

@@ -27,12 +27,14 @@ from ..scheduling import Callback, QueuedTimer, TimerQueue, create_task
 if TYPE_CHECKING:
     import asyncio
 
+    from .reactor_loop import ReactorLoop
+
 READABLE = select.POLLIN
 # POLLHUP and POLLERR are reported whether asked for or not.
 GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Reactor:
     """Waits and serves; belongs to the thread that calls `run`.
 
@@ -40,7 +42,7 @@ class Reactor:
     """
 
     delay: LoopDelay = field(factory=LoopDelay, init=False)
-    loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+    loop: ReactorLoop | None = field(default=None, init=False)
     on_wake: Callback = field(default=lambda: None)
     on_turn: Callback = field(default=lambda: None)
     _poll: select.poll = field(factory=select.poll, init=False)
@@ -48,7 +50,8 @@ class Reactor:
     _timers: TimerQueue = field(factory=TimerQueue, init=False)
     _wake_pipe: tuple[int, int] = field(factory=os.pipe, init=False)
     _woken: bool = field(default=False, init=False)
-    _stopped: bool = field(default=False, init=False)
+    stopped: bool = field(default=False, init=False)
+    _fresh: list[Callback] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.watch(self._wake_pipe[0], READABLE, self._on_wake_byte)
@@ -84,7 +87,7 @@ class Reactor:
 
     def run(self) -> None:
         """Take turns until `stop`; go on inside an asyncio loop once there is one."""
-        while not self._stopped:
+        while not self.stopped:
             if self.loop is None:
                 self.turn(None)
             else:
@@ -93,11 +96,13 @@ class Reactor:
 
     def stop(self) -> None:
         """Have `run` return after the present turn."""
-        self._stopped = True
+        self.stopped = True
         self.wake()
 
     def turn(self, timeout: float | None) -> None:
         """Wait `timeout` seconds at most (None: until something happens), then serve it."""
+        if self._fresh:
+            self._tell_started()
         now = time.monotonic()
         self.delay.end_turn(now)
         due = self._timers.next_due()
@@ -116,7 +121,7 @@ class Reactor:
         if due is not None:
             for callback in self._timers.pop_due(now):
                 callback()
-        if self._stopped and self.loop is not None:
+        if self.stopped and self.loop is not None:
             self.loop.stop()
 
     def close(self) -> None:
@@ -124,14 +129,14 @@ class Reactor:
         if self.loop is not None:
             from .reactor_loop import finish_loop
 
-            self._stopped = False
+            self.stopped = False
             finish_loop(self.loop)
         for descriptor in self._wake_pipe:
             os.close(descriptor)
 
     # -- coroutines --------------------------------------------------------------------------
 
-    def prepare_loop(self) -> asyncio.AbstractEventLoop:
+    def prepare_loop(self) -> ReactorLoop:
         """The asyncio loop, made when it is first asked for."""
         if self.loop is None:
             from .reactor_loop import make_loop
@@ -142,8 +147,17 @@ class Reactor:
     def start_task(
         self, coroutine: Coroutine[Any, Any, None], started: Callable[[asyncio.Task[None]], object]
     ) -> None:
-        """A task on the loop of this thread."""
-        started(create_task(self.prepare_loop(), coroutine))
+        """A task on the loop of this thread; `started` is called when it has had its first go.
+
+        So a coroutine that ends at once never has its deadline armed, with eager start and without.
+        """
+        task = create_task(self.prepare_loop(), coroutine)
+        self._fresh.append(lambda: started(task))
+
+    def _tell_started(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        for callback in fresh:
+            callback()
 
     def call_in_loop(self, callback: Callback) -> None:
         """On the loop of this thread."""

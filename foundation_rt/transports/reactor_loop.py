@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .reactor import Reactor
@@ -19,7 +20,7 @@ class ReactorSelector(selectors.DefaultSelector):
 
     def __init__(self, reactor: Reactor) -> None:
         super().__init__()
-        self._reactor = reactor
+        self.reactor = reactor
         self._ready = False
         reactor.watch(self.fileno(), 1, self._on_ready)
 
@@ -27,23 +28,59 @@ class ReactorSelector(selectors.DefaultSelector):
         self._ready = True
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Take one turn of the reactor; what is ready of asyncio's own is reported."""
-        self._reactor.turn(None if timeout is None else max(0.0, timeout))
+        """Take turns of the reactor until asyncio has something to do.
+
+        A turn that gave asyncio nothing to do (an inline call, a reply from a thread) does not
+        return to the loop: its bookkeeping would cost such a call 3 us.
+        """
+        reactor = self.reactor
+        loop = reactor.prepare_loop()
+        loop.due = False  # what was scheduled before is why `timeout` is what it is
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            reactor.turn(timeout)
+            if self._ready or loop.due or reactor.stopped:
+                break
+            if until is not None:
+                timeout = until - time.monotonic()
+                if timeout <= 0:
+                    break
         if not self._ready:
             return []
         self._ready = False
-        events: list[tuple[selectors.SelectorKey, int]] = super().select(0)
-        return events
+        return super().select(0)
 
     def close(self) -> None:
         """Leave the reactor and give the descriptor back."""
-        self._reactor.unwatch(self.fileno())
+        self.reactor.unwatch(self.fileno())
         super().close()
 
 
-def make_loop(reactor: Reactor) -> asyncio.AbstractEventLoop:
+class ReactorLoop(asyncio.SelectorEventLoop):
+    """An event loop that notes when something was scheduled on it.
+
+    Attributes:
+        due: something was scheduled since the loop last went to wait.
+    """
+
+    def __init__(self, reactor: Reactor) -> None:
+        self.due = False
+        super().__init__(ReactorSelector(reactor))
+
+    def call_soon(self, callback: Any, *args: Any, **context: Any) -> asyncio.Handle:
+        """As every loop's; see the class."""
+        self.due = True
+        return super().call_soon(callback, *args, **context)
+
+    def call_at(self, when: float, callback: Any, *args: Any, **context: Any) -> asyncio.TimerHandle:
+        """As every loop's; see the class."""
+        self.due = True
+        return super().call_at(when, callback, *args, **context)
+
+
+def make_loop(reactor: Reactor) -> ReactorLoop:
     """A loop whose waiting is done by `reactor`, set as the thread's own."""
-    loop = asyncio.SelectorEventLoop(ReactorSelector(reactor))
+    loop = ReactorLoop(reactor)
     asyncio.set_event_loop(loop)
     return loop
 

@@ -32,7 +32,7 @@ _LOOK = 0
 _END = 255
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Watchdog:
     """Watches the main thread from beside it.
 

@@ -48,11 +48,12 @@ class _Named:
         self.places: list[Schema] = []
 
 
-def _text(format_name: str, make_structure: Callable[[], Structure]) -> Callable[[], Form]:
-    return lambda: Form(
-        {"type": "string", "format": format_name}, frozenset((str,)), make_structure()
-    )
+def _text(make_structure: Callable[[], Structure], **keywords: str) -> Callable[[], Form]:
+    return lambda: Form({"type": "string", **keywords}, frozenset((str,)), make_structure())
 
+
+# draft-07 knows no format "uuid", so the pattern says it as well.
+_UUID = "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"
 
 _SCALARS: dict[Any, Callable[[], Form]] = {
     Any: lambda: Form({}, ANYTHING),
@@ -63,10 +64,10 @@ _SCALARS: dict[Any, Callable[[], Form]] = {
     bool: lambda: Form({"type": "boolean"}, frozenset((bool,))),
     int: lambda: Form({"type": "integer"}, NUMBERS, values.structure_integer),
     float: lambda: Form({"type": "number"}, NUMBERS, values.structure_number),
-    date: _text("date", values.date_structure),
-    datetime: _text("date-time", values.date_time_structure),
-    time: _text("time", values.time_structure),
-    UUID: _text("uuid", values.uuid_structure),
+    date: _text(values.date_structure, format="date"),
+    datetime: _text(values.date_time_structure, format="date-time"),
+    time: _text(values.time_structure, format="time"),
+    UUID: _text(values.uuid_structure, format="uuid", pattern=_UUID),
 }
 
 _LISTS = (

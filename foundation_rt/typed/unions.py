@@ -30,7 +30,7 @@ def union_form(forms: Sequence[Form]) -> Form:
     """
     accepts = frozenset[type]().union(*(form.accepts for form in forms))
     choices = {kind: _choice(kind, [form for form in forms if kind in form.accepts])
-               for kind in accepts}  # fmt: skip
+               for kind in _KIND_NAMES if kind in accepts}  # fmt: skip
     structure = _by_type(choices) if any(choices.values()) else None
     return Form(_schema([form.schema for form in forms]), accepts, structure)
 
@@ -76,7 +76,7 @@ def _by_trial(kind: type, forms: Sequence[Form]) -> Structure | None:
     unconverted = not any(form.structure for form in rest) or (
         len(rest) > 1 and all(form.accepts == NUMBERS for form in rest)
     )
-    if len(rest) > 1 and not unconverted:
+    if len(rest) > 1 and not unconverted and kind is not NoneType:  # any of them makes None of null
         raise Underivable(f"two members of the union take every JSON {_KIND_NAMES[kind]}")
     attempts = [_attempt(form) for form in forms[:split]]
     _refuse_overlaps([form for form in forms[:split] if "enum" in form.schema])

@@ -128,7 +128,14 @@ class Empty(enum.Enum):
         (date, {"type": "string", "format": "date"}),
         (datetime, {"type": "string", "format": "date-time"}),
         (time, {"type": "string", "format": "time"}),
-        (UUID, {"type": "string", "format": "uuid"}),
+        (
+            UUID,
+            {
+                "type": "string",
+                "format": "uuid",
+                "pattern": "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$",
+            },
+        ),
         (NewType("UserId", int), {"type": "integer"}),
         (typing_extensions.TypeAliasType("Name", str), {"type": "string"}),
     ],

@@ -1,0 +1,1 @@
+"""What `make bench` runs: the runtime beside the floor of the same machine in the same run."""

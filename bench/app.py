@@ -1,0 +1,22 @@
+"""The server under test: a tool that does nothing, once for each way to run it."""
+
+from __future__ import annotations
+
+from foundation_rt import Server
+
+server = Server("bench", version="1.0.0", config={"logging": {"level": "info"}})
+
+
+@server.tool(inline=True)
+def inline_noop() -> None:
+    """Do nothing, in place."""
+
+
+@server.tool
+async def async_noop() -> None:
+    """Do nothing, as a task."""
+
+
+@server.tool
+def thread_noop() -> None:
+    """Do nothing, in a worker thread."""

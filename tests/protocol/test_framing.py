@@ -1,0 +1,214 @@
+"""Bytes to lines: however the bytes are cut, within bounded memory and linear work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from foundation_rt.protocol.framing import LineReader, LineTooLong
+
+LIMIT = 16
+
+pieces = st.sampled_from(
+    [b"\n", b"\r\n", b"\r", b" ", b"\t", b"\x0b", b"\x00", b"\xff", b"{}", b"a", b"x" * 15]
+)
+streams = st.lists(pieces | st.binary(max_size=20), max_size=40).map(b"".join)
+
+
+def lines_of(*chunks: bytes, limit: int = LIMIT) -> list[bytes | LineTooLong]:
+    reader = LineReader(limit)
+    return [event for chunk in chunks for event in reader.feed(chunk)] + reader.end()
+
+
+def cut(data: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted(each % (len(data) + 1) for each in cuts), len(data)]
+    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+
+
+def expected_lines(stream: bytes, limit: int) -> list[bytes | LineTooLong]:
+    """The rules, written down once more, without chunks and without care for memory."""
+    events: list[bytes | LineTooLong] = []
+    for piece in stream.split(b"\n"):
+        line = piece.removesuffix(b"\r")
+        if len(line) > limit:
+            events.append(LineTooLong(limit))
+        elif line.strip(b" \t\r\x0b\x0c"):
+            events.append(line)
+    return events
+
+
+@pytest.mark.rule("FRAME-01", "FRAME-02", "FRAME-03", "FRAME-04", "FRAME-05")
+@given(stream=streams, cuts=st.lists(st.integers(0), max_size=12))
+@example(stream=b"x" * LIMIT + b"\r\n", cuts=[LIMIT, LIMIT + 1])
+@example(stream=b"x" * LIMIT + b"\r\r\n", cuts=[LIMIT + 1])
+@example(stream=b"x" * (LIMIT + 1) + b"\n", cuts=[])
+@example(stream=b" " * (LIMIT + 1) + b"\n{}", cuts=[])
+def test_any_cut_of_a_stream_gives_the_same_lines(stream: bytes, cuts: list[int]) -> None:
+    assert lines_of(*cut(stream, cuts)) == lines_of(stream) == expected_lines(stream, LIMIT)
+
+
+@pytest.mark.rule("FRAME-01")
+@given(stream=streams)
+def test_a_stream_fed_byte_by_byte_gives_the_same_lines(stream: bytes) -> None:
+    single_bytes = [stream[at : at + 1] for at in range(len(stream))]
+    assert lines_of(*single_bytes) == lines_of(stream)
+
+
+@pytest.mark.rule("FRAME-01")
+def test_a_line_is_told_as_soon_as_its_line_feed_is_there() -> None:
+    reader = LineReader(LIMIT)
+    assert reader.feed(b'{"a"') == []
+    assert reader.pending_bytes == 4
+    assert reader.feed(b":1}\n[]\n[") == [b'{"a":1}', b"[]"]
+    assert reader.pending_bytes == 1
+    assert reader.feed(b"") == []
+    assert reader.feed(b"]\n") == [b"[]"]
+    assert reader.pending_bytes == 0
+
+
+@pytest.mark.rule("FRAME-02")
+@pytest.mark.parametrize(
+    ("stream", "line"),
+    [(b"a\r\n", b"a"), (b"a\r\r\n", b"a\r"), (b"a\rb\r\n", b"a\rb"), (b"\ra\n", b"\ra")],
+)
+def test_one_carriage_return_before_the_line_feed_is_taken_off(stream: bytes, line: bytes) -> None:
+    assert lines_of(stream) == [line]
+
+
+@pytest.mark.rule("FRAME-03")
+@pytest.mark.parametrize("blank", [b"", b"\r", b" ", b"\t \r", b"\x0b\x0c"])
+def test_blank_lines_are_skipped(blank: bytes) -> None:
+    assert lines_of(blank + b"\n") == []
+    assert lines_of(blank + b"\n{}\n" + blank + b"\n") == [b"{}"]
+    assert lines_of(blank) == []
+
+
+@pytest.mark.rule("FRAME-04")
+def test_a_line_over_the_limit_is_told_in_its_place() -> None:
+    longest = b"x" * LIMIT
+    stream = b"first\n" + longest + b"\n" + longest + b"y\n" + longest + b"\r\nlast\n"
+    assert lines_of(stream) == [b"first", longest, LineTooLong(LIMIT), longest, b"last"]
+
+
+@pytest.mark.rule("FRAME-04", "FRAME-05")
+def test_a_line_over_the_limit_that_never_ends_is_told_at_the_end() -> None:
+    reader = LineReader(LIMIT)
+    assert reader.feed(b"x" * 100) == []
+    assert reader.feed(b"x" * 100) == []
+    assert reader.end() == [LineTooLong(LIMIT)]
+    assert reader.end() == []
+
+
+@pytest.mark.rule("FRAME-04")
+def test_lines_after_one_over_the_limit_are_read_as_ever() -> None:
+    reader = LineReader(LIMIT)
+    reader.feed(b"x" * 100)
+    assert reader.feed(b"x\n{}\n") == [LineTooLong(LIMIT), b"{}"]
+    assert reader.feed(b"[]\n") == [b"[]"]
+
+
+@pytest.mark.rule("FRAME-04")
+@given(chunks=st.lists(st.binary(max_size=40), max_size=40))
+def test_no_more_than_the_limit_and_a_line_ending_is_held(chunks: list[bytes]) -> None:
+    reader = LineReader(LIMIT)
+    for chunk in chunks:
+        reader.feed(chunk)
+        assert reader.pending_bytes <= LIMIT + len(b"\r")
+
+
+@pytest.mark.rule("FRAME-05")
+def test_bytes_after_the_last_line_feed_are_a_line_at_the_end() -> None:
+    reader = LineReader(LIMIT)
+    assert reader.feed(b"{}\n[]") == [b"{}"]
+    assert reader.end() == [b"[]"]
+    assert reader.end() == []
+
+
+class CountedBytes(bytes):
+    """Bytes that count how many of them were looked at."""
+
+    examined = 0
+
+    def find(self, *arguments: Any) -> int:
+        CountedBytes.examined += len(self)
+        return super().find(*arguments)
+
+    def split(self, *arguments: Any) -> list[bytes]:
+        CountedBytes.examined += len(self)
+        return super().split(*arguments)
+
+
+@pytest.mark.rule("FRAME-06")
+@given(stream=streams, cuts=st.lists(st.integers(0), max_size=12))
+def test_every_byte_fed_is_searched_at_most_twice(stream: bytes, cuts: list[int]) -> None:
+    reader = LineReader(LIMIT)
+    CountedBytes.examined = 0
+    for chunk in cut(stream, cuts):
+        reader.feed(CountedBytes(chunk))
+    assert CountedBytes.examined <= 2 * len(stream)
+
+
+class CallCounter:
+    """Counts the calls, of Python and of C functions, that happen inside its `with` block."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __enter__(self) -> CallCounter:
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, argument: object) -> None:
+        self.calls += event in ("call", "c_call")
+
+
+@pytest.fixture
+def no_other_profiler() -> Iterator[None]:
+    before = sys.getprofile()
+    yield
+    sys.setprofile(before)
+
+
+@pytest.mark.rule("FRAME-06")
+@pytest.mark.usefixtures("no_other_profiler")
+def test_a_chunk_costs_the_same_whatever_is_held_of_its_line() -> None:
+    reader = LineReader(1_000_000)
+    costs = set()
+    for _ in range(6):
+        reader.feed(b"x" * 100_000)
+        with CallCounter() as counter:
+            reader.feed(b"x")
+        costs.add(counter.calls)
+    assert len(costs) == 1
+
+
+@pytest.mark.rule("FRAME-06")
+@pytest.mark.usefixtures("no_other_profiler")
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"x" * LIMIT + b"\n"])
+def test_ten_times_the_lines_are_at_most_ten_times_the_work(ending: bytes) -> None:
+    def work(lines: int) -> int:
+        reader = LineReader(LIMIT)
+        with CallCounter() as counter:
+            reader.feed((b"{}" + ending) * lines)
+        return counter.calls
+
+    assert work(1000) <= 10 * work(100)
+
+
+@pytest.mark.rule("FRAME-06")
+def test_a_line_in_single_bytes_is_put_together_in_place() -> None:
+    """Copying what is held at every byte would be quadratic: 5 GB for this line, a minute."""
+    line = b"x" * 100_000
+    reader = LineReader(len(line))
+    for at in range(len(line)):
+        reader.feed(line[at : at + 1])
+    assert reader.feed(b"\n") == [line]

@@ -1,0 +1,400 @@
+"""A server in a process of its own, and the client's end of it.
+
+`serve(APP)` starts `foundation-rt serve` with an application given as source text and talks to it
+as a client would, over real descriptors. Three things hold for every test that uses it:
+
+* No wait is without end: what does not come within `PATIENCE` seconds fails the test, with what was
+  awaited and what the server wrote to stderr. Nothing sleeps; everything waits in one `poll` for
+  the server's output, its log and the end of its process.
+* Whatever the server writes to its output must be a JSON message a line, or the test fails.
+* The process is gone when the `with` block is left, however the test ended.
+
+Linux only: the end of a process is waited for by its pidfd.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import orjson
+
+PATIENCE = 40.0
+"""Seconds after which something that should have happened counts as hanging."""
+
+_CHUNK = 262_144
+
+
+class Hanging(AssertionError):
+    """What a test waited for did not happen."""
+
+
+def environment(settings: Mapping[str, object] | None = None) -> dict[str, str]:
+    """This process's environment with only the given settings, as in `tools.cancel_grace_ms`."""
+    clean = {key: each for key, each in os.environ.items() if not key.startswith("FOUNDATION_RT_")}
+    for key, value in (settings or {}).items():
+        clean["FOUNDATION_RT_" + key.upper().replace(".", "__")] = str(value)
+    return clean
+
+
+def run(
+    *words: str, settings: Mapping[str, object] | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run `foundation-rt` with these arguments to its end; input is empty unless given."""
+    options.setdefault("input", "")
+    return subprocess.run(
+        [sys.executable, "-m", "foundation_rt", *words],
+        env=environment(settings),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        **options,
+    )
+
+
+class ServerProcess:
+    """A running server, and both ends of its conversation.
+
+    Args:
+        command: what to run.
+        env: its environment.
+        stdin, stdout, stderr: the server's end and ours; ours is None where the test has no use
+            for it. By default a pipe. Ours belong to this object, the server's are closed here.
+
+    Attributes:
+        messages: what the server has sent so far, decoded, in order.
+        input, output, log: our ends; None once closed.
+        exit_code: None while it runs; negative for a signal that killed it.
+        reading: set it to False to be a client that does not read.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        stdin: tuple[int, int | None] | None = None,
+        stdout: tuple[int, int | None] | None = None,
+        stderr: tuple[int, int | None] | None = None,
+    ) -> None:
+        theirs_in, self.input = stdin or os.pipe()
+        ours_out = stdout or os.pipe()[::-1]
+        ours_log = stderr or os.pipe()[::-1]
+        self.output, self.log = ours_out[1], ours_log[1]
+        theirs = (theirs_in, ours_out[0], ours_log[0])
+        try:
+            self.process = subprocess.Popen(
+                command, stdin=theirs[0], stdout=theirs[1], stderr=theirs[2], env=env
+            )
+        finally:
+            for descriptor in set(theirs):
+                os.close(descriptor)
+        for ours in (self.input, self.output, self.log):
+            if ours is not None:
+                # Ours alone: the server's end is another open file.
+                os.set_blocking(ours, False)
+        self._pidfd: int | None = os.pidfd_open(self.process.pid)
+        self.exit_code: int | None = None
+        self.reading = True
+        self.messages: list[dict[str, Any]] = []
+        self._incoming = b""
+        self._logged = b""
+        self._outgoing = b""
+        self._last_id = 0
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.exit_code is None:
+            self.process.kill()
+            self.process.wait(PATIENCE)
+        ours = {self.input, self.output, self.log, self._pidfd} - {None}
+        self.input = self.output = self.log = self._pidfd = None
+        for descriptor in ours:
+            os.close(descriptor)
+
+    @property
+    def pid(self) -> int:
+        """Of the server's process."""
+        return self.process.pid
+
+    # -- sending -----------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Send bytes as they are; returns when the server's end has taken them all."""
+        self._outgoing += data
+        self._until(lambda: not self._outgoing, f"the server took {len(data)} bytes")
+
+    def offer(self, data: bytes) -> int:
+        """Send of `data` what can be sent without waiting; return how many bytes that were."""
+        assert self.input is not None
+        with suppress(BlockingIOError):
+            return os.write(self.input, data)
+        return 0
+
+    def send(self, method: str, params: object = None, **members: object) -> None:
+        """Send a notification, or with `id=` a request."""
+        message = {"jsonrpc": "2.0", **members, "method": method}
+        if params is not None:
+            message["params"] = params
+        self.write(orjson.dumps(message) + b"\n")
+
+    def ask(self, method: str, params: object = None) -> int:
+        """Send a request; return its id."""
+        self._last_id += 1
+        self.send(method, params, id=self._last_id)
+        return self._last_id
+
+    def start(self, tool: str, /, **arguments: object) -> int:
+        """Start a call; return the id of the request."""
+        return self.ask("tools/call", {"name": tool, "arguments": arguments})
+
+    def cancel(self, request_id: int | str) -> None:
+        """Withdraw a request."""
+        self.send("notifications/cancelled", {"requestId": request_id})
+
+    def close_input(self) -> None:
+        """End of file for the server."""
+        assert self.input is not None
+        descriptor, self.input = self.input, None
+        if descriptor != self.output:
+            os.close(descriptor)
+
+    def close_output(self) -> None:
+        """Leave without reading on."""
+        assert self.output is not None
+        descriptor, self.output = self.output, None
+        if descriptor != self.input:
+            os.close(descriptor)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the server."""
+        self.process.send_signal(number)
+
+    # -- receiving ---------------------------------------------------------------------------
+
+    def answer(self, request_id: object) -> dict[str, Any]:
+        """Wait for the answer with this id."""
+        found: list[dict[str, Any]] = []
+
+        def has_come() -> bool:
+            found.extend(self.answers(request_id))
+            return bool(found)
+
+        self._until(has_come, f"an answer to {request_id!r}")
+        return found[0]
+
+    def answers(self, request_id: object) -> list[dict[str, Any]]:
+        """The answers with this id that have been read so far."""
+        return [
+            each
+            for each in self.messages
+            if each["id"] == request_id and type(each["id"]) is type(request_id)
+        ]
+
+    def outcome(self, request_id: int) -> Any:
+        """Wait for the answer to a call; return what its tool returned, or its error, decoded."""
+        return decode(self.answer(request_id))
+
+    def call(self, tool: str, /, **arguments: object) -> Any:
+        """Call a tool and wait for what it returns, or for its error."""
+        return self.outcome(self.start(tool, **arguments))
+
+    def request(self, method: str, params: object = None) -> dict[str, Any]:
+        """Send a request and wait for its answer."""
+        return self.answer(self.ask(method, params))
+
+    def handshake(self) -> dict[str, Any]:
+        """Initialize the connection; return the server's answer."""
+        info = {"name": "tests", "version": "0"}
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+        answer = self.request("initialize", params)
+        self.send("notifications/initialized")
+        return answer
+
+    def wait_for_messages(self, count: int) -> None:
+        """Wait until the server has sent at least so many messages."""
+        self._until(lambda: len(self.messages) >= count, f"{count} messages")
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until something holds that shows in what the server sends or logs."""
+        self._until(condition, what)
+
+    # -- its log -----------------------------------------------------------------------------
+
+    @property
+    def stderr(self) -> str:
+        """All that has been read of its standard error."""
+        return self._logged.decode(errors="replace")
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The log records read so far, in order."""
+        lines = self._logged.split(b"\n")[:-1]
+        return [orjson.loads(line) for line in lines if line.startswith(b'{"timestamp"')]
+
+    def records_with(self, **fields: object) -> list[dict[str, Any]]:
+        """The records read so far that have these fields."""
+        return [each for each in self.records if fields.items() <= each.items()]
+
+    def record(self, **fields: object) -> dict[str, Any]:
+        """Wait for a log record with these fields."""
+        self._until(lambda: bool(self.records_with(**fields)), f"a record with {fields}")
+        return self.records_with(**fields)[0]
+
+    def completion(self, tool: str) -> dict[str, Any]:
+        """Wait for the completion record of a call of this tool."""
+        return self.record(message="tool call completed", toolName=tool)
+
+    # -- its end -----------------------------------------------------------------------------
+
+    def wait(self) -> int:
+        """Wait for the end of the process; return its exit code. Its output is read to the end."""
+        self._until(lambda: self.exit_code is not None, "the end of the process")
+        assert self.exit_code is not None
+        return self.exit_code
+
+    def finish(self) -> int:
+        """End of file, then wait for the end of the process; return its exit code."""
+        self.close_input()
+        return self.wait()
+
+    # -- the one place that waits ------------------------------------------------------------
+
+    def _until(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or self.exit_code is not None:
+                raise Hanging(
+                    f"waited in vain for: {what}\nexit code: {self.exit_code}\n"
+                    f"last messages: {self.messages[-5:]}\nstderr:\n{self.stderr[-4000:]}"
+                )
+            self._serve(remaining)
+
+    def _serve(self, timeout: float) -> None:
+        """Wait for the next thing that happens, and take note of it."""
+        poll = select.poll()
+        if self.reading and self.output is not None:
+            poll.register(self.output, select.POLLIN)
+        if self.log is not None:
+            poll.register(self.log, select.POLLIN)
+        if self._outgoing and self.input is not None:
+            both = select.POLLIN | select.POLLOUT if self.input == self.output else select.POLLOUT
+            poll.register(self.input, both)
+        assert self._pidfd is not None
+        poll.register(self._pidfd, select.POLLIN)
+        ready = dict(poll.poll(timeout * 1000))
+        if self._outgoing and ready.get(self.input or -1, 0) & ~select.POLLIN:
+            self._send_some()
+        if self.output in ready and self.reading:
+            self._read_output()
+        if self.log in ready:
+            self._read_log()
+        if self._pidfd in ready:
+            self.exit_code = self.process.wait(PATIENCE)
+            while self.reading and self._read_output():
+                pass
+            while self._read_log():
+                pass
+
+    def _send_some(self) -> None:
+        assert self.input is not None
+        try:
+            sent = os.write(self.input, self._outgoing[:_CHUNK])
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self._outgoing = b""  # the end of the process will tell
+            return
+        self._outgoing = self._outgoing[sent:]
+
+    def _read_output(self) -> bool:
+        data = _read(self.output)
+        if data is None:
+            self.output = self._ended(self.output, self.input)
+        elif data:
+            *lines, self._incoming = (self._incoming + data).split(b"\n")
+            self.messages.extend(orjson.loads(line) for line in lines)
+        return bool(data)
+
+    def _read_log(self) -> bool:
+        data = _read(self.log)
+        if data is None:
+            self.log = self._ended(self.log, None)
+        elif data:
+            self._logged += data
+        return bool(data)
+
+    def _ended(self, descriptor: int | None, other: int | None) -> None:
+        if descriptor is not None and descriptor != other:
+            os.close(descriptor)
+
+
+def _read(descriptor: int | None) -> bytes | None:
+    """What is there: nothing, or None at the end of the file."""
+    if descriptor is None:
+        return None
+    try:
+        return os.read(descriptor, _CHUNK) or None
+    except BlockingIOError:
+        return b""
+    except OSError:  # a terminal that was hung up, a socket that was reset
+        return None
+
+
+def decode(answer: Mapping[str, Any]) -> Any:
+    """What a tool returned, or its error, from the answer to a call."""
+    [content] = answer["result"]["content"]
+    assert content["type"] == "text"
+    return orjson.loads(content["text"])
+
+
+def command(*words: str) -> list[str]:
+    """The command line of `foundation-rt`."""
+    return [sys.executable, "-m", "foundation_rt", *words]
+
+
+@contextmanager
+def serve(
+    app: str | None = None,
+    settings: Mapping[str, object] | None = None,
+    *,
+    handshake: bool = True,
+    wrapper: Sequence[str] = (),
+    **ends: tuple[int, int | None],
+) -> Iterator[ServerProcess]:
+    """Serve an application, given as source text, in a process of its own.
+
+    Args:
+        app: Python source that makes a `Server`; None for the demo tools.
+        settings: configuration, as in `{"server.eof_grace_ms": 50}`.
+        handshake: False leaves `initialize` to the test.
+        wrapper: a command that runs its arguments.
+        ends: `stdin`, `stdout` and `stderr` of `ServerProcess`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        words = [*wrapper, *command("serve")]
+        if app is not None:
+            file = Path(folder, "app.py")
+            file.write_text(app)
+            words.append(str(file))
+        with ServerProcess(words, environment(settings), **ends) as server:
+            if handshake:
+                server.handshake()
+            yield server

@@ -1,0 +1,156 @@
+"""A server with everything fixed, and a peer that writes to it and reads what comes back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from foundation_rt.clock import Clock, ManualClock
+from foundation_rt.config import ServerConfig
+from foundation_rt.ids import SequentialIds
+from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.server import Server, ServerOptions
+
+if TYPE_CHECKING:
+    from foundation_rt.connection import Connection
+
+COMPLETED = "tool call completed"
+HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests"}}
+
+
+class Rig:
+    """A server that logs to memory, counts its ids and has its time from `clock`.
+
+    Attributes:
+        server: to register tools with.
+        sink: what it logged.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig | None = None,
+        clock: Clock | None = None,
+        *,
+        level: str = "info",
+        **options: Any,
+    ) -> None:
+        self.clock = clock or ManualClock()
+        self.sink = MemorySink()
+        self.server = Server(
+            options=ServerOptions(
+                config=config or ServerConfig(),
+                logger=StructuredLogger(self.sink, self.clock, level),
+                id_generator=options.pop("id_generator", None) or SequentialIds(),
+                clock=self.clock,
+                **options,
+            )
+        )
+
+    def connect(self, *, handshake: bool = True) -> Peer:
+        """Connect through `server.connect`."""
+        peer = Peer()
+        peer.connection = self.server.connect(peer.receive)
+        if handshake:
+            peer.shake_hands()
+        return peer
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The completion records so far."""
+        return [line for line in self.sink.lines if line["message"] == COMPLETED]
+
+    def logged(self, message: str) -> list[dict[str, Any]]:
+        """The log records so far with this message."""
+        return [line for line in self.sink.lines if line["message"] == message]
+
+    @property
+    def slots_in_use(self) -> int:
+        return self.server.runtime.resources.concurrent_executions
+
+    def assert_all_ended(self) -> None:
+        """No slot is taken and no handler runs."""
+        assert self.slots_in_use == 0
+        assert list(self.server.runtime.engine.running) == []
+
+
+class Peer:
+    """The far end of a connection.
+
+    Attributes:
+        received: the messages that came, decoded, in order.
+    """
+
+    connection: Connection
+
+    def __init__(self) -> None:
+        self.received: list[dict[str, Any]] = []
+        self._ids = itertools.count(1)
+
+    def receive(self, line: bytes) -> None:
+        """What the connection calls with every line."""
+        assert b"\n" not in line
+        self.received.append(orjson.loads(line))
+
+    def take(self) -> list[dict[str, Any]]:
+        """The messages that came since this was last asked."""
+        taken, self.received = self.received, []
+        return taken
+
+    def write(self, message: Any) -> None:
+        """Write one message."""
+        self.connection.feed(orjson.dumps(message) + b"\n")
+
+    def ask(self, method: str, params: Any = None, *, id: int | str | None = None) -> int | str:
+        """Send a request; return its id."""
+        request_id = next(self._ids) if id is None else id
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        if params is not None:
+            message["params"] = params
+        self.write(message)
+        return request_id
+
+    def notify(self, method: str, params: Any = None) -> None:
+        message = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        self.write(message)
+
+    def shake_hands(self) -> dict[str, Any]:
+        """Initialize; return the server's answer."""
+        answer = self.answer(self.ask("initialize", HANDSHAKE, id="hello"))
+        self.notify("notifications/initialized")
+        self.received.clear()
+        return answer
+
+    def start(
+        self, tool: str, arguments: Mapping[str, Any] | None = None, *, id: int | str | None = None
+    ) -> int | str:
+        """Start a call; return the id of the request."""
+        return self.ask("tools/call", {"name": tool, "arguments": dict(arguments or {})}, id=id)
+
+    def answers(self, request_id: int | str) -> list[dict[str, Any]]:
+        """The answers with this id that have come."""
+        return [
+            message
+            for message in self.received
+            if message["id"] == request_id and type(message["id"]) is type(request_id)
+        ]
+
+    def answer(self, request_id: int | str) -> dict[str, Any]:
+        """The one answer with this id."""
+        [answer] = self.answers(request_id)
+        return answer
+
+    def outcome(self, request_id: int | str) -> Any:
+        """What the tool of this call returned, or its error, decoded."""
+        return decode(self.answer(request_id))
+
+
+def decode(answer: Mapping[str, Any]) -> Any:
+    """What a tool returned, or its error, from the answer to a call."""
+    [content] = answer["result"]["content"]
+    assert content["type"] == "text"
+    return orjson.loads(content["text"])
