@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Callback = Callable[[], object]
 
+ReportError = Callable[[str, BaseException | None], object]
+"""Is told what went wrong on an event loop of ours, and the exception if there was one."""
+
 _SAMPLE_SECONDS = 0.1
 
 
@@ -159,6 +162,7 @@ class HostLoop:
 class Background:
     """For hosts without an event loop: a timer thread and a loop thread of our own (EMBED-03)."""
 
+    _on_error: ReportError
     _timers: TimerThread = field(init=False, factory=lambda: TimerThread())
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -188,10 +192,18 @@ class Background:
                 import asyncio
 
                 self._loop = asyncio.new_event_loop()
+                report_errors(self._loop, self._on_error)
                 threading.Thread(
-                    target=self._loop.run_forever, name="foundation-rt-loop", daemon=True
+                    target=self._keep_running,
+                    args=(self._loop,),
+                    name="foundation-rt-loop",
+                    daemon=True,
                 ).start()
             return self._loop
+
+    def _keep_running(self, loop: asyncio.AbstractEventLoop) -> None:
+        while True:
+            run_protected(loop)
 
 
 @define(eq=False, repr=False)
@@ -226,6 +238,34 @@ class TimerThread:
                     self._changed.wait(None if due is None else due - time.monotonic())
             for callback in callbacks:
                 callback()
+
+
+def ignore_error(message: str, error: BaseException | None) -> None:
+    """For a loop whose errors nobody asked for."""
+
+
+def run_protected(loop: asyncio.AbstractEventLoop) -> None:
+    """Run `loop` until it is stopped, or a task of a handler raises through it.
+
+    asyncio lets `SystemExit` and `KeyboardInterrupt` of a task out of the loop. The task has the
+    exception as well, so the handler that waits for it fails with it (ERR-05); the loop can be run
+    again.
+    """
+    try:
+        loop.run_forever()
+    except (SystemExit, KeyboardInterrupt) as error:
+        loop.call_exception_handler(
+            {"message": "a task tried to end the process", "exception": error}
+        )
+
+
+def report_errors(loop: asyncio.AbstractEventLoop, report: ReportError) -> None:
+    """Send what asyncio would print (exceptions nobody retrieved, for one) to `report`."""
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        report(str(context.get("message")), context.get("exception"))
+
+    loop.set_exception_handler(handle)
 
 
 def create_task(

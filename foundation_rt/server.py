@@ -71,7 +71,10 @@ class Runtime:
     dispatcher: Dispatcher
     engine: Engine
     _sink: StderrSink | None
-    _background: Background = field(factory=Background, init=False)
+    _background: Background = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._background = Background(self.report_loop_error)
 
     def open_session(self, transport_type: TransportType) -> Session:
         """A new session, for hosts that perform effects themselves."""
@@ -103,6 +106,10 @@ class Runtime:
         host.sample_delay(delay, lambda: not connection.closed)
         self.resources.event_loop_delay = lambda: delay.p99_ms(time.monotonic())
         return connection
+
+    def report_loop_error(self, message: str, error: BaseException | None) -> None:
+        """Log what went wrong on an event loop of ours outside any call."""
+        self.logger.error("event loop error", {"what": message, "error": error})
 
     def close_logs(self, timeout: float) -> None:
         """Write out what is buffered of the log, in `timeout` seconds at most."""
@@ -166,6 +173,7 @@ class Server:
     @overload
     def tool(
         self,
+        /,
         *,
         name: str | None = None,
         description: str | None = None,

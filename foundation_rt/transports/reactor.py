@@ -22,7 +22,16 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..loop_delay import LoopDelay
-from ..scheduling import Callback, QueuedTimer, TimerQueue, create_task
+from ..scheduling import (
+    Callback,
+    QueuedTimer,
+    ReportError,
+    TimerQueue,
+    create_task,
+    ignore_error,
+    report_errors,
+    run_protected,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,6 +54,7 @@ class Reactor:
     loop: ReactorLoop | None = field(default=None, init=False)
     on_wake: Callback = field(default=lambda: None)
     on_turn: Callback = field(default=lambda: None)
+    on_error: ReportError = ignore_error
     _poll: select.poll = field(factory=select.poll, init=False)
     _handlers: dict[int, Callable[[int], object]] = field(factory=dict, init=False)
     _timers: TimerQueue = field(factory=TimerQueue, init=False)
@@ -91,8 +101,7 @@ class Reactor:
             if self.loop is None:
                 self.turn(None)
             else:
-                self.loop.run_forever()
-                break
+                run_protected(self.loop)
 
     def stop(self) -> None:
         """Have `run` return after the present turn."""
@@ -142,6 +151,7 @@ class Reactor:
             from .reactor_loop import make_loop
 
             self.loop = make_loop(self)
+            report_errors(self.loop, lambda message, error: self.on_error(message, error))
         return self.loop
 
     def start_task(

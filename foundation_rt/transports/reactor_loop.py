@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING, TypeVarTuple
 
 if TYPE_CHECKING:
     from .reactor import Reactor
+
+_Ts = TypeVarTuple("_Ts")
 
 
 class ReactorSelector(selectors.DefaultSelector):
@@ -67,15 +71,26 @@ class ReactorLoop(asyncio.SelectorEventLoop):
         self.due = False
         super().__init__(ReactorSelector(reactor))
 
-    def call_soon(self, callback: Any, *args: Any, **context: Any) -> asyncio.Handle:
+    def call_soon(
+        self,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
         """As every loop's; see the class."""
         self.due = True
-        return super().call_soon(callback, *args, **context)
+        return super().call_soon(callback, *args, context=context)
 
-    def call_at(self, when: float, callback: Any, *args: Any, **context: Any) -> asyncio.TimerHandle:
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
         """As every loop's; see the class."""
         self.due = True
-        return super().call_at(when, callback, *args, **context)
+        return super().call_at(when, callback, *args, context=context)
 
 
 def make_loop(reactor: Reactor) -> ReactorLoop:

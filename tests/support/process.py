@@ -245,7 +245,7 @@ class ServerProcess:
     @property
     def records(self) -> list[dict[str, Any]]:
         """The log records read so far, in order."""
-        lines = self._logged.split(b"\n")[:-1]
+        *lines, _ = self._logged.split(b"\n")
         return [orjson.loads(line) for line in lines if line.startswith(b'{"timestamp"')]
 
     def records_with(self, **fields: object) -> list[dict[str, Any]]:

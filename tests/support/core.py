@@ -1,0 +1,188 @@
+"""The pure core, wired by hand: no event loop, no threads, no time but what a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from attrs import define, field
+
+from foundation_rt.clock import ManualClock
+from foundation_rt.config import (
+    ResourcesSection,
+    ServerConfig,
+    ServerSection,
+    ToolsSection,
+    TransportSection,
+)
+from foundation_rt.dispatcher import Dispatcher, ServerInfo
+from foundation_rt.effects import Effect, Emit, Reply
+from foundation_rt.ids import SequentialIds
+from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.protocol.framing import LineTooLong
+from foundation_rt.protocol.jsonrpc import parse
+from foundation_rt.registry import Handler, ToolDefinition, ToolRegistry
+from foundation_rt.resources import ResourceManager
+from foundation_rt.session import Session, TransportType, create_session
+from foundation_rt.tools_call import COMPLETION_MESSAGE, Invocation, Outcome, ToolsCall
+
+ANY_OBJECT: dict[str, Any] = {"type": "object"}
+
+_SECTIONS = {
+    "server": ServerSection,
+    "tools": ToolsSection,
+    "resources": ResourcesSection,
+    "transport": TransportSection,
+}
+
+
+def run_id(number: int) -> str:
+    """The run id that `SequentialIds` hands out as the n-th."""
+    return f"00000000-0000-4000-8000-{number:012x}"
+
+
+def correlation_id(number: int) -> str:
+    """The n-th correlation id."""
+    return f"00000000-0000-4000-9000-{number:012x}"
+
+
+def connection_id(number: int = 1) -> str:
+    """The n-th connection correlation id."""
+    return f"00000000-0000-4000-a000-{number:012x}"
+
+
+def make_config(sections: Mapping[str, Mapping[str, Any]] | None = None) -> ServerConfig:
+    """A configuration from a mapping like that of a file."""
+    given = sections or {}
+    return ServerConfig(**{name: _SECTIONS[name](**given[name]) for name in given})
+
+
+def request(method: str, params: Any = None, request_id: Any = 1) -> bytes:
+    """A request as a line; `params` of None are left out."""
+    message = {"jsonrpc": "2.0", "id": request_id, "method": method}
+    return orjson.dumps(message if params is None else {**message, "params": params})
+
+
+def notification(method: str, params: Any = None) -> bytes:
+    """A notification as a line; `params` of None are left out."""
+    message = {"jsonrpc": "2.0", "method": method}
+    return orjson.dumps(message if params is None else {**message, "params": params})
+
+
+INITIALIZE = request("initialize", {"protocolVersion": "2025-11-25"}, "initialize")
+INITIALIZED = notification("notifications/initialized")
+
+
+@define(eq=False, repr=False)
+class Core:
+    """Everything that decides, and one session.
+
+    Attributes:
+        sink: keeps what the components log by themselves; effects are not performed.
+    """
+
+    config: ServerConfig
+    registry: ToolRegistry
+    resources: ResourceManager
+    dispatcher: Dispatcher
+    sink: MemorySink
+    ids: SequentialIds
+    clock: ManualClock
+    logger: StructuredLogger
+    session: Session = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.session = self.open_session()
+
+    def open_session(self, transport_type: TransportType = "memory") -> Session:
+        """One more session, at its start."""
+        return create_session(transport_type, self.ids.connection_correlation_id(), self.logger)
+
+    def handshake(self) -> Core:
+        """Bring the session to RUNNING."""
+        self.dispatch(INITIALIZE)
+        self.dispatch(INITIALIZED)
+        return self
+
+    def add(self, name: str, schema: Mapping[str, Any] = ANY_OBJECT, **options: Any) -> None:
+        """Register a tool whose handler must not be called: the core calls none."""
+        self.registry.register(ToolDefinition(name, "", schema), _never, **options)
+
+    def dispatch(self, line: bytes | LineTooLong) -> list[Effect]:
+        """What one line leads to."""
+        message = line if isinstance(line, LineTooLong) else parse(line)
+        return self.dispatcher.dispatch(self.session, message)
+
+    def answer(self, line: bytes | LineTooLong) -> Any:
+        """The only reply to a line, decoded."""
+        [line] = replies(self.dispatch(line))
+        return line
+
+    def call(
+        self, name: str, arguments: Any = None, request_id: str | int = 1, **params: Any
+    ) -> list[Effect]:
+        """What a `tools/call` leads to."""
+        whole = {"name": name, "arguments": {} if arguments is None else arguments, **params}
+        return self.dispatch(request("tools/call", whole, request_id))
+
+    def begin(
+        self, name: str, arguments: Any = None, request_id: str | int = 1, **params: Any
+    ) -> Invocation:
+        """The invocation that a `tools/call` leads to, and nothing else."""
+        [call] = self.call(name, arguments, request_id, **params)
+        assert isinstance(call, Invocation)
+        return call
+
+    def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float = 1.5) -> list[Effect]:
+        """What the end of a handler leads to."""
+        return self.dispatcher.conclude(call, outcome, duration_ms)
+
+
+def _never(arguments: dict[str, Any], context: Any) -> Any:
+    raise AssertionError("the pure core calls no handler")
+
+
+def make_core(
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    tools: Mapping[str, Handler] | None = None,
+    instructions: str | None = None,
+    level: str = "debug",
+) -> Core:
+    """A core with ids that count, a clock that stands still and no memory in use."""
+    whole = make_config(config)
+    clock, sink, ids = ManualClock(), MemorySink(), SequentialIds()
+    logger = StructuredLogger(sink, clock, level)
+    registry = ToolRegistry(logger)
+    for name, handler in (tools or {}).items():
+        registry.register(ToolDefinition(name, "", ANY_OBJECT), handler)
+    resources = ResourceManager(whole, lambda: 0)
+    tools_call = ToolsCall(registry, resources, whole.tools, ids)
+    info = ServerInfo(whole.server.name, whole.server.version, instructions)
+    dispatcher = Dispatcher(info, tools_call)
+    return Core(whole, registry, resources, dispatcher, sink, ids, clock, logger)
+
+
+def replies(effects: list[Effect]) -> list[dict[str, Any]]:
+    """The lines among effects, decoded."""
+    return [orjson.loads(each.line) for each in effects if isinstance(each, Reply)]
+
+
+def completions(effects: list[Effect]) -> list[Emit]:
+    """The completion records among effects."""
+    return [
+        each for each in effects if isinstance(each, Emit) and each.message == COMPLETION_MESSAGE
+    ]
+
+
+def tool_error(reply: Mapping[str, Any]) -> dict[str, Any]:
+    """The error that a failed `tools/call` carries."""
+    result = reply["result"]
+    assert result.keys() == {"content", "isError"}
+    assert result["isError"] is True
+    [content] = result["content"]
+    assert content.keys() == {"type", "text"}
+    assert content["type"] == "text"
+    error: dict[str, Any] = orjson.loads(content["text"])
+    return error
