@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from .server import ServerOptions as ServerOptions
     from .server import create_server as create_server
     from .server import start_server as start_server
+    from .typed.constraints import Constraints as Constraints
 
 _HOMES = {
     "AbortError": "errors",
     "AbortSignal": "abort",
     "ConfigError": "errors",
     "Connection": "connection",
+    "Constraints": "typed.constraints",
     "Dispatcher": "dispatcher",
     "ErrorCode": "errors",
     "RegistrationError": "errors",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import pytest
 from attrs import define
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.signature import derive_tool
@@ -149,6 +149,7 @@ def test_an_entry_ends_where_another_one_starts() -> None:
 
 
 @pytest.mark.rule("TYPED-14")
+@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from(

@@ -13,7 +13,7 @@ import attrs
 import orjson
 import pytest
 from attrs import define, field
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.errors import ErrorCode, ToolError
@@ -150,6 +150,7 @@ def test_a_float_that_may_have_been_rounded_is_no_integer(hint: Any, value: Any,
 
 
 @pytest.mark.rule("TYPED-16")
+@settings(deadline=None)
 @given(st.integers(-(2**63), 2**64 - 1))
 def test_integers_in_digits_are_exact(number: int) -> None:
     arguments = orjson.loads(b'{"it":%d}' % number)
@@ -159,6 +160,7 @@ def test_integers_in_digits_are_exact(number: int) -> None:
 
 
 @pytest.mark.rule("TYPED-16")
+@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_float_is_the_integer_it_equals_or_refused(number: float) -> None:
     handler = handler_of(int).handler
@@ -419,6 +421,7 @@ def test_other_errors_of_a_constructor_are_passed_on(error: Exception) -> None:
 
 
 @pytest.mark.rule("TYPED-19")
+@settings(deadline=None)
 @given(st.text(min_size=4), st.integers(10**4, 2**63))
 def test_no_value_is_repeated(text: str, number: int) -> None:
     for error in (ValueError(f"bad: {text}"), ValueError(f"bad: {number}"), ValueError(repr(text))):
