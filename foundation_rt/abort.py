@@ -83,21 +83,22 @@ class AbortSignal:
         assert self.reason is not None
         return self.reason
 
-    def fire(self, reason: str) -> list[Exception]:
+    def fire(self, reason: str) -> list[BaseException]:
         """Fire the signal; later calls change nothing. For the runtime, not for handlers.
 
         Returns:
-            What callbacks raised; a callback that raises does not keep the others from running.
+            What callbacks raised, `SystemExit` included; a callback that raises does not keep the
+            others from running.
         """
         with _callbacks_lock:
             if self.reason is not None:
                 return []
             self.reason = reason
             callbacks, self._callbacks = self._callbacks or [], None
-        raised: list[Exception] = []
+        raised: list[BaseException] = []
         for callback in callbacks:
             try:
                 callback()
-            except Exception as error:
+            except BaseException as error:
                 raised.append(error)
         return raised

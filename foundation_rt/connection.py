@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from .effects import Abort, Emit, Reply
-from .errors import JsonRpcErrorCode, to_json_rpc_error
+from .errors import JsonRpcErrorCode, describe_exception, to_json_rpc_error
 from .protocol.framing import LineReader, LineTooLong
 from .protocol.jsonrpc import Message, Request, RequestId, encode, parse
 from .session import Session, State
@@ -110,7 +110,7 @@ class Connection:
         self, request_id: RequestId, correlation_id: str, error: Exception
     ) -> list[Effect]:
         """A bug of ours: loud in the log, and the request still gets an answer (RPC-10)."""
-        self.session.logger.error("internal error", {"error": error})
+        self.session.logger.error("internal error", {"error": describe_exception(error)})
         data = {"reason": "internal_error", "correlationId": correlation_id}
         code = JsonRpcErrorCode.INTERNAL_ERROR
         return [Reply(encode(to_json_rpc_error(code, "Internal error", data, request_id)))]
@@ -119,7 +119,7 @@ class Connection:
         if isinstance(message, Request):
             correlation_id = derive_correlation_id(self.session, message.params)
             return self.internal_error(message.id, correlation_id, error)
-        self.session.logger.error("internal error", {"error": error})
+        self.session.logger.error("internal error", {"error": describe_exception(error)})
         return []
 
     def _write(self, line: bytes) -> None:
@@ -128,5 +128,7 @@ class Connection:
         try:
             self._send(line)
         except Exception as error:
-            self.session.logger.error("send failed: connection closed", {"error": error})
+            self.session.logger.error(
+                "send failed: connection closed", {"error": describe_exception(error)}
+            )
             self.close()

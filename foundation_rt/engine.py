@@ -27,7 +27,7 @@ from .clock import Clock
 from .config import ToolsSection
 from .context import ToolContext
 from .dispatcher import Dispatcher
-from .errors import AbortError
+from .errors import AbortError, describe_exception
 from .registry import Execution
 from .tools_call import Invocation, Outcome, Raised, Returned, Stopped
 from .workers import WorkerPool
@@ -106,7 +106,7 @@ class Engine:
         if run is None:
             return
         for error in run.signal.fire(reason):
-            run.context.logger.error("abort callback failed", {"error": error})
+            run.context.logger.error("abort callback failed", {"error": describe_exception(error)})
         if call.tool.execution is Execution.ASYNC:
             run.cancellation = run.connection.scheduler.call_later(
                 self.limits.cancel_grace_ms / 1000, partial(self._cancel, run)

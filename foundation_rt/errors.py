@@ -115,6 +115,24 @@ def to_tool_error(error: StructuredError, *, run_id: str, correlation_id: str) -
     return {"content": [{"type": "text", "text": text.decode()}], "isError": True}
 
 
+def describe_exception(error: BaseException) -> dict[str, Any]:
+    """An exception for the log: its type, its text, and where it was raised, innermost last.
+
+    The frames are those of the last ten calls; a frame is ``file:line function``.
+    """
+    try:
+        text = str(error)
+    except Exception:
+        text = "(no text: its __str__ raised)"
+    frames = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        frames.append(f"{code.co_filename}:{traceback.tb_lineno} {code.co_name}")
+        traceback = traceback.tb_next
+    return {"type": type(error).__name__, "message": text, "frames": frames[-10:]}
+
+
 class ToolError(Exception):
     """Raised by a tool handler to choose the error its caller sees (ERR-04).
 

@@ -75,7 +75,8 @@ class UuidGenerator:
 
         os.register_at_fork(after_in_child=forget)
 
-    def _take(self) -> str:
+    def run_id(self) -> str:
+        """A random UUID v4."""
         try:
             return self._pool.pop()  # atomic: no two threads get the same one
         except IndexError:
@@ -84,17 +85,7 @@ class UuidGenerator:
             self._pool.extend(fresh)
             return taken
 
-    def run_id(self) -> str:
-        """A random UUID v4."""
-        return self._take()
-
-    def correlation_id(self) -> str:
-        """A random UUID v4."""
-        return self._take()
-
-    def connection_correlation_id(self) -> str:
-        """A random UUID v4."""
-        return self._take()
+    correlation_id = connection_correlation_id = run_id
 
 
 class SequentialIds:

@@ -6,9 +6,10 @@ that later changes to the fields do not show (LOG-03).
 
 The record that matters for speed is the one written for every completed call: a dozen short, flat,
 harmless fields. `_encode_plain` writes such a record as it stands and proves afterwards, on the
-encoded line, that there was nothing to redact, to escape or to cut: 1.5 us. Whatever the proof does
-not cover goes through `Redactor.for_log`, which treats every value by the rules (20 us for the same
-record). Both write the same line.
+encoded line, that there was nothing to redact, to escape or to cut: 1.5 us, and 2.5 us with the
+timestamp and the hand-over to the sink. Whatever the proof does not cover goes through
+`Redactor.for_log`, which treats every value by the rules (17 us for the same record). Both write
+the same line.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import orjson
 from attrs import define, field
 
 from .clock import Clock, SystemClock
-from .errors import ErrorCode, ToolCompletionOutcome, UsageError
+from .errors import UsageError
 from .redaction import MAX_TEXT, Redactor, sanitize, unused_name
-from .transports.writer import BackgroundWriter
+from .writer import BackgroundWriter
 
 DEFAULT_CAPACITY_BYTES: Final = 4 * 1024 * 1024
 # How long a line may wait for others to be written with it (seconds). A wake-up of the writer's
@@ -35,10 +36,8 @@ _DEBUG, _INFO, _WARN, _ = _RANKS.values()
 _RESERVED: Final = frozenset({"timestamp", "level", "message"})
 _NO_FIELDS: Final[dict[str, Any]] = {}
 
-# Types whose values orjson writes as one scalar; both enums are enums of strings.
-_SCALARS: Final = frozenset({str, int, float, bool, type(None), ErrorCode, ToolCompletionOutcome})
 _MAX_PLAIN_KEYS: Final = 4096
-_BACKSLASH, _DELETE = b"\\\x7f"
+_BACKSLASH, _DELETE, _LIST, _OBJECT = b"\\", b"\x7f", b"[", b"{"
 
 
 class LogSink(Protocol):
@@ -143,8 +142,8 @@ class StructuredLogger:
     redactor: Redactor = field(factory=Redactor)
     context: Mapping[str, Any] = field(factory=dict)
     # Keys found to be neither secret nor reserved; shared with the children.
-    _plain_keys: set[str] = field(factory=set, kw_only=True, repr=False)
-    _rank: int = field(init=False, repr=False)
+    _plain_keys: set[str] = field(factory=set, kw_only=True)
+    _rank: int = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         if self.level not in _RANKS:
@@ -174,8 +173,11 @@ class StructuredLogger:
 
     def log(self, level: str, message: str, fields: Mapping[str, Any] | None = None) -> None:
         """Write a record of the level named; an unknown name counts as ``warn`` (LOG-02)."""
-        if self.is_enabled(level):
-            self._write(level if level in _RANKS else "warn", message, fields)
+        rank = _RANKS.get(level)
+        if rank is None:
+            level, rank = "warn", _WARN
+        if self._rank <= rank:
+            self._write(level, message, fields)
 
     def is_enabled(self, level: str) -> bool:
         """Whether records of `level` are written: ask before fields that are costly to gather."""
@@ -227,19 +229,19 @@ class StructuredLogger:
             **context,
             **fields,
         }
-        if not _SCALARS.issuperset(map(type, entry.values())):
-            return None
         try:
             line = orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE)
         except TypeError:  # an integer over 64 bits, a lone surrogate
             return None
-        # Four searches at the speed of memchr, 15 ns each, instead of one look at every string. C0
-        # controls are written with a backslash, C1 controls and U+2028 are not ASCII, and no
-        # string can be longer than the line.
+        # Searches at the speed of memchr, 15 ns each, instead of one look at every value. C0
+        # controls are written with a backslash, C1 controls and U+2028 are not ASCII, no string can
+        # be longer than the line, and whatever is nested opens a second bracket.
         harmless = (
             len(line) <= MAX_TEXT
             and _BACKSLASH not in line
             and _DELETE not in line
+            and _LIST not in line
+            and line.find(_OBJECT, 1) < 0
             and line.isascii()
         )
         return line if harmless else None

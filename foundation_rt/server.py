@@ -20,7 +20,7 @@ from .config import ServerConfig, ServerSection, needs_loading
 from .connection import Connection, Send
 from .dispatcher import Dispatcher, ServerInfo
 from .engine import Engine
-from .errors import RegistrationError, UsageError
+from .errors import RegistrationError, UsageError, describe_exception
 from .ids import IdGenerator, UuidGenerator
 from .logs import StderrSink, StructuredLogger
 from .protocol.framing import LineReader
@@ -109,7 +109,8 @@ class Runtime:
 
     def report_loop_error(self, message: str, error: BaseException | None) -> None:
         """Log what went wrong on an event loop of ours outside any call."""
-        self.logger.error("event loop error", {"what": message, "error": error})
+        described = None if error is None else describe_exception(error)
+        self.logger.error("event loop error", {"what": message, "error": described})
 
     def close_logs(self, timeout: float) -> None:
         """Write out what is buffered of the log, in `timeout` seconds at most."""
@@ -367,7 +368,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     sink = None
     logger = options.logger
     if logger is None:
-        sink = StderrSink(capacity=config.logging.buffer_bytes)
+        sink = StderrSink(config.logging.buffer_bytes, clock=clock)
         redactor = Redactor(config.logging.redact_keys)
         logger = StructuredLogger(sink, clock, config.logging.level, redactor)
     registry.attach_logger(logger)

@@ -219,14 +219,16 @@ class _Binder:
 
     def handler(self) -> Handler:
         """The function that is called with the arguments and the context."""
-        check = make_check(
-            self._bindings, context_name=self._context_name, takes_rest=self._takes_rest
-        )
+        check = None
+        if self._by_hand:
+            check = make_check(
+                self._bindings, context_name=self._context_name, takes_rest=self._takes_rest
+            )
         return make_handler(
             self._subject.function,
             self._bindings,
             context_name=self._context_name,
-            check=check if self._by_hand else None,
+            check=check,
             takes_rest=self._takes_rest,
         )
 

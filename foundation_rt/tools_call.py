@@ -27,6 +27,7 @@ from .errors import (
     StructuredError,
     ToolCompletionOutcome,
     ToolError,
+    describe_exception,
     to_json_rpc_error,
     to_tool_error,
 )
@@ -350,7 +351,8 @@ class ToolsCall:
             return error.to_structured()
         details: dict[str, Any] | None = None
         if error is not None and self.limits.expose_error_details:
-            details = {"exception": type(error).__name__, "message": _text_of(error)}
+            described = describe_exception(error)
+            details = {"exception": described["type"], "message": described["message"]}
         return StructuredError(ErrorCode.INTERNAL, "The tool failed.", details)
 
 
@@ -538,13 +540,6 @@ def _failure_log(call: Invocation, message: str, error: BaseException) -> Emit:
         "runId": call.run_id,
         "correlationId": call.correlation_id,
         "toolName": call.tool_name,
-        "error": {"type": type(error).__name__, "message": _text_of(error)},
+        "error": describe_exception(error),
     }
     return Emit("error", message, fields)
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "(no text: its __str__ raised)"

@@ -82,7 +82,7 @@ def _private_copy(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema as a client will read it, that is as JSON."""
     try:
         copy: dict[str, Any] = orjson.loads(orjson.dumps(dict(schema)))
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError) as error:
         raise RegistrationError(f"the schema must be JSON: {error}") from None
     return copy
 

@@ -322,6 +322,14 @@ def test_what_was_not_sent_is_the_functions_own_default() -> None:
     assert type(ratio) is int  # the default as it was written, not as it would arrive
 
 
+@pytest.mark.rule("TYPED-17", "TYPED-21")
+def test_what_was_sent_is_converted_even_if_it_is_the_default() -> None:
+    def collect(ratio: float = 1) -> Any:
+        return ratio
+
+    assert type(derive_tool(collect).handler({"ratio": 1}, CONTEXT)) is float
+
+
 @pytest.mark.rule("TYPED-18", "TYPED-21")
 def test_the_arguments_are_left_alone() -> None:
     arguments: dict[str, Any] = {"items": [1.0, 2], "rest": {"a": [1]}}

@@ -2,7 +2,7 @@
 
 fastjsonschema's code is fast, and right for a part of JSON Schema that this module knows. So what
 it compiles is not the author's schema but a private one that means the same and stays within
-that part (SCHEMA-07). Written anew are: references (functions are named after the last part of a
+that part (SCHEMA-10). Written anew are: references (functions are named after the last part of a
 path in lower case, so two definitions can collide), `const` (fails without detailed exceptions),
 `pattern` (read as Python's), formats (looser than their RFCs), `required` of what
 `additionalProperties` excludes (refused), `contentEncoding` (replaces the value while it checks),

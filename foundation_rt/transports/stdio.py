@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ..writer import BackgroundWriter
 from .descriptors import ProtocolDescriptors, isolate
 from .reactor import GONE, READABLE, Reactor
 from .watchdog import Watchdog
-from .writer import BackgroundWriter
 
 if TYPE_CHECKING:
     from ..config import ServerSection

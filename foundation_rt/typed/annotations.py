@@ -63,11 +63,12 @@ class Names:
         return self._hints(cls)
 
     def _hints(self, holder: Any) -> dict[str, Any]:
-        # A base class may live in another module; for a class `typing` then takes each one's own.
+        # `typing` knows the names of a class better: its bases may live in other modules, and its
+        # body may define classes of its own.
         module_names = None if isinstance(holder, type) else self.module_names
         try:
             return typing.get_type_hints(
-                holder, module_names, self.local_names, include_extras=True
+                holder, module_names, self.local_names or None, include_extras=True
             )
         except Exception as error:  # evaluating an annotation runs any expression at all
             raise Unresolvable(f"{type(error).__name__}: {error}") from None

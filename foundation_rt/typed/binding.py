@@ -63,29 +63,24 @@ def make_handler(
     steps = ["name = None", "check(arguments)"] if check else []
     passed = []
     for index, binding in enumerate(bindings):
-        key, value, default, convert = repr(binding.name), f"v{index}", f"d{index}", f"c{index}"
+        key, value, convert = repr(binding.name), f"v{index}", f"c{index}"
         passed.append(f"{binding.name}={value}")
-        if binding.default is NO_DEFAULT:
-            steps.append(f"{value} = arguments[{key}]")
-        else:
-            names[default] = binding.default
-            steps.append(f"{value} = arguments.get({key}, {default})")
+        sent = f"arguments[{key}]"
         if binding.structure:
             names[convert] = binding.structure
             steps.append(f"name = {key}")
-            unless_default = f"if {value} is not {default}: " if default in names else ""
-            steps.append(f"{unless_default}{value} = {convert}({value})")
+            sent = f"{convert}({sent})"
+        if binding.default is not NO_DEFAULT:
+            names[f"d{index}"] = binding.default
+            sent = f"{sent} if {key} in arguments else d{index}"
+        steps.append(f"{value} = {sent}")
     if context_name:
         passed.append(f"{context_name}=context")
     if takes_rest:
         names["taken"] = frozenset(binding.name for binding in bindings)
         passed.append("**{key: arguments[key] for key in arguments if key not in taken}")
-    lines = [
-        "def handler(arguments, context):",
-        " try:",
-        *(f"  {step}" for step in steps),
-        "  pass",
-    ]
+    lines = ["def handler(arguments, context):", " try:"]
+    lines += [f"  {step}" for step in steps or ["pass"]]
     lines += [" except Misfit as misfit:", "  raise refusal(misfit, name) from misfit.__cause__"]
     lines += [f" return function({', '.join(passed)})"]
     exec(compile("\n".join(lines), "<argument binding>", "exec"), names)

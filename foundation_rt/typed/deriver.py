@@ -296,10 +296,12 @@ class Deriver:
 
     def _name(self, key: Any, form: Form) -> _Named:
         taken = {named.name for named in self._named.values()}
-        name, count = key.__name__, 1
+        # A $ref is a URI reference, and a name in it is a step of a JSON pointer.
+        stem = "".join(c if c.isascii() and c.isalnum() else "_" for c in key.__name__)
+        name, count = stem, 1
         while name in taken:
             count += 1
-            name = f"{key.__name__}_{count}"
+            name = f"{stem}_{count}"
         named = self._named[key] = _Named(name, form)
         return named
 

@@ -17,9 +17,14 @@ from .form import NUMBERS, REQUIRED, Form, NoneType, Schema, Underivable
 from .values import Misfit, Structure, exact, finite_structure
 
 _KIND_NAMES = {
-    NoneType: "null", bool: "boolean", int: "number", float: "number",
-    str: "string", list: "array", dict: "object",
-}  # fmt: skip
+    NoneType: "null",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
 
 
 def union_form(forms: Sequence[Form]) -> Form:
@@ -29,8 +34,11 @@ def union_form(forms: Sequence[Form]) -> Form:
         Underivable: two of them cannot be told apart by the JSON value.
     """
     accepts = frozenset[type]().union(*(form.accepts for form in forms))
-    choices = {kind: _choice(kind, [form for form in forms if kind in form.accepts])
-               for kind in _KIND_NAMES if kind in accepts}  # fmt: skip
+    choices = {
+        kind: _choice(kind, [form for form in forms if kind in form.accepts])
+        for kind in _KIND_NAMES
+        if kind in accepts
+    }
     structure = _by_type(choices) if any(choices.values()) else None
     return Form(_schema([form.schema for form in forms]), accepts, structure)
 

@@ -16,7 +16,7 @@ from tests.support.process import serve
 
 APP = '''
 import asyncio, threading
-from foundation_rt import Server
+from foundation_rt import Server, ToolContext
 
 server = Server("blocked")
 
@@ -41,17 +41,20 @@ async def quick():
 
 
 @server.tool
-async def block_async(how: str):
+async def block_async(how: str, ctx: ToolContext):
+    ctx.logger.info("started")
     BLOCK[how]()
 
 
 @server.tool(inline=True)
-def block_inline(how: str):
+def block_inline(how: str, ctx: ToolContext):
+    ctx.logger.info("started")
     BLOCK[how]()
 
 
 @server.tool
-def block_thread(how: str):
+def block_thread(how: str, ctx: ToolContext):
+    ctx.logger.info("started")
     BLOCK[how]()
 
 
@@ -75,8 +78,7 @@ BUDGET = {"server.shutdown_timeout_ms": 400, "server.eof_grace_ms": 50}
 
 
 @pytest.mark.rule("PROC-06", "TIME-09")
-@pytest.mark.parametrize("how", ["sleep", "spin"])
-@pytest.mark.parametrize("tool", ["block_async", "block_inline"])
+@pytest.mark.parametrize(("tool", "how"), [("block_async", "spin"), ("block_inline", "sleep")])
 def test_end_of_file_ends_a_process_whose_loop_is_blocked(tool: str, how: str) -> None:
     with serve(APP, BUDGET) as server:
         server.start(tool, how=how)
@@ -93,6 +95,7 @@ def test_end_of_file_ends_a_process_whose_loop_is_blocked(tool: str, how: str) -
 def test_end_of_file_ends_a_process_with_a_stuck_thread(how: str) -> None:
     with serve(APP, BUDGET) as server:
         server.start("block_thread", how=how)
+        server.record(message="started")
         assert server.finish() == 0
         left = "handler has not ended; the process ends without it"
         [stuck] = server.records_with(message=left)
@@ -101,23 +104,30 @@ def test_end_of_file_ends_a_process_with_a_stuck_thread(how: str) -> None:
 
 @pytest.mark.rule("PROC-04", "PROC-06")
 @pytest.mark.parametrize(
-    ("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=str
+    ("tool", "number", "exit_code"),
+    [
+        ("block_async", signal.SIGTERM, 143),
+        ("block_inline", signal.SIGINT, 130),
+        ("block_thread", signal.SIGTERM, 143),
+        ("block_thread", signal.SIGINT, 130),
+    ],
 )
-@pytest.mark.parametrize("tool", ["block_async", "block_inline", "block_thread"])
 def test_a_signal_ends_a_blocked_process(
     tool: str, number: signal.Signals, exit_code: int
 ) -> None:
     with serve(APP, BUDGET) as server:
         server.start(tool, how="sleep")
+        server.record(message="started")
         server.signal(number)
         assert server.wait() == exit_code
 
 
 @pytest.mark.rule("PROC-04")
-@pytest.mark.parametrize("tool", ["block_async", "block_inline", "block_thread"])
+@pytest.mark.parametrize("tool", ["block_async", "block_thread"])
 def test_a_client_that_is_gone_ends_a_blocked_process(tool: str) -> None:
     with serve(APP, BUDGET) as server:
         server.start(tool, how="sleep")
+        server.record(message="started")
         server.close_output()
         server.close_input()
         assert server.wait() == 0
@@ -147,7 +157,7 @@ def test_a_handler_that_blocked_the_loop_is_answered_and_the_others_go_on(
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with serve(APP) as server:
+    with serve(APP, {"tools.cancel_grace_ms": 50}) as server:
         other = server.start("times_out")
         late = server.start(tool, path=str(pipe))
         after = server.start("quick")

@@ -10,11 +10,12 @@ import asyncio
 import builtins
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
 import fastjsonschema
+import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ from foundation_rt.config import (
     ToolsSection,
 )
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
-from tests.support.rig import COMPLETED, HANDSHAKE, Peer, Rig
+from tests.support.rig import COMPLETED, HANDSHAKE, Rig
 from tests.support.virtual_loop import run_virtual
 
 CONNECTION_ID = "00000000-0000-4000-a000-000000000001"
@@ -177,16 +178,15 @@ def test_property_3_protocol_errors_carry_the_requests_correlation_id_or_the_con
     [answer] = peer.received
     expected = correlation_id if valid else CONNECTION_ID
     assert answer["error"]["data"]["correlationId"] == expected
-    assert [
-        (each["outcome"], each["correlationId"], "runId" in each) for each in rig.records
-    ] in ([], [("protocol_error", _as_logged(expected), False)])
+    assert [(each["outcome"], each["correlationId"], "runId" in each) for each in rig.records] in (
+        [],
+        [("protocol_error", _as_logged(expected), False)],
+    )
 
 
 def _as_logged(text: str) -> str:
     """The text with the characters that a log does not show (LOG-11)."""
-    return re.sub(
-        "[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text
-    )
+    return re.sub("[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 @pytest.mark.rule("RPC-01", "RPC-03", "RPC-09")
@@ -255,10 +255,16 @@ SCHEMAS: list[dict[str, Any]] = [
 @contextmanager
 def compilations() -> Iterator[list[str]]:
     """Notes whatever compiles a schema, or generates code or a pattern from one."""
-    import jsonschema_rs
-
     noted: list[str] = []
-    with contextmanager_stack() as patch:
+
+    def noting(name: str, real: Any) -> Any:
+        def noted_call(*args: Any, **kwargs: Any) -> Any:
+            noted.append(name)
+            return real(*args, **kwargs)
+
+        return noted_call
+
+    with ExitStack() as stack:
         for module, name in (
             (validation, "compile_schema"),
             (registry, "compile_schema"),
@@ -270,24 +276,10 @@ def compilations() -> Iterator[list[str]]:
             (builtins, "compile"),
             (re, "compile"),
         ):
-            real = getattr(module, name)
-
-            def noting(*args: Any, _real: Any = real, _name: str = name, **kwargs: Any) -> Any:
-                noted.append(_name)
-                return _real(*args, **kwargs)
-
-            patch(module, name, noting)
+            stack.enter_context(
+                mock.patch.object(module, name, noting(name, getattr(module, name)))
+            )
         yield noted
-
-
-@contextmanager
-def contextmanager_stack() -> Iterator[Any]:
-    from contextlib import ExitStack
-
-    with ExitStack() as stack:
-        yield lambda module, name, value: stack.enter_context(
-            mock.patch.object(module, name, value)
-        )
 
 
 @pytest.mark.rule("REG-05")
@@ -367,9 +359,7 @@ def test_property_7_never_more_than_the_limit_run_and_exactly_the_surplus_is_rej
     limit: int, steps: list[str]
 ) -> None:
     async def main(clock: ManualClock) -> None:
-        rig = Rig(
-            ServerConfig(resources=ResourcesSection(max_concurrent_executions=limit)), clock
-        )
+        rig = Rig(ServerConfig(resources=ResourcesSection(max_concurrent_executions=limit)), clock)
         held: list[asyncio.Future[None]] = []
         running = most = 0
 
@@ -515,10 +505,3 @@ def test_property_9_records_hold_neither_arguments_nor_results_nor_control_chara
     assert record["message"] == COMPLETED
     assert record["correlationId"] == _as_logged(correlation_id)
     assert "the-argument" not in str(rig.sink.lines)
-
-
-def test_the_peer_of_these_tests_reads_what_is_sent() -> None:
-    peer = Peer()
-    peer.receive(b'{"id":1,"result":{}}')
-    assert peer.answers(1) == [{"id": 1, "result": {}}]
-    assert peer.answers("1") == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from attrs import define, field
@@ -17,15 +17,19 @@ from foundation_rt.config import (
     TransportSection,
 )
 from foundation_rt.dispatcher import Dispatcher, ServerInfo
-from foundation_rt.effects import Effect, Emit, Reply
+from foundation_rt.effects import Emit, Reply
 from foundation_rt.ids import SequentialIds
 from foundation_rt.logs import MemorySink, StructuredLogger
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.jsonrpc import parse
-from foundation_rt.registry import Handler, ToolDefinition, ToolRegistry
+from foundation_rt.registry import ToolDefinition, ToolRegistry
 from foundation_rt.resources import ResourceManager
 from foundation_rt.session import Session, TransportType, create_session
 from foundation_rt.tools_call import COMPLETION_MESSAGE, Invocation, Outcome, ToolsCall
+
+if TYPE_CHECKING:
+    from foundation_rt.effects import Effect
+    from foundation_rt.registry import Handler
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 
@@ -134,7 +138,9 @@ class Core:
         assert isinstance(call, Invocation)
         return call
 
-    def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float = 1.5) -> list[Effect]:
+    def conclude(
+        self, call: Invocation, outcome: Outcome, duration_ms: float = 1.5
+    ) -> list[Effect]:
         """What the end of a handler leads to."""
         return self.dispatcher.conclude(call, outcome, duration_ms)
 

@@ -274,6 +274,18 @@ class ServerProcess:
         self.close_input()
         return self.wait()
 
+    def drain_log(self) -> None:
+        """Wait until nobody holds the other end of the log any more; the process has ended."""
+        assert self.log is not None
+        poll = select.poll()
+        poll.register(self.log, select.POLLIN)
+        deadline = time.monotonic() + PATIENCE
+        while self.log is not None:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or not poll.poll(remaining * 1000):
+                raise Hanging(f"somebody still holds the log\nstderr:\n{self.stderr[-4000:]}")
+            self._read_log()
+
     # -- the one place that waits ------------------------------------------------------------
 
     def _until(self, holds: Callable[[], bool], what: str) -> None:

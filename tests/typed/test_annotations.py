@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from datetime import date
 from types import ModuleType
 from typing import Any, TypedDict
 
@@ -139,6 +140,25 @@ def test_a_class_is_resolved_in_its_own_module() -> None:
     assert properties["one"]["properties"] == {"one": {"type": "number"}}
     assert properties["two"]["properties"]["zero"] == {"type": "number"}
     assert properties["two"]["properties"]["two"]["type"] == "object"
+
+
+@define
+class Holder:
+    @define
+    class Held:
+        one: int
+
+    held: Held
+    date: date | None = None
+
+
+@pytest.mark.rule("TYPED-15")
+def test_a_class_may_hold_a_class_and_name_a_member_like_its_type() -> None:
+    def tool(it: Holder) -> None: ...
+
+    properties = derive_tool(tool).input_schema["properties"]["it"]["properties"]
+    assert properties["held"]["properties"] == {"one": {"type": "integer"}}
+    assert properties["date"]["format"] == "date"
 
 
 @pytest.mark.rule("TYPED-04", "TYPED-15")

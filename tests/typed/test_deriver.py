@@ -38,6 +38,7 @@ from typing import (
 from uuid import UUID
 
 import attrs
+import jsonschema_rs
 import pytest
 import typing_extensions
 from attrs import define, field
@@ -548,6 +549,14 @@ def test_what_a_place_says_of_a_class_used_once_comes_first() -> None:
 @pytest.mark.rule("TYPED-11", "TYPED-12")
 def test_a_pair_of_a_class_uses_it_once() -> None:
     assert it(tuple[Place, Place])["items"] == PLACE
+
+
+@pytest.mark.rule("TYPED-11")
+def test_definitions_have_names_that_fit_into_a_reference() -> None:
+    one = attrs.make_class("Größe/~%", {"one": attrs.field(type=int)})
+    schema = schema_of(tuple[one, one | None])
+    assert list(schema["definitions"]) == ["Gr__e___"]
+    assert jsonschema_rs.validator_for(schema).is_valid({"it": [{"one": 1}, None]})
 
 
 @pytest.mark.rule("TYPED-11")

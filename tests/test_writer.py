@@ -25,7 +25,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.transports.writer import BackgroundWriter
+from foundation_rt.writer import BackgroundWriter
 
 PATIENCE = 30.0  # seconds after which a test that waits has failed
 
@@ -567,7 +567,7 @@ def test_where_no_thread_can_be_started_the_next_write_tries_again() -> None:
 
 FORK = """
 import os, sys, threading
-from foundation_rt.transports.writer import BackgroundWriter
+from foundation_rt.writer import BackgroundWriter
 
 reader, end = os.pipe()
 os.set_blocking(end, False)

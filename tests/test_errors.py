@@ -1,0 +1,216 @@
+"""Errors as data: codes, shapes, and that an error can always be told."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.errors import (
+    AbortError,
+    ConfigError,
+    ErrorCode,
+    JsonRpcErrorCode,
+    MissingExtraError,
+    RegistrationError,
+    StructuredError,
+    ToolCompletionOutcome,
+    ToolError,
+    UsageError,
+    create_error,
+    to_json_rpc_error,
+    to_tool_error,
+)
+
+
+def told(error: StructuredError) -> dict[str, Any]:
+    result = to_tool_error(error, run_id="r", correlation_id="c")
+    assert result.keys() == {"content", "isError"}
+    assert result["isError"] is True
+    [content] = result["content"]
+    assert content.keys() == {"type", "text"}
+    assert content["type"] == "text"
+    wire: dict[str, Any] = orjson.loads(content["text"])
+    return wire
+
+
+@pytest.mark.rule("ERR-01")
+def test_the_codes_are_spelled_as_on_the_wire() -> None:
+    assert {code.name for code in ErrorCode} == {code.value for code in ErrorCode}
+    assert set(ErrorCode) == {
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "TIMEOUT",
+        "RESOURCE_EXHAUSTED",
+        "INTERNAL",
+        "UNAUTHORIZED",
+        "NOT_INITIALIZED",
+    }
+    assert {code.name: int(code) for code in JsonRpcErrorCode} == {
+        "PARSE_ERROR": -32700,
+        "INVALID_REQUEST": -32600,
+        "METHOD_NOT_FOUND": -32601,
+        "INVALID_PARAMS": -32602,
+        "INTERNAL_ERROR": -32603,
+        "NOT_INITIALIZED": -32002,
+    }
+
+
+@pytest.mark.rule("TIME-07")
+def test_the_outcomes_are_spelled_as_in_the_record() -> None:
+    assert {outcome.value for outcome in ToolCompletionOutcome} == {
+        "success",
+        "tool_error",
+        "timeout",
+        "late_completed",
+        "aborted",
+        "disconnected_completed",
+        "protocol_error",
+    }
+
+
+@pytest.mark.rule("ERR-02")
+def test_a_structured_error_leaves_out_what_it_does_not_have() -> None:
+    assert create_error(ErrorCode.NOT_FOUND, "gone").to_wire() == {
+        "code": "NOT_FOUND",
+        "message": "gone",
+    }
+    whole = StructuredError(ErrorCode.INTERNAL, "m", {}, "r", "c")
+    assert whole.to_wire() == {
+        "code": "INTERNAL",
+        "message": "m",
+        "details": {},
+        "runId": "r",
+        "correlationId": "c",
+    }
+
+
+@pytest.mark.rule("ERR-02")
+def test_a_tool_error_carries_the_error_as_json_text() -> None:
+    error = create_error(ErrorCode.TIMEOUT, "late", {"timeoutMs": 5})
+    assert told(error) == {
+        "code": "TIMEOUT",
+        "message": "late",
+        "details": {"timeoutMs": 5},
+        "runId": "r",
+        "correlationId": "c",
+    }
+    assert (error.run_id, error.correlation_id) == (None, None)
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def cycle() -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    value["self"] = value
+    return value
+
+
+UNSPEAKABLE = {
+    "bytes": {"x": b"raw"},
+    "an object": {"x": object()},
+    "a set": {"x": {1}},
+    "beyond 64 bits": {"x": 2**64},
+    "a lone surrogate": {"x": "\ud800"},
+    "a lone surrogate as a key": {"\ud800": 1},
+    "a tuple as a key": {(1, 2): 1},
+    "a cycle": cycle(),
+    "too deep": {"x": nested(300)},
+    "no mapping that orjson knows": type("Odd", (), {})(),
+}
+
+
+@pytest.mark.rule("ERR-03")
+@pytest.mark.parametrize("details", UNSPEAKABLE.values(), ids=UNSPEAKABLE)
+def test_details_that_json_cannot_say_are_replaced(details: Any) -> None:
+    error = told(create_error(ErrorCode.NOT_FOUND, "gone", details))
+    assert error["details"] == {"reason": "details_not_serializable"}
+    assert (error["code"], error["message"]) == ("NOT_FOUND", "gone")
+    assert (error["runId"], error["correlationId"]) == ("r", "c")
+
+
+@pytest.mark.rule("ERR-03")
+def test_a_message_that_utf8_cannot_say_is_told_with_escapes() -> None:
+    error = told(create_error(ErrorCode.INTERNAL, "bad \ud800 text"))
+    assert error["message"] == "bad \\ud800 text"
+
+
+@pytest.mark.rule("ERR-02")
+def test_details_may_have_keys_that_are_no_strings() -> None:
+    error = told(create_error(ErrorCode.INTERNAL, "m", {1: "one", None: "none"}))  # type: ignore[dict-item]
+    assert error["details"] == {"1": "one", "null": "none"}
+
+
+@pytest.mark.rule("ERR-03")
+@given(
+    message=st.text(st.characters(exclude_categories=())),
+    details=st.none()
+    | st.recursive(
+        st.integers() | st.floats() | st.text(st.characters(exclude_categories=())) | st.binary(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner),
+        max_leaves=8,
+    ),
+)
+def test_an_error_can_always_be_told(message: str, details: Any) -> None:
+    error = told(create_error(ErrorCode.INTERNAL, message, details))
+    assert error["code"] == "INTERNAL"
+
+
+@pytest.mark.rule("ERR-01", "RPC-09")
+@pytest.mark.parametrize("request_id", [None, 0, "a"])
+def test_a_json_rpc_error_has_its_id_code_message_and_data(request_id: Any) -> None:
+    code = JsonRpcErrorCode.INVALID_PARAMS
+    message = to_json_rpc_error(code, "no", {"correlationId": "c"}, request_id)
+    assert orjson.loads(orjson.dumps(message)) == {
+        "jsonrpc": "2.0",
+        "id": request_id,
+        "error": {"code": -32602, "message": "no", "data": {"correlationId": "c"}},
+    }
+
+
+@pytest.mark.rule("ERR-04")
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_a_tool_error_takes_its_code_as_a_member_or_as_text(code: ErrorCode) -> None:
+    for given_code in (code, code.value):
+        error = ToolError(given_code, "why", {"a": 1})
+        assert error.to_structured() == StructuredError(code, "why", {"a": 1})
+        assert str(error) == "why"
+
+
+@pytest.mark.rule("ERR-04")
+def test_a_tool_error_with_another_code_is_a_bug_of_its_author() -> None:
+    with pytest.raises(ValueError, match="NO_SUCH_CODE"):
+        ToolError("NO_SUCH_CODE", "why")
+
+
+@pytest.mark.rule("ERR-04")
+def test_a_message_that_is_no_text_becomes_text() -> None:
+    error = ToolError(ErrorCode.INTERNAL, ValueError("inner"))  # type: ignore[arg-type]
+    assert error.message == "inner"
+
+
+def test_what_an_author_or_operator_can_mend_is_a_usage_error() -> None:
+    assert issubclass(ConfigError, UsageError)
+    assert issubclass(RegistrationError, UsageError)
+    assert ConfigError("x").problems == ()
+    assert not issubclass(UsageError, ToolError | AbortError)
+
+
+@pytest.mark.rule("REG-03")
+def test_a_registration_error_counts_as_an_invalid_argument() -> None:
+    assert RegistrationError("x").code is ErrorCode.INVALID_ARGUMENT
+
+
+def test_a_missing_extra_is_named_with_the_command_that_installs_it() -> None:
+    message = re.escape("Draft 2020-12 needs an extra: pip install 'foundation-rt[jsonschema]'")
+    with pytest.raises(UsageError, match=message):
+        raise MissingExtraError("Draft 2020-12", "jsonschema")
