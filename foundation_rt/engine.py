@@ -15,10 +15,10 @@ it was aborted is cancelled at its next await; a thread cannot be stopped (TIME-
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
@@ -49,6 +49,7 @@ class Run:
     started: float
     deadline: Timer | None = field(default=None, init=False)
     cancellation: Timer | None = field(default=None, init=False)
+    coroutine: Coroutine[Any, Any, None] | None = field(default=None, init=False)
     task: asyncio.Task[None] | None = field(default=None, init=False)
     ended: bool = field(default=False, init=False)
 
@@ -98,7 +99,8 @@ class Engine:
             self._arm_deadline(run)
             self.workers.submit(partial(self._run_in_thread, run))
         else:
-            connection.scheduler.start_task(self._run_in_task(run), partial(self._started, run))
+            run.coroutine = self._run_in_task(run)
+            connection.scheduler.start_task(run.coroutine, partial(self._started, run))
 
     def abort(self, call: Invocation, reason: str) -> None:
         """Fire the signal of a call; a task still running after the grace is cancelled."""
@@ -130,9 +132,9 @@ class Engine:
         import asyncio
 
         current = asyncio.current_task(loop)
+        coroutine = None if current is None else current.get_coro()
         for run in list(self._runs.values()):
-            # A task that was started eagerly is not known as such before its first await.
-            if run.call.tool.execution is Execution.ASYNC and run.task in (current, None):
+            if run.coroutine is not None and run.coroutine is coroutine:
                 return run.call
         return None
 

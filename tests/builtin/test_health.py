@@ -8,7 +8,9 @@ import orjson
 import pytest
 
 from foundation_rt.builtin.health import HEALTH, health_report
+from foundation_rt.clock import ManualClock
 from foundation_rt.config import ServerConfig
+from foundation_rt.logs import MemorySink, StructuredLogger
 from foundation_rt.resources import ResourceManager
 from foundation_rt.server import Server, ServerOptions
 from tests.support.core import make_config
@@ -44,6 +46,11 @@ def test_the_report_says_who_what_and_how() -> None:
     }
 
 
+def make_server(config: ServerConfig) -> Server:
+    logger = StructuredLogger(MemorySink(), ManualClock())
+    return Server(options=ServerOptions(config=config, logger=logger))
+
+
 def speak(server: Server, *messages: dict[str, Any]) -> list[dict[str, Any]]:
     lines: list[bytes] = []
     connection = server.connect(lines.append, "memory")
@@ -56,7 +63,7 @@ def speak(server: Server, *messages: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.rule("HEALTH-01")
 def test_every_server_has_the_tool_and_it_takes_no_arguments() -> None:
-    server = Server("bare", options=ServerOptions(config=ServerConfig()))
+    server = make_server(ServerConfig())
     tool = server.get("health")
     assert tool is not None
     assert not tool.is_dynamic
@@ -72,7 +79,7 @@ def test_every_server_has_the_tool_and_it_takes_no_arguments() -> None:
 
 @pytest.mark.rule("HEALTH-01", "RES-09", "RES-11")
 def test_health_answers_when_every_slot_is_taken_and_does_not_count_itself() -> None:
-    server = Server(options=ServerOptions(config=CONFIG))
+    server = make_server(CONFIG)
     resources = server.runtime.resources
     slots = [resources.try_acquire_slot() for _ in range(4)]
     _, answer = speak(server, {"id": 1, "method": "tools/call", "params": {"name": "health"}})

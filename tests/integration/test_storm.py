@@ -368,6 +368,8 @@ def test_what_was_raised_is_told_to_the_log_alone(
         if each["level"] == "error" and each["correlationId"] == tool
     ]
     assert logged["message"] == "tool handler failed"
+    frames = logged["error"].pop("frames")
+    assert "app.py" in frames[-1]
     assert logged["error"] == {"type": kind, "message": text}
     assert "secret" not in str(storm.answer(tool))
 

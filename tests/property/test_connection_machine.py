@@ -368,9 +368,13 @@ class Model:
 
 # -- the machine -----------------------------------------------------------------------------------
 
-ids = st.sampled_from([1, 2, 3, "1", "a", -(2**63), 2**64 - 1, ""])
+FRESH = "fresh"
+known_ids: list[Id] = [1, "1", "a", -(2**63), 2**64 - 1, ""]
+ids = st.sampled_from([FRESH, FRESH, FRESH, *known_ids])
 ends = st.sampled_from(ENDS)
 moments = st.sampled_from([20, 100, 300, 400, 600, 1000, 1400])
+# How many bytes of a line stay in the pipe until the next one is written.
+held_back = st.sampled_from([0, 0, 0, 0, 0, 1, 2, 30])
 
 MALFORMED: list[tuple[bytes, Id | None, int]] = [
     (b"{", None, -32700),
@@ -489,7 +493,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     # -- lines -------------------------------------------------------------------------------
 
-    @initialize(as_far_as=st.sampled_from(["RUNNING", "RUNNING", "INITIALIZING", "STARTING"]))
+    @initialize(as_far_as=st.sampled_from(["RUNNING"] * 8 + ["INITIALIZING", "STARTING"]))
     def open(self, as_far_as: str) -> None:
         if as_far_as != "STARTING":
             self._request("hello", "initialize", HANDSHAKE, {"STARTING": "result"})
@@ -499,21 +503,62 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     @rule(
         id=ids,
-        tool=st.sampled_from(["task", "task", "quick_task", "worker", "inline", "health"]),
+        tool=st.sampled_from(["task", "worker", "task", "quick_task", "worker", "inline"]),
         end=ends,
         stubborn=st.booleans(),
+        keep=held_back,
     )
-    def call(self, id: Id, tool: str, end: End, stubborn: bool) -> None:
-        arguments = {} if tool == "health" else {"key": f"key {self.serial}"}
-        if tool == "health":
-            end = ENDS[0]
-        self._call(id, tool, arguments, None, Control(None, stubborn), end)
+    def call(self, id: Id, tool: str, end: End, stubborn: bool, keep: int) -> None:
+        control = Control(end if tool == "inline" else None, stubborn)
+        self._call(id, tool, {"key": f"key {self.serial}"}, None, control)
+        self._feed(len(self.pipe) - keep)
 
     @rule(
         id=ids,
-        flaw=st.sampled_from(["shape", "payload", "payload", "name", "arguments"]),
+        what=st.sampled_from([*REQUESTS, "shape", "payload", "payload", "name", "arguments"])
+        | st.sampled_from([*MALFORMED, *UNANSWERED, "initialized", "health", "health"]),
+        keep=held_back,
+        sizes=st.lists(st.integers(1, 200), max_size=5),
     )
-    def flawed_call(self, id: Id, flaw: str) -> None:
+    def other_line(self, id: Id, what: Any, keep: int, sizes: list[int]) -> None:
+        """Flawed calls, other requests, hostile lines; cut anywhere."""
+        if what == "health":
+            self._call(id, "health", {}, None, Control(ENDS[0]))
+        elif what == "initialized":
+            self._write({"method": "initialized"}, self.model.initialized)
+        elif isinstance(what, str):
+            self._flawed_call(id, what)
+        elif isinstance(what, bytes):
+            self._write(what, lambda: None)
+        elif isinstance(what[0], bytes):
+            line, request_id, code = what
+            self._write(line, lambda: self.model.malformed(request_id, code))
+        else:
+            self._request(self._id(id), *what)
+        for size in sizes:
+            self._feed(min(size, len(self.pipe)))
+        self._feed(max(0, len(self.pipe) - keep))
+
+    @rule(data=st.data(), keep=held_back)
+    def cancel(self, data: st.DataObject, keep: int) -> None:
+        """What is in flight; or late, or unknown, as it comes."""
+        in_flight = [id for _, id in self.model.in_flight]
+        id = data.draw(st.sampled_from(in_flight + in_flight + known_ids))
+
+        def meaning() -> None:
+            if (type(id), id) in self.model.in_flight:
+                self.unanswered[type(id), id] += 1
+            self.model.cancel(id)
+
+        message = {"method": "notifications/cancelled", "params": {"requestId": id}}
+        self._write(message, meaning)
+        self._feed(len(self.pipe) - keep)
+
+    def _id(self, id: Id) -> Id:
+        self.serial += 1
+        return 1000 + self.serial if id == FRESH else id
+
+    def _flawed_call(self, id: Id, flaw: str) -> None:
         arguments: Any = {"key": f"key {self.serial}"}
         tool = "task"
         if flaw == "shape":
@@ -524,17 +569,13 @@ class ConnectionMachine(RuleBasedStateMachine):
             tool = "no such tool"
         else:
             arguments = {"key": 5}
-        self._call(id, tool, arguments, flaw, Control(), ENDS[0])
+        self._call(id, tool, arguments, flaw, Control())
 
-    def _call(
-        self, id: Id, tool: str, arguments: Any, flaw: str | None, control: Control, end: End
-    ) -> None:
-        self.serial += 1
+    def _call(self, id: Id, tool: str, arguments: Any, flaw: str | None, control: Control) -> None:
+        id = self._id(id)
         correlation_id = f"call {self.serial}"
         call = Call(id, correlation_id, tool, 0, control)
-        if tool in ("inline", "health"):
-            control.end = end
-        if isinstance(arguments, dict) and isinstance(arguments.get("key"), str):
+        if flaw is None and tool != "health":
             self.controls[arguments["key"]] = control
         params = {
             "name": tool,
@@ -550,10 +591,6 @@ class ConnectionMachine(RuleBasedStateMachine):
 
         self._write({"id": id, "method": "tools/call", "params": params}, meaning)
 
-    @rule(id=ids, which=st.sampled_from(REQUESTS))
-    def request(self, id: Id, which: tuple[str, Any, dict[str, Any]]) -> None:
-        self._request(id, *which)
-
     def _request(self, id: Id, method: str, params: Any, answers: dict[str, Any]) -> None:
         def meaning() -> None:
             self._count_request(id)
@@ -562,48 +599,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         message = {"id": id, "method": method}
         self._write(message if params is None else message | {"params": params}, meaning)
 
-    @rule()
-    def shake_hands(self) -> None:
-        self._write({"method": "initialized"}, self.model.initialized)
-
-    @rule(which=st.sampled_from(MALFORMED))
-    def malformed(self, which: tuple[bytes, Id | None, int]) -> None:
-        line, request_id, code = which
-        self._write(line, lambda: self.model.malformed(request_id, code))
-
-    @rule(line=st.sampled_from(UNANSWERED))
-    def unanswered_line(self, line: bytes) -> None:
-        self._write(line, lambda: None)
-
-    @rule(id=ids | st.just("never seen"))
-    def cancel(self, id: Id) -> None:
-        """In flight, late or unknown, as it comes."""
-        message = {"method": "notifications/cancelled", "params": {"requestId": id}}
-
-        def meaning() -> None:
-            if (type(id), id) in self.model.in_flight:
-                self.unanswered[type(id), id] += 1
-            self.model.cancel(id)
-
-        self._write(message, meaning)
-
     # -- bytes -------------------------------------------------------------------------------
-
-    @precondition(lambda self: self.pipe)
-    @rule(share=st.floats(0, 1))
-    def feed_some(self, share: float) -> None:
-        self._feed(int(len(self.pipe) * share))
-
-    @precondition(lambda self: self.pipe)
-    @rule()
-    def feed_all(self) -> None:
-        self._feed(len(self.pipe))
-
-    @precondition(lambda self: self.pipe)
-    @rule()
-    def feed_byte_by_byte(self) -> None:
-        for _ in range(min(len(self.pipe), 200)):
-            self._feed(1)
 
     def _write(self, message: dict[str, Any] | bytes, meaning: Callable[[], None]) -> None:
         if isinstance(message, dict):
@@ -630,23 +626,19 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     # -- handlers ----------------------------------------------------------------------------
 
-    @precondition(lambda self: any(call.kind == "task" for call in self.model.running))
+    @precondition(lambda self: self.model.running)
     @rule(data=st.data(), end=ends)
-    def finish_task(self, data: st.DataObject, end: End) -> None:
-        call = data.draw(
-            st.sampled_from([call for call in self.model.running if call.kind == "task"])
-        )
-        call.control.finish(end)
-        self.model.ended(call, end)
-        self.scheduler.settle()
+    def finish(self, data: st.DataObject, end: End) -> None:
+        call = data.draw(st.sampled_from(self.model.running))
+        self._finish(call, end)
 
-    @precondition(lambda self: self.held)
-    @rule(data=st.data(), end=ends)
-    def finish_worker(self, data: st.DataObject, end: End) -> None:
-        index = data.draw(st.integers(0, len(self.held) - 1))
-        call = self.held.pop(index)
-        call.control.end = end
-        self.workers.run(index)
+    def _finish(self, call: Call, end: End) -> None:
+        call.control.finish(end)
+        if call.kind == "worker":
+            index = self.held.index(call)
+            del self.held[index]
+            self.workers.run(index)
+        self.scheduler.settle()
         self.model.ended(call, end)
 
     # -- time, and the end -------------------------------------------------------------------
@@ -656,9 +648,12 @@ class ConnectionMachine(RuleBasedStateMachine):
         self.scheduler.advance(milliseconds / 1000)
         self.model.advance(milliseconds)
 
-    @precondition(lambda self: self.model.slots == SLOTS or self.serial > 12)
-    @rule(reason=st.sampled_from(["disconnected", "shutdown"]))
-    def close(self, reason: str) -> None:
+    @precondition(lambda self: self.model.in_flight)
+    @rule(reason=st.sampled_from(["disconnected", "shutdown"]), really=st.integers(0, 5))
+    def close(self, reason: str, really: int) -> None:
+        """Not at once as a rule: in a connection that is closed little happens."""
+        if really:
+            return
         for key in self.model.in_flight:
             self.unanswered[key] += 1
         self.connection.close(reason)
@@ -728,14 +723,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         """Whatever happened: once every handler has ended, nothing is left of it."""
         try:
             for call in list(self.model.running):
-                if call.kind == "task":
-                    call.control.finish(ENDS[0])
-                    self.model.ended(call, ENDS[0])
-            for call in self.held:
-                call.control.end = ENDS[0]
-                self.workers.run()
-                self.model.ended(call, ENDS[0])
-            self.scheduler.settle()
+                self._finish(call, ENDS[0])
             self.the_rules_hold()
             self.rig.assert_all_ended()
             assert self.connection.session.in_flight == {}
