@@ -15,10 +15,11 @@ from attrs import define, field
 
 from .effects import Abort, Emit, Reply
 from .errors import JsonRpcErrorCode, describe_exception, to_json_rpc_error
+from .invocation import Invocation
 from .protocol.framing import LineReader, LineTooLong
 from .protocol.jsonrpc import Message, Request, RequestId, encode, parse
 from .session import Session, State
-from .tools_call import Invocation, derive_correlation_id
+from .tools_call import derive_correlation_id
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher

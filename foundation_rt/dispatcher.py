@@ -30,8 +30,6 @@ from .protocol.jsonrpc import (
 from .protocol.revisions import negotiate
 from .session import Event, Session, State
 from .tools_call import (
-    Invocation,
-    Outcome,
     ToolsCall,
     derive_correlation_id,
     not_initialized_data,
@@ -40,6 +38,7 @@ from .tools_call import (
 
 if TYPE_CHECKING:
     from .effects import Effect
+    from .invocation import Invocation, Outcome
 
 _MAX_ECHOED_NAME = 128
 

@@ -3,7 +3,7 @@
 A decision is a list of these values, to be performed in order:
 
 * `Reply`: write a line;
-* `tools_call.Invocation`: start its handler and report how it ended;
+* `invocation.Invocation`: start its handler and report how it ended;
 * `Abort`: fire the abort signal of a running handler;
 * `Emit`: write a log record.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import define
 
 if TYPE_CHECKING:
-    from .tools_call import Invocation
+    from .invocation import Invocation
 
     Effect: TypeAlias = "Reply | Invocation | Abort | Emit"
 

@@ -28,8 +28,8 @@ from .config import ToolsSection
 from .context import ToolContext
 from .dispatcher import Dispatcher
 from .errors import AbortError, describe_exception
+from .invocation import Invocation, Outcome, Raised, Returned, Stopped
 from .registry import Execution
-from .tools_call import Invocation, Outcome, Raised, Returned, Stopped
 from .workers import WorkerPool
 
 if TYPE_CHECKING:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     Handler = Callable[[dict[str, Any], ToolContext], Any]
 
 MAX_TOOL_NAME_LENGTH = 256
+MAX_TIMEOUT_MS = 2**31 - 1
+"""Longest deadline, in ms: what `tools.default_timeout_ms` can be, and what every timer takes."""
 
 
 class Execution(Enum):
@@ -123,7 +125,7 @@ class ToolRegistry:
             handler: called with the arguments and a `ToolContext`.
             is_dynamic: it came at run time; said in the log at WARN (REG-06).
             execution: where it runs; by default a task for `async def`, else a worker thread.
-            timeout_ms: deadline of its calls in ms.
+            timeout_ms: deadline of its calls in ms, at most `MAX_TIMEOUT_MS`.
             reserved: see `RegisteredTool`.
 
         Raises:
@@ -137,15 +139,15 @@ class ToolRegistry:
                 f"tool {definition.name!r} is already registered: choose another name,"
                 " or unregister it first"
             )
-        if timeout_ms is not None and not _is_positive_int(timeout_ms):
+        if timeout_ms is not None and not _is_timeout(timeout_ms):
             raise RegistrationError(
-                f"tool {definition.name!r}: timeout_ms must be a positive whole number of"
-                f" milliseconds, not {timeout_ms!r}"
+                f"tool {definition.name!r}: timeout_ms must be a whole number of milliseconds"
+                f" from 1 to {MAX_TIMEOUT_MS}, not {timeout_ms!r}"
             )
         if not callable(handler):
             raise RegistrationError(f"tool {definition.name!r}: the handler is not callable")
         # A private copy: what is advertised and what is enforced cannot drift apart afterwards.
-        schema = orjson.loads(_encode_schema(definition))
+        schema = orjson.loads(orjson.dumps(dict(definition.input_schema)))
         definition = ToolDefinition(
             definition.name, definition.description, schema, definition.version
         )
@@ -238,22 +240,30 @@ def _definition_issues(definition: ToolDefinition) -> tuple[ValidationIssue, ...
         issues.append(
             ValidationIssue("/name", "must be printable, without white space at its ends")
         )
-    if not isinstance(description, str):
-        issues.append(ValidationIssue("/description", "must be a string"))
-    if version is not None and not isinstance(version, str):
-        issues.append(ValidationIssue("/version", "must be a string"))
+    if not _is_text(description):
+        issues.append(ValidationIssue("/description", "must be a string of valid Unicode"))
+    if version is not None and not _is_text(version):
+        issues.append(ValidationIssue("/version", "must be a string of valid Unicode"))
     if not isinstance(schema, Mapping):
         issues.append(ValidationIssue("/inputSchema", "must be an object"))
     else:
         try:
-            _encode_schema(definition)
+            # As `tools/list` nests it: orjson writes 254 levels.
+            orjson.dumps([[[dict(schema)]]])
         except TypeError as error:
             issues.append(ValidationIssue("/inputSchema", f"must be JSON: {error}"))
     return tuple(issues)
 
 
-def _encode_schema(definition: ToolDefinition) -> bytes:
-    return orjson.dumps(dict(definition.input_schema))
+def _is_text(value: object) -> bool:
+    """Whether it is a string that can be sent: one with lone surrogates cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refusal(definition: ToolDefinition, issues: tuple[ValidationIssue, ...]) -> str:
@@ -261,5 +271,5 @@ def _refusal(definition: ToolDefinition, issues: tuple[ValidationIssue, ...]) ->
     return f"tool {definition.name!r} is refused: {problems}"
 
 
-def _is_positive_int(value: object) -> bool:
-    return type(value) is int and value > 0
+def _is_timeout(value: object) -> bool:
+    return type(value) is int and 0 < value <= MAX_TIMEOUT_MS

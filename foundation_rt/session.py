@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from attrs import define, field
 
 if TYPE_CHECKING:
+    from .invocation import Invocation
     from .logs import StructuredLogger
     from .protocol.jsonrpc import RequestId
-    from .tools_call import Invocation
 
 TransportType = Literal["stdio", "http", "sse", "memory"]
 

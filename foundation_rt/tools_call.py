@@ -1,9 +1,8 @@
 """`tools/call` in ten steps, in the order the specification gives them (spec/tools-call.md).
 
 `ToolsCall.begin` is steps 1 to 7 and ends in a refusal or in an `Invocation` for the engine, which
-is step 8. `ToolsCall.conclude` is steps 9 and 10. What happens to a call in between (its deadline
-passes, its client cancels or leaves) is a change of its `Phase`; what its end then counts as is
-the table `OUTCOMES`.
+is step 8. `ToolsCall.conclude` is steps 9 and 10. What can happen to a call in between stands in
+`invocation`.
 
 Nothing here performs I/O or looks at a clock. A refused step raises `_Refused` or
 `_ProtocolRefused`: a `try` costs nothing on the way that is nearly always taken.
@@ -12,13 +11,9 @@ Nothing here performs I/O or looks at a clock. A refused step raises `_Refused` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum, auto
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-import attrs
-import orjson
-from attrs import define, field
+from attrs import define
 
 from .effects import Abort, Emit, Reply
 from .errors import (
@@ -31,15 +26,29 @@ from .errors import (
     to_json_rpc_error,
     to_tool_error,
 )
-from .protocol.jsonrpc import Request, RequestId, encode
-from .resources import RETRY_HINT, ResourceManager, Slot
-from .session import Session, State
+from .invocation import (
+    ENDINGS,
+    OUTCOMES,
+    Invocation,
+    Outcome,
+    Phase,
+    Raised,
+    Returned,
+    Stopped,
+)
+from .protocol.jsonrpc import Request, encode
+from .resources import RETRY_HINT
+from .results import encode_result
+from .session import State
 
 if TYPE_CHECKING:
     from .config import ToolsSection
     from .effects import Effect
     from .ids import IdGenerator
-    from .registry import RegisteredTool, ToolRegistry
+    from .protocol.jsonrpc import RequestId
+    from .registry import ToolRegistry
+    from .resources import ResourceManager
+    from .session import Session
 
 MAX_CORRELATION_ID_LENGTH = 128
 _MAX_ECHOED_NAME = 128
@@ -47,90 +56,7 @@ _MAX_ECHOED_NAME = 128
 # However small `tools.max_response_bytes` is set, an error of the runtime's own still gets through.
 _ALWAYS_TOLD = 4096
 
-
-class Phase(Enum):
-    """What has become of a call whose handler has not ended (TIME-06)."""
-
-    WAITED_FOR = auto()
-    EXPIRED = auto()
-    CANCELLED = auto()
-    DISCONNECTED = auto()
-    DISCONNECTED_THEN_EXPIRED = auto()
-
-
-class Ending(Enum):
-    """How a handler ended."""
-
-    RETURNED = auto()
-    RAISED = auto()
-    STOPPED = auto()
-    """It ended because its abort signal had fired."""
-
-
 _Outcome = ToolCompletionOutcome
-
-OUTCOMES: dict[tuple[Phase, Ending], ToolCompletionOutcome] = {
-    (Phase.WAITED_FOR, Ending.RETURNED): _Outcome.SUCCESS,
-    (Phase.WAITED_FOR, Ending.RAISED): _Outcome.TOOL_ERROR,
-    (Phase.WAITED_FOR, Ending.STOPPED): _Outcome.TOOL_ERROR,
-    (Phase.EXPIRED, Ending.RETURNED): _Outcome.LATE_COMPLETED,
-    (Phase.EXPIRED, Ending.RAISED): _Outcome.LATE_COMPLETED,
-    (Phase.EXPIRED, Ending.STOPPED): _Outcome.TIMEOUT,
-    (Phase.CANCELLED, Ending.RETURNED): _Outcome.LATE_COMPLETED,
-    (Phase.CANCELLED, Ending.RAISED): _Outcome.LATE_COMPLETED,
-    (Phase.CANCELLED, Ending.STOPPED): _Outcome.ABORTED,
-    (Phase.DISCONNECTED, Ending.RETURNED): _Outcome.DISCONNECTED_COMPLETED,
-    (Phase.DISCONNECTED, Ending.RAISED): _Outcome.DISCONNECTED_COMPLETED,
-    (Phase.DISCONNECTED, Ending.STOPPED): _Outcome.ABORTED,
-    (Phase.DISCONNECTED_THEN_EXPIRED, Ending.RETURNED): _Outcome.LATE_COMPLETED,
-    (Phase.DISCONNECTED_THEN_EXPIRED, Ending.RAISED): _Outcome.LATE_COMPLETED,
-    (Phase.DISCONNECTED_THEN_EXPIRED, Ending.STOPPED): _Outcome.LATE_COMPLETED,
-}
-
-
-@define(eq=False, repr=False)
-class Invocation:
-    """One call that passed steps 1 to 7; as an effect it means: run its handler (step 8).
-
-    Attributes:
-        timeout_ms: the deadline, in ms from the start of the handler.
-        payload_bytes: size of the arguments as JSON, in bytes.
-        phase: whether its answer is still waited for.
-    """
-
-    session: Session
-    request_id: RequestId
-    run_id: str
-    correlation_id: str
-    tool_name: str
-    arguments: dict[str, Any]
-    payload_bytes: int = 0
-    tool: RegisteredTool = field(init=False)
-    slot: Slot | None = field(default=None, init=False)
-    timeout_ms: int = field(default=0, init=False)
-    phase: Phase = field(default=Phase.WAITED_FOR, init=False)
-
-
-@define
-class Returned:
-    """The handler returned `value`."""
-
-    value: Any
-
-
-@define
-class Raised:
-    """The handler raised `error` of its own accord."""
-
-    error: BaseException
-
-
-@define
-class Stopped:
-    """The handler ended because its abort signal had fired."""
-
-
-Outcome = Returned | Raised | Stopped
 
 
 class _ProtocolRefused(Exception):
@@ -435,46 +361,6 @@ def derive_correlation_id(session: Session, params: Any) -> str:
 # -- step 10 -----------------------------------------------------------------------------------
 
 
-def encode_result(value: Any, max_bytes: int) -> str:
-    """A handler's result as JSON text (CALL-10).
-
-    attrs instances and dataclasses become objects, keys that are not strings become strings as
-    orjson spells them, NaN and the infinities become null.
-
-    Raises:
-        ToolError: INTERNAL; its details say `result_not_serializable` or `result_too_large`.
-    """
-    try:
-        try:
-            text = orjson.dumps(value, default=_unstructure)
-        except TypeError:
-            # Asking for it at once would slow every result down for the few with such keys.
-            text = orjson.dumps(value, default=_unstructure, option=orjson.OPT_NON_STR_KEYS)
-    except Exception as error:
-        raise ToolError(
-            ErrorCode.INTERNAL,
-            "The tool's result cannot be written as JSON.",
-            {"reason": "result_not_serializable"},
-        ) from error
-    if len(text) > max_bytes:
-        raise ToolError(
-            ErrorCode.INTERNAL,
-            f"The tool's result is {len(text)} bytes; at most {max_bytes} are sent.",
-            {"reason": "result_too_large", "resultBytes": len(text), "maxResponseBytes": max_bytes},
-        )
-    return text.decode()
-
-
-def _unstructure(value: Any) -> dict[str, Any]:
-    if attrs.has(type(value)):
-        return {each.name: getattr(value, each.name) for each in attrs.fields(type(value))}
-    if hasattr(value, "__await__"):
-        if isinstance(value, CoroutineType):
-            value.close()  # it will never run; Python would warn that it was never awaited
-        raise TypeError("the handler returned an awaitable: declare it with async def")
-    raise TypeError(f"{type(value).__name__} is not JSON-serializable")
-
-
 def _success_reply(call: Invocation, text: str) -> Reply:
     return Reply(
         encode(
@@ -521,7 +407,7 @@ def _completion_record(
 
 def _late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> Emit:
     """The record of a call whose answer nobody waits for; what it returned is dropped."""
-    ending = _ENDINGS[type(outcome)]
+    ending = ENDINGS[type(outcome)]
     error_code = None
     if call.phase in (Phase.EXPIRED, Phase.DISCONNECTED_THEN_EXPIRED):
         error_code = ErrorCode.TIMEOUT
@@ -529,9 +415,6 @@ def _late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> Emit
         error = outcome.error
         error_code = error.code if isinstance(error, ToolError) else ErrorCode.INTERNAL
     return _completion_record(call, OUTCOMES[call.phase, ending], error_code, duration_ms)
-
-
-_ENDINGS = {Returned: Ending.RETURNED, Raised: Ending.RAISED, Stopped: Ending.STOPPED}
 
 
 def _failure_log(call: Invocation, message: str, error: BaseException) -> Emit:

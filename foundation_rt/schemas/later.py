@@ -16,7 +16,7 @@ import orjson
 from ..errors import MissingExtraError, RegistrationError
 from .dialects import DRAFT_2019_09
 from .formats import ENFORCED, predicate
-from .issues import MAX_ISSUES, MESSAGES, ValidationIssue, step
+from .issues import MAX_ISSUES, MESSAGES, TOO_DEEP, ValidationIssue, step
 from .survey import Survey, place
 
 if TYPE_CHECKING:
@@ -63,9 +63,11 @@ def compile_later(survey: Survey) -> Callable[[Any], tuple[ValidationIssue, ...]
         try:
             validator.validate(arguments)
         except jsonschema_rs.ValidationError as first:
-            if not _is_small(arguments):
-                return (_issue(first),)
-            return tuple(map(_issue, islice(validator.iter_errors(arguments), MAX_ISSUES)))
+            if _is_small(arguments):
+                return tuple(map(_issue, islice(validator.iter_errors(arguments), MAX_ISSUES)))
+            return (_issue(first),)
+        except ValueError:  # its recursion limit
+            return TOO_DEEP
         return ()
 
     return validate
@@ -74,7 +76,7 @@ def compile_later(survey: Survey) -> Callable[[Any], tuple[ValidationIssue, ...]
 def _is_small(value: Any) -> bool:
     try:
         return len(orjson.dumps(value)) <= _MAX_BYTES_FOR_ALL
-    except TypeError:  # deeper than orjson writes
+    except TypeError:  # deeper than orjson writes, which is not as deep as the engine goes
         return False
 
 

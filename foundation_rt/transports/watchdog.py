@@ -5,7 +5,8 @@ answer a signal. This thread notices for it (PROC-06, TIME-09):
 
 * a turn that lasts over a second: the handler that is blocking is named in a WARN;
 * the client hangs up while a turn lasts on: `hang_up_budget` later the process ends;
-* SIGTERM or SIGINT arrives and the main thread does not end the process in its time;
+* SIGTERM or SIGINT arrives and the main thread does not end the process in its time, or it
+  arrives again and the main thread cannot even take notice;
 * the main thread is done, but something it can't stop keeps the interpreter from ending.
 
 It looks once a second while turns are being taken and sleeps without end when none is.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -27,9 +29,11 @@ _TICK_SECONDS = 1.0
 _BLOCKED_SECONDS = 1.0
 _HANG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
-# What may be written to the control pipe besides signal numbers, which the interpreter writes.
+# What may be written to the control pipe besides signal numbers. Those the interpreter writes, of
+# every signal that somebody in the process handles, a tool included.
 _LOOK = 0
 _END = 255
+_TO_END = (signal.SIGTERM, signal.SIGINT)
 
 
 @define(eq=False, repr=False)
@@ -57,6 +61,7 @@ class Watchdog:
     _limit: tuple[float, int] | None = field(default=None, init=False)
     _hung_up_at: float | None = field(default=None, init=False)
     _warned_of: float | None = field(default=None, init=False)
+    _signalled: bool = field(default=False, init=False)
     _ending: bool = field(default=False, init=False)
 
     def start(self) -> None:
@@ -114,8 +119,11 @@ class Watchdog:
         for command in commands:
             if command == _END:
                 self._ending = True
-            elif command != _LOOK and self._limit is None:
-                self._limit = (time.monotonic() + self.signal_budget, 128 + command)
+            elif command in _TO_END:
+                budget = 0.0 if self._signalled else self.signal_budget
+                self._signalled = True
+                if self._limit is None or not budget:
+                    self._limit = (time.monotonic() + budget, 128 + command)
 
     def _next_limit(self) -> float | None:
         return None if self._limit is None else self._limit[0]

@@ -9,7 +9,7 @@ import pytest
 from tests.support.process import ServerProcess, serve
 
 APP = '''
-import asyncio, threading
+import asyncio, hashlib, signal, threading, time
 from foundation_rt import Server, ToolContext
 
 server = Server("signals")
@@ -49,6 +49,26 @@ async def wait_for_abort(ctx: ToolContext):
 def stuck(ctx: ToolContext):
     ctx.logger.info("started")
     threading.Event().wait()
+
+
+@server.tool(inline=True)
+def take_signals(ctx: ToolContext):
+    def report(number, frame):
+        ctx.logger.info("got a signal", {"number": number})
+
+    signal.signal(signal.SIGUSR1, report)
+
+
+@server.tool
+async def block_for_a_while():
+    time.sleep(1.2)
+
+
+@server.tool
+async def block_the_loop(ctx: ToolContext):
+    """Blocks the main thread in a library that looks for no signals."""
+    ctx.logger.info("started")
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000_000)
 '''
 
 ENDS = [
@@ -133,32 +153,37 @@ def test_a_stuck_thread_does_not_keep_it(number: signal.Signals, exit_code: int)
 
 
 @pytest.mark.rule("PROC-04")
-@pytest.mark.parametrize(
-    ("first", "second", "exit_code"),
-    [
-        (signal.SIGTERM, signal.SIGTERM, 143),
-        (signal.SIGINT, signal.SIGINT, 130),
-        (signal.SIGTERM, signal.SIGINT, 130),
-    ],
-)
+@pytest.mark.parametrize(("number", "exit_code"), ENDS)
+@pytest.mark.parametrize("tool", ["stuck", "block_the_loop"])
 def test_a_second_signal_ends_the_process_at_once(
-    first: signal.Signals, second: signal.Signals, exit_code: int
+    tool: str, number: signal.Signals, exit_code: int
 ) -> None:
-    # It would wait an hour for the call if it were asked once.
+    # Asked once, it would wait an hour for the call.
     with serve(APP, PATIENT) as server:
-        server.start("stuck")
-        server.start("wait_for_abort")
-        server.wait_until(lambda: len(server.records_with(message="started")) == 2, "both")
-        server.signal(first)
-        # What proves that the first one was seen: nothing is read any more.
-        server.ask("ping")
-        assert finish(server, second) == exit_code
+        server.start(tool)
+        server.record(message="started")
+        server.insist(number)
+        assert server.exit_code == exit_code
 
 
 @pytest.mark.rule("PROC-04")
 def test_a_signal_after_end_of_file_still_counts() -> None:
-    with serve(APP, {**PATIENT, "server.eof_grace_ms": 3_600_000}) as server:
-        server.start("wait_for_abort")
+    with serve(APP, {**HASTY, "server.eof_grace_ms": 3_600_000}) as server:
+        server.start("stuck")
         server.record(message="started")
         server.close_input()
         assert finish(server, signal.SIGTERM) == 143
+
+
+@pytest.mark.rule("PROC-04")
+def test_a_signal_that_a_tool_handles_is_the_tools_business() -> None:
+    with serve(APP, {"server.shutdown_timeout_ms": 1}) as server:
+        server.call("take_signals")
+        for _ in range(3):
+            server.signal(signal.SIGUSR1)
+            server.record(message="got a signal", number=signal.SIGUSR1)
+        # The watchdog, which is told of every signal, looks once a second.
+        server.start("block_for_a_while")
+        server.record(message="a handler blocks the event loop")
+        assert server.call("health")["resources"]["concurrentExecutions"] == 0
+        assert server.finish() == 0

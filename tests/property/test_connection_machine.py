@@ -9,8 +9,8 @@ when it says so, so that every history can be replayed and shrunk.
 every step, all that the server wrote must be exactly what the model expected: nothing missing,
 nothing twice, nothing after the end.
 
-A grace never ends in the very millisecond of a deadline (it is odd, and all else is even): the rules
-do not say which comes first.
+A grace never ends in the very millisecond of a deadline (it is odd, and all else is even): the
+rules do not say which comes first.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from typing import Any
 import orjson
 import pytest
 from attrs import define, field, frozen
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -44,7 +43,7 @@ from foundation_rt.config import (
 )
 from foundation_rt.connection import Connection
 from foundation_rt.dispatcher import Dispatcher
-from foundation_rt.effects import Emit, Reply
+from foundation_rt.effects import Abort, Emit, Reply
 from foundation_rt.engine import Engine
 from foundation_rt.resources import ResourceManager
 from foundation_rt.tools_call import ToolsCall
@@ -429,6 +428,27 @@ REQUESTS: list[tuple[str, Any, dict[str, Any]]] = [
 ]
 
 
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+# What may happen, as often as it should: in a connection that is closed little does.
+EVENTS = (
+    ["call"] * 12
+    + ["other_line"] * 7
+    + ["finish"] * 8
+    + ["wait"] * 5
+    + ["cancel"] * 4
+    + ["storm"] * 2
+    + ["close"]
+)
+
+other_lines = st.one_of(
+    st.sampled_from(["shape", "payload", "payload", "payload", "name", "arguments", "health"]),
+    st.sampled_from(REQUESTS),
+    st.sampled_from(MALFORMED),
+    st.sampled_from([*UNANSWERED, "initialized"]),
+)
+
+
 class ConnectionMachine(RuleBasedStateMachine):
     """Drives one connection and its model side by side."""
 
@@ -493,7 +513,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     # -- lines -------------------------------------------------------------------------------
 
-    @initialize(as_far_as=st.sampled_from(["RUNNING"] * 8 + ["INITIALIZING", "STARTING"]))
+    @initialize(as_far_as=st.sampled_from(["RUNNING"] * 18 + ["INITIALIZING", "STARTING"]))
     def open(self, as_far_as: str) -> None:
         if as_far_as != "STARTING":
             self._request("hello", "initialize", HANDSHAKE, {"STARTING": "result"})
@@ -501,29 +521,27 @@ class ConnectionMachine(RuleBasedStateMachine):
             self._write({"method": "notifications/initialized"}, self.model.initialized)
         self._feed(len(self.pipe))
 
-    @rule(
-        id=ids,
-        tool=st.sampled_from(["task", "worker", "task", "quick_task", "worker", "inline"]),
-        end=ends,
-        stubborn=st.booleans(),
-        keep=held_back,
-    )
-    def call(self, id: Id, tool: str, end: End, stubborn: bool, keep: int) -> None:
-        control = Control(end if tool == "inline" else None, stubborn)
-        self._call(id, tool, {"key": f"key {self.serial}"}, None, control)
-        self._feed(len(self.pipe) - keep)
+    @rule(data=st.data(), what=st.sampled_from(EVENTS))
+    def happen(self, data: st.DataObject, what: str) -> None:
+        """One rule that chooses: of many, hypothesis would leave some out of every history."""
+        if what in ("finish", "cancel") and not self.model.running:
+            what = "call"
+        if what == "call" and self.model.state == "CLOSED":
+            what = "wait"
+        getattr(self, f"_{what}")(data.draw)
 
-    @rule(
-        id=ids,
-        what=st.sampled_from([*REQUESTS, "shape", "payload", "payload", "name", "arguments"])
-        | st.sampled_from([*MALFORMED, *UNANSWERED, "initialized", "health", "health"]),
-        keep=held_back,
-        sizes=st.lists(st.integers(1, 200), max_size=5),
-    )
-    def other_line(self, id: Id, what: Any, keep: int, sizes: list[int]) -> None:
+    def _call(self, draw: Draw) -> None:
+        tool = draw(st.sampled_from(["task", "worker", "task", "quick_task", "worker", "inline"]))
+        control = Control(draw(ends) if tool == "inline" else None, draw(st.booleans()))
+        self._write_call(draw(ids), tool, {"key": f"key {self.serial}"}, None, control)
+        self._feed(len(self.pipe) - draw(held_back))
+
+    def _other_line(self, draw: Draw) -> None:
         """Flawed calls, other requests, hostile lines; cut anywhere."""
+        id = draw(ids)
+        what = draw(other_lines)
         if what == "health":
-            self._call(id, "health", {}, None, Control(ENDS[0]))
+            self._write_call(id, "health", {}, None, Control(ENDS[0]))
         elif what == "initialized":
             self._write({"method": "initialized"}, self.model.initialized)
         elif isinstance(what, str):
@@ -535,15 +553,20 @@ class ConnectionMachine(RuleBasedStateMachine):
             self._write(line, lambda: self.model.malformed(request_id, code))
         else:
             self._request(self._id(id), *what)
-        for size in sizes:
+        for size in draw(st.lists(st.integers(1, 200), max_size=4)):
             self._feed(min(size, len(self.pipe)))
-        self._feed(max(0, len(self.pipe) - keep))
+        self._feed(max(0, len(self.pipe) - draw(held_back)))
 
-    @rule(data=st.data(), keep=held_back)
-    def cancel(self, data: st.DataObject, keep: int) -> None:
+    def _storm(self, draw: Draw) -> None:
+        """Rejections in a row, whether or not there are slots: three of them are unhealthy."""
+        for _ in range(draw(st.integers(1, 5))):
+            self._flawed_call(FRESH, "payload")
+        self._feed(len(self.pipe))
+
+    def _cancel(self, draw: Draw) -> None:
         """What is in flight; or late, or unknown, as it comes."""
         in_flight = [id for _, id in self.model.in_flight]
-        id = data.draw(st.sampled_from(in_flight + in_flight + known_ids))
+        id = draw(st.sampled_from(in_flight * 4 + known_ids))
 
         def meaning() -> None:
             if (type(id), id) in self.model.in_flight:
@@ -552,7 +575,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
         message = {"method": "notifications/cancelled", "params": {"requestId": id}}
         self._write(message, meaning)
-        self._feed(len(self.pipe) - keep)
+        self._feed(len(self.pipe) - draw(held_back))
 
     def _id(self, id: Id) -> Id:
         self.serial += 1
@@ -569,9 +592,11 @@ class ConnectionMachine(RuleBasedStateMachine):
             tool = "no such tool"
         else:
             arguments = {"key": 5}
-        self._call(id, tool, arguments, flaw, Control())
+        self._write_call(id, tool, arguments, flaw, Control())
 
-    def _call(self, id: Id, tool: str, arguments: Any, flaw: str | None, control: Control) -> None:
+    def _write_call(
+        self, id: Id, tool: str, arguments: Any, flaw: str | None, control: Control
+    ) -> None:
         id = self._id(id)
         correlation_id = f"call {self.serial}"
         call = Call(id, correlation_id, tool, 0, control)
@@ -626,13 +651,10 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     # -- handlers ----------------------------------------------------------------------------
 
-    @precondition(lambda self: self.model.running)
-    @rule(data=st.data(), end=ends)
-    def finish(self, data: st.DataObject, end: End) -> None:
-        call = data.draw(st.sampled_from(self.model.running))
-        self._finish(call, end)
+    def _finish(self, draw: Draw) -> None:
+        self._end(draw(st.sampled_from(self.model.running)), draw(ends))
 
-    def _finish(self, call: Call, end: End) -> None:
+    def _end(self, call: Call, end: End) -> None:
         call.control.finish(end)
         if call.kind == "worker":
             index = self.held.index(call)
@@ -643,17 +665,13 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     # -- time, and the end -------------------------------------------------------------------
 
-    @rule(milliseconds=moments)
-    def wait(self, milliseconds: int) -> None:
+    def _wait(self, draw: Draw) -> None:
+        milliseconds = draw(moments)
         self.scheduler.advance(milliseconds / 1000)
         self.model.advance(milliseconds)
 
-    @precondition(lambda self: self.model.in_flight)
-    @rule(reason=st.sampled_from(["disconnected", "shutdown"]), really=st.integers(0, 5))
-    def close(self, reason: str, really: int) -> None:
-        """Not at once as a rule: in a connection that is closed little happens."""
-        if really:
-            return
+    def _close(self, draw: Draw) -> None:
+        reason = draw(st.sampled_from(["disconnected", "shutdown"]))
         for key in self.model.in_flight:
             self.unanswered[key] += 1
         self.connection.close(reason)
@@ -723,7 +741,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         """Whatever happened: once every handler has ended, nothing is left of it."""
         try:
             for call in list(self.model.running):
-                self._finish(call, ENDS[0])
+                self._end(call, ENDS[0])
             self.the_rules_hold()
             self.rig.assert_all_ended()
             assert self.connection.session.in_flight == {}
@@ -746,15 +764,110 @@ def _summary(answer: dict[str, Any]) -> Any:
 
 
 MACHINE_SETTINGS = settings(
-    max_examples=120,
+    max_examples=200,
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
 
 @pytest.mark.rule(
-    "CALL-09", "CALL-13", "CALL-15", "TIME-05", "TIME-06", "TIME-08", "LIFE-01", "LIFE-06",
-    "RPC-05", "RES-01", "RES-06", "RES-08", "ERR-06", "FRAME-01",
+    "CALL-07", "CALL-09", "CALL-13", "CALL-14", "CALL-15", "ERR-06", "FRAME-01", "LIFE-01",
+    "LIFE-06", "RES-01", "RES-06", "RES-08", "RPC-05", "TIME-02", "TIME-03", "TIME-04", "TIME-05",
+    "TIME-06", "TIME-07", "TIME-08",
 )  # fmt: skip
 def test_no_interleaving_breaks_the_rules() -> None:
     run_state_machine_as_test(ConnectionMachine, settings=MACHINE_SETTINGS)
+
+
+# -- the machine finds bugs ------------------------------------------------------------------------
+
+Method = Callable[..., Any]
+
+
+def _keeps_a_slot(conclude: Method) -> Method:
+    def planted(self: ToolsCall, *args: Any) -> list[Any]:
+        effects: list[Any] = conclude(self, *args)
+        self.resources.try_acquire_slot()
+        return effects
+
+    return planted
+
+
+def _repeats(kind: type) -> Callable[[Method], Method]:
+    def plant(conclude: Method) -> Method:
+        def planted(self: ToolsCall, *args: Any) -> list[Any]:
+            effects: list[Any] = conclude(self, *args)
+            return effects + [effect for effect in effects if type(effect) is kind]
+
+        return planted
+
+    return plant
+
+
+def _leaves_out(kind: type) -> Callable[[Method], Method]:
+    def plant(method: Method) -> Method:
+        def planted(self: ToolsCall, *args: Any) -> list[Any]:
+            return [effect for effect in method(self, *args) if type(effect) is not kind]
+
+        return planted
+
+    return plant
+
+
+def _does_nothing(method: Method) -> Method:
+    return lambda *args: None
+
+
+def _decides_nothing(method: Method) -> Method:
+    return lambda *args: []
+
+
+def _forgets_the_id(conclude: Method) -> Method:
+    def planted(self: ToolsCall, call: Any, *args: Any) -> Any:
+        effects = conclude(self, call, *args)
+        call.session.in_flight[call.request_id] = call
+        return effects
+
+    return planted
+
+
+PLANTED: list[tuple[str, type, str, Callable[[Method], Method]]] = [
+    ("a slot is not given back", ToolsCall, "conclude", _keeps_a_slot),
+    ("a call is answered twice", ToolsCall, "conclude", _repeats(Reply)),
+    ("a call is recorded twice", ToolsCall, "conclude", _repeats(Emit)),
+    ("a call is not answered", ToolsCall, "conclude", _leaves_out(Reply)),
+    ("a call is not recorded", ToolsCall, "conclude", _leaves_out(Emit)),
+    ("an id stays in flight", ToolsCall, "conclude", _forgets_the_id),
+    ("a deadline is not answered", ToolsCall, "expire", _leaves_out(Reply)),
+    ("a deadline does not abort", ToolsCall, "expire", _leaves_out(Abort)),
+    ("a deadline does nothing", ToolsCall, "expire", _decides_nothing),
+    ("a cancelled call is answered", ToolsCall, "cancel", _decides_nothing),
+    ("a disconnect aborts nothing", ToolsCall, "disconnect", _decides_nothing),
+    ("a closed connection goes on", Dispatcher, "close", _decides_nothing),
+    ("a completion does not count", ResourceManager, "record_completion", _does_nothing),
+    ("a rejection does not count", ResourceManager, "record_rejection", _does_nothing),
+]
+
+
+@pytest.mark.rule("CALL-09", "CALL-13", "CALL-15", "RES-06", "TIME-08")
+@pytest.mark.parametrize(
+    ("owner", "name", "plant"),
+    [each[1:] for each in PLANTED],
+    ids=[each[0].replace(" ", "_") for each in PLANTED],
+)
+def test_the_machine_finds_a_planted_bug(
+    owner: type, name: str, plant: Callable[[Method], Method], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, plant(getattr(owner, name)))
+    hunt = settings(
+        MACHINE_SETTINGS,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        print_blob=False,
+    )
+    with pytest.raises(BaseException) as caught:
+        run_state_machine_as_test(ConnectionMachine, settings=hunt)
+    found = caught.value
+    errors = found.exceptions if isinstance(found, BaseExceptionGroup) else [found]
+    assert all(isinstance(error, AssertionError) for error in errors)

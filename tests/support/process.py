@@ -29,7 +29,7 @@ from typing import Any
 
 import orjson
 
-PATIENCE = 40.0
+PATIENCE = 20.0
 """Seconds after which something that should have happened counts as hanging."""
 
 _CHUNK = 262_144
@@ -185,6 +185,18 @@ class ServerProcess:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the server."""
         self.process.send_signal(number)
+
+    def insist(self, number: signal.Signals) -> None:
+        """Send a signal again and again, until the process has ended.
+
+        Two at once would count as one: a signal that is pending already is not sent again.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while self.exit_code is None:
+            if time.monotonic() > deadline:
+                raise Hanging(f"it does not mind {number!r}\nstderr:\n{self.stderr[-4000:]}")
+            self.signal(number)
+            self._serve(0.05)
 
     # -- receiving ---------------------------------------------------------------------------
 
