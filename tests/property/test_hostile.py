@@ -1,0 +1,262 @@
+"""Bytes that mean harm, against a whole server: it answers what it must, and lives on."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from foundation_rt import ToolContext
+from foundation_rt.config import ServerConfig, ToolsSection, TransportSection
+from foundation_rt.errors import JsonRpcErrorCode
+from tests.support.rig import HANDSHAKE, Peer, Rig
+
+MAX_LINE_BYTES = 4096
+PROTOCOL_CODES = {int(code) for code in JsonRpcErrorCode}
+TOOL_CODES = {"INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED", "INTERNAL"}
+
+thorough = settings(max_examples=300)
+
+
+def rig() -> Rig:
+    made = Rig(
+        ServerConfig(
+            tools=ToolsSection(max_payload_bytes=1024),
+            transport=TransportSection(max_line_bytes=MAX_LINE_BYTES),
+        )
+    )
+
+    @made.server.tool(inline=True)
+    def echo(message: str, times: int = 1, *, ctx: ToolContext) -> list[str]:
+        ctx.logger.info("echoing", {"message": message})
+        return [message] * min(times, 10)
+
+    return made
+
+
+def assert_json_rpc(message: Any) -> None:
+    """It is a response as JSON-RPC and spec/errors.md have it, and nothing else."""
+    assert message["jsonrpc"] == "2.0"
+    assert type(message["id"]) in (int, str, type(None))
+    if "error" in message:
+        assert message.keys() == {"jsonrpc", "id", "error"}
+        error = message["error"]
+        assert error.keys() == {"code", "message", "data"}
+        assert error["code"] in PROTOCOL_CODES - {-32603}
+        assert type(error["message"]) is str
+        assert type(error["data"]["correlationId"]) is str
+        return
+    assert message.keys() == {"jsonrpc", "id", "result"}
+    assert type(message["result"]) is dict
+    if "isError" in message["result"]:
+        assert message["result"].keys() == {"content", "isError"}
+        [content] = message["result"]["content"]
+        assert content.keys() == {"type", "text"}
+        value = orjson.loads(content["text"])
+        if message["result"]["isError"]:
+            assert value["code"] in TOOL_CODES
+
+
+def feed_in_pieces(peer: Peer, data: bytes, sizes: Sequence[int]) -> None:
+    """Feed `data` in pieces of these sizes, over and over; what is held stays bounded."""
+    position = turn = 0
+    while position < len(data):
+        size = sizes[turn % len(sizes)] if sizes else len(data)
+        turn += 1
+        piece = data[position : position + size]
+        peer.connection.feed(piece)
+        position += size
+        assert peer.connection.reader.pending_bytes <= MAX_LINE_BYTES + len(piece)
+
+
+def assert_survived(rig: Rig, peer: Peer, data: bytes) -> None:
+    """Every answer is one, there are no more than lines, and the next calls work."""
+    for message in peer.received:
+        assert_json_rpc(message)
+    assert len(peer.received) <= data.count(b"\n") + 1
+    assert rig.logged("internal error") == []
+    peer.connection.feed(b"\n")  # the end of what may be a line begun
+    peer.take()
+    if not peer.connection.closed:
+        peer.ask("initialize", HANDSHAKE)
+        peer.notify("notifications/initialized")
+        assert peer.answer(peer.ask("ping", id="still there"))["result"] == {}
+        assert peer.outcome(peer.start("echo", {"message": "alive"}, id="alive")) == ["alive"]
+    rig.assert_all_ended()
+    assert peer.connection.session.in_flight == {}
+
+
+sizes = st.lists(st.integers(1, 300), max_size=6)
+
+
+@pytest.mark.rule("RPC-01", "RPC-02", "ERR-06", "FRAME-01", "FRAME-04")
+@thorough
+@given(
+    data=st.lists(
+        st.binary(max_size=80) | st.sampled_from([b"\n", b"\r\n", b"{", b"}", b'"', b"\\", b"\0"]),
+        max_size=30,
+    ).map(b"".join),
+    shake_hands=st.booleans(),
+    sizes=sizes,
+)
+@example(data=b"\n" * 1000, shake_hands=True, sizes=[])
+@example(data=b"\r" * 10_000, shake_hands=True, sizes=[7])
+@example(data=b"[" * 100_000 + b"\n", shake_hands=True, sizes=[])
+@example(data=b"\xff" * 9000 + b"\n", shake_hands=False, sizes=[1])
+def test_random_bytes_never_end_a_connection(
+    data: bytes, shake_hands: bool, sizes: list[int]
+) -> None:
+    made = rig()
+    peer = made.connect(handshake=shake_hands)
+    feed_in_pieces(peer, data, sizes)
+    assert_survived(made, peer, data)
+
+
+# -- conversations that were valid once ------------------------------------------------------------
+
+
+def _line(method: str, params: Any = None, **members: Any) -> bytes:
+    message = {"jsonrpc": "2.0", **members, "method": method}
+    return orjson.dumps(message if params is None else message | {"params": params}) + b"\n"
+
+
+CONVERSATION = [
+    _line("initialize", HANDSHAKE, id="hello"),
+    _line("notifications/initialized"),
+    _line("tools/list", id=1),
+    _line("tools/call", {"name": "echo", "arguments": {"message": "hi"}}, id=2),
+    _line("tools/call", {"name": "echo", "arguments": {"message": "hi", "times": 3}}, id="three"),
+    _line("tools/call", {"name": "echo", "arguments": {"message": 5}}, id=-4),
+    _line("tools/call", {"name": "none", "arguments": {}, "_meta": {"correlationId": "c"}}, id=5),
+    _line("tools/call", {"name": "echo", "arguments": {"message": "x" * 2000}}, id=6),
+    _line("tools/call", {"name": "health"}, id=7),
+    _line("notifications/cancelled", {"requestId": 2, "reason": "changed my mind"}),
+    _line("ping", id=2**63),
+    _line("no/such/method", [1, 2], id=8),
+]
+
+TOKENS = [
+    b"null", b"true", b"1.5", b"-0", b"1e400", b"NaN", b"[]", b"{}", b'""', b"\n", b"\r\n", b"\0",
+    b'"\\ud800"', b"\xef\xbb\xbf", b"\xc3\x28", b'"id":1,', b'"method":"ping",', b'"jsonrpc":"1.0",',
+    b'"_meta":{"correlationId":5},', b"[" * 300, b'{"a":' * 300, b"18446744073709551616", b"x" * 5000,
+    b'{"name":{}}', b'"params":null', b'"result":{},', b'"error":{},',
+]  # fmt: skip
+
+mutations = st.lists(
+    st.tuples(
+        st.sampled_from(["flip", "cut", "repeat", "insert", "replace", "swap lines", "drop line"]),
+        st.floats(0, 1),
+        st.floats(0, 1),
+        st.sampled_from(TOKENS) | st.binary(min_size=1, max_size=4),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def mutate(lines: list[bytes], how: str, first: float, second: float, token: bytes) -> list[bytes]:
+    """One small accident to a conversation."""
+    if how == "swap lines" or how == "drop line":
+        lines = list(lines)
+        taken = lines.pop(int(first * (len(lines) - 1)))
+        if how == "swap lines":
+            lines.insert(int(second * len(lines)), taken)
+        return lines or [token]
+    data = bytearray(b"".join(lines))
+    start, end = sorted(int(share * (len(data) - 1)) for share in (first, second))
+    end = min(end, start + 200)
+    if how == "flip":
+        data[start] ^= token[0] or 1
+    elif how == "cut":
+        del data[start:end]
+    elif how == "repeat":
+        data[end:end] = data[start:end]
+    elif how == "insert":
+        data[start:start] = token
+    else:
+        data[start : start + len(token)] = token
+    return bytes(data).splitlines(keepends=True) or [token]
+
+
+@pytest.mark.rule("ERR-06", "RPC-01", "RPC-02", "RPC-06", "FRAME-01")
+@thorough
+@given(mutations=mutations, sizes=sizes)
+def test_mutated_conversations_never_end_a_connection(
+    mutations: list[tuple[str, float, float, bytes]], sizes: list[int]
+) -> None:
+    made = rig()
+    peer = made.connect(handshake=False)
+    lines = CONVERSATION
+    for how, first, second, token in mutations:
+        lines = mutate(lines, how, first, second, token)
+    data = b"".join(lines)
+    feed_in_pieces(peer, data, sizes)
+    assert_survived(made, peer, data)
+
+
+@pytest.mark.rule("FRAME-01", "RPC-06")
+@thorough
+@given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=8))
+def test_a_conversation_reads_the_same_however_it_is_cut(sizes: list[int]) -> None:
+    answers = []
+    for cut in ([], sizes):
+        made = rig()
+        peer = made.connect(handshake=False)
+        feed_in_pieces(peer, b"".join(CONVERSATION), cut)
+        assert_survived_calls = [message["id"] for message in peer.received]
+        answers.append((peer.received, made.records, assert_survived_calls))
+    # Health tells what memory it uses, which is not the same twice.
+    for received, _, _ in answers:
+        received[:] = [message for message in received if message["id"] != 7]
+    assert answers[0] == answers[1]
+    assert len(answers[0][0]) == 9
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("FRAME-04", "FRAME-06")
+def test_an_endless_line_takes_no_memory() -> None:
+    made = rig()
+    peer = made.connect()
+    chunk = b"x" * 65_536
+    tracemalloc.start()
+    try:
+        for _ in range(500):
+            peer.connection.feed(chunk)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 500_000
+    assert peer.received == []
+    peer.connection.feed(b"\n")
+    [answer] = peer.received
+    assert answer["error"]["data"]["reason"] == "line_too_long"
+    assert_survived(made, peer, b"\n")
+
+
+@pytest.mark.rule("ERR-06", "RES-01")
+def test_what_a_client_sends_leaves_nothing_behind() -> None:
+    made = rig()
+    peer = made.connect(handshake=False)
+    data = b"".join(CONVERSATION)
+    peer.connection.feed(data * 5)
+    peer.take()
+    tracemalloc.start()
+    try:
+        made.sink._lines.clear()
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(50):
+            peer.connection.feed(data)
+            peer.take()
+            made.sink._lines.clear()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 50_000
+    assert_survived(made, peer, b"")
