@@ -26,11 +26,12 @@ class ProtocolDescriptors:
     input: int
     output: int
 
-    def restore(self) -> None:
-        """Give 0 and 1 back what they were."""
-        _flush_stdout()
-        os.dup2(self.input, 0)
-        os.dup2(self.output, 1)
+    def close(self) -> None:
+        """Say goodbye to the client; 0 and 1 stay where they are.
+
+        Giving 1 back would let whatever still prints, a thread of a tool for one, write to a
+        client that reads on to the end.
+        """
         os.close(self.input)
         os.close(self.output)
 
@@ -55,6 +56,7 @@ def isolate() -> ProtocolDescriptors:
 
 
 def _flush_stdout() -> None:
+    """What was printed before the protocol began belongs to the old descriptor 1."""
     if sys.stdout is not None:
         # It may be closed, or its reader gone: nobody will miss what it held.
         with suppress(OSError, ValueError):

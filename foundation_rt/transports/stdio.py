@@ -53,7 +53,7 @@ def serve(runtime: Runtime) -> int:
     try:
         return StdioTransport(runtime, descriptors).run()
     finally:
-        descriptors.restore()
+        descriptors.close()
 
 
 @define(eq=False, repr=False)

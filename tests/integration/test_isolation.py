@@ -18,8 +18,8 @@ import pytest
 from tests.support.process import ServerProcess, decode, serve
 
 APP = '''
-import os, subprocess, sys
-from foundation_rt import Server
+import os, subprocess, sys, threading, time
+from foundation_rt import Server, ToolContext
 
 server = Server("isolated")
 
@@ -54,6 +54,27 @@ def leave_child() -> int:
     """A child that goes on when the server has gone, with all it has inherited."""
     leave_child.kept = subprocess.Popen(["sleep", "3600"], close_fds=False)
     return leave_child.kept.pid
+
+
+@server.tool(inline=True)
+def quiet() -> str:
+    return "no word"
+
+
+def chatter():
+    while True:
+        print("still here", flush=True)
+        time.sleep(0.001)
+
+
+@server.tool
+def chatter_in_worker():
+    chatter()
+
+
+@server.tool
+def chatter_in_thread():
+    threading.Thread(target=chatter, daemon=False).start()
 
 
 @server.tool(inline=True)
@@ -213,12 +234,33 @@ def test_without_stderr_it_serves_all_the_same() -> None:
 @pytest.mark.rule("PROC-01", "PROC-07")
 def test_a_log_whose_reader_has_gone_is_no_reason_to_stop() -> None:
     with serve(APP) as server:
-        assert server.log is not None
-        os.close(server.log)
-        server.log = None
+        server.close_log()
         for _ in range(100):
-            assert server.call("echo", text="hello") == "hello"
+            assert server.call("quiet") == "no word"
         assert server.finish() == 0
+
+
+@pytest.mark.rule("PROC-01", "PROC-03")
+def test_what_could_not_be_printed_is_not_printed_to_the_client_at_the_end() -> None:
+    # Printing fails, as it does in any program whose reader has gone; the text stays buffered.
+    buffered = {"PYTHONUNBUFFERED": ""}
+    with serve(APP, environ=buffered) as server:
+        server.close_log()
+        assert server.call("echo", text="hello")["code"] == "INTERNAL"
+        assert server.call("quiet") == "no word"
+        assert server.finish() == 0
+        assert len(server.messages) == 3
+
+
+@pytest.mark.rule("PROC-01", "PROC-03")
+@pytest.mark.parametrize("tool", ["chatter_in_worker", "chatter_in_thread"])
+def test_what_goes_on_printing_is_not_printed_to_the_client_at_the_end(tool: str) -> None:
+    settings = {"server.eof_grace_ms": 50, "server.shutdown_timeout_ms": 300}
+    with serve(APP, settings) as server:
+        server.start(tool)
+        server.wait_until(lambda: "still here" in server.stderr, "the chatter")
+        assert server.finish() == 0
+        assert "still here" not in str(server.messages)
 
 
 @pytest.mark.rule("PROC-01")

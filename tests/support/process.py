@@ -182,6 +182,12 @@ class ServerProcess:
         if descriptor != self.input:
             os.close(descriptor)
 
+    def close_log(self) -> None:
+        """Have nobody read what the server writes to stderr."""
+        assert self.log is not None
+        descriptor, self.log = self.log, None
+        os.close(descriptor)
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the server."""
         self.process.send_signal(number)
@@ -354,7 +360,7 @@ class ServerProcess:
             self.output = self._ended(self.output, self.input)
         elif data:
             *lines, self._incoming = (self._incoming + data).split(b"\n")
-            self.messages.extend(orjson.loads(line) for line in lines)
+            self.messages.extend(map(_message, lines))
         return bool(data)
 
     def _read_log(self) -> bool:
@@ -382,6 +388,15 @@ def _read(descriptor: int | None) -> bytes | None:
         return None
 
 
+def _message(line: bytes) -> dict[str, Any]:
+    try:
+        message = orjson.loads(line)
+    except ValueError:
+        raise AssertionError(f"not a message: {line[:200]!r}") from None
+    assert type(message) is dict and message["jsonrpc"] == "2.0", line
+    return message
+
+
 def decode(answer: Mapping[str, Any]) -> Any:
     """What a tool returned, or its error, from the answer to a call."""
     [content] = answer["result"]["content"]
@@ -401,6 +416,7 @@ def serve(
     *,
     handshake: bool = True,
     wrapper: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
     **ends: tuple[int, int | None],
 ) -> Iterator[ServerProcess]:
     """Serve an application, given as source text, in a process of its own.
@@ -410,6 +426,7 @@ def serve(
         settings: configuration, as in `{"server.eof_grace_ms": 50}`.
         handshake: False leaves `initialize` to the test.
         wrapper: a command that runs its arguments.
+        environ: environment variables besides those of `settings`.
         ends: `stdin`, `stdout` and `stderr` of `ServerProcess`.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -418,7 +435,8 @@ def serve(
             file = Path(folder, "app.py")
             file.write_text(app)
             words.append(str(file))
-        with ServerProcess(words, environment(settings), **ends) as server:
+        env = environment(settings) | dict(environ or {})
+        with ServerProcess(words, env, **ends) as server:
             if handshake:
                 server.handshake()
             yield server

@@ -1,0 +1,195 @@
+"""Clients that do not read: their answers, or the log."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.support.process import ServerProcess, serve
+
+APP = '''
+import asyncio, threading
+from foundation_rt import Server, ToolContext
+
+server = Server("pressed")
+
+
+@server.tool(inline=True)
+def big(size: int) -> str:
+    return "x" * size
+
+
+@server.tool
+def big_in_thread(size: int) -> str:
+    return "x" * size
+
+
+@server.tool
+async def big_async(size: int) -> str:
+    await asyncio.sleep(0)
+    return "x" * size
+
+
+@server.tool(timeout_ms=300)
+async def time_out(ctx: ToolContext):
+    """Its deadline comes while nobody reads."""
+    await ctx.abort_signal.wait()
+    ctx.raise_if_aborted()
+
+
+@server.tool
+async def tick(ctx: ToolContext, ms: int) -> str:
+    await asyncio.sleep(ms / 1000)
+    ctx.logger.info("tick")
+    return "ticked"
+
+
+@server.tool
+async def wait_for_abort(ctx: ToolContext):
+    await ctx.abort_signal.wait()
+    ctx.abort_signal.raise_if_aborted()
+
+
+@server.tool(inline=True)
+def log_much(count: int, ctx: ToolContext):
+    for _ in range(count):
+        ctx.logger.info("y" * 1000)
+'''
+
+SIZE = 100_000
+HIGH_WATER = 4 * 1024 * 1024
+
+
+def call(identifier: int, tool: str, size: int = SIZE) -> bytes:
+    params = {"name": tool, "arguments": {"size": size}}
+    return (
+        orjson.dumps(
+            {"jsonrpc": "2.0", "id": identifier, "method": "tools/call", "params": params}
+        )
+        + b"\n"
+    )
+
+
+def press(server: ServerProcess, tool: str = "big", first: int = 10_000) -> list[int]:
+    """Ask for more than the server holds, without reading; return the ids of the requests.
+
+    When the server has stopped reading, all of them are in the pipe or in its memory.
+    """
+    server.reading = False
+    count = 2 * HIGH_WATER // SIZE
+    ids = list(range(first, first + count))
+    server.write(b"".join(call(each, tool) for each in ids))
+    return ids
+
+
+def peak_memory(server: ServerProcess) -> int:
+    """The most resident memory the server has had so far, in bytes."""
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    [line] = [each for each in status.splitlines() if each.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.rule("PROC-05", "ERR-06")
+@pytest.mark.parametrize("tool", ["big", "big_in_thread", "big_async"])
+def test_nothing_is_lost_while_a_client_does_not_read(tool: str) -> None:
+    settings = {"resources.max_concurrent_executions": 1000}
+    with serve(APP, settings) as server:
+        timed_out = server.start("time_out")
+        tick = server.start("tick", ms=300)
+        ids = press(server, tool)
+        # Timers and handlers go on; the log tells of it.
+        server.record(message="tick")
+        server.completion("time_out")
+        assert server.answers(tick) == server.answers(timed_out) == []
+        server.reading = True
+        for each in ids:
+            assert server.outcome(each) == "x" * SIZE
+        assert server.outcome(tick) == "ticked"
+        assert server.outcome(timed_out)["code"] == "TIMEOUT"
+        assert server.call("health")["resources"]["concurrentExecutions"] == 0
+        assert server.finish() == 0
+        answered = [each["id"] for each in server.messages]
+        assert len(answered) == len(set(answered))
+
+
+@pytest.mark.rule("PROC-05")
+def test_a_client_that_does_not_read_is_not_read_and_fills_no_memory() -> None:
+    with serve(APP) as server:
+        before = peak_memory(server)
+        press(server)
+        # Requests for 100 MB of answers, as far as they are taken.
+        requests = b"".join(call(each, "big") for each in range(20_000, 21_000))
+        taken = server.offer(requests)
+        for _ in range(3):
+            call_of_clock = server.records_with(message="tool call completed")
+            taken += server.offer(requests[taken:])
+        assert taken < len(requests), "it reads on"
+        assert len(call_of_clock) * SIZE < 2 * HIGH_WATER
+        assert peak_memory(server) - before < 6 * HIGH_WATER
+        server.write(requests[taken:][: 0])
+        server.reading = True
+
+
+@pytest.mark.rule("PROC-05", "PROC-03")
+def test_what_was_asked_before_the_end_of_the_input_is_answered_when_it_is_read() -> None:
+    with serve(APP) as server:
+        ids = press(server)
+        server.close_input()
+        server.record(message="tool call completed")
+        server.reading = True
+        assert server.wait() == 0
+        assert [each["id"] for each in server.messages[1:]] == ids
+
+
+@pytest.mark.rule("PROC-05", "PROC-06", "PROC-03")
+@pytest.mark.parametrize("with_output", [True, False])
+def test_a_client_that_will_never_read_keeps_no_process_alive(with_output: bool) -> None:
+    with serve(APP, {"server.shutdown_timeout_ms": 400}) as server:
+        server.start("wait_for_abort")
+        press(server)
+        server.close_input()
+        if not with_output:
+            server.close_output()
+        assert server.wait() == 0
+        assert server.completion("wait_for_abort")["outcome"] == "aborted"
+
+
+@pytest.mark.rule("PROC-05", "PROC-04")
+def test_a_signal_ends_a_process_that_nobody_reads() -> None:
+    with serve(APP, {"server.shutdown_timeout_ms": 400}) as server:
+        server.start("wait_for_abort")
+        press(server)
+        server.record(message="tool call completed")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 143
+        assert server.completion("wait_for_abort")["outcome"] == "aborted"
+
+
+@pytest.mark.rule("PROC-07")
+def test_a_log_that_nobody_reads_blocks_no_call_and_is_written_at_the_end() -> None:
+    reader, writer = os.pipe()
+    with serve(APP, stderr=(writer, None)) as server:
+        for _ in range(10):
+            server.call("log_much", count=100)  # 1 MB altogether; a pipe holds 64 KiB
+        assert server.call("tick", ms=1) == "ticked"
+        server.close_input()
+        server.log = reader
+        os.set_blocking(reader, False)
+        assert server.wait() == 0
+        assert len(server.records_with(message="y" * 1000)) == 1000
+        assert len(server.records_with(message="tool call completed", toolName="tick")) == 1
+
+
+@pytest.mark.rule("PROC-07", "PROC-06")
+def test_a_log_that_nobody_ever_reads_keeps_no_process_alive() -> None:
+    reader, writer = os.pipe()
+    settings = {"server.shutdown_timeout_ms": 300, "logging.buffer_bytes": 100_000}
+    with serve(APP, settings, stderr=(writer, None)) as server:
+        for _ in range(10):
+            server.call("log_much", count=100)
+        assert server.finish() == 0
+    os.close(reader)
