@@ -141,7 +141,13 @@ class Dispatcher:
         }
         if self.info.instructions is not None:
             result["instructions"] = self.info.instructions
-        return [_result(request, result)]
+        client = session.client_info
+        opened = {
+            "protocolVersion": session.protocol_version,
+            "clientName": client.get("name"),
+            "clientVersion": client.get("version"),
+        }
+        return [_result(request, result), Emit("info", "client connected", opened)]
 
     def _initialized(self, session: Session, request: Request) -> list[Effect]:
         """The handshake's last step, sent as a request (LIFE-05)."""

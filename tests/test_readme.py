@@ -1,0 +1,76 @@
+"""The README's examples run, and its tables are true."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt.config_loading import settings
+from foundation_rt.errors import ErrorCode, JsonRpcErrorCode
+
+_README = (Path(__file__).parent.parent / "README.md").read_text()
+_BLOCKS = re.findall(r"```python\n(.*?)```", _README, flags=re.DOTALL)
+
+
+@pytest.fixture
+def names() -> dict[str, Any]:
+    """What the first tool's file and the examples after it define, run one after the other."""
+    defined: dict[str, Any] = {"__name__": "tools"}
+    for block in _BLOCKS[:3]:
+        exec(compile(block, "README.md", "exec", dont_inherit=True), defined)
+    return defined
+
+
+def test_the_first_tool_works_from_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(_BLOCKS[0])
+    command = [sys.executable, "-m", "foundation_rt", "call", "tools.py", "forecast"]
+    done = subprocess.run(
+        [*command, '{"city": "Oslo"}'], cwd=tmp_path, capture_output=True, timeout=20, check=True
+    )
+    assert orjson.loads(done.stdout) == {"city": "Oslo", "days": ["sunny"] * 3}
+
+
+def test_the_test_of_the_first_tool_passes(names: dict[str, Any]) -> None:
+    asyncio.run(names["test_forecast"]())
+
+
+def test_the_tool_with_a_context_works(names: dict[str, Any]) -> None:
+    async def call() -> Any:
+        async with names["connect"](names["server"]) as client:
+            return await client.call("station", name="Blindern")
+
+    with pytest.raises(names["ToolError"], match="no station Blindern"):
+        asyncio.run(call())
+
+
+def test_the_embedding_examples_work(names: dict[str, Any]) -> None:
+    lines: list[bytes] = []
+    names["write_line"] = lines.append
+    exec(_BLOCKS[3], names)
+    names["line"] = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    exec(_BLOCKS[4], names)
+    assert b"-32002" in names["effect"].line
+
+
+def test_the_configuration_table_names_every_setting() -> None:
+    table = re.findall(r"^\| `([a-z_.]+)` \|", _README, flags=re.MULTILINE)
+    assert table == [".".join(key) if isinstance(key, tuple) else key for key, _ in settings()]
+
+
+def test_the_error_tables_name_every_code() -> None:
+    for code in ErrorCode:
+        assert f"`{code.value}`" in _README
+    for number in JsonRpcErrorCode:
+        assert f"| {int(number)} |" in _README
+
+
+def test_the_desktop_client_example_is_json() -> None:
+    (block,) = re.findall(r"```json\n(.*?)```", _README, flags=re.DOTALL)
+    assert orjson.loads(block)["mcpServers"]["weather"]["args"][0] == "serve"
