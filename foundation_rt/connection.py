@@ -108,20 +108,21 @@ class Connection:
                 self.engine.abort(effect.invocation, effect.reason)
 
     def internal_error(
-        self, request_id: RequestId, correlation_id: str, error: Exception
+        self, request_id: RequestId | None, correlation_id: str, error: Exception
     ) -> list[Effect]:
-        """A bug of ours: loud in the log, and the request still gets an answer (RPC-10)."""
+        """A bug of ours: loud in the log, and the request, if any, gets an answer (RPC-10)."""
         self.session.logger.error("internal error", {"error": describe_exception(error)})
+        if request_id is None:
+            return []
         data = {"reason": "internal_error", "correlationId": correlation_id}
         code = JsonRpcErrorCode.INTERNAL_ERROR
         return [Reply(encode(to_json_rpc_error(code, "Internal error", data, request_id)))]
 
     def _report_bug(self, message: Message | LineTooLong, error: Exception) -> list[Effect]:
-        if isinstance(message, Request):
-            correlation_id = derive_correlation_id(self.session, message.params)
-            return self.internal_error(message.id, correlation_id, error)
-        self.session.logger.error("internal error", {"error": describe_exception(error)})
-        return []
+        if not isinstance(message, Request):
+            return self.internal_error(None, "", error)
+        correlation_id = derive_correlation_id(self.session, message.params)
+        return self.internal_error(message.id, correlation_id, error)
 
     def _write(self, line: bytes) -> None:
         if self.session.state is State.CLOSED:

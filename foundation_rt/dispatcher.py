@@ -78,6 +78,10 @@ class Dispatcher:
         """A handler has ended after `duration_ms`: steps 9 and 10."""
         return self.tools_call.conclude(call, outcome, duration_ms)
 
+    def abandon(self, call: Invocation) -> bool:
+        """A bug kept a call from being concluded: forget it; whether an answer is waited for."""
+        return self.tools_call.abandon(call)
+
     def expire(self, call: Invocation) -> list[Effect]:
         """The deadline of a call has passed and its handler has not ended."""
         return self.tools_call.expire(call)

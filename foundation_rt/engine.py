@@ -28,7 +28,7 @@ from .config import ToolsSection
 from .context import ToolContext
 from .dispatcher import Dispatcher
 from .errors import AbortError, describe_exception
-from .invocation import Invocation, Outcome, Raised, Returned, Stopped
+from .invocation import Invocation, Outcome, Phase, Raised, Returned, Stopped
 from .registry import Execution
 from .workers import WorkerPool
 
@@ -90,17 +90,29 @@ class Engine:
         )
         run = Run(connection, call, context, self.clock.monotonic())
         self._runs[call.run_id] = run
-        execution = call.tool.execution
-        if execution is Execution.INLINE:
+        if call.phase is not Phase.WAITED_FOR:
+            # Its connection was closed, in another thread, after it was decided to start it.
+            self.abort(call, "disconnected")
+        if call.tool.execution is Execution.INLINE:
             self._inline = run
             self._finish(run, self._run_in_place(run))
             self._inline = None
-        elif execution is Execution.THREAD:
+            return
+        try:
+            self._launch(run)
+        except Exception as error:
+            # No thread to be had, or the host's loop is closed: the call ends before it began.
+            if run.coroutine is not None:
+                run.coroutine.close()
+            self._finish(run, Raised(error))
+
+    def _launch(self, run: Run) -> None:
+        if run.call.tool.execution is Execution.THREAD:
             self._arm_deadline(run)
             self.workers.submit(partial(self._run_in_thread, run))
         else:
             run.coroutine = self._run_in_task(run)
-            connection.scheduler.start_task(run.coroutine, partial(self._started, run))
+            run.connection.scheduler.start_task(run.coroutine, partial(self._started, run))
 
     def abort(self, call: Invocation, reason: str) -> None:
         """Fire the signal of a call; a task still running after the grace is cancelled."""
@@ -166,6 +178,8 @@ class Engine:
         run.task = task
         if not run.ended:
             self._arm_deadline(run)
+            # A task that is cancelled before its first step never gets to report its own end.
+            task.add_done_callback(lambda _: self._finish(run, Stopped()))
 
     # -- deadline, cancellation, end ---------------------------------------------------------
 
@@ -187,8 +201,6 @@ class Engine:
 
     def _cancel_task(self, run: Run) -> None:
         if run.task is not None and not run.task.done():
-            # A task that is cancelled before its first step never gets to report its own end.
-            run.task.add_done_callback(lambda _: self._finish(run, Stopped()))
             run.task.cancel()
 
     def _finish(self, run: Run, outcome: Outcome) -> None:
@@ -207,7 +219,8 @@ class Engine:
             try:
                 effects = self.dispatcher.conclude(call, outcome, duration_ms)
             except Exception as error:
-                effects = connection.internal_error(call.request_id, call.correlation_id, error)
+                request_id = call.request_id if self.dispatcher.abandon(call) else None
+                effects = connection.internal_error(request_id, call.correlation_id, error)
             connection.tell(effects)
         # Only now: whoever waits for the engine to be idle waits for the last reply as well.
         del self._runs[call.run_id]

@@ -122,7 +122,7 @@ def describe_exception(error: BaseException) -> dict[str, Any]:
     """
     try:
         text = str(error)
-    except Exception:
+    except BaseException:  # its own code: it may raise anything
         text = "(no text: its __str__ raised)"
     frames = []
     traceback = error.__traceback__
@@ -144,6 +144,11 @@ class ToolError(Exception):
     Raises:
         ValueError: `code` is no `ErrorCode`.
     """
+
+    # What a subclass is whose own __init__ forgets this one.
+    code: ErrorCode = ErrorCode.INTERNAL
+    message: str = "The tool failed."
+    details: Mapping[str, Any] | None = None
 
     def __init__(
         self, code: ErrorCode | str, message: str, details: Mapping[str, Any] | None = None

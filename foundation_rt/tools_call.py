@@ -105,6 +105,9 @@ class ToolsCall:
             self.validate_arguments(call)
         except _Refused as refused:
             return self._refuse(call, refused.error)
+        except BaseException:  # a bug, in a validator for one: loud, but it keeps no slot
+            self.abandon(call)
+            raise
         session.in_flight[call.request_id] = call
         return [call]
 
@@ -238,6 +241,15 @@ class ToolsCall:
         if type(outcome) is Raised and not isinstance(outcome.error, ToolError):
             effects.insert(0, _failure_log(call, "tool handler failed", outcome.error))
         return effects
+
+    def abandon(self, call: Invocation) -> bool:
+        """A bug keeps `call` from going on: forget it; return whether an answer is waited for."""
+        if call.slot is not None:
+            call.slot.release()
+        waited_for = call.session.in_flight.get(call.request_id) is call
+        if waited_for:
+            del call.session.in_flight[call.request_id]
+        return waited_for
 
     def _answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """Step 10 for a call that is waited for: exactly one reply and one record."""

@@ -28,15 +28,27 @@ class WorkerPool:
     _unfinished: int = field(default=0, init=False)
 
     def submit(self, function: Callable[[], None]) -> None:
-        """Run `function` in a worker thread; it must not raise."""
+        """Run `function` in a worker thread; it must not raise.
+
+        Raises:
+            RuntimeError: there is no thread, and the system starts none.
+        """
         with self._lock:
+            if self._threads < min(self._unfinished + 1, self.max_threads):
+                self._add_thread()
             self._unfinished += 1
-            if self._threads < min(self._unfinished, self.max_threads):
-                self._threads += 1
-                threading.Thread(
-                    target=self._run, name=f"foundation-rt-worker-{self._threads}", daemon=True
-                ).start()
         self._work.put(function)
+
+    def _add_thread(self) -> None:
+        name = f"foundation-rt-worker-{self._threads + 1}"
+        try:
+            threading.Thread(target=self._run, name=name, daemon=True).start()
+        except RuntimeError:
+            # The system has no more of them: the work waits for those there are.
+            if self._threads == 0:
+                raise
+        else:
+            self._threads += 1
 
     def _run(self) -> None:
         while True:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from foundation_rt.dispatcher import METHODS
 from foundation_rt.effects import Abort, Emit, Reply
+from foundation_rt.invocation import Invocation, Returned
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.session import State
-from foundation_rt.tools_call import Invocation, Returned
 from tests.support.core import (
     INITIALIZE,
     INITIALIZED,

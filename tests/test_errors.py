@@ -22,6 +22,7 @@ from foundation_rt.errors import (
     ToolError,
     UsageError,
     create_error,
+    describe_exception,
     to_json_rpc_error,
     to_tool_error,
 )
@@ -214,3 +215,50 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it() -> None:
     message = re.escape("Draft 2020-12 needs an extra: pip install 'foundation-rt[jsonschema]'")
     with pytest.raises(UsageError, match=message):
         raise MissingExtraError("Draft 2020-12", "jsonschema")
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("no text")
+
+
+@pytest.mark.rule("ERR-05")
+def test_an_exception_is_described_by_its_type_its_text_and_where_it_was_raised() -> None:
+    def inner() -> None:
+        raise KeyError("lost")
+
+    try:
+        inner()
+    except KeyError as error:
+        described = describe_exception(error)
+    assert described["type"] == "KeyError"
+    assert described["message"] == "'lost'"
+    here, there = described["frames"]
+    assert here.endswith(
+        " test_an_exception_is_described_by_its_type_its_text_and_where_it_was_raised"
+    )
+    assert there.startswith(f"{__file__}:")
+    assert there.endswith(" inner")
+
+
+@pytest.mark.rule("ERR-05")
+def test_of_many_frames_the_innermost_ten_are_kept() -> None:
+    def descend(depth: int) -> None:
+        if depth == 0:
+            raise ValueError("deep")
+        descend(depth - 1)
+
+    with pytest.raises(ValueError, match="deep") as raised:
+        descend(50)
+    frames = describe_exception(raised.value)["frames"]
+    assert len(frames) == 10
+    assert all(frame.endswith(" descend") for frame in frames)
+
+
+@pytest.mark.rule("ERR-05")
+def test_an_exception_without_a_text_or_a_traceback_is_described_all_the_same() -> None:
+    assert describe_exception(Mute()) == {
+        "type": "Mute",
+        "message": "(no text: its __str__ raised)",
+        "frames": [],
+    }

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.errors import ErrorCode, RegistrationError
+from foundation_rt.invocation import Returned
 from foundation_rt.logs import MemorySink, StructuredLogger
 from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.registry import Execution, ToolDefinition, ToolRegistry, is_async_callable
-from foundation_rt.tools_call import Returned
 from tests.support.core import make_core, request
 from tests.support.counting import CallCounter
 

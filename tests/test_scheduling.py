@@ -196,7 +196,7 @@ def test_a_task_that_tries_to_end_the_process_does_not_end_the_loop_thread(
         raise error
 
     scheduler.start_task(leave(), lambda task: None)
-    message, reported = errors.get(timeout=PATIENCE)
+    _, reported = errors.get(timeout=PATIENCE)
     assert isinstance(reported, error)
     alive: SimpleQueue[bool] = SimpleQueue()
     scheduler.call_in_loop(lambda: alive.put(True))

@@ -36,13 +36,6 @@ class Gate:
         assert self.ended.wait(PATIENCE)
 
 
-def after_all_before(pool: WorkerPool) -> None:
-    """Wait until a pool of one thread has done what it was given."""
-    done = threading.Event()
-    pool.submit(done.set)
-    assert done.wait(PATIENCE)
-
-
 @pytest.mark.rule("CALL-12", "EMBED-03")
 def test_a_pool_without_work_has_no_thread() -> None:
     before = set(threading.enumerate())
@@ -122,19 +115,41 @@ def test_everything_is_run_once_and_never_by_more_threads_than_the_limit(
     assert done.empty()
 
 
+def refuse_to_start(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 @pytest.mark.rule("ERR-06", "CALL-12")
-def test_a_thread_that_cannot_be_started_spoils_nothing_that_comes_later(
+def test_a_system_without_threads_is_said_and_spoils_nothing_that_comes_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pool = WorkerPool(1)
     never: list[str] = []
-
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(threading.Thread, "start", refuse_to_start)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             pool.submit(lambda: never.append("ran"))
-    after_all_before(pool)
+    done = threading.Event()
+    pool.submit(done.set)
+    assert done.wait(PATIENCE)
     assert never == []
+
+
+@pytest.mark.rule("ERR-06", "CALL-12")
+def test_where_no_more_threads_can_be_started_the_work_waits_for_those_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = WorkerPool(2)
+    first, second, third = Gate(), Gate(), Gate()
+    pool.submit(first)
+    assert first.begun.wait(PATIENCE)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse_to_start)
+        pool.submit(second)
+    first.pass_through()
+    assert second.begun.wait(PATIENCE)
+    pool.submit(third)  # the system has recovered
+    assert third.begun.wait(PATIENCE)
+    assert third.thread is not second.thread is first.thread
+    for gate in (second, third):
+        gate.pass_through()

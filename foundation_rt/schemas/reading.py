@@ -1,8 +1,8 @@
 """Up to draft-07: a schema read keyword by keyword, to say what is wrong with a value and where.
 
 The generated validator (`generated`) only knows that a value does not fit. This module finds the
-reasons, with exact paths, in the order in which the schema states its demands, and only after a
-no: it takes some ten times as long. The two are kept to the same answers by tests.
+reasons, with exact paths and in an order that schema and value alone decide, and only after a no:
+it takes some ten times as long. The two are kept to the same answers by tests.
 
 It is also the validator of schemas that use `multipleOf`, which fastjsonschema decides by dividing
 floating-point numbers: here it is exact, on the decimal numbers that were written (SCHEMA-11).

@@ -19,13 +19,14 @@ from foundation_rt.config import (
 from foundation_rt.dispatcher import Dispatcher, ServerInfo
 from foundation_rt.effects import Emit, Reply
 from foundation_rt.ids import SequentialIds
+from foundation_rt.invocation import Invocation, Outcome
 from foundation_rt.logs import MemorySink, StructuredLogger
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.registry import ToolDefinition, ToolRegistry
 from foundation_rt.resources import ResourceManager
 from foundation_rt.session import Session, TransportType, create_session
-from foundation_rt.tools_call import COMPLETION_MESSAGE, Invocation, Outcome, ToolsCall
+from foundation_rt.tools_call import COMPLETION_MESSAGE, ToolsCall
 
 if TYPE_CHECKING:
     from foundation_rt.effects import Effect

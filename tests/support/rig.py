@@ -120,10 +120,15 @@ class Peer:
 
     def shake_hands(self) -> dict[str, Any]:
         """Initialize; return the server's answer."""
-        answer = self.answer(self.ask("initialize", HANDSHAKE, id="hello"))
-        self.notify("notifications/initialized")
+        self.shake_hands_quietly()
+        answer = self.answer("hello")
         self.received.clear()
         return answer
+
+    def shake_hands_quietly(self) -> None:
+        """Initialize without reading: for a `send` that is not this peer's."""
+        self.ask("initialize", HANDSHAKE, id="hello")
+        self.notify("notifications/initialized")
 
     def start(
         self, tool: str, arguments: Mapping[str, Any] | None = None, *, id: int | str | None = None

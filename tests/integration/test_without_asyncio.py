@@ -1,0 +1,91 @@
+"""A server that has no use for asyncio does not import it."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.support.process import serve
+
+APP = '''
+import atexit, sys, threading, time
+from foundation_rt import Server, ToolContext, ToolError
+
+server = Server("plain")
+go_on = threading.Event()
+
+
+@server.tool
+def modules() -> list[str]:
+    return sorted(name for name in sys.modules if name.partition(".")[0] in ("asyncio", "ssl"))
+
+
+@server.tool(inline=True)
+def modules_inline() -> list[str]:
+    return modules()
+
+
+@server.tool(timeout_ms=50)
+def times_out(ctx: ToolContext):
+    aborted = threading.Event()
+    ctx.abort_signal.add_callback(aborted.set)
+    aborted.wait()
+    ctx.abort_signal.raise_if_aborted()
+
+
+@server.tool
+def waits(ctx: ToolContext):
+    ctx.logger.info("waiting")
+    aborted = threading.Event()
+    ctx.abort_signal.add_callback(aborted.set)
+    aborted.wait()
+    ctx.abort_signal.raise_if_aborted()
+
+
+@server.tool
+def fails():
+    raise ValueError("as it should")
+
+
+@server.tool
+def blocks_for_a_while(large: int) -> str:
+    return "x" * large
+
+
+atexit.register(lambda: print("asyncio" in sys.modules, file=sys.stderr))
+'''
+
+
+@pytest.mark.rule("PROC-08")
+@pytest.mark.parametrize("end", ["end of file", "signal"])
+def test_without_a_coroutine_asyncio_is_never_imported(end: str) -> None:
+    with serve(APP, {"server.eof_grace_ms": 20}) as server:
+        server.request("tools/list")
+        assert server.call("modules") == server.call("modules_inline") == []
+        assert server.call("times_out")["code"] == "TIMEOUT"
+        assert server.call("fails")["code"] == "INTERNAL"
+        assert server.call("nowhere")["code"] == "NOT_FOUND"
+        assert len(server.call("blocks_for_a_while", large=200_000)) == 200_000
+        server.call("health")
+        cancelled = server.start("waits")
+        server.record(message="waiting")
+        server.cancel(cancelled)
+        server.completion("waits")
+        if end == "signal":
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 143
+        else:
+            server.start("waits")
+            assert server.finish() == 0
+        assert "False" in server.stderr.splitlines()
+
+
+@pytest.mark.rule("PROC-08")
+def test_with_a_coroutine_asyncio_is_there() -> None:
+    coroutine = "\n@server.tool\nasync def later() -> bool:\n    return True\n"
+    with serve(APP + coroutine) as server:
+        assert server.call("later") is True
+        assert "asyncio" in server.call("modules")
+        assert server.finish() == 0
+        assert "True" in server.stderr.splitlines()
