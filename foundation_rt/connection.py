@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from .effects import Abort, Emit, Reply
-from .errors import JsonRpcErrorCode, describe_exception, to_json_rpc_error
+from .errors import describe_exception
 from .invocation import Invocation
 from .protocol.framing import LineReader, LineTooLong
-from .protocol.jsonrpc import Message, Request, RequestId, encode, parse
+from .protocol.jsonrpc import Message, Request, parse
 from .session import Session, State
-from .tools_call import derive_correlation_id
+from .tools_call import derive_correlation_id, internal_error_reply
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
@@ -107,22 +107,13 @@ class Connection:
             else:
                 self.engine.abort(effect.invocation, effect.reason)
 
-    def internal_error(
-        self, request_id: RequestId | None, correlation_id: str, error: Exception
-    ) -> list[Effect]:
-        """A bug of ours: loud in the log, and the request, if any, gets an answer (RPC-10)."""
-        self.session.logger.error("internal error", {"error": describe_exception(error)})
-        if request_id is None:
-            return []
-        data = {"reason": "internal_error", "correlationId": correlation_id}
-        code = JsonRpcErrorCode.INTERNAL_ERROR
-        return [Reply(encode(to_json_rpc_error(code, "Internal error", data, request_id)))]
-
     def _report_bug(self, message: Message | LineTooLong, error: Exception) -> list[Effect]:
+        """A bug of ours: loud in the log, and a request still gets an answer (RPC-10)."""
+        self.session.logger.error("internal error", {"error": describe_exception(error)})
         if not isinstance(message, Request):
-            return self.internal_error(None, "", error)
+            return []
         correlation_id = derive_correlation_id(self.session, message.params)
-        return self.internal_error(message.id, correlation_id, error)
+        return [internal_error_reply(message.id, correlation_id)]
 
     def _write(self, line: bytes) -> None:
         if self.session.state is State.CLOSED:

@@ -78,9 +78,9 @@ class Dispatcher:
         """A handler has ended after `duration_ms`: steps 9 and 10."""
         return self.tools_call.conclude(call, outcome, duration_ms)
 
-    def abandon(self, call: Invocation) -> bool:
-        """A bug kept a call from being concluded: forget it; whether an answer is waited for."""
-        return self.tools_call.abandon(call)
+    def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
+        """A bug kept a call from being concluded after `duration_ms`: it still ends, once."""
+        return self.tools_call.break_off(call, error, duration_ms)
 
     def expire(self, call: Invocation) -> list[Effect]:
         """The deadline of a call has passed and its handler has not ended."""

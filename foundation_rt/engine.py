@@ -219,8 +219,7 @@ class Engine:
             try:
                 effects = self.dispatcher.conclude(call, outcome, duration_ms)
             except Exception as error:
-                request_id = call.request_id if self.dispatcher.abandon(call) else None
-                effects = connection.internal_error(request_id, call.correlation_id, error)
+                effects = self.dispatcher.break_off(call, error, duration_ms)
             connection.tell(effects)
         # Only now: whoever waits for the engine to be idle waits for the last reply as well.
         del self._runs[call.run_id]

@@ -191,14 +191,17 @@ class Background:
             if self._loop is None:
                 import asyncio
 
-                self._loop = asyncio.new_event_loop()
-                report_errors(self._loop, self._on_error)
-                threading.Thread(
-                    target=self._keep_running,
-                    args=(self._loop,),
-                    name="foundation-rt-loop",
-                    daemon=True,
-                ).start()
+                loop = asyncio.new_event_loop()
+                report_errors(loop, self._on_error)
+                thread = threading.Thread(
+                    target=self._keep_running, args=(loop,), name="foundation-rt-loop", daemon=True
+                )
+                try:
+                    thread.start()
+                except RuntimeError:
+                    loop.close()
+                    raise
+                self._loop = loop
             return self._loop
 
     def _keep_running(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -221,10 +224,11 @@ class TimerThread:
             before = self._queue.next_due()
             timer = self._queue.add(due, callback)
             if self._thread is None:
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._run, name="foundation-rt-timers", daemon=True
                 )
-                self._thread.start()
+                thread.start()
+                self._thread = thread
             elif before is None or due < before:
                 self._changed.notify()
         return timer

@@ -105,9 +105,8 @@ class ToolsCall:
             self.validate_arguments(call)
         except _Refused as refused:
             return self._refuse(call, refused.error)
-        except BaseException:  # a bug, in a validator for one: loud, but it keeps no slot
-            self.abandon(call)
-            raise
+        except Exception as error:
+            return self.break_off(call, error, 0.0)
         session.in_flight[call.request_id] = call
         return [call]
 
@@ -242,14 +241,19 @@ class ToolsCall:
             effects.insert(0, _failure_log(call, "tool handler failed", outcome.error))
         return effects
 
-    def abandon(self, call: Invocation) -> bool:
-        """A bug keeps `call` from going on: forget it; return whether an answer is waited for."""
+    def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
+        """A bug, in a validator say, keeps a call from going on: it still ends once (RPC-10)."""
         if call.slot is not None:
             call.slot.release()
-        waited_for = call.session.in_flight.get(call.request_id) is call
-        if waited_for:
+        if call.session.in_flight.get(call.request_id) is call:
             del call.session.in_flight[call.request_id]
-        return waited_for
+        effects: list[Effect] = [
+            _failure_log(call, "internal error", error),
+            _completion_record(call, _Outcome.TOOL_ERROR, ErrorCode.INTERNAL, duration_ms),
+        ]
+        if call.phase is Phase.WAITED_FOR:
+            effects.insert(0, internal_error_reply(call.request_id, call.correlation_id))
+        return effects
 
     def _answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """Step 10 for a call that is waited for: exactly one reply and one record."""
@@ -292,6 +296,13 @@ class ToolsCall:
             described = describe_exception(error)
             details = {"exception": described["type"], "message": described["message"]}
         return StructuredError(ErrorCode.INTERNAL, "The tool failed.", details)
+
+
+def internal_error_reply(request_id: RequestId, correlation_id: str) -> Reply:
+    """The answer to a request that a bug of ours kept from being answered (RPC-10)."""
+    data = {"reason": "internal_error", "correlationId": correlation_id}
+    code = JsonRpcErrorCode.INTERNAL_ERROR
+    return Reply(encode(to_json_rpc_error(code, "Internal error", data, request_id)))
 
 
 # -- steps 1 and 2 -----------------------------------------------------------------------------
