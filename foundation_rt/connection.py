@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -99,6 +100,14 @@ class Connection:
                 rest.append(effect)
         return rest
 
+    def tell_from_thread(self, effects: list[Effect]) -> None:
+        """`tell`, for a worker thread: records at once, replies where the host expects them."""
+        for effect in effects:
+            if isinstance(effect, Reply):
+                self.scheduler.return_to_host(partial(self._write, effect.line))
+            else:
+                self.tell([effect])
+
     def perform(self, effects: list[Invocation | Abort]) -> None:
         """Start handlers and fire abort signals, in their order."""
         for effect in effects:
@@ -116,8 +125,11 @@ class Connection:
         return [internal_error_reply(message.id, correlation_id)]
 
     def _write(self, line: bytes) -> None:
-        if self.session.state is State.CLOSED:
-            return
+        with self.lock:
+            if self.session.state is not State.CLOSED:
+                self._hand_over(line)
+
+    def _hand_over(self, line: bytes) -> None:
         try:
             self._send(line)
         except Exception as error:

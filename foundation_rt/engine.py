@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from .connection import Connection
+    from .effects import Effect
     from .scheduling import Timer
 
 
@@ -161,8 +162,7 @@ class Engine:
             return _outcome_of(error, run.signal)
 
     def _run_in_thread(self, run: Run) -> None:
-        outcome = self._run_in_place(run)
-        run.connection.scheduler.return_to_host(partial(self._finish, run, outcome))
+        self._finish(run, self._run_in_place(run), run.connection.tell_from_thread)
 
     async def _run_in_task(self, run: Run) -> None:
         call = run.call
@@ -203,15 +203,20 @@ class Engine:
         if run.task is not None and not run.task.done():
             run.task.cancel()
 
-    def _finish(self, run: Run, outcome: Outcome) -> None:
-        """The handler has ended: report it, once (CALL-09)."""
+    def _finish(
+        self, run: Run, outcome: Outcome, tell: Callable[[list[Effect]], object] | None = None
+    ) -> None:
+        """The handler has ended: report it, once (CALL-09).
+
+        Args:
+            tell: performs what the dispatcher decides; by default in this thread.
+        """
         if run.ended:
             return
         run.ended = True
-        if run.deadline is not None:
-            run.deadline.cancel()
-        if run.cancellation is not None:
-            run.cancellation.cancel()
+        for timer in (run.deadline, run.cancellation):
+            if timer is not None:
+                timer.cancel()
         # Whole microseconds; round() would take 0.4 us to find the nearest.
         duration_ms = int((self.clock.monotonic() - run.started) * 1_000_000) / 1000
         call, connection = run.call, run.connection
@@ -220,7 +225,7 @@ class Engine:
                 effects = self.dispatcher.conclude(call, outcome, duration_ms)
             except Exception as error:
                 effects = self.dispatcher.break_off(call, error, duration_ms)
-            connection.tell(effects)
+            (tell or connection.tell)(effects)
         # Only now: whoever waits for the engine to be idle waits for the last reply as well.
         del self._runs[call.run_id]
         if not self._runs:

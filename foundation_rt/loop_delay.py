@@ -9,8 +9,13 @@ exceeded with a probability of 1 % (RES-10). Turns under a millisecond are not k
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from attrs import define, field
+
+if TYPE_CHECKING:
+    from .connection import Connection
+    from .scheduling import HostLoop
 
 WINDOW_SECONDS = 10.0
 _WORTH_KEEPING_SECONDS = 0.001
@@ -52,3 +57,23 @@ class LoopDelay:
             total += length
             delay = (total - allowed) / count
         return max(0.0, delay) * 1000
+
+
+@define(eq=False, repr=False)
+class HostDelay:
+    """The delay of a host's own loop, probed as long as any connection on it is open."""
+
+    host: HostLoop
+    delay: LoopDelay = field(factory=LoopDelay, init=False)
+    # Closed ones are taken out by the probe alone: while there is one here, the probe runs.
+    _connections: list[Connection] = field(factory=list, init=False)
+
+    def watch(self, connection: Connection) -> None:
+        """Probe at least until `connection` is closed."""
+        self._connections.append(connection)
+        if len(self._connections) == 1:
+            self.host.sample_delay(self.delay, self._is_wanted)
+
+    def _is_wanted(self) -> bool:
+        self._connections = [each for each in self._connections if not each.closed]
+        return bool(self._connections)

@@ -15,6 +15,7 @@ import heapq
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
@@ -58,7 +59,10 @@ class Scheduler(Protocol):
         """Run `callback` in the thread of the event loop that runs the tasks; thread-safe."""
 
     def return_to_host(self, callback: Callback) -> None:
-        """Run `callback` where the host expects to be called; used from worker threads."""
+        """Run `callback` where the host expects to be called; used from worker threads.
+
+        Where that place is gone it is dropped: there is nobody left to be told.
+        """
 
 
 @define(eq=False, repr=False)
@@ -116,14 +120,29 @@ class TimerQueue:
 
 
 @define(eq=False, repr=False)
+class HostTimer:
+    """A timer of a host's loop; a loop's own may be cancelled in its thread only."""
+
+    _host: HostLoop
+    _handle: asyncio.TimerHandle
+
+    def cancel(self) -> None:
+        """Take it back; safe from any thread."""
+        if self._host.is_running_here():
+            self._handle.cancel()
+        else:
+            self._host.return_to_host(self._handle.cancel)
+
+
+@define(eq=False, repr=False)
 class HostLoop:
     """Everything happens on the event loop of the host; messages are fed in its thread."""
 
     loop: asyncio.AbstractEventLoop
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
-        """A timer of the host's loop."""
-        return self.loop.call_later(seconds, callback)
+        """A timer of the host's loop, which worker threads may cancel."""
+        return HostTimer(self, self.loop.call_later(seconds, callback))
 
     def start_task(
         self, coroutine: Coroutine[Any, Any, None], started: Callable[[asyncio.Task[None]], object]
@@ -136,11 +155,18 @@ class HostLoop:
         self.loop.call_soon_threadsafe(callback)
 
     def return_to_host(self, callback: Callback) -> None:
-        """On the host's loop, or in place when it has been closed: the slot must come back."""
-        try:
+        """On the host's loop; nowhere when it has been closed."""
+        with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(callback)
+
+    def is_running_here(self) -> bool:
+        """Whether this is the thread of the host's loop, and the loop runs."""
+        import asyncio
+
+        try:
+            return asyncio.get_running_loop() is self.loop
         except RuntimeError:
-            callback()
+            return False
 
     def sample_delay(self, delay: LoopDelay, wanted: Callable[[], bool]) -> None:
         """Tell `delay` how late the host's loop runs its timers, as long as `wanted()`.

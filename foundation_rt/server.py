@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from .builtin.health import HEALTH, health_report
 from .clock import Clock, SystemClock
@@ -33,6 +33,9 @@ from .tools_call import ToolsCall
 from .workers import WorkerPool
 
 if TYPE_CHECKING:
+    import asyncio
+
+    from .loop_delay import HostDelay
     from .registry import Handler
     from .scheduling import Scheduler
     from .validation import ValidationResult
@@ -72,6 +75,7 @@ class Runtime:
     engine: Engine
     _sink: StderrSink | None
     _background: Background = field(init=False)
+    _measured: HostDelay | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._background = Background(self.report_loop_error)
@@ -98,14 +102,19 @@ class Runtime:
         loop = _running_loop()
         if loop is None:
             return self.connect(send, transport_type, self._background)
-        from .loop_delay import LoopDelay
-
-        host = HostLoop(loop)
-        connection = self.connect(send, transport_type, host)
-        delay = LoopDelay()
-        host.sample_delay(delay, lambda: not connection.closed)
-        self.resources.event_loop_delay = lambda: delay.p99_ms(time.monotonic())
+        host = self._host_delay(loop)
+        connection = self.connect(send, transport_type, host.host)
+        host.watch(connection)
         return connection
+
+    def _host_delay(self, loop: asyncio.AbstractEventLoop) -> HostDelay:
+        """What measures `loop`; the loop that was connected to last is the one reported."""
+        if self._measured is None or self._measured.host.loop is not loop:
+            from .loop_delay import HostDelay
+
+            self._measured = measured = HostDelay(HostLoop(loop))
+            self.resources.event_loop_delay = lambda: measured.delay.p99_ms(time.monotonic())
+        return self._measured
 
     def report_loop_error(self, message: str, error: BaseException | None) -> None:
         """Log what went wrong on an event loop of ours outside any call."""
@@ -152,7 +161,7 @@ class Server:
         self._code_config = _merge_identity(config, name, version)
         self._options = options or ServerOptions()
         if instructions is not None:
-            self._options.instructions = instructions
+            self._options = evolve(self._options, instructions=instructions)
         self._config_file: str | os.PathLike[str] | None = None
         self._runtime: Runtime | None = None
         self._registry = self._options.tool_registry or ToolRegistry()
@@ -328,7 +337,9 @@ class Server:
         refuse_while_importing()
         if config is not None:
             self.configure(config)
-        exit_code = start_server(self)
+        from .transports.stdio import serve
+
+        exit_code = serve(self.runtime, process_goes_on=True)
         if exit_code:
             raise SystemExit(exit_code)
 
@@ -353,6 +364,8 @@ def create_server(options: ServerOptions) -> Server:
 def start_server(server: Server) -> int:
     """Serve `server` over stdio until the client leaves; return the exit code (PROC-04).
 
+    The process is expected to end then: it is ended when `server.shutdown_timeout_ms` is spent.
+
     Raises:
         ConfigError: lists every problem of the configuration.
     """
@@ -376,7 +389,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     tools_call = ToolsCall(registry, resources, config.tools, ids)
     info = ServerInfo(config.server.name, config.server.version, options.instructions)
     dispatcher = Dispatcher(info, tools_call)
-    workers = WorkerPool(config.resources.max_concurrent_executions)
+    workers = WorkerPool(resources.config.resources.max_concurrent_executions)
     engine = Engine(dispatcher, clock, config.tools, workers)
     return Runtime(config, logger, registry, resources, ids, clock, dispatcher, engine, sink)
 

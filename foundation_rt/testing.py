@@ -54,16 +54,20 @@ class TestClient:
 
     Attributes:
         notifications: what the server sent without being asked, decoded, in order.
-        logs: the server's log records so far, decoded; None when it logs elsewhere.
     """
 
     __test__ = False  # pytest: no test class, whatever its name says
 
     connection: Connection = field(init=False)
     notifications: list[dict[str, Any]] = field(factory=list, init=False)
-    logs: list[dict[str, Any]] | None = field(default=None, init=False)
+    _sink: MemorySink | None = field(default=None, init=False)
     _waiting: dict[int, asyncio.Future[dict[str, Any]]] = field(factory=dict, init=False)
     _last_id: int = field(default=0, init=False)
+
+    @property
+    def logs(self) -> list[dict[str, Any]] | None:
+        """The server's log records so far, decoded; None when it logs elsewhere."""
+        return None if self._sink is None else self._sink.lines
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
         """Call a tool with keyword arguments; see `call_tool`."""
@@ -73,8 +77,9 @@ class TestClient:
         """Call a tool; return its result, decoded.
 
         Raises:
-            ToolError: the call failed; `run_id` and `correlation_id` are in its `details` as sent.
+            ToolError: the call failed.
             ProtocolError: the request was refused.
+            ConnectionError: the connection is closed.
         """
         params = {"name": tool, "arguments": dict(arguments)}
         result = await self.request("tools/call", params)
@@ -94,7 +99,10 @@ class TestClient:
 
         Raises:
             ProtocolError: the server answered with an error.
+            ConnectionError: the connection is closed.
         """
+        if self.connection.closed:
+            raise ConnectionError("the connection is closed")
         self._last_id += 1
         request_id = self._last_id
         answer = asyncio.get_running_loop().create_future()
@@ -116,6 +124,13 @@ class TestClient:
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
         self._send({"method": method}, params)
+
+    def close(self) -> None:
+        """Leave: what runs is aborted, and whoever waits for an answer gets a ConnectionError."""
+        self.connection.close()
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(ConnectionError("the connection was closed"))
 
     def _send(self, message: dict[str, Any], params: Mapping[str, Any] | None) -> None:
         message = {"jsonrpc": "2.0", **message}
@@ -156,12 +171,15 @@ async def connect(
     if clock is not None or ids is not None:
         clock = clock or runtime.clock
         sink = MemorySink()
-        client.logs = sink.lines
+        client._sink = sink
         config = runtime.config
         logger = StructuredLogger(
             sink, clock, config.logging.level, Redactor(config.logging.redact_keys)
         )
-        options = ServerOptions(logger=logger, id_generator=ids, clock=clock)
+        # The slots stay the server's: its health tool reports them.
+        options = ServerOptions(
+            logger=logger, id_generator=ids, clock=clock, resource_manager=runtime.resources
+        )
         runtime = compose(runtime.registry, options, config)
     client.connection = runtime.connect_host(client.receive, "memory")
     try:
@@ -176,4 +194,5 @@ async def connect(
             client.notify("notifications/initialized")
         yield client
     finally:
-        client.connection.close()
+        client.close()
+        runtime.registry.attach_logger(server.runtime.logger)

@@ -201,12 +201,10 @@ class BackgroundWriter:
         """Take no more writes, wait `timeout` seconds at most for the pending ones, drop the rest.
 
         A system call that is under way in the thread cannot be taken back; no other is begun
-        afterwards (LOG-26). Closing again does nothing.
+        afterwards (LOG-26). Closing again waits for what is still pending, too.
         """
         with self._lock:
-            if not self._open:
-                return
-            if self._unreported:
+            if self._open and self._unreported:
                 self._report()
             self._open = False
         self.flush(timeout)

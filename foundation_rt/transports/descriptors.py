@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from typing import TextIO
 
 from attrs import define
 
@@ -34,11 +34,15 @@ class ProtocolDescriptors:
         """
         os.close(self.input)
         os.close(self.output)
+        for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+            if not _flush(stream):
+                # The interpreter tries once more at exit, and its failure would be the exit code.
+                _point(descriptor, os.open(os.devnull, os.O_WRONLY))
 
 
 def isolate() -> ProtocolDescriptors:
     """Move the protocol away from descriptors 0 and 1."""
-    _flush_stdout()
+    _flush(sys.stdout)  # what was printed before the protocol began belongs to the old 1
     # Holes first: a duplicate would otherwise land in one and be taken for what belongs there.
     if not _is_open(0):
         _point(0, os.open(os.devnull, os.O_RDONLY))
@@ -55,12 +59,16 @@ def isolate() -> ProtocolDescriptors:
     return descriptors
 
 
-def _flush_stdout() -> None:
-    """What was printed before the protocol began belongs to the old descriptor 1."""
-    if sys.stdout is not None:
-        # It may be closed, or its reader gone: nobody will miss what it held.
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
+def _flush(stream: TextIO | None) -> bool:
+    """Whether `stream` holds nothing any more; it may be closed, or its reader gone."""
+    try:
+        if stream is not None:
+            stream.flush()
+    except ValueError:
+        pass  # closed, and therefore empty
+    except OSError:
+        return False
+    return True
 
 
 def _is_open(descriptor: int) -> bool:

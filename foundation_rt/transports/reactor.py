@@ -133,13 +133,13 @@ class Reactor:
         if self.stopped and self.loop is not None:
             self.loop.stop()
 
-    def close(self) -> None:
-        """Give back the descriptors, and end the asyncio loop if there is one."""
+    def close(self, grace: float) -> None:
+        """Give back the descriptors, and end the asyncio loop, if any, within `grace` seconds."""
         if self.loop is not None:
             from .reactor_loop import finish_loop
 
             self.stopped = False
-            finish_loop(self.loop)
+            finish_loop(self.loop, grace)
         for descriptor in self._wake_pipe:
             os.close(descriptor)
 

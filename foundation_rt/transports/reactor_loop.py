@@ -100,7 +100,7 @@ def make_loop(reactor: Reactor) -> ReactorLoop:
     return loop
 
 
-def finish_loop(loop: asyncio.AbstractEventLoop, timeout: float = 0.5) -> None:
+def finish_loop(loop: asyncio.AbstractEventLoop, timeout: float) -> None:
     """Cancel what still runs on `loop`, give it `timeout` seconds to end, and close the loop."""
     tasks = asyncio.all_tasks(loop)
     for task in tasks:

@@ -43,15 +43,24 @@ _GATHER_BYTES = 2048  # so that it still goes out in one direct write of at most
 # those that were then aborted.
 _PATIENCE = 0.8
 
+# The share of it after which whatever still runs is left behind; the rest is for writing the log.
+_STOP = 0.9
 
-def serve(runtime: Runtime) -> int:
+_LOOP_GRACE = 0.5  # seconds in which tasks that handlers left behind may end when cancelled
+
+
+def serve(runtime: Runtime, *, process_goes_on: bool = False) -> int:
     """Serve one client over descriptors 0 and 1 until it leaves; return the exit code.
 
     0 after end of file or when the client closes the output, 143 after SIGTERM, 130 after SIGINT.
+
+    Args:
+        process_goes_on: the process may live on when all has ended; otherwise it is ended at the
+            latest when its budget is spent, whatever keeps the interpreter alive (PROC-06).
     """
     descriptors = isolate()
     try:
-        return StdioTransport(runtime, descriptors).run()
+        return StdioTransport(runtime, descriptors, process_goes_on).run()
     finally:
         descriptors.close()
 
@@ -62,6 +71,7 @@ class StdioTransport:
 
     runtime: Runtime
     descriptors: ProtocolDescriptors
+    process_goes_on: bool
     reactor: Reactor = field(factory=Reactor, init=False)
     connection: Connection = field(init=False)
     _settings: ServerSection = field(init=False)
@@ -90,6 +100,7 @@ class StdioTransport:
             hang_up_budget=self._budget,
             signal_budget=self._budget,
             on_blocked=self._report_blocked,
+            on_signal=self.reactor.wake,
             end_process=self._end_process,
         )
 
@@ -116,11 +127,17 @@ class StdioTransport:
         finally:
             restore_signals()
             self._clean_up()
+        return self._exit_code
+
+    @property
+    def _exit_code(self) -> int:
         return 0 if self._signal is None else 128 + self._signal
 
     # -- input -------------------------------------------------------------------------------
 
     def _on_readable(self, events: int) -> None:
+        if self._signal is not None:
+            return  # it came in the same turn: no more input is served
         try:
             data = os.read(self.descriptors.input, _CHUNK_BYTES)
         except OSError:
@@ -234,8 +251,9 @@ class StdioTransport:
             return
         self._leaving = True
         self._deadline = time.monotonic() + self._budget
+        self._watchdog.limit(self._budget, self._exit_code)
         self.reactor.call_later(grace, self._disconnect)
-        self.reactor.call_later(self._budget, self.reactor.stop)
+        self.reactor.call_later(self._budget * _STOP, self.reactor.stop)
         self._stop_if_idle()
 
     def _disconnect(self) -> None:
@@ -261,19 +279,13 @@ class StdioTransport:
         if not self._writer.broken and not self.connection.closed:
             self._writer.flush(remaining)
         self.connection.close()
-        self.reactor.close()
+        self.reactor.close(min(_LOOP_GRACE, self._remaining()))
         self._writer.close(0)
         stuck = self.runtime.engine.running
-        if stuck or _foreign_threads():
-            for call in stuck:
-                fields = {"runId": call.run_id, "toolName": call.tool_name}
-                self.runtime.logger.warn(
-                    "handler has not ended; the process ends without it", fields
-                )
-            self._watchdog.limit(
-                self._remaining(), 0 if self._signal is None else 128 + self._signal
-            )
-        else:
+        for call in stuck:
+            fields = {"runId": call.run_id, "toolName": call.tool_name}
+            self.runtime.logger.warn("handler has not ended; the process ends without it", fields)
+        if self.process_goes_on and not stuck and not _foreign_threads():
             self._watchdog.stop()
         self.runtime.close_logs(max(0.1, min(1.0, self._remaining())))
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class Watchdog:
         hang_up_budget: seconds a turn may last on after the client has hung up.
         signal_budget: seconds from SIGTERM or SIGINT to the end of the process.
         on_blocked: is told how many seconds a turn has lasted.
+        on_signal: wakes the main thread; the system may give a signal to another one.
         end_process: ends the process at once with an exit code; does not return.
     """
 
@@ -54,6 +56,7 @@ class Watchdog:
     hang_up_budget: float
     signal_budget: float
     on_blocked: Callable[[float], object]
+    on_signal: Callable[[], object]
     end_process: Callable[[int], object]
     asleep: bool = field(default=False, init=False)
     _control: tuple[int, int] = field(init=False)
@@ -113,7 +116,17 @@ class Watchdog:
                 else:
                     poll.unregister(descriptor)  # it would be reported for ever
                     self._hung_up_at = time.monotonic()
+            if self._hung_up_at is None and self._is_read_to_its_end():
+                self._hung_up_at = time.monotonic()
             self._check(time.monotonic())
+
+    def _is_read_to_its_end(self) -> bool:
+        """A file never hangs up; that there is nothing left of it to read is the same."""
+        try:
+            state = os.fstat(self.peer)
+            return stat.S_ISREG(state.st_mode) and os.lseek(self.peer, 0, 1) >= state.st_size
+        except OSError:
+            return False
 
     def _obey(self, commands: bytes) -> None:
         for command in commands:
@@ -124,6 +137,7 @@ class Watchdog:
                 self._signalled = True
                 if self._limit is None or not budget:
                     self._limit = (time.monotonic() + budget, 128 + command)
+                self.on_signal()
 
     def _next_limit(self) -> float | None:
         return None if self._limit is None else self._limit[0]

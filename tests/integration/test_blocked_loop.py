@@ -112,9 +112,7 @@ def test_end_of_file_ends_a_process_with_a_stuck_thread(how: str) -> None:
         ("block_thread", signal.SIGINT, 130),
     ],
 )
-def test_a_signal_ends_a_blocked_process(
-    tool: str, number: signal.Signals, exit_code: int
-) -> None:
+def test_a_signal_ends_a_blocked_process(tool: str, number: signal.Signals, exit_code: int) -> None:
     with serve(APP, BUDGET) as server:
         server.start(tool, how="sleep")
         server.record(message="started")
@@ -169,3 +167,18 @@ def test_a_handler_that_blocked_the_loop_is_answered_and_the_others_go_on(
         assert server.outcome(after) is None
         assert server.outcome(other)["code"] == "TIMEOUT"
         assert server.finish() == 0
+
+
+@pytest.mark.rule("PROC-06", "PROC-02")
+def test_the_end_of_a_file_ends_a_blocked_process(tmp_path: Path) -> None:
+    # A file does not hang up, and what blocks the loop is served before its end is read.
+    conversation = tmp_path / "conversation"
+    conversation.write_bytes(
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":""}}\n'
+        b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/call",'
+        b'"params":{"name":"block_async","arguments":{"how":"sleep"}}}\n'
+    )
+    file = os.open(conversation, os.O_RDONLY)
+    with serve(APP, BUDGET, handshake=False, stdin=(file, None)) as server:
+        assert server.wait() == 0

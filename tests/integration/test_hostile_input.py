@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.process import decode, serve
 
-APP = '''
+APP = """
 import threading
 from foundation_rt import Server, ToolContext
 
@@ -35,7 +35,7 @@ def hold(ctx: ToolContext):
 @server.tool(inline=True)
 def free(anything: list | None = None):
     go_on.set()
-'''
+"""
 
 LIMIT = 262_144
 SETTINGS = {
@@ -211,9 +211,7 @@ def answers() -> Answers:
                 pending.append(message)
         # For each request that reached tools/call there is one record.
         records = server.records_with(message="tool call completed")
-        reached = [
-            line for line in LINES.values() if b'"tools/call"' in line and b'"id"' in line
-        ]
+        reached = [line for line in LINES.values() if b'"tools/call"' in line and b'"id"' in line]
         assert len(records) == len(reached) + 1
         return found
 

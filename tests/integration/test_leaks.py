@@ -92,9 +92,7 @@ def mixed_calls(server: ServerProcess, count: int, first: int) -> None:
         else:
             answered.append(number)
     completed = completions(server) + count
-    server.write(
-        b"".join(orjson.dumps({"jsonrpc": "2.0", **line}) + b"\n" for line in lines)
-    )
+    server.write(b"".join(orjson.dumps({"jsonrpc": "2.0", **line}) + b"\n" for line in lines))
     for number in answered:
         server.answer(number)
     server.wait_until(lambda: completions(server) >= completed, f"{completed} records")

@@ -102,9 +102,7 @@ def test_a_process_that_was_not_initialized_ends_at_once() -> None:
 
 @pytest.mark.rule("PROC-04")
 @pytest.mark.parametrize(("number", "exit_code"), ENDS)
-def test_running_calls_may_finish_and_are_answered(
-    number: signal.Signals, exit_code: int
-) -> None:
+def test_running_calls_may_finish_and_are_answered(number: signal.Signals, exit_code: int) -> None:
     with serve(APP, PATIENT) as server:
         calls = [server.start(tool) for tool in ("finish_later", "finish_later_in_thread")]
         server.wait_until(lambda: len(server.records_with(message="started")) == 2, "both")
@@ -133,14 +131,19 @@ def test_calls_that_do_not_finish_in_time_are_aborted_and_not_answered(
 
 @pytest.mark.rule("PROC-04")
 def test_after_a_signal_no_more_input_is_served() -> None:
-    with serve(APP, HASTY) as server:
-        call = server.start("wait_for_abort")
+    with serve(APP, PATIENT) as server:
+        running = server.start("finish_later")
         server.record(message="started")
+        server.start("time_out_later")
+        server.call("health")
+        # While it stands still, the signal comes first and the request second.
+        server.signal(signal.SIGSTOP)
         server.signal(signal.SIGTERM)
-        server.record(message="aborted")  # so it has seen the signal
-        server.offer(b'{"jsonrpc":"2.0","id":77,"method":"ping"}\n')
+        server.write(b'{"jsonrpc":"2.0","id":"late","method":"ping"}\n')
+        server.signal(signal.SIGCONT)
         assert server.wait() == 143
-        assert server.answers(77) == server.answers(call) == []
+        assert server.outcome(running) == "in time"
+        assert server.answers("late") == []
 
 
 @pytest.mark.rule("PROC-04", "PROC-06")

@@ -14,7 +14,7 @@ from attrs import define
 
 from tests.support.process import decode, serve
 
-APP = '''
+APP = """
 import asyncio, multiprocessing, os, subprocess, sys, threading, time
 from foundation_rt import AbortError, Server, ToolDefinition, ToolError
 
@@ -191,7 +191,7 @@ register("hangs_async", hangs_async, timeout_ms=150)
 register("hangs_thread", hangs_thread, timeout_ms=150)
 register("blocks_loop", blocks_loop, timeout_ms=150)
 register("release", lambda arguments, context: released.set(), inline=True)
-'''
+"""
 
 SETTINGS = {
     "resources.max_concurrent_executions": 300,
@@ -221,15 +221,17 @@ TIMEOUT = {
     "details": {"timeoutMs": 150},
 }
 
+FAILING = (
+    *("exception", "sys_exit", "keyboard_interrupt", "generator_exit", "base_exception"),
+    *("exception_group", "stop_iteration", "cancelled_error", "abort_error"),
+    *("memory_error", "recursion", "speechless"),
+)
+UNSPEAKABLE = (
+    *("coroutine", "generator", "cycle", "deep", "set", "bytes", "object"),
+    *("huge_integer", "surrogate"),
+)
 RAISING = {
-    **{
-        name: INTERNAL
-        for name in (
-            *("exception", "sys_exit", "keyboard_interrupt", "generator_exit", "base_exception"),
-            *("exception_group", "stop_iteration", "cancelled_error", "abort_error"),
-            *("memory_error", "recursion", "speechless"),
-        )
-    },
+    **dict.fromkeys(FAILING, INTERNAL),
     "tool_error": {"code": "NOT_FOUND", "message": "no such city", "details": {"city": "Oslo"}},
     "odd_details": {
         "code": "NOT_FOUND",
@@ -237,16 +239,7 @@ RAISING = {
         "details": {"reason": "details_not_serializable"},
     },
 }
-RETURNING_BADLY = {
-    **{
-        name: NOT_SERIALIZABLE
-        for name in (
-            *("coroutine", "generator", "cycle", "deep", "set", "bytes", "object"),
-            *("huge_integer", "surrogate"),
-        )
-    },
-    "too_large": TOO_LARGE,
-}
+RETURNING_BADLY = {**dict.fromkeys(UNSPEAKABLE, NOT_SERIALIZABLE), "too_large": TOO_LARGE}
 RETURNING_WELL = {"nan": [None, None, 1.5], "none": None, "large": "x" * 900_000}
 DOING = {
     "print": None,
@@ -363,9 +356,7 @@ def test_what_was_raised_is_told_to_the_log_alone(
 ) -> None:
     tool = f"{name}_{way}"
     [logged] = [
-        each
-        for each in storm.records
-        if each["level"] == "error" and each["correlationId"] == tool
+        each for each in storm.records if each["level"] == "error" and each["correlationId"] == tool
     ]
     assert logged["message"] == "tool handler failed"
     frames = logged["error"].pop("frames")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.process import serve
 
-APP = '''
+APP = """
 import atexit, sys, threading, time
 from foundation_rt import Server, ToolContext, ToolError
 
@@ -54,7 +54,7 @@ def blocks_for_a_while(large: int) -> str:
 
 
 atexit.register(lambda: print("asyncio" in sys.modules, file=sys.stderr))
-'''
+"""
 
 
 @pytest.mark.rule("PROC-08")

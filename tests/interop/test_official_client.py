@@ -20,6 +20,8 @@ from attrs import define
 from mcp import Client, ClientSession, MCPError, StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
+from tests.support.process import PATIENCE, environment
+
 TYPED_APP = '''
 from __future__ import annotations
 
@@ -86,8 +88,6 @@ async def wait(ctx: ToolContext) -> str:
     return reason
 '''
 
-PATIENCE = 20
-
 
 @define
 class Log:
@@ -125,7 +125,7 @@ class Host:
         script = f'"$@"; echo $? > {self.exit_note}'
         server = [sys.executable, "-m", "foundation_rt", "serve", *words]
         return StdioServerParameters(
-            command="sh", args=["-c", script, "sh", *server], env=dict(os.environ)
+            command="sh", args=["-c", script, "sh", *server], env=environment()
         )
 
     @asynccontextmanager
@@ -277,11 +277,10 @@ def test_a_call_can_be_cancelled(host: Host, app: str) -> None:
 @pytest.mark.rule("PROC-03", "PROC-04", "TIME-08")
 def test_a_client_that_leaves_during_a_call_has_nothing_to_terminate(host: Host, app: str) -> None:
     async def test() -> None:
-        async with anyio.create_task_group() as group:
-            async with host.connect(app) as session:
-                group.start_soon(session.call_tool, "wait")
-                await host.log.record(message="waiting")
-                group.cancel_scope.cancel()
+        async with anyio.create_task_group() as group, host.connect(app) as session:
+            group.start_soon(session.call_tool, "wait")
+            await host.log.record(message="waiting")
+            group.cancel_scope.cancel()
         assert b'"outcome":"aborted"' in host.log.rest()
 
     run(test)

@@ -66,7 +66,7 @@ def rig_with_echo(config: ServerConfig | None = None) -> tuple[Rig, list[dict[st
     return rig, seen
 
 
-# -- 1: initialization response completeness ---------------------------------------------------
+# -- 1: initialization response completeness -------------------------------------------------------
 
 
 @pytest.mark.rule("LIFE-02", "LIFE-04")
@@ -96,7 +96,7 @@ def test_property_1_initialize_tells_everything(
     }
 
 
-# -- 2: strict initialization gate -------------------------------------------------------------
+# -- 2: strict initialization gate -----------------------------------------------------------------
 
 
 @pytest.mark.rule("LIFE-03", "CALL-01", "CALL-14", "RPC-09")
@@ -135,7 +135,7 @@ def test_property_2_nothing_but_the_handshake_passes_before_running(
     assert peer.answer(peer.ask("ping"))["result"] == {}
 
 
-# -- 3: correlation of protocol errors ---------------------------------------------------------
+# -- 3: correlation of protocol errors -------------------------------------------------------------
 
 valid_correlation = st.text(min_size=1, max_size=128)
 invalid_correlation = (
@@ -203,7 +203,7 @@ def test_property_3_a_line_from_which_no_id_can_be_read_gets_the_connections(lin
     assert len(peer.received) == 2
 
 
-# -- 4: tools/list ordering --------------------------------------------------------------------
+# -- 4: tools/list ordering ------------------------------------------------------------------------
 
 tool_names = st.text(
     st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=12
@@ -235,7 +235,7 @@ def test_property_4_tools_are_listed_in_lexicographic_order(
     assert [tool["name"] for tool in tools] == sorted(["health", *kept])
 
 
-# -- 5: validators are compiled when tools are registered ----------------------------------------
+# -- 5: validators are compiled when tools are registered ------------------------------------------
 
 SCHEMAS: list[dict[str, Any]] = [
     {"type": "object"},
@@ -309,7 +309,7 @@ def test_property_5_no_call_compiles_a_schema(
     assert {each["outcome"] for each in rig.records} <= {"success", "tool_error"}
 
 
-# -- 6: arguments are an object or the handler does not run --------------------------------------
+# -- 6: arguments are an object or the handler does not run ----------------------------------------
 
 
 @pytest.mark.rule("CALL-02", "CALL-14")

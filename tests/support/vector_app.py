@@ -1,7 +1,7 @@
 """The server that the vectors talk to; spec/vectors/README.md defines its tools.
 
-Served by `foundation-rt serve tests/support/vector_app.py`, and embedded by `tests.support.vectors`,
-which scripts the two tools that take time instead of running them.
+`foundation-rt serve` serves this file; `tests.support.vectors` embeds it, and scripts the two tools
+that take time instead of running them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 from foundation_rt import ErrorCode, Server, ServerOptions, ToolContext, ToolDefinition, ToolError
 
 NAME, VERSION = "vectors", "1.0.0"
-SLEEPERS = frozenset({"nap", "sleep"})
 
 _SLEEP_SCHEMA = {
     "type": "object",
@@ -69,7 +68,7 @@ def make_server(options: ServerOptions | None = None) -> Server:
             },
             "required": ["text", "times"],
         },
-        lambda arguments, context: arguments["text"] * arguments["times"],
+        lambda arguments, context: arguments["text"] * int(arguments["times"]),
     )
     _register(server, "unspeakable", "Return what JSON cannot say.", {}, lambda *_: object())
     server.register(ToolDefinition("sleep", "Take some time.", _SLEEP_SCHEMA), sleep)

@@ -24,7 +24,7 @@ from foundation_rt.ids import SequentialIds
 from foundation_rt.invocation import Invocation, Outcome, Raised, Returned, Stopped
 from foundation_rt.logs import MemorySink, StructuredLogger
 from foundation_rt.protocol.framing import LineReader, LineTooLong
-from foundation_rt.protocol.jsonrpc import parse
+from foundation_rt.protocol.jsonrpc import Request, RequestId, parse
 from foundation_rt.registry import Execution
 from foundation_rt.resources import ResourceManager
 from foundation_rt.server import Runtime, ServerOptions
@@ -149,7 +149,7 @@ class Performer:
     """Performs effects; time passes when `advance` is called.
 
     Attributes:
-        sent: every line the server wrote, in order.
+        exchanges: every line the server sent, in order, each with the request it answers.
         sink: every record it logged.
     """
 
@@ -157,15 +157,21 @@ class Performer:
     clock: ManualClock
     sink: MemorySink
     session: Session
-    sent: list[bytes] = field(factory=list)
+    exchanges: list[tuple[Request | None, bytes]] = field(factory=list)
     running: dict[str, Running] = field(factory=dict)
     _reader: LineReader = field(init=False)
+    _asked: dict[RequestId, Request] = field(factory=dict, init=False)
     _now_ms: int = field(default=0, init=False)
     _agenda: list[tuple[int, int, Callable[[], None]]] = field(factory=list, init=False)
     _entries: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._reader = LineReader(self.runtime.config.transport.max_line_bytes)
+
+    @property
+    def sent(self) -> list[bytes]:
+        """Every line the server sent, in order."""
+        return [line for _, line in self.exchanges]
 
     def act(self, step: Step) -> None:
         """Let the step happen."""
@@ -214,13 +220,16 @@ class Performer:
 
     def _receive(self, line: bytes | LineTooLong) -> None:
         message = line if isinstance(line, LineTooLong) else parse(line)
+        if isinstance(message, Request) and message.id not in self.session.in_flight:
+            self._asked[message.id] = message
         self._perform(self.runtime.dispatcher.dispatch(self.session, message))
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Reply):
                 if self.session.state is not State.CLOSED:
-                    self.sent.append(effect.line)
+                    request = self._asked.get(orjson.loads(effect.line)["id"])
+                    self.exchanges.append((request, effect.line))
             elif isinstance(effect, Emit):
                 self.session.logger.log(effect.level, effect.message, effect.fields)
             elif isinstance(effect, Invocation):
@@ -280,10 +289,9 @@ def make_performer(
     config: Mapping[str, Mapping[str, Any]] | None = None, level: str = "info"
 ) -> Performer:
     """A performer with the server of the vectors, ids that count and a clock that stands still."""
-    identity = {"server": {"name": NAME, "version": VERSION}}
-    sections = {**(config or {})}
-    sections["server"] = {**identity["server"], **sections.get("server", {})}
-    whole = make_config(sections)
+    given = config or {}
+    identity = {"name": NAME, "version": VERSION, **given.get("server", {})}
+    whole = make_config({**given, "server": identity})
     clock, sink = ManualClock(), MemorySink()
     options = ServerOptions(
         config=whole,

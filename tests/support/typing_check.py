@@ -1,0 +1,81 @@
+"""What a type checker sees of the public names; read by mypy --strict, never run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, assert_type
+
+from foundation_rt import (
+    AbortSignal,
+    Connection,
+    Dispatcher,
+    ErrorCode,
+    Server,
+    ServerOptions,
+    ToolContext,
+    ToolDefinition,
+    ToolError,
+    create_server,
+    start_server,
+)
+from foundation_rt.testing import TestClient, connect
+
+server = Server("weather", version="1.0.0", config={"tools": {"default_timeout_ms": 5}})
+
+
+@server.tool
+def plain(city: str, days: int = 3) -> dict[str, int]:
+    return {city: days}
+
+
+@server.tool(timeout_ms=2000, name="other", inline=True)
+def with_options(city: str) -> str:
+    return city
+
+
+@server.tool()
+async def later(city: str, *, ctx: ToolContext) -> list[str]:
+    ctx.abort_signal.raise_if_aborted()
+    assert_type(ctx.abort_signal, AbortSignal)
+    assert_type(await ctx.abort_signal.wait(), str)
+    assert_type(ctx.abort_signal.reason, str | None)
+    assert_type(ctx.abort_signal.add_callback(lambda: None), Callable[[], None])
+    assert_type(ctx.run_id, str)
+    ctx.logger.info("looking", {"city": city})
+    raise ToolError(ErrorCode.NOT_FOUND, "no such city", {"city": city})
+
+
+# The decorator changes nothing: what was wrong before is wrong after.
+assert_type(plain("Oslo"), dict[str, int])
+assert_type(with_options("Oslo"), str)
+plain(5)  # type: ignore[arg-type]
+with_options()  # type: ignore[call-arg]
+server.tool(5)  # type: ignore[call-overload]
+server.tool(plain, name="x")  # type: ignore[call-overload]
+
+
+async def use() -> None:
+    waiting: Coroutine[Any, Any, list[str]] = later("Oslo", ctx=_context())
+    assert_type(await waiting, list[str])
+    async with connect(server) as client:
+        assert_type(client, TestClient)
+        assert_type(await client.list_tools(), list[dict[str, Any]])
+        await client.call("forecast", city="Oslo")
+
+
+def _context() -> ToolContext:
+    raise NotImplementedError
+
+
+connection = server.connect(send=lambda line: None, transport_type="http")
+assert_type(connection, Connection)
+connection.feed(b"")
+server.connect(print, transport_type="carrier pigeon")  # type: ignore[arg-type]
+definition = ToolDefinition("name", "description", {"type": "object"}, version="1")
+server.register(definition, lambda arguments, context: None, is_dynamic=True)
+assert_type(server.unregister("name"), bool)
+assert_type(server.list(), tuple[ToolDefinition, ...])
+assert_type(server.validate_definition(definition).valid, bool)
+assert_type(create_server(ServerOptions(instructions="x")), Server)
+assert_type(start_server(server), int)
+assert_type(server.runtime.dispatcher, Dispatcher)

@@ -1,0 +1,81 @@
+"""Checks what a server sends and logs against spec/schemas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import orjson
+from attrs import define, field
+
+from foundation_rt.protocol.jsonrpc import Request
+from foundation_rt.tools_call import COMPLETION_MESSAGE
+
+FOLDER = Path(__file__).parent.parent.parent / "spec" / "schemas"
+RESULTS = {
+    "initialize": "initialize-result",
+    "tools/list": "tools-list-result",
+    "tools/call": "tools-call-result",
+}
+
+
+def schema(name: str) -> dict[str, Any]:
+    """A schema of spec/schemas."""
+    found: dict[str, Any] = orjson.loads((FOLDER / f"{name}.schema.json").read_bytes())
+    return found
+
+
+VALIDATORS = {
+    path.name.removesuffix(".schema.json"): jsonschema_rs.validator_for(
+        orjson.loads(path.read_bytes())
+    )
+    for path in FOLDER.glob("*.schema.json")
+}
+
+
+def problems(name: str, value: Any) -> list[str]:
+    """What the schema of that name has against a value."""
+    return [f"{name}: {error}" for error in VALIDATORS[name].iter_errors(value)]
+
+
+@define
+class WireChecker:
+    """Fails on what the schemas do not allow.
+
+    Attributes:
+        used: the schemas that something was checked against.
+    """
+
+    used: set[str] = field(factory=set)
+
+    def check_line(self, request: Request | None, line: bytes) -> None:
+        """A line that was sent, and the request it answers if that is known."""
+        message = orjson.loads(line)
+        self._check("json-rpc-response", message)
+        if "error" in message:
+            self._check("json-rpc-error", message["error"])
+            return
+        assert request is not None
+        result = message["result"]
+        if request.method not in RESULTS:
+            assert result == {}
+            return
+        self._check(RESULTS[request.method], result)
+        if request.method == "tools/call":
+            value = orjson.loads(result["content"][0]["text"])
+            if result["isError"]:
+                self._check("structured-error", value)
+            elif request.params["name"] == "health":
+                self._check("health-report", value)
+
+    def check_record(self, record: dict[str, Any]) -> None:
+        """A record of the log."""
+        self._check("log-record", record)
+        if record["message"] == COMPLETION_MESSAGE:
+            self._check("completion-record", record)
+
+    def _check(self, name: str, value: Any) -> None:
+        self.used.add(name)
+        found = problems(name, value)
+        assert not found, (found, value)

@@ -1,0 +1,99 @@
+"""The public names: which there are, what importing them costs, and what a type checker sees."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import foundation_rt
+
+PUBLIC = {
+    "AbortError",
+    "AbortSignal",
+    "ConfigError",
+    "Connection",
+    "Constraints",
+    "Dispatcher",
+    "ErrorCode",
+    "RegistrationError",
+    "Server",
+    "ServerOptions",
+    "ToolContext",
+    "ToolDefinition",
+    "ToolError",
+    "UsageError",
+    "__version__",
+    "create_server",
+    "start_server",
+}
+
+
+@pytest.mark.rule("EMBED-01", "EMBED-05", "EMBED-06")
+def test_these_names_are_public_and_no_others() -> None:
+    assert set(foundation_rt.__all__) == PUBLIC
+    assert set(dir(foundation_rt)) == PUBLIC
+    namespace: dict[str, object] = {}
+    exec("from foundation_rt import *", namespace)
+    assert namespace.keys() - {"__builtins__"} == PUBLIC
+
+
+@pytest.mark.rule("EMBED-01")
+@pytest.mark.parametrize("name", sorted(PUBLIC - {"__version__"}))
+def test_a_public_name_is_what_its_module_defines(name: str) -> None:
+    value = getattr(foundation_rt, name)
+    assert value is getattr(foundation_rt, name)
+    home = importlib.import_module(value.__module__)
+    assert getattr(home, name) is value
+    assert value.__module__.startswith("foundation_rt.")
+    assert value.__doc__
+
+
+@pytest.mark.rule("EMBED-01")
+def test_a_name_that_is_not_there_is_said() -> None:
+    with pytest.raises(AttributeError, match=r"'foundation_rt' has no attribute 'Sever'"):
+        _ = foundation_rt.Sever  # type: ignore[attr-defined]
+    with pytest.raises(ImportError):
+        exec("from foundation_rt import Sever")
+
+
+IMPORTED = """
+import sys
+import foundation_rt
+before = {name for name in sys.modules if name.startswith("foundation_rt.")}
+heavy = {"attrs", "cattrs", "fastjsonschema", "orjson", "asyncio", "logging"} & set(sys.modules)
+assert before == {"foundation_rt.version"}, before
+assert not heavy, heavy
+foundation_rt.ErrorCode
+assert "foundation_rt.errors" in sys.modules
+assert "foundation_rt.server" not in sys.modules
+server = foundation_rt.Server("x")
+late = {"cattrs", "tomli", "asyncio", "logging", "argparse"} & set(sys.modules)
+assert not late, late
+"""
+
+
+@pytest.mark.rule("EMBED-01", "PROC-08", "CONF-21")
+def test_importing_the_package_imports_next_to_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=40
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.rule("TYPED-01", "EMBED-01")
+def test_a_type_checker_sees_the_types_that_are_promised() -> None:
+    """Wrong uses in it are marked as such; where one would pass, the mark is an error."""
+    snippet = Path(__file__).parent / "support" / "typing_check.py"
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-incremental"]
+    done = subprocess.run(
+        [*command, str(snippet)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=Path(foundation_rt.__file__).parents[1],
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,466 @@
+"""What a tool author holds: tools in, components wired, configuration from where it counts."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt import (
+    ConfigError,
+    ErrorCode,
+    RegistrationError,
+    Server,
+    ServerOptions,
+    ToolContext,
+    ToolDefinition,
+    ToolError,
+    UsageError,
+    create_server,
+)
+from foundation_rt.clock import ManualClock
+from foundation_rt.config import ResourcesSection, ServerConfig, ServerSection, ToolsSection
+from foundation_rt.ids import SequentialIds
+from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.registry import ToolRegistry
+from foundation_rt.resources import ResourceManager
+from foundation_rt.version import __version__
+from tests.support.rig import HANDSHAKE, Peer, Rig
+
+ANYTHING = {"type": "object"}
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("FOUNDATION_RT_"):
+            monkeypatch.delenv(name)
+
+
+def quiet(server: Server) -> Server:
+    """The server, with its log in memory."""
+    server._options.logger = StructuredLogger(MemorySink(), ManualClock())
+    return server
+
+
+def connect(server: Server) -> Peer:
+    peer = Peer()
+    peer.connection = server.connect(peer.receive)
+    peer.shake_hands()
+    return peer
+
+
+def server_info(server: Server) -> dict[str, Any]:
+    """What `initialize` answers."""
+    peer = Peer()
+    peer.connection = server.connect(peer.receive)
+    peer.ask("initialize", HANDSHAKE, id="hello")
+    result: dict[str, Any] = peer.answer("hello")["result"]
+    return result
+
+
+def answer_to(server: Server, tool: str, arguments: dict[str, Any] | None = None) -> Any:
+    """The outcome of one call of an inline tool."""
+    peer = connect(server)
+    return peer.outcome(peer.start(tool, arguments))
+
+
+# -- tools -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("TYPED-01", "REG-01", "REG-02")
+def test_a_decorated_function_stays_as_it_is_and_its_tool_is_listed() -> None:
+    server = Server("weather", version="1.0.0")
+
+    @server.tool
+    def forecast(city: str, days: int = 3) -> dict[str, Any]:
+        """Forecast for a city.
+
+        Args:
+            city: Name of the city.
+        """
+        return {"city": city, "days": days}
+
+    @server.tool(
+        name="sum", description="Add.", version="2.1", timeout_ms=500, inline=True,
+    )  # fmt: skip
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert forecast("Oslo") == {"city": "Oslo", "days": 3}
+    assert add(1, 2) == 3
+    assert [definition.name for definition in server.list()] == ["forecast", "health", "sum"]
+    tool = server.get("sum")
+    assert tool is not None
+    assert tool.definition.to_wire() == {
+        "name": "sum",
+        "description": "Add.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+            "required": ["a", "b"],
+            "additionalProperties": False,
+        },
+        "version": "2.1",
+    }
+    assert tool.timeout_ms == 500
+    forecast_tool = server.get("forecast")
+    assert forecast_tool is not None
+    assert forecast_tool.definition.description == "Forecast for a city."
+    assert answer_to(quiet(server), "sum", {"a": 20, "b": 22.0}) == 42
+
+
+@pytest.mark.rule("TYPED-22", "REG-03")
+def test_a_schema_given_by_hand_is_what_is_advertised_and_enforced() -> None:
+    server = quiet(Server())
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 1}},
+        "required": ["n"],
+    }
+
+    @server.tool(input_schema=schema, inline=True)
+    def take(n: int, **rest: Any) -> list[Any]:
+        return [n, rest]
+
+    tool = server.get("take")
+    assert tool is not None
+    assert tool.definition.input_schema == schema
+    assert answer_to(server, "take", {"n": 5, "extra": True}) == [5, {"extra": True}]
+    assert answer_to(server, "take", {"n": 0})["code"] == "INVALID_ARGUMENT"
+
+
+@pytest.mark.rule("REG-03", "TYPED-04")
+def test_a_refusal_says_which_tool_and_what_to_do() -> None:
+    server = Server()
+
+    async def later(city: str) -> None: ...
+
+    with pytest.raises(RegistrationError, match=r"'later'.*inline=True is for def"):
+        server.tool(inline=True)(later)
+    with pytest.raises(RegistrationError, match="timeout_ms must be a whole number"):
+        server.tool(timeout_ms=0)(later)
+    with pytest.raises(RegistrationError, match=r"health.*already registered"):
+        server.tool(name="health")(later)
+
+    def unsaid(city) -> None:  # type: ignore[no-untyped-def]
+        ...
+
+    with pytest.raises(RegistrationError, match="city"):
+        server.tool(unsaid)
+    assert [definition.name for definition in server.list()] == ["health"]
+
+
+@pytest.mark.rule("REG-01", "REG-06", "REG-07", "REG-08")
+def test_tools_can_be_registered_found_and_removed_while_a_client_is_connected() -> None:
+    rig = Rig()
+    server = rig.server
+    definition = ToolDefinition("double", "Twice as much.", ANYTHING, version="7")
+    server.register(definition, lambda arguments, context: 2 * arguments["n"], inline=True)
+    peer = rig.connect()
+    assert peer.outcome(peer.start("double", {"n": 4})) == 8
+    found = server.get("double")
+    assert found is not None and found.definition == definition
+    assert server.get("triple") is None
+    late = ToolDefinition("late", "", ANYTHING)
+    server.register(
+        late, lambda arguments, context: "here", is_dynamic=True, timeout_ms=5, inline=True
+    )
+    assert peer.outcome(peer.start("late")) == "here"
+    names = [tool["name"] for tool in peer.answer(peer.ask("tools/list"))["result"]["tools"]]
+    assert names == ["double", "health", "late"]
+    assert server.unregister("late") is True
+    assert server.unregister("late") is False
+    assert peer.outcome(peer.start("late"))["code"] == "NOT_FOUND"
+    warnings = [line["message"] for line in rig.sink.lines if line["level"] == "warn"]
+    assert warnings == ["dynamic tool registered", "dynamic tool unregistered"]
+
+
+@pytest.mark.rule("REG-03")
+def test_a_definition_can_be_validated_without_registering_it() -> None:
+    server = Server()
+    good = ToolDefinition("good", "", ANYTHING)
+    assert server.validate_definition(good).valid
+    assert server.get("good") is None
+    for bad, path in (
+        (ToolDefinition("", "", ANYTHING), "/name"),
+        (ToolDefinition("health", "", ANYTHING), "/name"),
+        (ToolDefinition("x", 5, ANYTHING), "/description"),  # type: ignore[arg-type]
+        (ToolDefinition("x", "", {"type": "array"}), "/inputSchema"),
+    ):
+        result = server.validate_definition(bad)
+        assert not result.valid
+        assert [error.path for error in result.errors] == [path]
+        with pytest.raises(RegistrationError):
+            server.register(bad, lambda arguments, context: None)
+
+
+@pytest.mark.rule("CALL-11", "CALL-12", "TYPED-05")
+def test_the_five_line_tool_of_the_manual() -> None:
+    async def main() -> None:
+        server = quiet(Server("weather", version="1.0.0"))
+
+        @server.tool(timeout_ms=2000)
+        async def forecast(city: str, days: int = 3, *, ctx: ToolContext) -> dict[str, Any]:
+            """Forecast for a city."""
+            ctx.abort_signal.raise_if_aborted()
+            if city == "Atlantis":
+                raise ToolError(ErrorCode.NOT_FOUND, "no such city", {"city": city})
+            return {"city": city, "days": days, "run": ctx.run_id}
+
+        assert inspect.iscoroutinefunction(forecast)
+        peer = connect(server)
+        first = peer.start("forecast", {"city": "Oslo"})
+        second = peer.start("forecast", {"city": "Atlantis"})
+        third = peer.start("forecast", {"city": "Oslo", "ctx": {}})
+        async with asyncio.timeout(20):
+            while len(peer.received) < 3:
+                await asyncio.sleep(0)
+        assert peer.outcome(first)["days"] == 3
+        assert peer.outcome(second)["details"] == {"city": "Atlantis"}
+        assert peer.outcome(third)["code"] == "INVALID_ARGUMENT"
+
+    asyncio.run(main())
+
+
+# -- configuration ---------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CONF-02", "LIFE-02")
+def test_what_the_code_gives_gives_way_to_the_file_and_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = {"server": {"version": "0.0.1"}, "tools": {"default_timeout_ms": 1000}}
+
+    def config(*, file: str = "") -> ServerConfig:
+        server = Server("by code", version="0.0.2", config=code)
+        if file:
+            path = tmp_path / "settings.toml"
+            path.write_text(file)
+            server.configure(path)
+        return server.runtime.config
+
+    plain = config()
+    assert (plain.server.name, plain.server.version) == ("by code", "0.0.1")
+    assert plain.tools.default_timeout_ms == 1000
+    text = '[server]\nname = "by file"\n[tools]\ndefault_timeout_ms = 2000\n'
+    from_file = config(file=text)
+    assert (from_file.server.name, from_file.server.version) == ("by file", "0.0.1")
+    assert from_file.tools.default_timeout_ms == 2000
+    monkeypatch.setenv("FOUNDATION_RT_TOOLS__DEFAULT_TIMEOUT_MS", "3000")
+    from_all = config(file=text)
+    assert from_all.server.name == "by file"
+    assert from_all.tools.default_timeout_ms == 3000
+    monkeypatch.setenv("FOUNDATION_RT_SERVER__NAME", "by environment")
+    assert config().server.name == "by environment"
+    assert server_info(quiet(Server("by code")))["serverInfo"]["name"] == "by environment"
+
+
+@pytest.mark.rule("CONF-01", "CONF-02")
+def test_without_a_word_everything_is_the_default() -> None:
+    server = quiet(Server())
+    assert server.runtime.config == ServerConfig()
+    assert server_info(server)["serverInfo"] == {"name": "foundation-rt", "version": __version__}
+
+
+@pytest.mark.rule("CONF-03", "CONF-04")
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"name": ""}, "server.name"),
+        ({"name": 5}, "server.name"),
+        ({"version": "x" * 300}, "server.version"),
+        ({"config": {"server": {"nam": "x"}}}, "server.name"),
+        ({"config": {"server": {"name": "bell \a"}}}, "server.name"),
+        ({"config": {"tools": {"default_timeout_ms": "5"}}}, "tools.default_timeout_ms"),
+        ({"config": {"toools": {}}}, "tools"),
+    ],
+)
+def test_a_configuration_that_is_refused_keeps_the_server_from_starting(
+    arguments: dict[str, Any], expected: str
+) -> None:
+    server = Server(**arguments)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=expected):
+            server.connect(lambda line: None)
+
+
+@pytest.mark.rule("CONF-04")
+def test_all_problems_of_a_configuration_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOUNDATION_RT_TOOLS__CANCEL_GRACE_MS", "soon")
+    server = Server(config={"server": {"name": ""}, "logging": {"level": "loud"}})
+    with pytest.raises(ConfigError) as caught:
+        _ = server.runtime
+    assert {problem.key for problem in caught.value.problems} == {
+        "tools.cancel_grace_ms",
+        "server.name",
+        "logging.level",
+    }
+
+
+@pytest.mark.rule("CONF-02")
+def test_a_server_that_has_started_takes_no_other_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_bytes(orjson.dumps({"server": {"name": "by file"}}))
+    server = quiet(Server())
+    server.configure(path)
+    assert server.runtime.config.server.name == "by file"
+    assert server.runtime is server.runtime
+    with pytest.raises(UsageError, match="before the server is started"):
+        server.configure(path)
+
+
+@pytest.mark.rule("LIFE-02")
+def test_instructions_are_sent_where_there_are_any() -> None:
+    assert "instructions" not in server_info(quiet(Server()))
+    with_advice = quiet(Server(instructions="Ask for a city."))
+    assert server_info(with_advice)["instructions"] == "Ask for a city."
+
+
+# -- components from outside -----------------------------------------------------------------------
+
+
+@pytest.mark.rule("EMBED-06", "HEALTH-01", "ID-04")
+def test_a_server_uses_the_components_it_is_given() -> None:
+    config = ServerConfig(
+        server=ServerSection(name="given", version="9"),
+        resources=ResourcesSection(max_concurrent_executions=3),
+    )
+    clock, sink, registry = ManualClock(), MemorySink(), ToolRegistry()
+    resources = ResourceManager(config, lambda: 12_345)
+    options = ServerOptions(
+        config=config,
+        logger=StructuredLogger(sink, clock),
+        tool_registry=registry,
+        resource_manager=resources,
+        id_generator=SequentialIds(),
+        clock=clock,
+        instructions="Given too.",
+    )
+    server = create_server(options)
+    registry.register(ToolDefinition("theirs", "", ANYTHING), lambda arguments, context: None)
+    assert server_info(server) == {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "given", "version": "9"},
+        "instructions": "Given too.",
+    }
+    assert [definition.name for definition in server.list()] == ["health", "theirs"]
+    clock.advance(1.5)
+    slot = resources.try_acquire_slot()
+    report = answer_to(server, "health")
+    assert report["server"] == {"name": "given", "version": "9"}
+    assert report["resources"] == {
+        "memoryUsageBytes": 12_345,
+        "eventLoopDelayMs": 0.0,
+        "concurrentExecutions": 1,
+        "maxConcurrentExecutions": 3,
+    }
+    assert slot is not None
+    [record] = [line for line in sink.lines if line["message"] == "tool call completed"]
+    assert record["timestamp"] == "2024-01-01T00:00:01.500Z"
+    assert record["runId"] == "00000000-0000-4000-8000-000000000001"
+    assert record["correlationId"] == "00000000-0000-4000-9000-000000000001"
+    assert record["connectionCorrelationId"] == "00000000-0000-4000-a000-000000000002"
+
+
+@pytest.mark.rule("EMBED-06", "CONF-02")
+def test_a_configuration_that_is_given_is_used_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOUNDATION_RT_SERVER__NAME", "by environment")
+    config = ServerConfig(server=ServerSection(name="given"))
+    server = Server("by code", options=ServerOptions(config=config))
+    server.configure(tmp_path / "no such file.toml")
+    assert server.runtime.config is config
+
+
+@pytest.mark.rule("EMBED-06")
+def test_options_can_be_used_for_several_servers() -> None:
+    options = ServerOptions(config=ServerConfig())
+    first = Server(instructions="Only mine.", options=options)
+    second = Server(options=options)
+    assert server_info(quiet(first))["instructions"] == "Only mine."
+    assert "instructions" not in server_info(quiet(second))
+
+
+@pytest.mark.rule("EMBED-06", "CALL-12")
+def test_there_are_as_many_worker_threads_as_there_are_slots() -> None:
+    resources = ResourceManager(
+        ServerConfig(resources=ResourcesSection(max_concurrent_executions=3)), lambda: 0
+    )
+    rig = Rig(
+        ServerConfig(resources=ResourcesSection(max_concurrent_executions=1)),
+        resource_manager=resources,
+    )
+    together = threading.Barrier(3)
+
+    def meet(arguments: dict[str, Any], context: ToolContext) -> None:
+        together.wait(5)
+
+    rig.server.register(ToolDefinition("meet", "", ANYTHING), meet)
+    peer = rig.connect()
+    for _ in range(3):
+        peer.start("meet")
+    assert rig.server.runtime.engine.wait_idle(20)
+    assert [record["outcome"] for record in rig.records] == ["success"] * 3
+
+
+@pytest.mark.rule("HEALTH-01")
+def test_a_registry_may_bring_a_health_tool_of_its_own() -> None:
+    registry = ToolRegistry()
+    registry.register(ToolDefinition("health", "", ANYTHING), lambda arguments, context: "fine")
+    server = create_server(ServerOptions(config=ServerConfig(), tool_registry=registry))
+    assert server.get("health") is registry.get("health")
+
+
+# -- the settings that calls are held to -----------------------------------------------------------
+
+
+@pytest.mark.rule("ERR-05")
+@pytest.mark.parametrize("exposed", [False, True])
+def test_what_an_exception_says_is_told_to_clients_only_on_request(exposed: bool) -> None:
+    rig = Rig(ServerConfig(tools=ToolsSection(expose_error_details=exposed)))
+
+    def fail(arguments: dict[str, Any], context: ToolContext) -> None:
+        raise LookupError("the database is at db.internal")
+
+    rig.server.register(ToolDefinition("fail", "", ANYTHING), fail, inline=True)
+    peer = rig.connect()
+    error = peer.outcome(peer.start("fail"))
+    assert (error["code"], error["message"]) == ("INTERNAL", "The tool failed.")
+    assert error.get("details") == (
+        {"exception": "LookupError", "message": "the database is at db.internal"}
+        if exposed
+        else None
+    )
+    [logged] = rig.logged("tool handler failed")
+    assert logged["error"]["message"] == "the database is at db.internal"
+
+
+@pytest.mark.rule("CALL-05", "CALL-10", "RES-04")
+def test_payloads_and_results_are_held_to_their_limits() -> None:
+    rig = Rig(ServerConfig(tools=ToolsSection(max_payload_bytes=20, max_response_bytes=30)))
+
+    def repeat(arguments: dict[str, Any], context: ToolContext) -> str:
+        return str(arguments["a"]) * 2
+
+    rig.server.register(ToolDefinition("repeat", "", ANYTHING), repeat, inline=True)
+    peer = rig.connect()
+    assert peer.outcome(peer.start("repeat", {"a": "ä" * 6})) == "ä" * 12  # 20 bytes, 26 bytes
+    too_large = peer.outcome(peer.start("repeat", {"a": "ä" * 7}))
+    assert too_large["code"] == "RESOURCE_EXHAUSTED"
+    assert too_large["details"]["payloadBytes"] == 22
+    rig.server.register(
+        ToolDefinition("long", "", ANYTHING), lambda arguments, context: "x" * 29, inline=True
+    )
+    too_long = peer.outcome(peer.start("long"))
+    assert too_long["code"] == "INTERNAL"
+    assert too_long["details"]["reason"] == "result_too_large"
+    assert too_long["details"]["resultBytes"] == 31

@@ -1,0 +1,265 @@
+"""The in-memory client: a whole server behind it, and everything it can do wrong, said."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from foundation_rt import ErrorCode, Server, ToolContext, ToolDefinition, ToolError
+from foundation_rt.errors import JsonRpcErrorCode
+from foundation_rt.testing import ManualClock, ProtocolError, SequentialIds, TestClient, connect
+
+PATIENCE = 20.0
+UUID_4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a test that ends, or fails, in bounded time."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await main()
+
+    asyncio.run(bounded())
+
+
+def weather() -> Server:
+    server = Server("weather", version="1.0.0")
+
+    @server.tool
+    async def forecast(city: str, days: int = 3, *, ctx: ToolContext) -> dict[str, Any]:
+        ctx.logger.info("looking", {"city": city})
+        await asyncio.sleep(0)
+        if city == "Atlantis":
+            raise ToolError(ErrorCode.NOT_FOUND, "no such city", {"city": city})
+        return {"city": city, "days": days}
+
+    @server.tool
+    def who(*, ctx: ToolContext) -> list[str]:
+        return [ctx.run_id, ctx.correlation_id]
+
+    @server.tool
+    async def hold(*, ctx: ToolContext) -> None:
+        await ctx.abort_signal.wait()
+        ctx.abort_signal.raise_if_aborted()
+
+    return server
+
+
+@pytest.mark.rule("EMBED-07")
+def test_a_tool_is_called_with_keyword_arguments_and_its_result_comes_back_decoded() -> None:
+    async def main() -> None:
+        async with connect(weather(), clock=ManualClock()) as client:
+            assert await client.call("forecast", city="Oslo") == {"city": "Oslo", "days": 3}
+            assert await client.call_tool("forecast", {"city": "Rome", "days": 1}) == {
+                "city": "Rome",
+                "days": 1,
+            }
+            listed = await client.list_tools()
+            assert [tool["name"] for tool in listed] == ["forecast", "health", "hold", "who"]
+            assert await client.request("ping") == {}
+            assert client.notifications == []
+
+    run(main)
+
+
+@pytest.mark.rule("EMBED-07", "ERR-04", "CALL-08")
+def test_a_call_that_fails_raises_what_the_tool_or_the_server_chose() -> None:
+    async def main() -> None:
+        async with connect(weather(), clock=ManualClock()) as client:
+            with pytest.raises(ToolError, match="no such city") as caught:
+                await client.call("forecast", city="Atlantis")
+            assert caught.value.code is ErrorCode.NOT_FOUND
+            assert caught.value.details == {"city": "Atlantis"}
+            with pytest.raises(ToolError) as caught:
+                await client.call("forecast", city=5)
+            assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+            with pytest.raises(ToolError) as caught:
+                await client.call("no such tool")
+            assert caught.value.code is ErrorCode.NOT_FOUND
+
+    run(main)
+
+
+@pytest.mark.rule("EMBED-07", "LIFE-03", "RPC-11")
+def test_a_request_that_is_refused_raises_a_protocol_error() -> None:
+    async def main() -> None:
+        async with connect(weather(), clock=ManualClock(), handshake=False) as client:
+            with pytest.raises(ProtocolError, match="-32002 Not initialized") as caught:
+                await client.call("forecast", city="Oslo")
+            assert caught.value.code is JsonRpcErrorCode.NOT_INITIALIZED
+            assert caught.value.data["code"] == "NOT_INITIALIZED"
+            result = await client.request("initialize", {"protocolVersion": "2025-06-18"})
+            assert result["protocolVersion"] == "2025-06-18"
+            assert result["serverInfo"] == {"name": "weather", "version": "1.0.0"}
+            client.notify("notifications/initialized")
+            with pytest.raises(ProtocolError) as caught:
+                await client.request("no/such/method")
+            assert caught.value.code is JsonRpcErrorCode.METHOD_NOT_FOUND
+            assert (await client.call("forecast", city="Oslo"))["days"] == 3
+
+    run(main)
+
+
+@pytest.mark.rule("EMBED-07", "ID-03", "ID-07")
+def test_with_a_fixed_clock_and_counted_ids_a_conversation_is_the_same_every_time() -> None:
+    def converse() -> tuple[Any, Any]:
+        told: list[Any] = []
+
+        async def main() -> None:
+            clock = ManualClock()
+            async with connect(weather(), clock=clock, ids=SequentialIds()) as client:
+                clock.advance(5)
+                told.append(await client.call("who"))
+                await client.call("forecast", city="Oslo")
+                told.append(client.logs)
+
+        run(main)
+        return told[0], told[1]
+
+    ids, logs = converse()
+    assert ids == [
+        "00000000-0000-4000-8000-000000000001",
+        "00000000-0000-4000-9000-000000000001",
+    ]
+    completed = [line for line in logs if line["message"] == "tool call completed"]
+    assert completed[0] == {
+        "timestamp": "2024-01-01T00:00:05.000Z",
+        "level": "info",
+        "message": "tool call completed",
+        "connectionCorrelationId": "00000000-0000-4000-a000-000000000001",
+        "runId": ids[0],
+        "correlationId": ids[1],
+        "toolName": "who",
+        "durationMs": 0.0,
+        "outcome": "success",
+        "payloadBytes": 2,
+    }
+    [looked] = [line for line in logs if line["message"] == "looking"]
+    assert looked["city"] == "Oslo"
+    assert looked["runId"] == completed[1]["runId"]
+    assert converse() == (ids, logs)
+
+
+@pytest.mark.rule("EMBED-07", "ID-01")
+def test_either_of_clock_and_ids_can_be_fixed_and_neither_has_to_be(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async def main() -> None:
+        async with connect(weather(), ids=SequentialIds()) as client:
+            assert (await client.call("who"))[0] == "00000000-0000-4000-8000-000000000001"
+            assert client.logs is not None
+            assert not client.logs[-1]["timestamp"].startswith("2024-01-01")
+        async with connect(weather(), clock=ManualClock()) as client:
+            assert UUID_4.fullmatch((await client.call("who"))[0])
+            assert client.logs is not None
+            assert client.logs[-1]["timestamp"] == "2024-01-01T00:00:00.000Z"
+        server = weather()
+        async with connect(server) as client:
+            assert UUID_4.fullmatch((await client.call("who"))[0])
+            assert client.logs is None
+        server.runtime.close_logs(PATIENCE)
+
+    run(main)
+    assert capfd.readouterr().err.count("tool call completed") == 1
+
+
+@pytest.mark.rule("EMBED-07", "HEALTH-01", "RES-09")
+def test_health_reports_the_calls_of_the_client() -> None:
+    async def main() -> None:
+        async with connect(weather(), clock=ManualClock()) as client:
+            holding = asyncio.create_task(client.call("hold"))
+            await asyncio.sleep(0)
+            report = await client.call("health")
+            assert report["resources"]["concurrentExecutions"] == 1
+            assert report["server"] == {"name": "weather", "version": "1.0.0"}
+            holding.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await holding
+
+    run(main)
+
+
+@pytest.mark.rule("EMBED-07", "TIME-05", "TIME-06")
+def test_cancelling_the_task_that_awaits_a_call_cancels_the_call() -> None:
+    async def main() -> None:
+        async with connect(weather(), clock=ManualClock()) as client:
+            call = asyncio.create_task(client.call("hold"))
+            await asyncio.sleep(0)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            while not (client.logs or [{}])[-1].get("outcome"):
+                await asyncio.sleep(0)
+            assert client.logs is not None
+            assert client.logs[-1]["outcome"] == "aborted"
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.001):
+                    await client.call("hold")
+            assert client.notifications == []
+            assert await client.request("ping") == {}
+
+    run(main)
+
+
+@pytest.mark.rule("EMBED-07")
+def test_calls_can_be_made_at_once() -> None:
+    async def main() -> None:
+        async with connect(weather(), clock=ManualClock()) as client:
+            cities = [f"city {number}" for number in range(10)]
+            answers = await asyncio.gather(*(client.call("forecast", city=c) for c in cities))
+            assert [answer["city"] for answer in answers] == cities
+
+    run(main)
+
+
+@pytest.mark.rule("EMBED-07", "LIFE-06", "TIME-08")
+def test_leaving_aborts_what_runs_and_tells_whoever_waits() -> None:
+    async def main() -> None:
+        server = weather()
+        async with connect(server, clock=ManualClock()) as client:
+            call = asyncio.create_task(client.call("hold"))
+            await asyncio.sleep(0)
+        with pytest.raises(ConnectionError, match="was closed"):
+            await call
+        with pytest.raises(ConnectionError, match="is closed"):
+            await client.call("forecast", city="Oslo")
+        while server.runtime.resources.concurrent_executions:
+            await asyncio.sleep(0)
+        assert client.logs is not None
+        assert client.logs[-1]["outcome"] == "aborted"
+
+    run(main)
+
+
+@pytest.mark.rule("EMBED-07", "REG-06")
+def test_a_server_can_be_connected_to_again_and_logs_where_it_did() -> None:
+    async def main() -> None:
+        server = weather()
+        for _ in range(2):
+            async with connect(server, clock=ManualClock(), ids=SequentialIds()) as client:
+                assert (await client.call("who"))[0] == "00000000-0000-4000-8000-000000000001"
+                definition = ToolDefinition("late", "", {"type": "object"})
+                server.register(definition, lambda arguments, context: None, is_dynamic=True)
+                server.unregister("late")
+                assert client.logs is not None
+                registered = [line["message"] for line in client.logs if line["level"] == "warn"]
+                assert registered == ["dynamic tool registered", "dynamic tool unregistered"]
+        logged = len(client.logs or [])
+        server.register(definition, lambda arguments, context: None, is_dynamic=True)
+        assert len(client.logs or []) == logged
+        server.runtime.close_logs(PATIENCE)
+
+    run(main)
+
+
+@pytest.mark.rule("EMBED-07")
+def test_what_nobody_asked_for_is_kept() -> None:
+    client = TestClient()
+    client.receive(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}')
+    client.receive(b'{"jsonrpc":"2.0","id":99,"result":{}}')
+    assert [each.get("method") for each in client.notifications] == ["notifications/message", None]

@@ -1,0 +1,262 @@
+"""Every line that a server sends or logs is one that spec/schemas allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import jsonschema_rs
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foundation_rt.errors import ErrorCode
+from tests.support import wire
+from tests.support.core import INITIALIZE, INITIALIZED, notification, request
+from tests.support.vectors import Performer, load, make_performer
+
+VECTORS = load()
+WIRE_SCHEMAS = sorted(wire.VALIDATORS.keys() - {"config"})
+
+UUID = "00000000-0000-4000-8000-000000000001"
+
+
+def used_by(performer: Performer) -> set[str]:
+    """Check all that was sent and logged; return which schemas allowed it."""
+    checker = wire.WireChecker()
+    for asked, line in performer.exchanges:
+        checker.check_line(asked, line)
+    for record in performer.sink.lines:
+        checker.check_record(record)
+    return checker.used
+
+
+# -- the schemas themselves
+
+
+@pytest.mark.rule("ERR-01")
+@pytest.mark.parametrize("name", WIRE_SCHEMAS)
+def test_a_schema_is_one_of_its_dialect(name: str) -> None:
+    schema = wire.schema(name)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["title"]
+    jsonschema_rs.meta.validate(schema)
+
+
+def objects_of(schema: Any) -> Iterable[dict[str, Any]]:
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" and "properties" in schema:
+            yield schema
+        for value in schema.values():
+            yield from objects_of(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from objects_of(value)
+
+
+@pytest.mark.parametrize("name", WIRE_SCHEMAS)
+def test_a_schema_says_all_there_is(name: str) -> None:
+    """What is not named is not sent; only log records and the schemas of tools are open."""
+    open_objects = [
+        each for each in objects_of(wire.schema(name)) if each.get("additionalProperties", True)
+    ]
+    assert len(open_objects) == (1 if name in ("log-record", "tools-list-result") else 0)
+
+
+REFUSED: list[tuple[str, Any]] = [
+    ("json-rpc-response", {"jsonrpc": "2.0", "id": None, "result": {}}),
+    ("json-rpc-response", {"jsonrpc": "2.0", "id": 1.5, "result": {}}),
+    ("json-rpc-response", {"jsonrpc": "2.0", "id": 1}),
+    ("json-rpc-response", {"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}}),
+    (
+        "json-rpc-response",
+        {"jsonrpc": "2.0", "id": 1, "error": {"code": -32600, "data": {"reason": "invalid_id"}}},
+    ),
+    ("json-rpc-response", {"jsonrpc": "2.0", "id": None, "error": {"code": -32601}}),
+    ("json-rpc-error", {"code": -32000, "message": "x", "data": {"correlationId": "c"}}),
+    ("json-rpc-error", {"code": -32601, "message": "Method not found: x", "data": {}}),
+    ("json-rpc-error", {"code": -32002, "message": "no", "data": {"correlationId": "c"}}),
+    ("initialize-result", {"protocolVersion": "2023-01-01", "capabilities": {"tools": {}}}),
+    ("tools-call-result", {"content": [], "isError": False}),
+    ("tools-call-result", {"content": [{"type": "text", "text": "1"}]}),
+    ("tools-list-result", {"tools": [{"name": "", "description": "", "inputSchema": {}}]}),
+    ("structured-error", {"code": "NOPE", "message": "", "runId": UUID, "correlationId": "c"}),
+    ("structured-error", {"code": "INTERNAL", "message": "", "runId": UUID}),
+    ("health-report", {"status": "healthy"}),
+    ("log-record", {"timestamp": "2024-01-01T00:00:00Z", "level": "info", "message": ""}),
+    ("log-record", {"timestamp": "2024-01-01T00:00:00.000Z", "level": "fatal", "message": ""}),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), REFUSED)
+def test_a_schema_refuses_what_is_never_sent(name: str, value: Any) -> None:
+    assert wire.problems(name, value)
+
+
+RECORD = {
+    "timestamp": "2024-01-01T00:00:00.000Z",
+    "level": "info",
+    "message": "tool call completed",
+    "connectionCorrelationId": UUID,
+    "runId": UUID,
+    "correlationId": "c",
+    "toolName": "t",
+    "durationMs": 1.5,
+    "outcome": "success",
+    "payloadBytes": 2,
+}
+
+
+@pytest.mark.rule("CALL-13", "CALL-14", "TIME-07")
+@pytest.mark.parametrize(
+    ("change", "allowed"),
+    [
+        ({}, True),
+        ({"outcome": "aborted"}, True),
+        ({"outcome": "disconnected_completed"}, True),
+        ({"outcome": "disconnected_completed", "errorCode": "INTERNAL"}, True),
+        ({"outcome": "late_completed", "level": "warn"}, True),
+        ({"outcome": "tool_error", "errorCode": "NOT_FOUND"}, True),
+        ({"outcome": "timeout", "errorCode": "TIMEOUT"}, True),
+        ({"level": "warn"}, False),
+        ({"errorCode": "INTERNAL"}, False),
+        ({"outcome": "aborted", "errorCode": "INTERNAL"}, False),
+        ({"outcome": "late_completed"}, False),
+        ({"outcome": "tool_error"}, False),
+        ({"outcome": "timeout", "errorCode": "INTERNAL"}, False),
+        ({"outcome": "protocol_error"}, False),
+        ({"outcome": "late"}, False),
+        ({"arguments": {}}, False),
+        ({"result": 1}, False),
+        ({"retryHint": "later"}, False),
+        ({"runId": "x"}, False),
+        ({"durationMs": -1}, False),
+    ],
+)
+def test_a_completion_record_is_what_its_outcome_says(
+    change: dict[str, Any], allowed: bool
+) -> None:
+    assert (wire.problems("completion-record", {**RECORD, **change}) == []) is allowed
+
+
+# -- what is sent
+
+
+@pytest.mark.rule("ERR-01", "ERR-02", "LIFE-02", "REG-02", "CALL-10", "CALL-13", "LOG-01")
+def test_every_line_of_the_vectors_is_allowed_and_every_schema_is_used() -> None:
+    used: set[str] = set()
+    for vector in VECTORS:
+        performer = make_performer(vector.config, "debug")
+        for step in vector.steps:
+            performer.act(step)
+        used |= used_by(performer)
+    assert used == set(WIRE_SCHEMAS) - {"health-report"}
+
+
+@pytest.mark.rule("HEALTH-01", "RES-11")
+def test_the_health_report_is_allowed() -> None:
+    performer = make_performer()
+    call = request("tools/call", {"name": "health"}, 1)
+    performer.feed(b"\n".join([INITIALIZE, INITIALIZED, call, b""]))
+    assert "health-report" in used_by(performer)
+
+
+# -- storms
+
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20)
+)
+values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+objects = st.dictionaries(st.text(max_size=6), values, max_size=3)
+ids = st.sampled_from([0, 1, 2, 3, "1", "", -1, 2**64 - 1, 2.0**64, None, True, 1.5, [1]])
+correlation_ids = st.sampled_from(["c", "", "x" * 128, "x" * 129, None]) | st.text(max_size=4)
+metas = st.just({}) | st.fixed_dictionaries({"correlationId": correlation_ids}) | values
+
+sleeps = st.fixed_dictionaries(
+    {"ms": st.integers(1, 200)}, optional={"heed": st.booleans(), "fail": st.booleans()}
+)
+calls: st.SearchStrategy[tuple[Any, Any]] = st.one_of(
+    st.tuples(st.just("echo"), st.fixed_dictionaries({"message": st.text()})),
+    st.tuples(
+        st.just("fail"),
+        st.fixed_dictionaries(
+            {"code": st.sampled_from(list(ErrorCode)), "message": st.text()},
+            optional={"details": objects},
+        ),
+    ),
+    st.tuples(st.sampled_from(["sleep", "nap"]), sleeps),
+    st.tuples(st.sampled_from(["crash", "health", "unspeakable"]), st.just({})),
+    st.tuples(st.just("mirror"), objects),
+    st.tuples(st.sampled_from(["echo", "fail", "sleep", "repeat", "none", ""]), objects),
+    st.tuples(values, values),
+)
+
+
+@st.composite
+def call_lines(draw: st.DrawFn) -> bytes:
+    name, arguments = draw(calls)
+    params = {"name": name, "arguments": arguments}
+    if draw(st.integers(0, 3)) == 3:
+        params["_meta"] = draw(metas)
+    return request("tools/call", params, draw(st.integers(0, 9)))
+
+
+methods = st.sampled_from(
+    ["initialize", "initialized", "ping", "tools/list", "tools/call", "no/such/method", "x" * 200]
+)
+lines = st.one_of(
+    call_lines(),
+    st.builds(request, methods, st.none() | objects | values, ids),
+    st.builds(notification, methods, st.none() | objects),
+    st.builds(
+        lambda request_id: notification("notifications/cancelled", {"requestId": request_id}), ids
+    ),
+    st.builds(orjson.dumps, values),
+    st.binary(max_size=12),
+    st.just(b"x" * 2000),
+)
+happenings = st.one_of(call_lines(), call_lines(), lines, st.integers(0, 100))
+
+
+@pytest.mark.rule(
+    "ERR-01", "ERR-02", "ERR-06", "RPC-01", "RPC-02", "RPC-04", "RPC-09", "CALL-13", "CALL-15"
+)
+@settings(max_examples=200)
+@given(
+    handshake=st.sampled_from([2, 2, 2, 1, 0]).map(lambda steps: [INITIALIZE, INITIALIZED][:steps]),
+    storm=st.lists(happenings, min_size=5, max_size=30),
+    slots=st.integers(1, 3),
+    disconnects=st.booleans(),
+)
+def test_every_line_of_a_storm_is_allowed(
+    handshake: list[bytes], storm: list[bytes | int], slots: int, disconnects: bool
+) -> None:
+    config = {
+        "resources": {"max_concurrent_executions": slots},
+        "tools": {"max_payload_bytes": 80, "max_response_bytes": 40},
+        "transport": {"max_line_bytes": 1024},
+    }
+    performer = make_performer(config, "debug")
+    for happening in [*handshake, *storm]:
+        if isinstance(happening, int):
+            performer.advance(happening)
+        else:
+            performer.feed(happening + b"\n")
+    if disconnects:
+        performer.close()
+    performer.end()
+    used_by(performer)
+    assert performer.running == {}
+    assert performer.runtime.resources.concurrent_executions == 0
