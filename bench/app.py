@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foundation_rt import Server
 
-server = Server("bench", version="1.0.0", config={"logging": {"level": "info"}})
+server = Server("bench", version="1.0.0")
 
 
 @server.tool(inline=True)

@@ -55,7 +55,7 @@ class Server:
             [sys.executable, *target.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=tempfile.TemporaryFile(),
+            stderr=tempfile.TemporaryFile(),  # noqa: SIM115 -- it lives as long as the process
             bufsize=0,
             cwd=_ROOT,
         )

@@ -123,7 +123,7 @@ def test_a_file_is_not_the_main_program(folder: Path) -> None:
         ("needy", ["needy", "ModuleNotFoundError", "no_such_dependency"]),
         ("leaving.py", ["leaving.py", "sys.exit(7)"]),
         ("failing.py", ["failing.py", "ZeroDivisionError"]),
-        ("refused.py", ["refused.py", "'tool'", "*x"]),
+        ("refused.py", ["refused.py", "'tool'", "'x'"]),
     ],
 )
 def test_what_cannot_be_loaded_is_refused_with_the_reason(

@@ -84,6 +84,39 @@ def test_initialize_is_answered_with_what_the_server_is() -> None:
     assert core.session.client_info == info
 
 
+@pytest.mark.rule("LIFE-09")
+@pytest.mark.parametrize(
+    ("client", "name", "version"),
+    [
+        ({"clientInfo": {"name": "desk", "version": "7"}}, "desk", "7"),
+        ({"clientInfo": {"name": ["odd"], "title": "x"}}, ["odd"], None),
+        ({}, None, None),
+    ],
+)
+def test_a_client_that_connects_is_logged_with_what_it_says_of_itself(
+    client: dict[str, Any], name: Any, version: Any
+) -> None:
+    core = starting()
+    params = {"protocolVersion": "2024-11-05", **client}
+    reply, record = core.dispatch(request("initialize", params))
+    assert isinstance(reply, Reply)
+    assert isinstance(record, Emit)
+    assert (record.level, record.message) == ("info", "client connected")
+    assert record.fields == {
+        "protocolVersion": "2024-11-05",
+        "clientName": name,
+        "clientVersion": version,
+    }
+
+
+@pytest.mark.rule("LIFE-09")
+def test_an_initialize_that_is_refused_is_not_logged_as_a_client() -> None:
+    core = starting()
+    assert len(core.dispatch(request("initialize", {}))) == 1
+    core.dispatch(INITIALIZE)
+    assert len(core.dispatch(INITIALIZE)) == 1
+
+
 @pytest.mark.rule("LIFE-02")
 def test_instructions_are_sent_where_the_server_has_any() -> None:
     core = make_core(instructions="Be brief.")

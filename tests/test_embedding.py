@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextvars
+import gc
 import subprocess
 import sys
 import threading
@@ -24,6 +25,7 @@ from foundation_rt.config import ResourcesSection, ServerConfig, ToolsSection
 from foundation_rt.effects import Abort, Emit, Reply
 from foundation_rt.invocation import Invocation, Raised, Returned
 from foundation_rt.protocol.jsonrpc import parse
+from foundation_rt.scheduling import QueuedTimer
 from tests.support.rig import COMPLETED, Peer, Rig
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 
@@ -455,6 +457,50 @@ def test_whoever_waits_for_the_signal_is_told_at_once() -> None:
     run_virtual(main)
 
 
+@pytest.mark.rule("EMBED-02", "TIME-02", "TIME-05", "TIME-08")
+def test_nothing_is_done_to_a_loop_from_another_thread() -> None:
+    """asyncio's debug mode refuses what is not thread-safe."""
+
+    async def main() -> None:
+        rig = Rig(configured(timeout_ms=1, grace_ms=1))
+        where = tools_for_a_loop(rig)
+        started, gate = held_worker(rig)
+        here = threading.get_ident()
+        senders: set[int] = set()
+        peer = Peer()
+
+        def send(line: bytes) -> None:
+            senders.add(threading.get_ident())
+            peer.receive(line)
+
+        peer.connection = rig.server.connect(send)
+        peer.shake_hands()
+
+        @rig.server.tool
+        async def waits(*, ctx: ToolContext) -> None:
+            await ctx.abort_signal.wait()
+            await asyncio.Event().wait()
+
+        assert (await reply(peer, peer.start("waits")))["code"] == "TIMEOUT"
+        assert (await reply(peer, peer.start("hold")))["code"] == "TIMEOUT"
+        assert started.wait(PATIENCE)
+        gate.set()
+        peer.notify("notifications/cancelled", {"requestId": peer.start("waits")})
+        await reply(peer, peer.start("worker"))
+        await reply(peer, peer.start("task"))
+        peer.start("waits")
+        peer.connection.close()
+        async with asyncio.timeout(PATIENCE):
+            while rig.server.runtime.engine.running:
+                await asyncio.sleep(0.0005)
+        assert senders == {here}
+        assert {name for name, _, _ in where} == {"worker", "task"}
+        assert len(rig.records) == 6
+        rig.assert_all_ended()
+
+    asyncio.run(main(), debug=True)
+
+
 # -- contexts --------------------------------------------------------------------------------------
 
 mood: contextvars.ContextVar[str] = contextvars.ContextVar("mood", default="unset")
@@ -505,6 +551,40 @@ def test_a_context_variable_set_in_one_call_is_not_seen_by_another(way: str, hos
     with_a_loop() if host == "with a loop" else without_a_loop()
     assert seen == ["unset", "mood 0", "unset", "mood 1", "unset", "mood 2"]
     assert mood.get() == "unset"
+
+
+# -- nothing is left behind ------------------------------------------------------------------------
+
+
+@pytest.mark.rule("ERR-06", "CALL-09", "EMBED-03")
+def test_thousands_of_calls_from_a_host_without_a_loop_leave_nothing_behind() -> None:
+    rig = Rig(configured(slots=4))
+    tools_for_a_loop(rig)
+    peer = connect(rig)
+
+    def storm(calls: int) -> None:
+        for number in range(calls):
+            tool = ("inline", "worker", "task")[number % 3]
+            request_id = peer.start(tool)
+            peer.wait_for(request_id)
+            if number % 10 == 9:
+                peer.notify("notifications/cancelled", {"requestId": request_id})
+                peer.received.clear()
+                peer.threads.clear()
+        assert rig.server.runtime.engine.wait_idle(PATIENCE)
+
+    def timers() -> int:
+        gc.collect()
+        return sum(isinstance(each, QueuedTimer) for each in gc.get_objects())
+
+    storm(50)
+    threads, before = our_threads(), timers()
+    storm(1000)
+    assert len(our_threads()) <= len(threads) + 3  # workers: up to as many as there are slots
+    assert timers() - before <= 128
+    assert peer.connection.session.in_flight == {}
+    assert len(rig.records) == 1050
+    rig.assert_all_ended()
 
 
 # -- a host's loop that ends -----------------------------------------------------------------------

@@ -199,6 +199,15 @@ def test_a_message_that_is_no_text_becomes_text() -> None:
     assert error.message == "inner"
 
 
+@pytest.mark.rule("ERR-04")
+def test_a_subclass_that_forgets_its_base_is_an_internal_error() -> None:
+    class Forgetful(ToolError):
+        def __init__(self) -> None:
+            """Calls no base."""
+
+    assert Forgetful().to_structured() == StructuredError(ErrorCode.INTERNAL, "The tool failed.")
+
+
 def test_what_an_author_or_operator_can_mend_is_a_usage_error() -> None:
     assert issubclass(ConfigError, UsageError)
     assert issubclass(RegistrationError, UsageError)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.loop_delay import WINDOW_SECONDS, LoopDelay
+from foundation_rt.loop_delay import WINDOW_SECONDS, HostDelay, LoopDelay
 
 
 def watched(*turns: tuple[float, float]) -> LoopDelay:
@@ -114,3 +116,51 @@ def test_the_delay_is_never_longer_than_the_longest_turn(lengths: list[float]) -
         now += length
         delay.end_turn(now)
         assert 0.0 <= delay.p99_ms(now) <= 1000 * max(lengths) + 1e-6
+
+
+class Host:
+    """A host whose probe is run by hand: as long as it is wanted, it goes on."""
+
+    def __init__(self) -> None:
+        self.probes: list[Callable[[], bool]] = []
+
+    def sample_delay(self, delay: LoopDelay, wanted: Callable[[], bool]) -> None:
+        self.probes.append(wanted)
+
+    def probe(self) -> int:
+        """Let every probe come round once; return how many go on."""
+        self.probes = [wanted for wanted in self.probes if wanted()]
+        return len(self.probes)
+
+
+class Peer:
+    closed = False
+
+
+@pytest.mark.rule("RES-10")
+def test_a_hosts_loop_is_probed_once_as_long_as_any_connection_is_open() -> None:
+    host = Host()
+    measured = HostDelay(host)  # type: ignore[arg-type]
+    first, second, third = Peer(), Peer(), Peer()
+    measured.watch(first)  # type: ignore[arg-type]
+    measured.watch(second)  # type: ignore[arg-type]
+    assert host.probe() == 1
+    first.closed = True
+    assert host.probe() == 1
+    second.closed = True
+    assert host.probe() == 0
+    measured.watch(third)  # type: ignore[arg-type]
+    assert host.probe() == 1
+
+
+@pytest.mark.rule("RES-10")
+def test_a_connection_that_opens_before_the_probe_saw_the_last_one_close_needs_no_second() -> None:
+    host = Host()
+    measured = HostDelay(host)  # type: ignore[arg-type]
+    first, second = Peer(), Peer()
+    measured.watch(first)  # type: ignore[arg-type]
+    first.closed = True
+    measured.watch(second)  # type: ignore[arg-type]
+    assert host.probe() == 1
+    second.closed = True
+    assert host.probe() == 0

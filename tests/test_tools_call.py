@@ -735,6 +735,83 @@ def test_errors_of_the_runtime_get_through_however_small_the_limit() -> None:
     assert tool_error(orjson.loads(timeout.line))["code"] == "TIMEOUT"
 
 
+# -- bugs
+
+
+def broken_off(effects: list[Effect]) -> tuple[Reply, Emit, Emit]:
+    reply, log, record = effects
+    assert isinstance(reply, Reply)
+    assert isinstance(log, Emit)
+    assert isinstance(record, Emit)
+    assert (log.level, log.message) == ("error", "internal error")
+    return reply, log, record
+
+
+@pytest.mark.rule("RPC-10", "CALL-09", "CALL-13", "CALL-15", "RPC-05")
+def test_a_bug_in_a_validator_costs_neither_the_answer_nor_the_record_nor_the_slot() -> None:
+    def broken(arguments: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    core = running()
+    tool = core.registry.get("tool")
+    assert tool is not None
+    tool.validate = broken
+    reply, log, record = broken_off(core.call("tool", request_id="id", **META))
+    answer = orjson.loads(reply.line)
+    assert answer["id"] == "id"
+    assert answer["error"] == {
+        "code": -32603,
+        "message": "Internal error",
+        "data": {"reason": "internal_error", "correlationId": "c-1"},
+    }
+    assert log.fields["error"]["message"] == "a bug"
+    assert record.fields["runId"] == run_id(1)
+    assert (record.fields["outcome"], record.fields["errorCode"]) == ("tool_error", "INTERNAL")
+    assert core.session.in_flight == {}
+    assert core.resources.concurrent_executions == 0
+
+
+@pytest.mark.rule("RPC-10", "CALL-09", "CALL-13", "CALL-15")
+@pytest.mark.parametrize("phase", Phase)
+def test_a_bug_at_the_end_of_a_call_still_ends_it_once(phase: Phase) -> None:
+    core = running()
+    call = core.begin("tool", request_id="id")
+    before = bring_to(core, call, phase)
+    after = core.dispatcher.break_off(call, ZeroDivisionError("a bug"), 2.5)
+    if phase is Phase.WAITED_FOR:
+        reply, _, record = broken_off(after)
+        assert orjson.loads(reply.line)["error"]["code"] == -32603
+    else:
+        _, record = after
+        assert isinstance(record, Emit)
+    assert completions(after) == [record]
+    assert record.fields["durationMs"] == 2.5
+    assert len(replies(before + after)) == (1 if phase in (Phase.WAITED_FOR, Phase.EXPIRED) else 0)
+    assert core.session.in_flight == {}
+    assert core.resources.concurrent_executions == 0
+
+
+@pytest.mark.rule("RPC-10", "RES-09")
+def test_a_bug_in_a_call_of_a_reserved_tool_gives_no_slot_back() -> None:
+    core = running()
+    core.add("reserved", reserved=True)
+    core.begin("tool", request_id=1)
+    call = core.begin("reserved", request_id=2)
+    broken_off(core.dispatcher.break_off(call, ZeroDivisionError(), 1.0))
+    assert core.resources.concurrent_executions == 1
+    assert set(core.session.in_flight) == {1}
+
+
+@pytest.mark.rule("RPC-10", "RPC-05")
+def test_a_bug_at_the_end_of_a_call_leaves_a_later_one_with_its_id_alone() -> None:
+    core = running()
+    expired = core.begin("tool", request_id=1)
+    core.dispatcher.expire(expired)
+    later = core.begin("tool", request_id=1)
+    core.dispatcher.break_off(expired, ZeroDivisionError(), 1.0)
+    assert core.session.in_flight == {1: later}
+
+
 @pytest.mark.rule("CALL-13")
 def test_records_hold_neither_arguments_nor_results() -> None:
     core = running()

@@ -47,7 +47,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "spec").mkdir()
     (tmp_path / "tests" / "inner").mkdir(parents=True)
     (tmp_path / "spec" / "a.md").write_text(
-        "# Title\n\n**A-01** A rule.\n\nText with **A-99** inside.\n\n**A-02** Another;\n  **A-98**.\n"
+        "# Title\n\n**A-01** A rule.\n\nText with **A-99**.\n\n**A-02** Another;\n  **A-98**.\n"
     )
     return tmp_path
 

@@ -5,9 +5,9 @@ A rule is a paragraph of spec/*.md that starts with its id in bold. A test prove
 by the marks of a `pytest.param` among its decorators. A class made by a call, such as
 ``TestMachine = pytest.mark.rule("X-01")(Machine.TestCase)``, is a test of that name.
 
-The tests are read, not run: what a rule's tests are must not depend on what can be collected. Hence
-rule ids are literals; anything else is reported. Exits with 1 if a rule has no test or stands in two
-places, or if a test names a rule that does not exist.
+The tests are read, not run: what a rule's tests are must not depend on what can be collected here.
+Hence rule ids are literals; anything else is reported. Exits with 1 if a rule has no test or stands
+in two places, or if a test names a rule that does not exist.
 """
 
 from __future__ import annotations

@@ -22,11 +22,19 @@ class FakeTimer:
 
     def __init__(self, due: float, callback: Callable[[], object]) -> None:
         self.due = due
-        self.callback = callback
-        self.live = True
+        self._callback: Callable[[], object] | None = callback
+
+    @property
+    def live(self) -> bool:
+        return self._callback is not None
 
     def cancel(self) -> None:
-        self.live = False
+        self._callback = None
+
+    def fire(self) -> None:
+        callback, self._callback = self._callback, None
+        assert callback is not None
+        callback()
 
 
 class FakeScheduler:
@@ -79,8 +87,7 @@ class FakeScheduler:
             if due is None or due.due > until + 1e-9:
                 break
             self._move_to(due.due)
-            due.live = False
-            due.callback()
+            due.fire()
             self.settle()
         self._move_to(until)
         self._timers = self.timers

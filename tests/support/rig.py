@@ -21,6 +21,15 @@ COMPLETED = "tool call completed"
 HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests"}}
 
 
+class ForgetfulSink(MemorySink):
+    """A sink that can be emptied."""
+
+    __slots__ = ()
+
+    def clear(self) -> None:
+        self._lines.clear()
+
+
 class Rig:
     """A server that logs to memory, counts its ids and has its time from `clock`.
 
@@ -38,7 +47,7 @@ class Rig:
         **options: Any,
     ) -> None:
         self.clock = clock or ManualClock()
-        self.sink = MemorySink()
+        self.sink = ForgetfulSink()
         self.server = Server(
             options=ServerOptions(
                 config=config or ServerConfig(),

@@ -1,0 +1,185 @@
+"""The thread beside the main thread: whom it names, and when it ends the process.
+
+`end_process` does not return in a real process; here it tells, and the thread goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from queue import Queue
+
+import pytest
+from attrs import define, field
+
+from foundation_rt.loop_delay import LoopDelay
+from foundation_rt.transports.watchdog import Watchdog
+
+PATIENCE = 20.0
+LONG_AGO = -3600.0
+AN_HOUR = 3600.0
+
+
+@define(eq=False)
+class Bench:
+    """A watchdog, the descriptor it watches, and what it tells."""
+
+    watchdog: Watchdog
+    delay: LoopDelay
+    peer: int
+    client: int
+    blocked: Queue[float] = field(factory=Queue)
+    ended: Queue[int] = field(factory=Queue)
+    woken: threading.Event = field(factory=threading.Event)
+
+    def block(self, seconds_ago: float = -LONG_AGO) -> None:
+        """A turn began so long ago, and lasts."""
+        self.delay.begin_turn(time.monotonic() - seconds_ago)
+        self.watchdog.look()
+
+    def hang_up(self) -> None:
+        """The client goes."""
+        os.close(self.client)
+        self.client = -1
+
+    def signal(self, *numbers: int) -> None:
+        """What the interpreter writes when signals arrive."""
+        os.write(self.watchdog.signal_descriptor, bytes(numbers))
+
+    def exit_code(self) -> int:
+        """Wait until it ends the process."""
+        return self.ended.get(timeout=PATIENCE)
+
+
+def make(hang_up_budget: float = 0.0, signal_budget: float = AN_HOUR) -> Bench:
+    peer, client = os.pipe()
+    delay = LoopDelay()
+    bench: Bench
+    watchdog = Watchdog(
+        peer,
+        delay,
+        hang_up_budget=hang_up_budget,
+        signal_budget=signal_budget,
+        on_blocked=lambda seconds: bench.blocked.put(seconds),
+        on_signal=lambda: bench.woken.set(),
+        end_process=lambda code: bench.ended.put(code),
+    )
+    bench = Bench(watchdog, delay, peer, client)
+    watchdog.start()
+    return bench
+
+
+@pytest.fixture
+def benches() -> Iterator[list[Bench]]:
+    """Whatever is put here is stopped and closed."""
+    made: list[Bench] = []
+    yield made
+    for bench in made:
+        bench.watchdog.stop()
+        for descriptor in {bench.peer, bench.client} - {-1}:
+            os.close(descriptor)
+
+
+@pytest.mark.rule("TIME-09")
+def test_a_turn_that_lasts_is_told_once(benches: list[Bench]) -> None:
+    bench = make()
+    benches.append(bench)
+    bench.block()
+    assert bench.blocked.get(timeout=PATIENCE) >= 3600
+    bench.watchdog.look()
+    bench.delay.end_turn(time.monotonic())
+    bench.block(7200)
+    assert bench.blocked.get(timeout=PATIENCE) >= 7200
+    assert bench.blocked.empty()
+    assert bench.ended.empty()
+
+
+@pytest.mark.rule("PROC-06")
+def test_a_client_that_hangs_up_while_a_turn_lasts_ends_the_process(benches: list[Bench]) -> None:
+    bench = make(hang_up_budget=0.05)
+    benches.append(bench)
+    bench.block()
+    bench.hang_up()
+    assert bench.exit_code() == 0
+
+
+@pytest.mark.rule("PROC-06")
+def test_a_client_that_hung_up_before_the_turn_began_ends_it_too(benches: list[Bench]) -> None:
+    bench = make(hang_up_budget=0.05)
+    benches.append(bench)
+    bench.hang_up()
+    bench.block()
+    assert bench.exit_code() == 0
+
+
+@pytest.mark.rule("PROC-04", "PROC-06")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_process_when_its_budget_is_spent(
+    benches: list[Bench], number: signal.Signals, code: int
+) -> None:
+    bench = make(signal_budget=0.05)
+    benches.append(bench)
+    bench.signal(number)
+    assert bench.exit_code() == code
+    assert bench.woken.is_set()
+
+
+@pytest.mark.rule("PROC-04")
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_second_signal_ends_it_at_once(benches: list[Bench], at_once: bool) -> None:
+    bench = make()
+    benches.append(bench)
+    if at_once:
+        bench.signal(signal.SIGTERM, signal.SIGTERM)
+    else:
+        bench.signal(signal.SIGTERM)
+        assert bench.woken.wait(PATIENCE)
+        bench.signal(signal.SIGTERM)
+    assert bench.exit_code() == 143
+
+
+@pytest.mark.rule("PROC-04")
+def test_other_signals_are_not_its_business(benches: list[Bench]) -> None:
+    bench = make(signal_budget=0.0)
+    benches.append(bench)
+    bench.signal(signal.SIGUSR1, signal.SIGCHLD, signal.SIGALRM)
+    # It has read them when it tells of a turn that it was told of afterwards.
+    bench.block()
+    bench.blocked.get(timeout=PATIENCE)
+    assert bench.ended.empty()
+
+
+@pytest.mark.rule("PROC-06")
+@pytest.mark.parametrize("code", [0, 130])
+def test_a_limit_ends_the_process(benches: list[Bench], code: int) -> None:
+    bench = make()
+    benches.append(bench)
+    bench.watchdog.limit(0.05, code)
+    assert bench.exit_code() == code
+
+
+@pytest.mark.rule("PROC-06")
+def test_stopped_in_time_it_ends_nothing() -> None:
+    bench = make(hang_up_budget=0.0, signal_budget=0.0)
+    bench.watchdog.limit(AN_HOUR, 1)
+    bench.watchdog.stop()
+    bench.hang_up()
+    os.close(bench.peer)
+    assert bench.ended.empty()
+    assert "foundation-rt-watchdog" not in [each.name for each in threading.enumerate()]
+
+
+@pytest.mark.rule("PROC-06")
+def test_it_sleeps_while_nothing_happens_and_wakes_when_told(benches: list[Bench]) -> None:
+    bench = make()
+    benches.append(bench)
+    deadline = time.monotonic() + PATIENCE
+    while not bench.watchdog.asleep:  # it is once it has seen two looks without a turn
+        assert time.monotonic() < deadline
+        os.sched_yield()
+    bench.block()
+    assert not bench.watchdog.asleep
+    bench.blocked.get(timeout=PATIENCE)
