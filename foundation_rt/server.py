@@ -25,7 +25,13 @@ from .ids import IdGenerator, UuidGenerator
 from .logs import StderrSink, StructuredLogger
 from .protocol.framing import LineReader
 from .redaction import Redactor
-from .registry import Execution, RegisteredTool, ToolDefinition, ToolRegistry
+from .registry import (
+    Execution,
+    RegisteredTool,
+    ToolDefinition,
+    ToolRegistry,
+    is_async_callable,
+)
 from .resources import ResourceManager, resident_memory_bytes
 from .scheduling import Background, HostLoop
 from .session import Session, TransportType, create_session
@@ -228,9 +234,7 @@ class Server:
             typed = derive_tool(function, input_schema=input_schema)
             tool_name = name if name is not None else typed.name
             if inline and typed.is_async:
-                raise RegistrationError(
-                    f"tool {tool_name!r}: inline=True is for def, not for async def"
-                )
+                raise _inline_refusal(tool_name)
             execution = Execution.ASYNC if typed.is_async else Execution.THREAD
             self._registry.register(
                 ToolDefinition(
@@ -261,6 +265,8 @@ class Server:
         Raises:
             RegistrationError: says what is wrong with the definition.
         """
+        if inline and is_async_callable(handler):
+            raise _inline_refusal(definition.name)
         self._registry.register(
             definition,
             handler,
@@ -394,15 +400,24 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     return Runtime(config, logger, registry, resources, ids, clock, dispatcher, engine, sink)
 
 
+def _inline_refusal(tool_name: str) -> RegistrationError:
+    return RegistrationError(f"tool {tool_name!r}: inline=True is for def, not for async def")
+
+
 def _merge_identity(
-    config: Mapping[str, Mapping[str, Any]] | None, name: str | None, version: str | None
-) -> dict[str, dict[str, Any]]:
-    merged = {section: dict(values) for section, values in (config or {}).items()}
+    config: Mapping[str, Any] | None, name: str | None, version: str | None
+) -> dict[str, Any]:
+    """A copy of `config` with name and version in it; what is no section is left to the loader."""
+    merged: dict[str, Any] = {
+        section: dict(values) if isinstance(values, Mapping) else values
+        for section, values in (config or {}).items()
+    }
     identity = {
         key: value for key, value in (("name", name), ("version", version)) if value is not None
     }
-    if identity:
-        merged["server"] = identity | merged.get("server", {})
+    server = merged.get("server", {})
+    if identity and isinstance(server, dict):
+        merged["server"] = identity | server
     return merged
 
 

@@ -43,6 +43,7 @@ class Bench:
             self.workers,  # type: ignore[arg-type]
         )
         self.scheduler = FakeScheduler(self.clock)
+        self.broken = False  # whether every send fails
         self.peer = self.connect()
 
     def __enter__(self) -> Bench:
@@ -53,7 +54,13 @@ class Bench:
 
     def connect(self) -> Peer:
         peer = Peer()
-        peer.connection = self.rig.server.runtime.connect(peer.receive, "memory", self.scheduler)
+
+        def send(line: bytes) -> None:
+            if self.broken:
+                raise BrokenPipeError(32, "Broken pipe")
+            peer.receive(line)
+
+        peer.connection = self.rig.server.runtime.connect(send, "memory", self.scheduler)
         peer.shake_hands()
         return peer
 
@@ -386,6 +393,38 @@ def test_a_callback_that_raises_is_logged_and_keeps_nobody_from_anything() -> No
         assert [line["error"]["type"] for line in logged] == ["LookupError", "SystemExit"]
         assert {line["runId"] for line in logged} == {held.context.run_id}
         bench.wait(300)
+        bench.assert_over()
+
+
+@pytest.mark.rule("TIME-03")
+@pytest.mark.parametrize("how", ["deadline", "cancelled", "closed", "lost"])
+def test_a_callback_may_wait_for_a_thread_that_uses_the_connection(how: str) -> None:
+    with Bench() as bench:
+        held = Held()
+        request_id = bench.start(bench.tool(held))
+        connection = bench.peer.connection
+        joined: list[bool] = []
+
+        def callback() -> None:
+            other = threading.Thread(target=connection.close, daemon=True)
+            other.start()
+            other.join(5)
+            joined.append(not other.is_alive())
+
+        held.context.abort_signal.add_callback(callback)
+        if how == "deadline":
+            bench.wait(1000)
+        elif how == "cancelled":
+            bench.peer.notify("notifications/cancelled", {"requestId": request_id})
+        elif how == "closed":
+            connection.close()
+        else:
+            bench.broken = True
+            bench.peer.ask("ping")
+        assert joined == [True]
+        assert connection.closed
+        held.end()
+        bench.scheduler.settle()
         bench.assert_over()
 
 

@@ -157,6 +157,16 @@ def test_a_refusal_says_which_tool_and_what_to_do() -> None:
     assert [definition.name for definition in server.list()] == ["health"]
 
 
+@pytest.mark.rule("REG-03", "CALL-12")
+def test_a_coroutine_function_cannot_run_in_place_whichever_way_it_is_registered() -> None:
+    async def later(arguments: dict[str, Any], context: ToolContext) -> None: ...
+
+    server = Server()
+    with pytest.raises(RegistrationError, match=r"'later'.*inline=True is for def"):
+        server.register(ToolDefinition("later", "", ANYTHING), later, inline=True)
+    assert server.get("later") is None
+
+
 @pytest.mark.rule("REG-01", "REG-06", "REG-07", "REG-08")
 def test_tools_can_be_registered_found_and_removed_while_a_client_is_connected() -> None:
     rig = Rig()
@@ -280,6 +290,9 @@ def test_without_a_word_everything_is_the_default() -> None:
         ({"config": {"server": {"name": "bell \a"}}}, "server.name"),
         ({"config": {"tools": {"default_timeout_ms": "5"}}}, "tools.default_timeout_ms"),
         ({"config": {"toools": {}}}, "tools"),
+        ({"config": {"tools": 5}}, "tools"),
+        ({"config": {"server": ["x"]}}, "server"),
+        ({"name": "x", "config": {"server": "y"}}, "server"),
     ],
 )
 def test_a_configuration_that_is_refused_keeps_the_server_from_starting(

@@ -19,7 +19,7 @@ _LIMITS = {
     "FOUNDATION_RT_TOOLS__DEFAULT_TIMEOUT_MS": "300",
     "FOUNDATION_RT_TOOLS__MAX_PAYLOAD_BYTES": "1024",
 }
-_WIDTH = 160
+_WIDTH = 700
 
 
 @define(eq=False, repr=False)

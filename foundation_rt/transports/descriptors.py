@@ -53,7 +53,7 @@ def isolate() -> ProtocolDescriptors:
     descriptors = ProtocolDescriptors(os.dup(0), os.dup(1))
     _point(0, os.open(os.devnull, os.O_RDONLY))
     os.dup2(2, 1)
-    if hasattr(sys.stdout, "reconfigure"):
+    if hasattr(sys.stdout, "reconfigure") and not sys.stdout.closed:
         # What a tool prints should be seen when it is printed, as on a terminal.
         sys.stdout.reconfigure(line_buffering=True)
     return descriptors

@@ -9,14 +9,15 @@ import pytest
 
 from foundation_rt import ErrorCode, ToolError
 from foundation_rt.builtin.demo import demo_server
-from foundation_rt.testing import TestClient, connect
+from foundation_rt.testing import SequentialIds, TestClient, connect
 
 
 def converse(conversation: Callable[[TestClient], Awaitable[None]]) -> None:
     """Run a conversation with a fresh server."""
 
     async def run() -> None:
-        async with asyncio.timeout(20), connect(demo_server()) as client:
+        ids = SequentialIds()  # and so the log is kept in memory
+        async with asyncio.timeout(20), connect(demo_server(), ids=ids) as client:
             await conversation(client)
 
     asyncio.run(run())

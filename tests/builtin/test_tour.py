@@ -40,9 +40,13 @@ def test_it_shows_a_whole_conversation() -> None:
     assert "INVALID_ARGUMENT" in shown["validation"]
     assert "TIMEOUT" in shown["times out"]
     assert "RESOURCE_EXHAUSTED" in shown["payload limit"]
-    assert "toolTimeoutMs" in shown["Health"]
+    assert "payload_too_large" in shown["payload limit"]
+    assert '\\"toolTimeoutMs\\":300' in shown["Health"]
+    assert '\\"status\\":\\"healthy\\"' in shown["Health"]
     assert "exits with 0" in shown["End of file"]
-    assert len(re.findall("tool call completed", shown["logged"])) == 5
+    assert sorted(re.findall('"outcome":"([a-z_]+)"', shown["logged"])) == [
+        *("success", "success", "timeout", "tool_error", "tool_error"),
+    ]
     requests = re.findall(r"^  --> (\{.*\})$", done.stdout, re.MULTILINE)
     assert [orjson.loads(line)["method"] for line in requests][:3] == [
         "initialize",

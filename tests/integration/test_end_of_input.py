@@ -11,7 +11,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.process import PATIENCE, ServerProcess, command, decode, environment, serve
+from tests.support.process import (
+    PATIENCE,
+    ServerProcess,
+    command,
+    decode,
+    environment,
+    serve,
+    serve_each,
+)
 
 APP = '''
 import asyncio, atexit, sys, threading, time
@@ -167,25 +175,26 @@ def test_every_line_before_the_end_is_answered_the_unterminated_last_one_too(too
         assert len(server.records_with(message="tool call completed")) == 1000
 
 
+LAST = {
+    "nothing": (b"", 0),
+    "blank": (b"  \r", 0),
+    "truncated": (b'{"jsonrpc":"2.0","id":7,"method":"ping"', 1),
+    "notification": (b'{"jsonrpc":"2.0","method":"notifications/unknown"}', 0),
+    "no UTF-8": (b"\xff", 1),
+}
+
+
 @pytest.mark.rule("PROC-03", "FRAME-05")
-@pytest.mark.parametrize(
-    ("last", "answers"),
-    [
-        (b"", 0),
-        (b"  \r", 0),
-        (b'{"jsonrpc":"2.0","id":7,"method":"ping"', 1),
-        (b'{"jsonrpc":"2.0","method":"notifications/unknown"}', 0),
-        (b"\xff", 1),
-    ],
-    ids=["nothing", "blank", "truncated", "notification", "no_utf8"],
-)
-def test_what_stands_after_the_last_newline_is_a_line(last: bytes, answers: int) -> None:
-    with serve(APP) as server:
-        server.write(last)
-        assert server.finish() == 0
-        rest = server.messages[1:]
-        assert len(rest) == answers
-        assert all(each["error"]["code"] == -32700 for each in rest)
+def test_what_stands_after_the_last_newline_is_a_line() -> None:
+    with serve_each(list(LAST), APP) as servers:
+        for name, server in servers.items():
+            server.write(LAST[name][0])
+            server.close_input()
+        for name, server in servers.items():
+            assert server.wait() == 0
+            rest = server.messages[1:]
+            assert len(rest) == LAST[name][1], name
+            assert all(each["error"]["code"] == -32700 for each in rest)
 
 
 @pytest.mark.rule("PROC-03", "PROC-04")
@@ -200,49 +209,50 @@ def test_calls_that_end_within_the_grace_are_answered(tool: str) -> None:
         assert server.completion(tool)["outcome"] == "success"
 
 
+ABORTED = {
+    "wait_for_abort": ("aborted", None),
+    "finish_anyway": ("disconnected_completed", None),
+    "fail_anyway": ("disconnected_completed", "INTERNAL"),
+    "tidy_up": ("aborted", None),
+}
+
+
 @pytest.mark.rule("PROC-03", "TIME-03", "TIME-06", "TIME-08")
-@pytest.mark.parametrize(
-    ("tool", "outcome", "code"),
-    [
-        ("wait_for_abort", "aborted", None),
-        ("finish_anyway", "disconnected_completed", None),
-        ("fail_anyway", "disconnected_completed", "INTERNAL"),
-        ("tidy_up", "aborted", None),
-    ],
-)
-def test_calls_that_run_on_after_the_grace_are_aborted_and_not_answered(
-    tool: str, outcome: str, code: str | None
-) -> None:
+def test_calls_that_run_on_after_the_grace_are_aborted_and_not_answered() -> None:
     settings = {"server.eof_grace_ms": 50, "tools.cancel_grace_ms": 50}
     with serve(APP, settings) as server:
-        call = server.start(tool)
-        server.record(message="started")
+        calls = [server.start(tool) for tool in ABORTED]
+        started = "each of them to start"
+        server.wait_until(lambda: len(server.records_with(message="started")) == 4, started)
         assert server.finish() == 0
-        assert server.answers(call) == []
-        [record] = server.records_with(message="tool call completed")
-        assert (record["outcome"], record.get("errorCode")) == (outcome, code)
-        if tool == "wait_for_abort":
-            assert server.record(message="aborted")["reason"] == "disconnected"
-        if tool == "tidy_up":
-            server.record(message="tidied up")
+        assert [server.answers(call) for call in calls] == [[]] * 4
+        records = server.records_with(message="tool call completed")
+        assert {
+            each["toolName"]: (each["outcome"], each.get("errorCode")) for each in records
+        } == ABORTED
+        assert len(records) == 4
+        assert server.record(message="aborted")["reason"] == "disconnected"
+        server.record(message="tidied up")
+
+
+KEEPING = (
+    *("refuse_to_end", "block_when_cancelled", "stuck_to_thread"),
+    *("leave_thread", "leave_tasks", "leave_exit_function"),
+)
 
 
 @pytest.mark.rule("PROC-06")
-@pytest.mark.parametrize(
-    "tool",
-    [
-        *("refuse_to_end", "block_when_cancelled", "stuck_to_thread"),
-        *("leave_thread", "leave_tasks", "leave_exit_function"),
-    ],
-)
-def test_nothing_keeps_the_process_alive(tool: str) -> None:
-    with serve(APP, SOON) as server:
-        call = server.start(tool)
-        if tool.startswith("leave"):
-            assert server.outcome(call) is None
-        else:
-            server.record(message="started")
-        assert server.finish() == 0
+def test_nothing_keeps_the_process_alive() -> None:
+    with serve_each(KEEPING, APP, SOON) as servers:
+        for tool, server in servers.items():
+            call = server.start(tool)
+            if tool.startswith("leave"):
+                assert server.outcome(call) is None
+            else:
+                server.record(message="started")
+            server.close_input()
+        for server in servers.values():
+            assert server.wait() == 0
 
 
 @pytest.mark.rule("PROC-03", "PROC-04", "TIME-08")

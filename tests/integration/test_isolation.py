@@ -250,7 +250,7 @@ def test_a_log_whose_reader_has_gone_is_no_reason_to_stop() -> None:
 @pytest.mark.parametrize("tool", ["echo", "complain"])
 def test_what_nobody_would_read_is_neither_printed_to_the_client_nor_an_error(tool: str) -> None:
     # Printing fails, as it does in any program whose reader has gone, and the text stays buffered.
-    with serve(APP, environ={"PYTHONUNBUFFERED": ""}) as server:
+    with serve(APP) as server:
         server.close_log()
         assert server.call(tool, text="hello")["code"] == "INTERNAL"
         assert server.call("quiet") == "no word"

@@ -30,7 +30,7 @@ def finish_later_in_thread(ctx: ToolContext) -> str:
     return "in time"
 
 
-@server.tool(timeout_ms=600)
+@server.tool(timeout_ms=300)
 async def time_out_later(ctx: ToolContext):
     """Its deadline comes after the signal, and lets the others finish."""
     await ctx.abort_signal.wait()
@@ -76,7 +76,8 @@ ENDS = [
     pytest.param(signal.SIGINT, 130, id="SIGINT"),
 ]
 PATIENT = {"server.shutdown_timeout_ms": 3_600_000}
-HASTY = {"server.shutdown_timeout_ms": 500}
+HASTY = {"server.shutdown_timeout_ms": 300}
+ABORTING = {"server.shutdown_timeout_ms": 1000}
 
 
 def finish(server: ServerProcess, number: signal.Signals) -> int:
@@ -120,7 +121,7 @@ def test_running_calls_may_finish_and_are_answered(number: signal.Signals, exit_
 def test_calls_that_do_not_finish_in_time_are_aborted_and_not_answered(
     number: signal.Signals, exit_code: int
 ) -> None:
-    with serve(APP, HASTY) as server:
+    with serve(APP, ABORTING) as server:
         call = server.start("wait_for_abort")
         server.record(message="started")
         assert finish(server, number) == exit_code

@@ -235,7 +235,7 @@ class Model:
             return "unhealthy"
         return "degraded" if self.slots > 0.8 * SLOTS else "healthy"
 
-    # -- what arrives ----------------------------------------------------------------------------------
+    # -- what arrives ------------------------------------------------------------------------------
 
     def reply(self, request_id: Id | None, what: Any) -> None:
         self.replies[type(request_id), request_id, what] += 1
@@ -311,7 +311,7 @@ class Model:
             call.aborted_ms = self.now_ms
         self.in_flight.clear()
 
-    # -- what handlers and time do ---------------------------------------------------------------------
+    # -- what handlers and time do -----------------------------------------------------------------
 
     def ended(self, call: Call, end: End | None) -> None:
         """The handler of `call` ended; `end` is None when its task was cancelled."""
@@ -511,7 +511,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         register(ToolDefinition("worker", "", schema), in_place)
         register(ToolDefinition("inline", "", schema), in_place, inline=True)
 
-    # -- lines -----------------------------------------------------------------------------------------
+    # -- lines -------------------------------------------------------------------------------------
 
     @initialize(as_far_as=st.sampled_from(["RUNNING"] * 18 + ["INITIALIZING", "STARTING"]))
     def open(self, as_far_as: str) -> None:
@@ -624,7 +624,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         message = {"id": id, "method": method}
         self._write(message if params is None else message | {"params": params}, meaning)
 
-    # -- bytes -----------------------------------------------------------------------------------------
+    # -- bytes -------------------------------------------------------------------------------------
 
     def _write(self, message: dict[str, Any] | bytes, meaning: Callable[[], None]) -> None:
         if isinstance(message, dict):
@@ -649,7 +649,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         if self.model.state != "CLOSED" and (type(id), id) not in self.model.in_flight:
             self.requests[type(id), id] += 1
 
-    # -- handlers --------------------------------------------------------------------------------------
+    # -- handlers ----------------------------------------------------------------------------------
 
     def _finish(self, draw: Draw) -> None:
         self._end(draw(st.sampled_from(self.model.running)), draw(ends))
@@ -663,7 +663,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         self.scheduler.settle()
         self.model.ended(call, end)
 
-    # -- time, and the end -----------------------------------------------------------------------------
+    # -- time, and the end -------------------------------------------------------------------------
 
     def _wait(self, draw: Draw) -> None:
         milliseconds = draw(moments)
@@ -678,7 +678,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         self.model.close()
         self.scheduler.settle()
 
-    # -- after every step ------------------------------------------------------------------------------
+    # -- after every step --------------------------------------------------------------------------
 
     @invariant()
     def the_rules_hold(self) -> None:
@@ -764,7 +764,7 @@ def _summary(answer: dict[str, Any]) -> Any:
 
 
 MACHINE_SETTINGS = settings(
-    max_examples=200,
+    max_examples=120,
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -29,7 +29,7 @@ from foundation_rt.config import (
     ToolsSection,
 )
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
-from tests.support.rig import COMPLETED, HANDSHAKE, Rig
+from tests.support.rig import COMPLETED, HANDSHAKE, Peer, Rig
 from tests.support.virtual_loop import run_virtual
 
 CONNECTION_ID = "00000000-0000-4000-a000-000000000001"
@@ -282,7 +282,31 @@ def compilations() -> Iterator[list[str]]:
         yield noted
 
 
+def register_and_call(
+    which: list[int], calls: list[dict[str, Any]]
+) -> tuple[Rig, Peer, list[str], list[str]]:
+    """A server with some of the schemas, called; and what compiled when, tools and calls apart."""
+    rig = Rig()
+    with compilations() as at_registration:
+        for index in which:
+            definition = ToolDefinition(f"tool{index}", "", SCHEMAS[index])
+            rig.server.register(definition, lambda arguments, context: None, inline=True)
+    peer = rig.connect()
+    with compilations() as during_calls:
+        for index in which:
+            for arguments in calls:
+                peer.start(f"tool{index}", arguments)
+    return rig, peer, at_registration, during_calls
+
+
+@pytest.fixture(scope="module")
+def everything_is_imported() -> None:
+    """Modules that are imported when something is invalid for the first time are compiled then."""
+    register_and_call(list(range(len(SCHEMAS))), [{}, {"a": 1}, {"a": "y"}, {"a": [], "b": {}}])
+
+
 @pytest.mark.rule("REG-05")
+@pytest.mark.usefixtures("everything_is_imported")
 @at_least_100
 @given(
     which=st.lists(st.integers(0, len(SCHEMAS) - 1), min_size=1, max_size=3, unique=True),
@@ -293,17 +317,8 @@ def compilations() -> Iterator[list[str]]:
 def test_property_5_no_call_compiles_a_schema(
     which: list[int], calls: list[dict[str, Any]]
 ) -> None:
-    rig = Rig()
-    with compilations() as at_registration:
-        for index in which:
-            definition = ToolDefinition(f"tool{index}", "", SCHEMAS[index])
-            rig.server.register(definition, lambda arguments, context: None, inline=True)
+    rig, peer, at_registration, during_calls = register_and_call(which, calls)
     assert at_registration.count("compile_schema") == len(which)
-    peer = rig.connect()
-    with compilations() as during_calls:
-        for index in which:
-            for arguments in calls:
-                peer.start(f"tool{index}", arguments)
     assert during_calls == []
     assert len(peer.received) == len(rig.records) == len(which) * len(calls)
     assert {each["outcome"] for each in rig.records} <= {"success", "tool_error"}

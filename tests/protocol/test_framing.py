@@ -112,6 +112,14 @@ def test_lines_after_one_over_the_limit_are_read_as_ever() -> None:
     assert reader.feed(b"[]\n") == [b"[]"]
 
 
+@pytest.mark.rule("FRAME-04", "FRAME-01")
+def test_the_end_of_a_line_over_the_limit_is_no_line_even_if_it_comes_alone() -> None:
+    reader = LineReader(LIMIT)
+    reader.feed(b"x" * 100)
+    assert reader.feed(b"{}\n") == [LineTooLong(LIMIT)]
+    assert reader.feed(b"{}\n") == [b"{}"]
+
+
 @pytest.mark.rule("FRAME-04")
 @given(chunks=st.lists(st.binary(max_size=40), max_size=40))
 def test_no_more_than_the_limit_and_a_line_ending_is_held(chunks: list[bytes]) -> None:

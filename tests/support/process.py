@@ -22,14 +22,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import orjson
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 """Seconds after which something that should have happened counts as hanging."""
 
 _CHUNK = 262_144
@@ -40,8 +40,14 @@ class Hanging(AssertionError):
 
 
 def environment(settings: Mapping[str, object] | None = None) -> dict[str, str]:
-    """This process's environment with only the given settings, as in `tools.cancel_grace_ms`."""
+    """This process's environment with only the given settings, as in `tools.cancel_grace_ms`.
+
+    Servers start and print as they do by default, whatever this process was told: a hundred starts
+    without cached bytecode take a minute.
+    """
     clean = {key: each for key, each in os.environ.items() if not key.startswith("FOUNDATION_RT_")}
+    for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
+        clean.pop(name, None)
     for key, value in (settings or {}).items():
         clean["FOUNDATION_RT_" + key.upper().replace(".", "__")] = str(value)
     return clean
@@ -416,7 +422,6 @@ def serve(
     *,
     handshake: bool = True,
     wrapper: Sequence[str] = (),
-    environ: Mapping[str, str] | None = None,
     **ends: tuple[int, int | None],
 ) -> Iterator[ServerProcess]:
     """Serve an application, given as source text, in a process of its own.
@@ -426,7 +431,6 @@ def serve(
         settings: configuration, as in `{"server.eof_grace_ms": 50}`.
         handshake: False leaves `initialize` to the test.
         wrapper: a command that runs its arguments.
-        environ: environment variables besides those of `settings`.
         ends: `stdin`, `stdout` and `stderr` of `ServerProcess`.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -435,8 +439,21 @@ def serve(
             file = Path(folder, "app.py")
             file.write_text(app)
             words.append(str(file))
-        env = environment(settings) | dict(environ or {})
-        with ServerProcess(words, env, **ends) as server:
+        with ServerProcess(words, environment(settings), **ends) as server:
             if handshake:
                 server.handshake()
             yield server
+
+
+@contextmanager
+def serve_each(
+    names: Sequence[str], app: str, settings: Mapping[str, object] | None = None
+) -> Iterator[dict[str, ServerProcess]]:
+    """A server for each name, all of the same application: for tests that wait, to wait at once."""
+    with ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(serve(app, settings, handshake=False)) for name in names
+        }
+        for server in servers.values():
+            server.handshake()
+        yield servers

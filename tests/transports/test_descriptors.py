@@ -131,7 +131,6 @@ def test_closed_descriptors_are_no_trap(closed: str) -> None:
 def test_what_was_printed_before_goes_where_it_was_meant_to_go() -> None:
     done = run(
         "print('before', end='')\nmade = isolate()\nprint('after')\nmade.close()\n",
-        environ={"PYTHONUNBUFFERED": ""},
     )
     assert (done.stdout, done.stderr) == ("before", "after\n")
 
@@ -140,7 +139,6 @@ def test_what_was_printed_before_goes_where_it_was_meant_to_go() -> None:
 def test_what_is_printed_is_seen_when_it_is_printed() -> None:
     done = run(
         "isolate()\nprint('now')\nos._exit(0)  # nothing is flushed any more\n",
-        environ={"PYTHONUNBUFFERED": ""},
     )
     assert done.stderr == "now\n"
 
@@ -174,7 +172,7 @@ def test_text_that_nobody_takes_is_no_error_at_exit(stream: str) -> None:
             "    pass\n"
             "made.close()\n",
         ],
-        env=environment() | {"PYTHONUNBUFFERED": ""},
+        env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=writer,

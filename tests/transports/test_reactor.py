@@ -20,21 +20,21 @@ PATIENCE = 20.0
 
 
 @pytest.fixture
-def reactor() -> Iterator[Reactor]:
-    """A reactor that was closed and left no loop behind."""
-    made = Reactor()
-    yield made
-    made.close(1.0)
-    asyncio.set_event_loop_policy(None)
-
-
-@pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
     reader, writer = os.pipe()
     yield reader, writer
     for descriptor in (reader, writer):
         with suppress(OSError):  # some tests close one
             os.close(descriptor)
+
+
+@pytest.fixture
+def reactor(pipe: tuple[int, int]) -> Iterator[Reactor]:
+    """A reactor that is closed before the pipe that it may watch."""
+    made = Reactor()
+    yield made
+    made.close(1.0)
+    asyncio.set_event_loop_policy(None)
 
 
 def run(reactor: Reactor) -> None:
@@ -222,8 +222,12 @@ def test_a_task_is_announced_when_it_has_had_its_first_go(reactor: Reactor) -> N
     def started(task: asyncio.Task[None]) -> None:
         order.append(f"started, {'done' if task.done() else 'not done'}")
 
-    reactor.start_task(at_once(), started)
-    reactor.start_task(later(), started)
+    def start() -> None:
+        reactor.start_task(at_once(), started)
+        reactor.start_task(later(), started)
+
+    reactor.prepare_loop()
+    reactor.call_later(0, start)  # in a turn of the loop, as a call that arrives
     run(reactor)
     assert order == [
         *("at once", "later, first go", "started, done", "started, not done"),
