@@ -93,20 +93,24 @@ class Connection:
         rest: list[Invocation | Abort] = []
         for effect in effects:
             if isinstance(effect, Reply):
-                self._write(effect.line)
+                if not self._write(effect.line):
+                    rest += self.tell(self.dispatcher.close(self.session))
             elif isinstance(effect, Emit):
                 self.session.logger.log(effect.level, effect.message, effect.fields)
             else:
                 rest.append(effect)
         return rest
 
-    def tell_from_thread(self, effects: list[Effect]) -> None:
+    def tell_from_thread(self, effects: list[Effect]) -> list[Invocation | Abort]:
         """`tell`, for a worker thread: records at once, replies where the host expects them."""
-        for effect in effects:
-            if isinstance(effect, Reply):
-                self.scheduler.return_to_host(partial(self._write, effect.line))
-            else:
-                self.tell([effect])
+        replies: list[Effect] = [effect for effect in effects if isinstance(effect, Reply)]
+        self.scheduler.return_to_host(partial(self._tell_and_perform, replies))
+        return self.tell([effect for effect in effects if not isinstance(effect, Reply)])
+
+    def _tell_and_perform(self, effects: list[Effect]) -> None:
+        with self.lock:
+            rest = self.tell(effects)
+        self.perform(rest)
 
     def perform(self, effects: list[Invocation | Abort]) -> None:
         """Start handlers and fire abort signals, in their order."""
@@ -124,16 +128,13 @@ class Connection:
         correlation_id = derive_correlation_id(self.session, message.params)
         return [internal_error_reply(message.id, correlation_id)]
 
-    def _write(self, line: bytes) -> None:
-        with self.lock:
-            if self.session.state is not State.CLOSED:
-                self._hand_over(line)
-
-    def _hand_over(self, line: bytes) -> None:
-        try:
-            self._send(line)
-        except Exception as error:
-            self.session.logger.error(
-                "send failed: connection closed", {"error": describe_exception(error)}
-            )
-            self.close()
+    def _write(self, line: bytes) -> bool:
+        """Hand a line to the host, under the lock; return whether the host took it."""
+        if self.session.state is not State.CLOSED:
+            try:
+                self._send(line)
+            except Exception as error:
+                described = {"error": describe_exception(error)}
+                self.session.logger.error("send failed: connection closed", described)
+                return False
+        return True

@@ -36,8 +36,12 @@ if TYPE_CHECKING:
     import asyncio
 
     from .connection import Connection
-    from .effects import Effect
+    from .effects import Abort, Effect
     from .scheduling import Timer
+
+
+Tell = Callable[["list[Effect]"], "list[Invocation | Abort]"]
+"""`Connection.tell`, or its sibling for worker threads."""
 
 
 @define(eq=False, repr=False)
@@ -166,12 +170,14 @@ class Engine:
 
     async def _run_in_task(self, run: Run) -> None:
         call = run.call
-        outcome: Outcome
         try:
-            outcome = Returned(await call.tool.handler(call.arguments, run.context))
+            value = await call.tool.handler(call.arguments, run.context)
         except BaseException as error:
-            outcome = _outcome_of(error, run.signal)
-        self._finish(run, outcome)
+            # Not kept in a variable: this frame is in its traceback, and the two would be garbage
+            # that only the collector finds.
+            self._finish(run, _outcome_of(error, run.signal))
+        else:
+            self._finish(run, Returned(value))
 
     def _started(self, run: Run, task: asyncio.Task[None]) -> None:
         """Its task exists: arm the deadline, unless it has ended at once."""
@@ -203,9 +209,7 @@ class Engine:
         if run.task is not None and not run.task.done():
             run.task.cancel()
 
-    def _finish(
-        self, run: Run, outcome: Outcome, tell: Callable[[list[Effect]], object] | None = None
-    ) -> None:
+    def _finish(self, run: Run, outcome: Outcome, tell: Tell | None = None) -> None:
         """The handler has ended: report it, once (CALL-09).
 
         Args:
@@ -225,7 +229,8 @@ class Engine:
                 effects = self.dispatcher.conclude(call, outcome, duration_ms)
             except Exception as error:
                 effects = self.dispatcher.break_off(call, error, duration_ms)
-            (tell or connection.tell)(effects)
+            rest = (tell or connection.tell)(effects)
+        connection.perform(rest)
         # Only now: whoever waits for the engine to be idle waits for the last reply as well.
         del self._runs[call.run_id]
         if not self._runs:

@@ -192,8 +192,10 @@ def resident_memory_bytes() -> int:
             pages = int(statm.read().split()[1])
     except (OSError, IndexError, ValueError):
         import resource
+        import sys
 
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        unit = 1 if sys.platform == "darwin" else 1024  # macOS alone reports bytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     import resource
 
     return pages * resource.getpagesize()

@@ -106,6 +106,7 @@ class ToolsCall:
         except _Refused as refused:
             return self._refuse(call, refused.error)
         except Exception as error:
+            self.resources.record_completion()
             return self.break_off(call, error, 0.0)
         session.in_flight[call.request_id] = call
         return [call]
@@ -247,13 +248,14 @@ class ToolsCall:
             call.slot.release()
         if call.session.in_flight.get(call.request_id) is call:
             del call.session.in_flight[call.request_id]
-        effects: list[Effect] = [
-            _failure_log(call, "internal error", error),
+        log = _failure_log(call, "internal error", error)
+        if call.phase is not Phase.WAITED_FOR:
+            return [log, _late_record(call, Raised(error), duration_ms)]
+        return [
+            internal_error_reply(call.request_id, call.correlation_id),
+            log,
             _completion_record(call, _Outcome.TOOL_ERROR, ErrorCode.INTERNAL, duration_ms),
         ]
-        if call.phase is Phase.WAITED_FOR:
-            effects.insert(0, internal_error_reply(call.request_id, call.correlation_id))
-        return effects
 
     def _answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """Step 10 for a call that is waited for: exactly one reply and one record."""

@@ -101,8 +101,7 @@ def test_a_host_of_its_own_can_make_a_context() -> None:
     sink = MemorySink()
     signal = AbortSignal()
     context = ToolContext("run", "chain", signal, StructuredLogger(sink, ManualClock()))
-    seen: list[Any] = []
-    thread = threading.Thread(target=lambda: seen.append(context.logger.warn("from a thread")))
+    thread = threading.Thread(target=context.logger.warn, args=("from a thread",))
     thread.start()
     thread.join(20)
     [line] = sink.lines

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
+from unittest import mock
 
 import orjson
 import pytest
@@ -96,7 +97,7 @@ def test_without_a_loop_no_thread_starts_before_it_is_needed() -> None:
     assert peer.outcome(peer.start("inline")) == "done"
     assert peer.outcome(peer.start("health"))["status"] == "healthy"
     assert where == peer.threads[:1] == [threading.current_thread()]
-    assert our_threads() == before
+    assert our_threads() <= before
 
     peer.wait_for(peer.start("worker"))
     names = {thread.name for thread in our_threads() - before}
@@ -357,7 +358,7 @@ def test_a_coroutine_handler_is_a_proper_task() -> None:
             async with asyncio.TaskGroup() as group:
                 children = [group.create_task(child(number)) for number in range(3)]
             gathered = await asyncio.gather(child(3), child(4))
-            return [each.result() for each in children] + gathered
+            return [*(each.result() for each in children), *gathered]
 
         peer = rig.connect()
         assert await reply(peer, peer.start("proper")) == [0, 1, 2, 3, 4]
@@ -649,9 +650,9 @@ def test_a_worker_that_returns_to_a_loop_which_never_runs_again_gives_its_slot_b
         return handle
 
     loop.run_until_complete(main())
-    loop.call_soon_threadsafe = call_soon_threadsafe  # type: ignore[method-assign]
-    gate.set()
-    assert returned.wait(PATIENCE)
+    with mock.patch.object(loop, "call_soon_threadsafe", call_soon_threadsafe):
+        gate.set()
+        assert returned.wait(PATIENCE)
     loop.close()
     assert rig.server.runtime.engine.wait_idle(1.0)
     rig.assert_all_ended()

@@ -487,19 +487,22 @@ def test_a_connection_that_closes_while_a_call_starts_aborts_that_call() -> None
     """The peer may leave, in another thread, at any moment between decision and start."""
 
     class Meddling(ManualClock):
-        __slots__ = ("close",)
+        __slots__ = ("meddle",)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.meddle: list[Callable[[], None]] = []
 
         def monotonic(self) -> float:
-            close, self.close = getattr(self, "close", None), None
-            if close is not None:
-                close()
+            while self.meddle:
+                self.meddle.pop()()
             return super().monotonic()
 
     clock = Meddling()
     with Bench(clock=clock) as bench:
         held = Held()
         bench.tool(held)
-        clock.close = bench.peer.connection.close
+        clock.meddle.append(bench.peer.connection.close)
         bench.start("held")
         assert bench.peer.connection.closed
         assert held.context.abort_signal.reason == "disconnected"

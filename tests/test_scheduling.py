@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_a_queue_gives_out_what_is_due_in_order_and_nothing_that_was_taken_back(
         if what == "add":
             number = len(timers)
             waiting.append((value, number))
-            timers.append(queue.add(value, lambda number=number: fired.append(number)))
+            timers.append(queue.add(value, partial(fired.append, number)))
         elif what == "cancel" and value < len(timers):
             timers[value].cancel()
             timers[value].cancel()  # harmless
@@ -221,7 +222,7 @@ def test_timers_can_be_added_from_many_threads_and_each_fires_once() -> None:
 
     def add(first: int) -> None:
         for number in range(first, 400, 4):
-            timers.call_later((number % 7) / 2000, lambda number=number: fired.put(number))
+            timers.call_later((number % 7) / 2000, partial(fired.put, number))
 
     threads = [threading.Thread(target=add, args=(first,)) for first in range(4)]
     for thread in threads:

@@ -246,7 +246,7 @@ def test_the_five_line_tool_of_the_manual() -> None:
 def test_what_the_code_gives_gives_way_to_the_file_and_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = {"server": {"version": "0.0.1"}, "tools": {"default_timeout_ms": 1000}}
+    code: dict[str, Any] = {"server": {"version": "0.0.1"}, "tools": {"default_timeout_ms": 1000}}
 
     def config(*, file: str = "") -> ServerConfig:
         server = Server("by code", version="0.0.2", config=code)

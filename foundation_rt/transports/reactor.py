@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from math import ceil
@@ -47,7 +48,7 @@ GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 class Reactor:
     """Waits and serves; belongs to the thread that calls `run`.
 
-    Only `wake`, `stop` and `QueuedTimer.cancel` may be called from other threads.
+    Only `wake`, `stop`, `return_to_host` and `QueuedTimer.cancel` may be called from other threads.
     """
 
     delay: LoopDelay = field(factory=LoopDelay, init=False)
@@ -59,6 +60,8 @@ class Reactor:
     _handlers: dict[int, Callable[[int], object]] = field(factory=dict, init=False)
     _timers: TimerQueue = field(factory=TimerQueue, init=False)
     _wake_pipe: tuple[int, int] = field(factory=os.pipe, init=False)
+    # Reentrant: a signal handler that wakes may interrupt a wake under way in the same thread.
+    _wake_lock: threading.RLock = field(factory=threading.RLock, init=False)
     _woken: bool = field(default=False, init=False)
     stopped: bool = field(default=False, init=False)
     _fresh: list[Callback] = field(factory=list, init=False)
@@ -84,9 +87,10 @@ class Reactor:
 
     def wake(self) -> None:
         """End the present wait and have `on_wake` called; from any thread or signal handler."""
-        if not self._woken:
-            self._woken = True
-            os.write(self._wake_pipe[1], b"\0")
+        with self._wake_lock:
+            if not self._woken:
+                self._woken = True
+                os.write(self._wake_pipe[1], b"\0")
 
     def _on_wake_byte(self, events: int) -> None:
         os.read(self._wake_pipe[0], 64)
@@ -140,8 +144,12 @@ class Reactor:
 
             self.stopped = False
             finish_loop(self.loop, grace)
-        for descriptor in self._wake_pipe:
-            os.close(descriptor)
+        with self._wake_lock:
+            # Whoever wakes it from now on, a worker that ends late for one, writes nothing: the
+            # number may belong to somebody else's file by then.
+            self._woken = True
+            for descriptor in self._wake_pipe:
+                os.close(descriptor)
 
     # -- coroutines --------------------------------------------------------------------------
 

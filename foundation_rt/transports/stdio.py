@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 65_536  # what a pipe holds
 _HIGH_WATER_BYTES = 4 * 1024 * 1024
+_LOW_WATER_BYTES = 1024 * 1024
 _GATHER_BYTES = 2048  # so that it still goes out in one direct write of at most PIPE_BUF bytes
 
 # The share of the shutdown budget in which calls may still finish by themselves; the rest is for
@@ -90,9 +91,13 @@ class StdioTransport:
     def __attrs_post_init__(self) -> None:
         self._settings = self.runtime.config.server
         self._writer = BackgroundWriter(
-            self.descriptors.output, on_broken=self.reactor.wake, name="foundation-rt-stdout"
+            self.descriptors.output,
+            name="foundation-rt-stdout",
+            on_broken=self.reactor.wake,
+            on_drained=self.reactor.wake,
+            high_water=_HIGH_WATER_BYTES,
+            low_water=_LOW_WATER_BYTES,
         )
-        self._writer.on_drained = self.reactor.wake
         self.connection = self.runtime.connect(self._send, "stdio", self.reactor)
         self._watchdog = Watchdog(
             self.descriptors.input,
@@ -154,7 +159,8 @@ class StdioTransport:
         """Serve what has been read, as long as the client takes what is answered."""
         lines = self._lines
         if len(lines) > 1:
-            self._gathered = []
+            with self.connection.lock:
+                self._gathered = []
         while lines and self._writer.pending_bytes <= _HIGH_WATER_BYTES:
             self.connection.receive(lines.popleft())
         self._write_gathered()
@@ -201,8 +207,10 @@ class StdioTransport:
     def _send(self, line: bytes) -> None:
         """Write a line; while several lines of input are served, gather what fits one write.
 
-        Eight calls that arrive together are answered by one system call instead of eight, which
-        makes pipelined calls a fifth faster. Called under the connection's lock.
+        Calls that arrive together and end at once are answered together: every write to a client
+        that sleeps costs a wake-up, and with eight calls in flight this gives a third more calls a
+        second. The price: an inline handler that blocks, as none should, holds back the replies
+        to the lines before it (PROC-09). Called under the connection's lock.
         """
         gathered = self._gathered
         if gathered is None:
@@ -279,8 +287,8 @@ class StdioTransport:
         if not self._writer.broken and not self.connection.closed:
             self._writer.flush(remaining)
         self.connection.close()
-        self.reactor.close(min(_LOOP_GRACE, self._remaining()))
         self._writer.close(0)
+        self.reactor.close(min(_LOOP_GRACE, self._remaining()))
         stuck = self.runtime.engine.running
         for call in stuck:
             fields = {"runId": call.run_id, "toolName": call.tool_name}

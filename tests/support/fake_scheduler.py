@@ -14,7 +14,7 @@ from typing import Any
 from foundation_rt.clock import ManualClock
 from tests.support.virtual_loop import VirtualLoop
 
-_TURNS = 8  # deeper than any chain of callbacks that a handler, its end and its reply make
+_TURNS = 6  # deeper than any chain of callbacks that a handler, its end and its reply make
 
 
 class FakeTimer:
