@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from .errors import ToolError as ToolError
     from .errors import UsageError as UsageError
     from .registry import ToolDefinition as ToolDefinition
+    from .runtime import ServerOptions as ServerOptions
     from .server import Server as Server
-    from .server import ServerOptions as ServerOptions
     from .server import create_server as create_server
     from .server import start_server as start_server
     from .typed.constraints import Constraints as Constraints
@@ -38,7 +38,7 @@ _HOMES = {
     "ErrorCode": "errors",
     "RegistrationError": "errors",
     "Server": "server",
-    "ServerOptions": "server",
+    "ServerOptions": "runtime",
     "ToolContext": "context",
     "ToolDefinition": "registry",
     "ToolError": "errors",

@@ -19,8 +19,8 @@ from .errors import describe_exception
 from .invocation import Invocation
 from .protocol.framing import LineReader, LineTooLong
 from .protocol.jsonrpc import Message, Request, parse
+from .refusals import derive_correlation_id, internal_error_reply
 from .session import Session, State
-from .tools_call import derive_correlation_id, internal_error_reply
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher

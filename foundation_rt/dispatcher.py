@@ -16,7 +16,7 @@ import orjson
 from attrs import define
 
 from .effects import Emit, Reply
-from .errors import JsonRpcErrorCode, to_json_rpc_error
+from .errors import JsonRpcErrorCode
 from .protocol.framing import LineTooLong
 from .protocol.jsonrpc import (
     ABSENT,
@@ -28,19 +28,18 @@ from .protocol.jsonrpc import (
     encode,
 )
 from .protocol.revisions import negotiate
-from .session import Event, Session, State
-from .tools_call import (
-    ToolsCall,
+from .refusals import (
+    MAX_ECHOED_NAME,
     derive_correlation_id,
+    error_reply,
     not_initialized_data,
-    protocol_error_record,
 )
+from .session import Event, Session, State
+from .tools_call import ToolsCall, protocol_error_record
 
 if TYPE_CHECKING:
     from .effects import Effect
     from .invocation import Invocation, Outcome
-
-_MAX_ECHOED_NAME = 128
 
 
 @define
@@ -100,10 +99,12 @@ class Dispatcher:
             return self.tools_call.begin(session, request)  # step 1 is its own gate
         if session.state is not State.RUNNING and not _is_handshake(session, request.method):
             data = not_initialized_data(session)
-            return _error(JsonRpcErrorCode.NOT_INITIALIZED, "Not initialized", data, request.id)
+            return [
+                error_reply(JsonRpcErrorCode.NOT_INITIALIZED, "Not initialized", data, request.id)
+            ]
         method = METHODS.get(request.method)
         if method is None:
-            name = request.method[:_MAX_ECHOED_NAME]
+            name = request.method[:MAX_ECHOED_NAME]
             return _refuse(
                 session, request, JsonRpcErrorCode.METHOD_NOT_FOUND, f"Method not found: {name}"
             )
@@ -224,7 +225,7 @@ def _malformed(session: Session, message: Malformed) -> list[Effect]:
         "reason": message.reason,
         "correlationId": derive_correlation_id(session, message.params),
     }
-    return _error(message.code, f"{title}: {message.detail}", data, message.id)
+    return [error_reply(message.code, f"{title}: {message.detail}", data, message.id)]
 
 
 def _line_too_long(session: Session, event: LineTooLong) -> list[Effect]:
@@ -234,7 +235,7 @@ def _line_too_long(session: Session, event: LineTooLong) -> list[Effect]:
         "correlationId": session.connection_correlation_id,
     }
     message = f"Invalid Request: a line is longer than {event.limit} bytes"
-    return _error(JsonRpcErrorCode.INVALID_REQUEST, message, data, None)
+    return [error_reply(JsonRpcErrorCode.INVALID_REQUEST, message, data, None)]
 
 
 def _stray_response(session: Session, response: Response) -> list[Effect]:
@@ -253,12 +254,14 @@ def _refuse_duplicate_id(session: Session, request: Request) -> list[Effect]:
     """RPC-05: answered with no id, since an answer with this one would be taken for the call's."""
     correlation_id = derive_correlation_id(session, request.params)
     data = {"reason": "duplicate_id", "correlationId": correlation_id}
-    effects = _error(
-        JsonRpcErrorCode.INVALID_REQUEST,
-        "Invalid Request: a request with this id is still in flight",
-        data,
-        None,
-    )
+    effects: list[Effect] = [
+        error_reply(
+            JsonRpcErrorCode.INVALID_REQUEST,
+            "Invalid Request: a request with this id is still in flight",
+            data,
+            None,
+        )
+    ]
     if request.method == "tools/call":
         effects.append(protocol_error_record(request, correlation_id))
     return effects
@@ -271,12 +274,6 @@ def _result(request: Request, result: Any) -> Reply:
     return Reply(encode({"jsonrpc": "2.0", "id": request.id, "result": result}))
 
 
-def _error(
-    code: JsonRpcErrorCode, message: str, data: dict[str, Any], request_id: str | int | None
-) -> list[Effect]:
-    return [Reply(encode(to_json_rpc_error(code, message, data, request_id)))]
-
-
 def _refuse(
     session: Session,
     request: Request,
@@ -287,7 +284,7 @@ def _refuse(
     data = {"correlationId": derive_correlation_id(session, request.params)}
     if reason is not None:
         data["reason"] = reason
-    return _error(code, message, data, request.id)
+    return [error_reply(code, message, data, request.id)]
 
 
 def _invalid_params(session: Session, request: Request, what: str) -> list[Effect]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from .connection import Connection
     from .effects import Abort, Effect
-    from .scheduling import Timer
+    from .timers import Timer
 
 
 Tell = Callable[["list[Effect]"], "list[Invocation | Abort]"]

@@ -31,41 +31,15 @@ class Phase(Enum):
     DISCONNECTED_THEN_EXPIRED = auto()
 
 
-class Ending(Enum):
-    """How a handler ended."""
-
-    RETURNED = auto()
-    RAISED = auto()
-    STOPPED = auto()
-    """It ended because its abort signal had fired."""
-
-
-OUTCOMES: dict[tuple[Phase, Ending], ToolCompletionOutcome] = {
-    (Phase.WAITED_FOR, Ending.RETURNED): ToolCompletionOutcome.SUCCESS,
-    (Phase.WAITED_FOR, Ending.RAISED): ToolCompletionOutcome.TOOL_ERROR,
-    (Phase.WAITED_FOR, Ending.STOPPED): ToolCompletionOutcome.TOOL_ERROR,
-    (Phase.EXPIRED, Ending.RETURNED): ToolCompletionOutcome.LATE_COMPLETED,
-    (Phase.EXPIRED, Ending.RAISED): ToolCompletionOutcome.LATE_COMPLETED,
-    (Phase.EXPIRED, Ending.STOPPED): ToolCompletionOutcome.TIMEOUT,
-    (Phase.CANCELLED, Ending.RETURNED): ToolCompletionOutcome.LATE_COMPLETED,
-    (Phase.CANCELLED, Ending.RAISED): ToolCompletionOutcome.LATE_COMPLETED,
-    (Phase.CANCELLED, Ending.STOPPED): ToolCompletionOutcome.ABORTED,
-    (Phase.DISCONNECTED, Ending.RETURNED): ToolCompletionOutcome.DISCONNECTED_COMPLETED,
-    (Phase.DISCONNECTED, Ending.RAISED): ToolCompletionOutcome.DISCONNECTED_COMPLETED,
-    (Phase.DISCONNECTED, Ending.STOPPED): ToolCompletionOutcome.ABORTED,
-    (Phase.DISCONNECTED_THEN_EXPIRED, Ending.RETURNED): ToolCompletionOutcome.LATE_COMPLETED,
-    (Phase.DISCONNECTED_THEN_EXPIRED, Ending.RAISED): ToolCompletionOutcome.LATE_COMPLETED,
-    (Phase.DISCONNECTED_THEN_EXPIRED, Ending.STOPPED): ToolCompletionOutcome.LATE_COMPLETED,
-}
-
-
 @define(eq=False, repr=False)
 class Invocation:
-    """One call that passed steps 1 to 7; as an effect it means: run its handler (step 8).
+    """One call, from step 3 on; as an effect it means: run its handler (step 8).
 
     Attributes:
         timeout_ms: the deadline, in ms from the start of the handler.
         payload_bytes: size of the arguments as JSON, in bytes.
+        tool: set in step 5.
+        slot: set in step 6, unless the tool is a reserved one.
         phase: whether its answer is still waited for.
     """
 
@@ -103,8 +77,20 @@ class Stopped:
 
 Outcome = Returned | Raised | Stopped
 
-ENDINGS: dict[type, Ending] = {
-    Returned: Ending.RETURNED,
-    Raised: Ending.RAISED,
-    Stopped: Ending.STOPPED,
+OUTCOMES: dict[tuple[Phase, type[Outcome]], ToolCompletionOutcome] = {
+    (Phase.WAITED_FOR, Returned): ToolCompletionOutcome.SUCCESS,
+    (Phase.WAITED_FOR, Raised): ToolCompletionOutcome.TOOL_ERROR,
+    (Phase.WAITED_FOR, Stopped): ToolCompletionOutcome.TOOL_ERROR,
+    (Phase.EXPIRED, Returned): ToolCompletionOutcome.LATE_COMPLETED,
+    (Phase.EXPIRED, Raised): ToolCompletionOutcome.LATE_COMPLETED,
+    (Phase.EXPIRED, Stopped): ToolCompletionOutcome.TIMEOUT,
+    (Phase.CANCELLED, Returned): ToolCompletionOutcome.LATE_COMPLETED,
+    (Phase.CANCELLED, Raised): ToolCompletionOutcome.LATE_COMPLETED,
+    (Phase.CANCELLED, Stopped): ToolCompletionOutcome.ABORTED,
+    (Phase.DISCONNECTED, Returned): ToolCompletionOutcome.DISCONNECTED_COMPLETED,
+    (Phase.DISCONNECTED, Raised): ToolCompletionOutcome.DISCONNECTED_COMPLETED,
+    (Phase.DISCONNECTED, Stopped): ToolCompletionOutcome.ABORTED,
+    (Phase.DISCONNECTED_THEN_EXPIRED, Returned): ToolCompletionOutcome.LATE_COMPLETED,
+    (Phase.DISCONNECTED_THEN_EXPIRED, Raised): ToolCompletionOutcome.LATE_COMPLETED,
+    (Phase.DISCONNECTED_THEN_EXPIRED, Stopped): ToolCompletionOutcome.LATE_COMPLETED,
 }

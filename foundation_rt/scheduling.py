@@ -11,7 +11,6 @@ surroundings (EMBED-02):
 
 from __future__ import annotations
 
-import heapq
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -20,24 +19,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
+from .timers import Callback, Timer, TimerThread
+
 if TYPE_CHECKING:
     import asyncio
 
     from .loop_delay import LoopDelay
 
-Callback = Callable[[], object]
-
 ReportError = Callable[[str, BaseException | None], object]
 """Is told what went wrong on an event loop of ours, and the exception if there was one."""
 
 _SAMPLE_SECONDS = 0.1
-
-
-class Timer(Protocol):
-    """A callback that will run later, unless it is cancelled first."""
-
-    def cancel(self) -> None:
-        """Take it back; harmless when it has run."""
 
 
 class Scheduler(Protocol):
@@ -63,60 +55,6 @@ class Scheduler(Protocol):
 
         Where that place is gone it is dropped: there is nobody left to be told.
         """
-
-
-@define(eq=False, repr=False)
-class QueuedTimer:
-    """A timer in a `TimerQueue`."""
-
-    callback: Callback | None
-
-    def cancel(self) -> None:
-        """Take it back; safe from any thread."""
-        self.callback = None
-
-
-@define(eq=False, repr=False)
-class TimerQueue:
-    """Timers in the order of their time; a plain value, which knows no clock.
-
-    Cancelling only marks a timer. Marked ones are swept out when the heap has doubled since the
-    last sweep, so that thousands of calls a second, each with a deadline far off that is cancelled
-    at once, cost amortized constant time and bounded memory.
-    """
-
-    _heap: list[tuple[float, int, QueuedTimer]] = field(factory=list, init=False)
-    _sequence: int = field(default=0, init=False)
-    _sweep_at: int = field(default=64, init=False)
-
-    def add(self, due: float, callback: Callback) -> QueuedTimer:
-        """Have `callback` returned by `pop_due` from the time `due` on."""
-        timer = QueuedTimer(callback)
-        if len(self._heap) >= self._sweep_at:
-            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
-            heapq.heapify(self._heap)
-            self._sweep_at = max(64, 2 * len(self._heap))
-        self._sequence += 1
-        heapq.heappush(self._heap, (due, self._sequence, timer))
-        return timer
-
-    def next_due(self) -> float | None:
-        """When the next timer is due; None when there is none."""
-        heap = self._heap
-        while heap and heap[0][2].callback is None:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
-
-    def pop_due(self, now: float) -> list[Callback]:
-        """Take out the callbacks that are due at `now`, in order."""
-        due: list[Callback] = []
-        heap = self._heap
-        while heap and heap[0][0] <= now:
-            timer = heapq.heappop(heap)[2]
-            callback, timer.callback = timer.callback, None
-            if callback is not None:
-                due.append(callback)
-        return due
 
 
 @define(eq=False, repr=False)
@@ -189,7 +127,7 @@ class Background:
     """For hosts without an event loop: a timer thread and a loop thread of our own (EMBED-03)."""
 
     _on_error: ReportError
-    _timers: TimerThread = field(init=False, factory=lambda: TimerThread())
+    _timers: TimerThread = field(factory=TimerThread, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
@@ -233,41 +171,6 @@ class Background:
     def _keep_running(self, loop: asyncio.AbstractEventLoop) -> None:
         while True:
             run_protected(loop)
-
-
-@define(eq=False, repr=False)
-class TimerThread:
-    """Runs timers in a thread of their own; any thread may add one."""
-
-    _queue: TimerQueue = field(factory=TimerQueue, init=False)
-    _changed: threading.Condition = field(factory=threading.Condition, init=False)
-    _thread: threading.Thread | None = field(default=None, init=False)
-
-    def call_later(self, seconds: float, callback: Callback) -> QueuedTimer:
-        """Run `callback` in `seconds`."""
-        due = time.monotonic() + seconds
-        with self._changed:
-            before = self._queue.next_due()
-            timer = self._queue.add(due, callback)
-            if self._thread is None:
-                thread = threading.Thread(
-                    target=self._run, name="foundation-rt-timers", daemon=True
-                )
-                thread.start()
-                self._thread = thread
-            elif before is None or due < before:
-                self._changed.notify()
-        return timer
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                callbacks = self._queue.pop_due(time.monotonic())
-                if not callbacks:
-                    due = self._queue.next_due()
-                    self._changed.wait(None if due is None else due - time.monotonic())
-            for callback in callbacks:
-                callback()
 
 
 def ignore_error(message: str, error: BaseException | None) -> None:

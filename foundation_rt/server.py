@@ -7,24 +7,16 @@ configuration and makes a `Runtime`: every component, each given its collaborato
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from attrs import define, evolve, field
+from attrs import evolve
 
 from .builtin.health import HEALTH, health_report
-from .clock import Clock, SystemClock
 from .config import ServerConfig, ServerSection, needs_loading
 from .connection import Connection, Send
-from .dispatcher import Dispatcher, ServerInfo
-from .engine import Engine
-from .errors import RegistrationError, UsageError, describe_exception
-from .ids import IdGenerator, UuidGenerator
-from .logs import StderrSink, StructuredLogger
-from .protocol.framing import LineReader
-from .redaction import Redactor
+from .errors import RegistrationError, UsageError
 from .registry import (
     Execution,
     RegisteredTool,
@@ -32,105 +24,14 @@ from .registry import (
     ToolRegistry,
     is_async_callable,
 )
-from .resources import ResourceManager, resident_memory_bytes
-from .scheduling import Background, HostLoop
-from .session import Session, TransportType, create_session
-from .tools_call import ToolsCall
-from .workers import WorkerPool
+from .runtime import Runtime, ServerOptions, compose
+from .session import TransportType
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from .loop_delay import HostDelay
     from .registry import Handler
-    from .scheduling import Scheduler
     from .validation import ValidationResult
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@define(eq=False, repr=False)
-class ServerOptions:
-    """Components to use instead of those a server makes for itself.
-
-    Attributes:
-        config: used as it is; file and environment are not looked at. None means load it.
-        instructions: advice for the model that uses the tools, sent by `initialize`.
-    """
-
-    config: ServerConfig | None = None
-    logger: StructuredLogger | None = None
-    tool_registry: ToolRegistry | None = None
-    resource_manager: ResourceManager | None = None
-    id_generator: IdGenerator | None = None
-    clock: Clock | None = None
-    instructions: str | None = None
-
-
-@define(eq=False, repr=False)
-class Runtime:
-    """Every component of a server, wired; made by `compose`."""
-
-    config: ServerConfig
-    logger: StructuredLogger
-    registry: ToolRegistry
-    resources: ResourceManager
-    ids: IdGenerator
-    clock: Clock
-    dispatcher: Dispatcher
-    engine: Engine
-    _sink: StderrSink | None
-    _background: Background = field(init=False)
-    _measured: HostDelay | None = field(default=None, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._background = Background(self.report_loop_error)
-
-    def open_session(self, transport_type: TransportType) -> Session:
-        """A new session, for hosts that perform effects themselves."""
-        return create_session(transport_type, self.ids.connection_correlation_id(), self.logger)
-
-    def connect(
-        self, send: Send, transport_type: TransportType, scheduler: Scheduler
-    ) -> Connection:
-        """A connection whose timers and coroutines run on `scheduler`."""
-        return Connection(
-            self.open_session(transport_type),
-            self.dispatcher,
-            self.engine,
-            scheduler,
-            LineReader(self.config.transport.max_line_bytes),
-            send,
-        )
-
-    def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
-        """A connection of an embedding host: on its running event loop, if it has one."""
-        loop = _running_loop()
-        if loop is None:
-            return self.connect(send, transport_type, self._background)
-        host = self._host_delay(loop)
-        connection = self.connect(send, transport_type, host.host)
-        host.watch(connection)
-        return connection
-
-    def _host_delay(self, loop: asyncio.AbstractEventLoop) -> HostDelay:
-        """What measures `loop`; the loop that was connected to last is the one reported."""
-        if self._measured is None or self._measured.host.loop is not loop:
-            from .loop_delay import HostDelay
-
-            self._measured = measured = HostDelay(HostLoop(loop))
-            self.resources.event_loop_delay = lambda: measured.delay.p99_ms(time.monotonic())
-        return self._measured
-
-    def report_loop_error(self, message: str, error: BaseException | None) -> None:
-        """Log what went wrong on an event loop of ours outside any call."""
-        described = None if error is None else describe_exception(error)
-        self.logger.error("event loop error", {"what": message, "error": described})
-
-    def close_logs(self, timeout: float) -> None:
-        """Write out what is buffered of the log, in `timeout` seconds at most."""
-        if self._sink is not None:
-            self._sink.close(timeout)
 
 
 class Server:
@@ -380,30 +281,6 @@ def start_server(server: Server) -> int:
     return serve(server.runtime)
 
 
-def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig) -> Runtime:
-    """Make and wire every component that `options` does not bring."""
-    clock = options.clock or SystemClock()
-    ids = options.id_generator or UuidGenerator()
-    sink = None
-    logger = options.logger
-    if logger is None:
-        sink = StderrSink(config.logging.buffer_bytes, clock=clock)
-        redactor = Redactor(config.logging.redact_keys)
-        logger = StructuredLogger(sink, clock, config.logging.level, redactor)
-    registry.attach_logger(logger)
-    resources = options.resource_manager or ResourceManager(config, resident_memory_bytes)
-    tools_call = ToolsCall(registry, resources, config.tools, ids)
-    info = ServerInfo(config.server.name, config.server.version, options.instructions)
-    dispatcher = Dispatcher(info, tools_call)
-    workers = WorkerPool(resources.config.resources.max_concurrent_executions)
-    engine = Engine(dispatcher, clock, config.tools, workers)
-    return Runtime(config, logger, registry, resources, ids, clock, dispatcher, engine, sink)
-
-
-def _inline_refusal(tool_name: str) -> RegistrationError:
-    return RegistrationError(f"tool {tool_name!r}: inline=True is for def, not for async def")
-
-
 def _merge_identity(
     config: Mapping[str, Any] | None, name: str | None, version: str | None
 ) -> dict[str, Any]:
@@ -421,15 +298,5 @@ def _merge_identity(
     return merged
 
 
-def _running_loop() -> Any:
-    """The event loop that runs in this thread, if asyncio is in use at all."""
-    import sys
-
-    if "asyncio" not in sys.modules:
-        return None
-    import asyncio
-
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+def _inline_refusal(tool_name: str) -> RegistrationError:
+    return RegistrationError(f"tool {tool_name!r}: inline=True is for def, not for async def")

@@ -164,7 +164,7 @@ async def connect(
         ids: replaces the server's ids, e.g. by `SequentialIds()`.
         handshake: False leaves `initialize` to the caller.
     """
-    from .server import ServerOptions, compose
+    from .runtime import ServerOptions, compose
 
     client = TestClient()
     runtime = server.runtime

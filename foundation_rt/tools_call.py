@@ -23,11 +23,9 @@ from .errors import (
     ToolCompletionOutcome,
     ToolError,
     describe_exception,
-    to_json_rpc_error,
     to_tool_error,
 )
 from .invocation import (
-    ENDINGS,
     OUTCOMES,
     Invocation,
     Outcome,
@@ -37,6 +35,14 @@ from .invocation import (
     Stopped,
 )
 from .protocol.jsonrpc import Request, encode
+from .refusals import (
+    MAX_ECHOED_NAME,
+    client_correlation_id,
+    derive_correlation_id,
+    error_reply,
+    internal_error_reply,
+    not_initialized_data,
+)
 from .resources import RETRY_HINT
 from .results import encode_result
 from .session import State
@@ -49,9 +55,6 @@ if TYPE_CHECKING:
     from .registry import ToolRegistry
     from .resources import ResourceManager
     from .session import Session
-
-MAX_CORRELATION_ID_LENGTH = 128
-_MAX_ECHOED_NAME = 128
 
 # However small `tools.max_response_bytes` is set, an error of the runtime's own still gets through.
 _ALWAYS_TOLD = 4096
@@ -73,6 +76,61 @@ class _Refused(Exception):
 
     def __init__(self, code: ErrorCode, message: str, details: Mapping[str, Any]) -> None:
         self.error = StructuredError(code, message, details)
+
+
+# -- steps 1 and 2 -----------------------------------------------------------------------------
+
+
+def check_state(session: Session) -> None:
+    """Step 1: the connection is RUNNING (CALL-01)."""
+    if session.state is not State.RUNNING:
+        raise _ProtocolRefused(
+            JsonRpcErrorCode.NOT_INITIALIZED, "Not initialized", not_initialized_data(session)
+        )
+
+
+def check_shape(session: Session, request: Request) -> dict[str, Any]:
+    """Step 2: `name`, `arguments` and `_meta` have the types they must have (CALL-02)."""
+    params = request.params
+    if type(params) is not dict:
+        raise _invalid_params(session, params, "params", "params must be an object with a name")
+    if type(params.get("name")) is not str:
+        raise _invalid_params(session, params, "params.name", "name must be a string")
+    if "arguments" in params and type(params["arguments"]) is not dict:
+        raise _invalid_params(session, params, "params.arguments", "arguments must be an object")
+    if "_meta" in params and type(params["_meta"]) is not dict:
+        raise _invalid_params(session, params, "params._meta", "_meta must be an object")
+    return params
+
+
+def _invalid_params(session: Session, params: Any, where: str, what: str) -> _ProtocolRefused:
+    return _ProtocolRefused(
+        JsonRpcErrorCode.INVALID_PARAMS,
+        f"Invalid params: {what}",
+        {
+            "reason": "invalid_params",
+            "path": where,
+            "correlationId": derive_correlation_id(session, params),
+        },
+    )
+
+
+def _refuse_protocol(session: Session, request: Request, refused: _ProtocolRefused) -> list[Effect]:
+    reply = error_reply(refused.code, refused.message, refused.data, request.id)
+    return [reply, protocol_error_record(request, refused.data["correlationId"])]
+
+
+def protocol_error_record(request: Request, correlation_id: str) -> Emit:
+    """The record of a `tools/call` that was answered with a JSON-RPC error: it has no runId."""
+    fields: dict[str, Any] = {"correlationId": correlation_id}
+    if type(request.params) is dict and type(request.params.get("name")) is str:
+        fields["toolName"] = request.params["name"]
+    fields["durationMs"] = 0.0
+    fields["outcome"] = _Outcome.PROTOCOL_ERROR._value_
+    return Emit("info", COMPLETION_MESSAGE, fields)
+
+
+# -- steps 3 to 10 ------------------------------------------------------------------------------
 
 
 @define(eq=False, repr=False)
@@ -150,7 +208,7 @@ class ToolsCall:
         """Step 5: the tool exists (CALL-06)."""
         tool = self.registry.get(call.tool_name)
         if tool is None:
-            name = call.tool_name[:_MAX_ECHOED_NAME]
+            name = call.tool_name[:MAX_ECHOED_NAME]
             raise _Refused(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", {"toolName": name})
         call.tool = tool
         call.timeout_ms = tool.timeout_ms or self.limits.default_timeout_ms
@@ -300,89 +358,6 @@ class ToolsCall:
         return StructuredError(ErrorCode.INTERNAL, "The tool failed.", details)
 
 
-def internal_error_reply(request_id: RequestId, correlation_id: str) -> Reply:
-    """The answer to a request that a bug of ours kept from being answered (RPC-10)."""
-    data = {"reason": "internal_error", "correlationId": correlation_id}
-    code = JsonRpcErrorCode.INTERNAL_ERROR
-    return Reply(encode(to_json_rpc_error(code, "Internal error", data, request_id)))
-
-
-# -- steps 1 and 2 -----------------------------------------------------------------------------
-
-
-def check_state(session: Session) -> None:
-    """Step 1: the connection is RUNNING (CALL-01)."""
-    if session.state is not State.RUNNING:
-        raise _ProtocolRefused(
-            JsonRpcErrorCode.NOT_INITIALIZED, "Not initialized", not_initialized_data(session)
-        )
-
-
-def check_shape(session: Session, request: Request) -> dict[str, Any]:
-    """Step 2: `name`, `arguments` and `_meta` have the types they must have (CALL-02)."""
-    params = request.params
-    if type(params) is not dict:
-        raise _invalid_params(session, params, "params", "params must be an object with a name")
-    if type(params.get("name")) is not str:
-        raise _invalid_params(session, params, "params.name", "name must be a string")
-    if "arguments" in params and type(params["arguments"]) is not dict:
-        raise _invalid_params(session, params, "params.arguments", "arguments must be an object")
-    if "_meta" in params and type(params["_meta"]) is not dict:
-        raise _invalid_params(session, params, "params._meta", "_meta must be an object")
-    return params
-
-
-def _invalid_params(session: Session, params: Any, where: str, what: str) -> _ProtocolRefused:
-    return _ProtocolRefused(
-        JsonRpcErrorCode.INVALID_PARAMS,
-        f"Invalid params: {what}",
-        {
-            "reason": "invalid_params",
-            "path": where,
-            "correlationId": derive_correlation_id(session, params),
-        },
-    )
-
-
-def _refuse_protocol(session: Session, request: Request, refused: _ProtocolRefused) -> list[Effect]:
-    line = encode(to_json_rpc_error(refused.code, refused.message, refused.data, request.id))
-    return [Reply(line), protocol_error_record(request, refused.data["correlationId"])]
-
-
-def protocol_error_record(request: Request, correlation_id: str) -> Emit:
-    """The record of a `tools/call` that was answered with a JSON-RPC error: it has no runId."""
-    fields: dict[str, Any] = {"correlationId": correlation_id}
-    if type(request.params) is dict and type(request.params.get("name")) is str:
-        fields["toolName"] = request.params["name"]
-    fields["durationMs"] = 0.0
-    fields["outcome"] = _Outcome.PROTOCOL_ERROR._value_
-    return Emit("info", COMPLETION_MESSAGE, fields)
-
-
-def not_initialized_data(session: Session) -> dict[str, Any]:
-    """The data of every -32002 error (LIFE-03)."""
-    return {
-        "code": ErrorCode.NOT_INITIALIZED.value,
-        "message": "Send initialize, then notifications/initialized, before anything else.",
-        "correlationId": session.connection_correlation_id,
-    }
-
-
-def client_correlation_id(params: Any) -> str | None:
-    """The correlation id a client gave in `_meta`, if it is one (CALL-03)."""
-    meta = params.get("_meta") if type(params) is dict else None
-    if type(meta) is dict:
-        candidate = meta.get("correlationId")
-        if type(candidate) is str and 0 < len(candidate) <= MAX_CORRELATION_ID_LENGTH:
-            return candidate
-    return None
-
-
-def derive_correlation_id(session: Session, params: Any) -> str:
-    """The request's own correlation id, or the connection's (RPC-09)."""
-    return client_correlation_id(params) or session.connection_correlation_id
-
-
 # -- step 10 -----------------------------------------------------------------------------------
 
 
@@ -432,14 +407,13 @@ def _completion_record(
 
 def _late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> Emit:
     """The record of a call whose answer nobody waits for; what it returned is dropped."""
-    ending = ENDINGS[type(outcome)]
     error_code = None
     if call.phase in (Phase.EXPIRED, Phase.DISCONNECTED_THEN_EXPIRED):
         error_code = ErrorCode.TIMEOUT
     elif isinstance(outcome, Raised):
         error = outcome.error
         error_code = error.code if isinstance(error, ToolError) else ErrorCode.INTERNAL
-    return _completion_record(call, OUTCOMES[call.phase, ending], error_code, duration_ms)
+    return _completion_record(call, OUTCOMES[call.phase, type(outcome)], error_code, duration_ms)
 
 
 def _failure_log(call: Invocation, message: str, error: BaseException) -> Emit:

@@ -12,7 +12,7 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.commands import call, check
 from foundation_rt.config import AdminPolicy, ServerConfig, ServerSection, ToolsSection
 from foundation_rt.logs import MemorySink, StructuredLogger
-from foundation_rt.server import ServerOptions
+from foundation_rt.runtime import ServerOptions
 
 
 @pytest.fixture

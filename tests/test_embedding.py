@@ -26,7 +26,7 @@ from foundation_rt.config import ResourcesSection, ServerConfig, ToolsSection
 from foundation_rt.effects import Abort, Emit, Reply
 from foundation_rt.invocation import Invocation, Raised, Returned
 from foundation_rt.protocol.jsonrpc import parse
-from foundation_rt.scheduling import QueuedTimer
+from foundation_rt.timers import QueuedTimer
 from tests.support.rig import COMPLETED, Peer, Rig
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 
@@ -148,20 +148,20 @@ def test_without_a_loop_deadlines_are_kept_by_the_timer_thread() -> None:
 def test_without_a_loop_a_close_reaches_what_runs_and_nothing_is_sent_any_more() -> None:
     rig = Rig(configured(grace_ms=1))
     started = threading.Barrier(3)
-    reasons: SimpleQueue[str] = SimpleQueue()
+    reasons: SimpleQueue[str | None] = SimpleQueue()
 
     def hold(arguments: dict[str, Any], context: ToolContext) -> None:
-        fired = threading.Event()
-        context.abort_signal.add_callback(fired.set)
+        signal, fired = context.abort_signal, threading.Event()
+        signal.add_callback(lambda: reasons.put(signal.reason))
+        signal.add_callback(fired.set)
         started.wait(PATIENCE)
         assert fired.wait(PATIENCE)
-        assert context.abort_signal.reason is not None
-        reasons.put(context.abort_signal.reason)
-        context.abort_signal.raise_if_aborted()
+        signal.raise_if_aborted()
 
     async def hold_async(arguments: dict[str, Any], context: ToolContext) -> None:
+        signal = context.abort_signal
+        signal.add_callback(lambda: reasons.put(signal.reason))
         await asyncio.get_running_loop().run_in_executor(None, started.wait, PATIENCE)
-        reasons.put(await context.abort_signal.wait())
         await asyncio.Event().wait()
 
     rig.server.register(ToolDefinition("hold", "", ANYTHING), hold)

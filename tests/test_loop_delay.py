@@ -74,6 +74,12 @@ def test_what_is_older_than_ten_seconds_no_longer_counts() -> None:
 
 
 @pytest.mark.rule("RES-10")
+def test_turns_under_a_millisecond_count_for_nothing_however_many_there_are() -> None:
+    back_to_back = [(number / 1250, (number + 1) / 1250) for number in range(12_500)]
+    assert watched(*back_to_back).p99_ms(10.0) == 0.0
+
+
+@pytest.mark.rule("RES-10")
 def test_a_turn_that_ends_without_having_begun_is_nothing() -> None:
     delay = LoopDelay()
     delay.end_turn(5.0)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.loop_delay import LoopDelay
-from foundation_rt.scheduling import Background, HostLoop, TimerQueue, TimerThread
+from foundation_rt.scheduling import Background, HostLoop
+from foundation_rt.timers import TimerQueue, TimerThread
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 
 PATIENCE = 20.0

@@ -15,7 +15,6 @@ from foundation_rt.effects import Abort, Emit, Reply
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.invocation import (
     OUTCOMES,
-    Ending,
     Invocation,
     Outcome,
     Phase,
@@ -416,10 +415,10 @@ def test_an_invocation_says_all_there_is_to_run() -> None:
 # -- steps 9 and 10: the end
 
 
-ENDINGS: dict[Ending, Outcome] = {
-    Ending.RETURNED: Returned({"a": 1}),
-    Ending.RAISED: Raised(ToolError(ErrorCode.UNAUTHORIZED, "no")),
-    Ending.STOPPED: Stopped(),
+ENDINGS: dict[type[Outcome], Outcome] = {
+    Returned: Returned({"a": 1}),
+    Raised: Raised(ToolError(ErrorCode.UNAUTHORIZED, "no")),
+    Stopped: Stopped(),
 }
 
 
@@ -441,27 +440,27 @@ def bring_to(core: Core, call: Invocation, phase: Phase) -> list[Effect]:
 
 # Spelled out, not read from the code: the table of TIME-06, and TIME-07 for the code.
 EXPECTED = {
-    (Phase.WAITED_FOR, Ending.RETURNED): ("success", None, "info"),
-    (Phase.WAITED_FOR, Ending.RAISED): ("tool_error", "UNAUTHORIZED", "info"),
-    (Phase.WAITED_FOR, Ending.STOPPED): ("tool_error", "INTERNAL", "info"),
-    (Phase.EXPIRED, Ending.RETURNED): ("late_completed", "TIMEOUT", "warn"),
-    (Phase.EXPIRED, Ending.RAISED): ("late_completed", "TIMEOUT", "warn"),
-    (Phase.EXPIRED, Ending.STOPPED): ("timeout", "TIMEOUT", "info"),
-    (Phase.CANCELLED, Ending.RETURNED): ("late_completed", None, "warn"),
-    (Phase.CANCELLED, Ending.RAISED): ("late_completed", "UNAUTHORIZED", "warn"),
-    (Phase.CANCELLED, Ending.STOPPED): ("aborted", None, "info"),
-    (Phase.DISCONNECTED, Ending.RETURNED): ("disconnected_completed", None, "info"),
-    (Phase.DISCONNECTED, Ending.RAISED): ("disconnected_completed", "UNAUTHORIZED", "info"),
-    (Phase.DISCONNECTED, Ending.STOPPED): ("aborted", None, "info"),
-    (Phase.DISCONNECTED_THEN_EXPIRED, Ending.RETURNED): ("late_completed", "TIMEOUT", "warn"),
-    (Phase.DISCONNECTED_THEN_EXPIRED, Ending.RAISED): ("late_completed", "TIMEOUT", "warn"),
-    (Phase.DISCONNECTED_THEN_EXPIRED, Ending.STOPPED): ("late_completed", "TIMEOUT", "warn"),
+    (Phase.WAITED_FOR, Returned): ("success", None, "info"),
+    (Phase.WAITED_FOR, Raised): ("tool_error", "UNAUTHORIZED", "info"),
+    (Phase.WAITED_FOR, Stopped): ("tool_error", "INTERNAL", "info"),
+    (Phase.EXPIRED, Returned): ("late_completed", "TIMEOUT", "warn"),
+    (Phase.EXPIRED, Raised): ("late_completed", "TIMEOUT", "warn"),
+    (Phase.EXPIRED, Stopped): ("timeout", "TIMEOUT", "info"),
+    (Phase.CANCELLED, Returned): ("late_completed", None, "warn"),
+    (Phase.CANCELLED, Raised): ("late_completed", "UNAUTHORIZED", "warn"),
+    (Phase.CANCELLED, Stopped): ("aborted", None, "info"),
+    (Phase.DISCONNECTED, Returned): ("disconnected_completed", None, "info"),
+    (Phase.DISCONNECTED, Raised): ("disconnected_completed", "UNAUTHORIZED", "info"),
+    (Phase.DISCONNECTED, Stopped): ("aborted", None, "info"),
+    (Phase.DISCONNECTED_THEN_EXPIRED, Returned): ("late_completed", "TIMEOUT", "warn"),
+    (Phase.DISCONNECTED_THEN_EXPIRED, Raised): ("late_completed", "TIMEOUT", "warn"),
+    (Phase.DISCONNECTED_THEN_EXPIRED, Stopped): ("late_completed", "TIMEOUT", "warn"),
 }
 
 
 @pytest.mark.rule("TIME-06")
 def test_every_cell_of_the_outcomes_is_spelled_out_here() -> None:
-    assert EXPECTED.keys() == OUTCOMES.keys() == set(product(Phase, Ending))
+    assert EXPECTED.keys() == OUTCOMES.keys() == set(product(Phase, ENDINGS))
     assert {cell: outcome for cell, (outcome, _, _) in EXPECTED.items()} == {
         cell: outcome.value for cell, outcome in OUTCOMES.items()
     }
@@ -470,7 +469,7 @@ def test_every_cell_of_the_outcomes_is_spelled_out_here() -> None:
 @pytest.mark.rule("TIME-06", "TIME-07", "CALL-09", "CALL-13", "CALL-15")
 @pytest.mark.parametrize(("phase", "ending"), EXPECTED)
 def test_the_end_of_a_call_has_one_record_and_at_most_one_reply(
-    phase: Phase, ending: Ending
+    phase: Phase, ending: type[Outcome]
 ) -> None:
     core = running()
     call = core.begin("tool", {"a": 1}, **META)

@@ -24,15 +24,13 @@ from attrs import define, field
 
 from ..loop_delay import LoopDelay
 from ..scheduling import (
-    Callback,
-    QueuedTimer,
     ReportError,
-    TimerQueue,
     create_task,
     ignore_error,
     report_errors,
     run_protected,
 )
+from ..timers import Callback, QueuedTimer, TimerQueue
 
 if TYPE_CHECKING:
     import asyncio

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..config import ServerSection
     from ..connection import Connection
     from ..protocol.framing import LineTooLong
-    from ..server import Runtime
+    from ..runtime import Runtime
 
 _CHUNK_BYTES = 65_536  # what a pipe holds
 _HIGH_WATER_BYTES = 4 * 1024 * 1024

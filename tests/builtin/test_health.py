@@ -12,7 +12,8 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.config import ServerConfig
 from foundation_rt.logs import MemorySink, StructuredLogger
 from foundation_rt.resources import ResourceManager
-from foundation_rt.server import Server, ServerOptions
+from foundation_rt.runtime import ServerOptions
+from foundation_rt.server import Server
 from tests.support.core import make_config
 
 CONFIG = make_config(

@@ -12,7 +12,8 @@ from foundation_rt.clock import Clock, ManualClock
 from foundation_rt.config import ServerConfig
 from foundation_rt.ids import SequentialIds
 from foundation_rt.logs import MemorySink, StructuredLogger
-from foundation_rt.server import Server, ServerOptions
+from foundation_rt.runtime import ServerOptions
+from foundation_rt.server import Server
 
 if TYPE_CHECKING:
     from foundation_rt.connection import Connection

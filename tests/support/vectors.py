@@ -27,7 +27,7 @@ from foundation_rt.protocol.framing import LineReader, LineTooLong
 from foundation_rt.protocol.jsonrpc import Request, RequestId, parse
 from foundation_rt.registry import Execution
 from foundation_rt.resources import ResourceManager
-from foundation_rt.server import Runtime, ServerOptions
+from foundation_rt.runtime import Runtime, ServerOptions
 from foundation_rt.session import Session, State
 from foundation_rt.tools_call import COMPLETION_MESSAGE
 from tests.support.core import make_config

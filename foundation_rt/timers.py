@@ -1,0 +1,109 @@
+"""Callbacks that run later: a queue that knows no clock, and a thread that runs one."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from attrs import define, field
+
+Callback = Callable[[], object]
+
+
+class Timer(Protocol):
+    """A callback that will run later, unless it is cancelled first."""
+
+    def cancel(self) -> None:
+        """Take it back; harmless when it has run."""
+
+
+@define(eq=False, repr=False)
+class QueuedTimer:
+    """A timer in a `TimerQueue`."""
+
+    callback: Callback | None
+
+    def cancel(self) -> None:
+        """Take it back; safe from any thread."""
+        self.callback = None
+
+
+@define(eq=False, repr=False)
+class TimerQueue:
+    """Timers in the order of their time; a plain value, which knows no clock.
+
+    Cancelling only marks a timer. Marked ones are swept out when the heap has doubled since the
+    last sweep, so that thousands of calls a second, each with a deadline far off that is cancelled
+    at once, cost amortized constant time and bounded memory.
+    """
+
+    _heap: list[tuple[float, int, QueuedTimer]] = field(factory=list, init=False)
+    _sequence: int = field(default=0, init=False)
+    _sweep_at: int = field(default=64, init=False)
+
+    def add(self, due: float, callback: Callback) -> QueuedTimer:
+        """Have `callback` returned by `pop_due` from the time `due` on."""
+        timer = QueuedTimer(callback)
+        if len(self._heap) >= self._sweep_at:
+            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+            heapq.heapify(self._heap)
+            self._sweep_at = max(64, 2 * len(self._heap))
+        self._sequence += 1
+        heapq.heappush(self._heap, (due, self._sequence, timer))
+        return timer
+
+    def next_due(self) -> float | None:
+        """When the next timer is due; None when there is none."""
+        heap = self._heap
+        while heap and heap[0][2].callback is None:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def pop_due(self, now: float) -> list[Callback]:
+        """Take out the callbacks that are due at `now`, in order."""
+        due: list[Callback] = []
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            timer = heapq.heappop(heap)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                due.append(callback)
+        return due
+
+
+@define(eq=False, repr=False)
+class TimerThread:
+    """Runs timers in a thread of their own; any thread may add one."""
+
+    _queue: TimerQueue = field(factory=TimerQueue, init=False)
+    _changed: threading.Condition = field(factory=threading.Condition, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def call_later(self, seconds: float, callback: Callback) -> QueuedTimer:
+        """Run `callback` in `seconds`."""
+        due = time.monotonic() + seconds
+        with self._changed:
+            before = self._queue.next_due()
+            timer = self._queue.add(due, callback)
+            if self._thread is None:
+                thread = threading.Thread(
+                    target=self._run, name="foundation-rt-timers", daemon=True
+                )
+                thread.start()
+                self._thread = thread
+            elif before is None or due < before:
+                self._changed.notify()
+        return timer
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                callbacks = self._queue.pop_due(time.monotonic())
+                if not callbacks:
+                    due = self._queue.next_due()
+                    self._changed.wait(None if due is None else due - time.monotonic())
+            for callback in callbacks:
+                callback()
