@@ -45,6 +45,9 @@ class Server:
             ``{"tools": {"default_timeout_ms": 5000}}``. File and environment override it.
         options: components to use instead of those the server would make.
 
+    Raises:
+        UsageError: the registry in `options` belongs to another server.
+
     Example::
 
         server = Server("weather", version="1.0.0")
@@ -72,7 +75,14 @@ class Server:
         self._config_file: str | os.PathLike[str] | None = None
         self._runtime: Runtime | None = None
         self._registry = self._options.tool_registry or ToolRegistry()
-        if self._registry.get(HEALTH.name) is None:
+        self._add_health()
+
+    def _add_health(self) -> None:
+        """Every server has the tool, unless its author brought one of that name (HEALTH-01)."""
+        present = self._registry.get(HEALTH.name)
+        if present is not None and present.reserved:
+            raise UsageError("a ToolRegistry belongs to one server: give each its own")
+        if present is None:
             self._registry.register(
                 HEALTH,
                 lambda arguments, context: health_report(

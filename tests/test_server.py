@@ -477,3 +477,11 @@ def test_payloads_and_results_are_held_to_their_limits() -> None:
     assert too_long["code"] == "INTERNAL"
     assert too_long["details"]["reason"] == "result_too_large"
     assert too_long["details"]["resultBytes"] == 31
+
+
+@pytest.mark.rule("EMBED-06", "HEALTH-01")
+def test_a_registry_belongs_to_one_server() -> None:
+    registry = ToolRegistry()
+    Server(options=ServerOptions(tool_registry=registry))
+    with pytest.raises(UsageError, match="belongs to one server"):
+        Server(options=ServerOptions(tool_registry=registry))
