@@ -64,14 +64,13 @@ class Dispatcher:
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
         """The effects of one message, in the order in which they are to be performed."""
-        kind = type(message)
         if session.state is State.CLOSED:
             return []
-        if kind is Request:
-            return self._request(session, message)  # type: ignore[arg-type]
-        if kind is Notification:
-            return self._notification(session, message)  # type: ignore[arg-type]
-        return _DECISIONS[kind](session, message)
+        if isinstance(message, Request):
+            return self._request(session, message)
+        if isinstance(message, Notification):
+            return self._notification(session, message)
+        return _DECISIONS[type(message)](session, message)
 
     def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """A handler has ended after `duration_ms`: steps 9 and 10."""

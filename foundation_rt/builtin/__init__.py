@@ -1,1 +1,1 @@
-"""Tools that come with the runtime."""
+"""Tools that come with the runtime, and a tour of them."""

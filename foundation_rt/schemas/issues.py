@@ -3,7 +3,7 @@
 Every message says what was expected and never repeats the value, which may be a secret
 (SCHEMA-20). Names of properties are the exception, since a caller cannot mend arguments without
 them; they come from outside, so they are cut (SCHEMA-22). Both ways of finding issues (`reading`
-and `later_dialects`) take their words from here, so a caller sees one voice.
+and `later`) take their words from here, so a caller sees one voice.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import selectors
 import time
 from collections.abc import Callable
@@ -26,7 +27,7 @@ class ReactorSelector(selectors.DefaultSelector):
         super().__init__()
         self.reactor = reactor
         self._ready = False
-        reactor.watch(self.fileno(), 1, self._on_ready)
+        reactor.watch(self.fileno(), select.POLLIN, self._on_ready)
 
     def _on_ready(self, events: int) -> None:
         self._ready = True
