@@ -170,7 +170,7 @@ class Dispatcher:
 
     def _tools_list(self, session: Session, request: Request) -> list[Effect]:
         """All tools in one page (REG-02): there is no cursor a client could have been given."""
-        if request.params is not ABSENT and "cursor" in request.params:
+        if request.params is not ABSENT and request.params.get("cursor") is not None:
             return _invalid_params(session, request, "there is no such cursor")
         encoded = orjson.Fragment(self.tools_call.registry.encoded_list())
         return [_result(request, encoded)]
@@ -224,7 +224,9 @@ def _malformed(session: Session, message: Malformed) -> list[Effect]:
         "reason": message.reason,
         "correlationId": derive_correlation_id(session, message.params),
     }
-    return [error_reply(message.code, f"{title}: {message.detail}", data, message.id)]
+    # RPC-05: an answer with the id of a call in flight would be taken for that call's.
+    request_id = None if message.id in session.in_flight else message.id
+    return [error_reply(message.code, f"{title}: {message.detail}", data, request_id)]
 
 
 def _line_too_long(session: Session, event: LineTooLong) -> list[Effect]:

@@ -140,6 +140,17 @@ class Engine:
             finally:
                 self._waiting -= 1
 
+    def give_up(self) -> list[Invocation]:
+        """The process ends: every handler that has not ended is taken for stopped (PROC-10).
+
+        Returns:
+            The calls it was done to.
+        """
+        runs = list(self._runs.values())
+        for run in runs:
+            self._finish(run, Stopped())
+        return [run.call for run in runs]
+
     def on_loop(self, loop: asyncio.AbstractEventLoop | None) -> Invocation | None:
         """The call that a loop, or the thread that feeds, is busy with; from any thread."""
         if self._inline is not None:
@@ -215,24 +226,24 @@ class Engine:
         Args:
             tell: performs what the dispatcher decides; by default in this thread.
         """
-        if run.ended:
-            return
-        run.ended = True
-        for timer in (run.deadline, run.cancellation):
-            if timer is not None:
-                timer.cancel()
         # Whole microseconds; round() would take 0.4 us to find the nearest.
         duration_ms = int((self.clock.monotonic() - run.started) * 1_000_000) / 1000
         call, connection = run.call, run.connection
         with connection.lock:
+            if run.ended:
+                return
+            run.ended = True
             try:
                 effects = self.dispatcher.conclude(call, outcome, duration_ms)
             except Exception as error:
                 effects = self.dispatcher.break_off(call, error, duration_ms)
             rest = (tell or connection.tell)(effects)
+        for timer in (run.deadline, run.cancellation):
+            if timer is not None:
+                timer.cancel()
         connection.perform(rest)
         # Only now: whoever waits for the engine to be idle waits for the last reply as well.
-        del self._runs[call.run_id]
+        self._runs.pop(call.run_id, None)
         if not self._runs:
             self._report_idle()
 

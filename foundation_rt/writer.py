@@ -162,9 +162,13 @@ class BackgroundWriter:
 
         On a writer that is broken or closed, and beyond the limit, `data` is dropped and counted.
         """
+        if not self._open:
+            # No lock: at the end of the interpreter a thread may have been stopped that held it.
+            self.lost_writes += 1
+            return
         try:
             with self._lock:
-                if not self._open:
+                if not self._open:  # since a moment ago
                     self.lost_writes += 1
                 elif self._limit is not None and self.pending_bytes + len(data) > self._limit:
                     self.lost_writes += 1

@@ -62,6 +62,7 @@ class Reactor:
     _wake_lock: threading.RLock = field(factory=threading.RLock, init=False)
     _woken: bool = field(default=False, init=False)
     stopped: bool = field(default=False, init=False)
+    _closing: bool = field(default=False, init=False)
     _fresh: list[Callback] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -107,8 +108,9 @@ class Reactor:
 
     def stop(self) -> None:
         """Have `run` return after the present turn."""
-        self.stopped = True
-        self.wake()
+        if not self._closing:
+            self.stopped = True
+            self.wake()
 
     def turn(self, timeout: float | None) -> None:
         """Wait `timeout` seconds at most (None: until something happens), then serve it."""
@@ -137,10 +139,15 @@ class Reactor:
 
     def close(self, grace: float) -> None:
         """Give back the descriptors, and end the asyncio loop, if any, within `grace` seconds."""
+        # What was to happen in a turn, or later, belongs to a session that is over. The turns that
+        # the loop still takes to end its tasks must not be stopped by it.
+        self._closing = True
+        self.stopped = False
+        self.on_wake = self.on_turn = lambda: None
+        self._timers = TimerQueue()
         if self.loop is not None:
             from .reactor_loop import finish_loop
 
-            self.stopped = False
             finish_loop(self.loop, grace)
         with self._wake_lock:
             # Whoever wakes it from now on, a worker that ends late for one, writes nothing: the

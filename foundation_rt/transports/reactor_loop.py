@@ -6,9 +6,10 @@ import asyncio
 import select
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context
-from typing import TYPE_CHECKING, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 if TYPE_CHECKING:
     from .reactor import Reactor
@@ -103,11 +104,32 @@ def make_loop(reactor: Reactor) -> ReactorLoop:
 
 def finish_loop(loop: asyncio.AbstractEventLoop, timeout: float) -> None:
     """Cancel what still runs on `loop`, give it `timeout` seconds to end, and close the loop."""
+    until = time.monotonic() + timeout
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
     if tasks:
-        loop.run_until_complete(asyncio.wait(tasks, timeout=timeout))
-    loop.run_until_complete(loop.shutdown_asyncgens())
+        _run(loop, asyncio.wait(tasks, timeout=timeout), until)
+    _run(loop, loop.shutdown_asyncgens(), until)
     asyncio.set_event_loop(None)
-    loop.close()
+    # The interpreter destroys what is left behind when nobody can be told any more.
+    loop.set_exception_handler(lambda loop, context: None)
+    with suppress(RuntimeError):  # it runs: a task that is left behind runs it anew
+        loop.close()
+
+
+def _run(
+    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, object], until: float
+) -> None:
+    """Run `coroutine` on `loop`, whatever the tasks of handlers throw out of it, or do to it."""
+    task = loop.create_task(coroutine)
+    while not task.done():
+        try:
+            loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt):
+            pass  # a task's last word; it has ended with it
+        except RuntimeError:
+            # A task that was cancelled stopped the loop instead: go on while there is time.
+            if time.monotonic() > until:
+                task.cancel()
+                return

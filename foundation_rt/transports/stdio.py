@@ -19,6 +19,8 @@ import signal
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +48,8 @@ _PATIENCE = 0.8
 
 # The share of it after which whatever still runs is left behind; the rest is for writing the log.
 _STOP = 0.9
+
+_LAST_WORDS = 0.2  # seconds for settling calls, and again for the log, when the process is ended
 
 _LOOP_GRACE = 0.5  # seconds in which tasks that handlers left behind may end when cancelled
 
@@ -86,6 +90,7 @@ class StdioTransport:
     _leaving: bool = field(default=False, init=False)
     _deadline: float | None = field(default=None, init=False)
     _signal: int | None = field(default=None, init=False)
+    _restore_signals: Callable[[], None] = field(init=False)
     _warm: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -123,14 +128,13 @@ class StdioTransport:
         self.runtime.engine.on_idle = self._on_idle
         self.runtime.resources.event_loop_delay = lambda: reactor.delay.p99_ms(time.monotonic())
         self._watchdog.start()
-        restore_signals = self._take_signals()
+        self._restore_signals = self._take_signals()
         try:
             self._resume_reading()
             # No events: only its end is of interest.
             reactor.watch(self.descriptors.output, 0, self._on_output_gone)
             reactor.run()
         finally:
-            restore_signals()
             self._clean_up()
         return self._exit_code
 
@@ -283,19 +287,26 @@ class StdioTransport:
 
     def _clean_up(self) -> None:
         """Let what was answered reach the client, then say goodbye to what can't be stopped."""
-        remaining = self._remaining()
         if not self._writer.broken and not self.connection.closed:
-            self._writer.flush(remaining)
+            self._writer.flush(self._remaining())
         self.connection.close()
         self._writer.close(0)
+        self.reactor.unwatch(self.descriptors.input)
+        self.reactor.unwatch(self.descriptors.output)
         self.reactor.close(min(_LOOP_GRACE, self._remaining()))
-        stuck = self.runtime.engine.running
+        stuck = self._account_for_what_runs()
+        if self.process_goes_on and not stuck and not _foreign_threads():
+            self._restore_signals()
+            self._watchdog.stop()
+        self.runtime.close_logs(max(0.1, min(1.0, self._remaining())))
+
+    def _account_for_what_runs(self) -> bool:
+        """PROC-10: what has not ended is named, and has its record; whether there was any."""
+        stuck = self.runtime.engine.give_up()
         for call in stuck:
             fields = {"runId": call.run_id, "toolName": call.tool_name}
             self.runtime.logger.warn("handler has not ended; the process ends without it", fields)
-        if self.process_goes_on and not stuck and not _foreign_threads():
-            self._watchdog.stop()
-        self.runtime.close_logs(max(0.1, min(1.0, self._remaining())))
+        return bool(stuck)
 
     def _remaining(self) -> float:
         """Seconds left of the budget."""
@@ -305,7 +316,7 @@ class StdioTransport:
 
     # -- signals and the watchdog ------------------------------------------------------------
 
-    def _take_signals(self) -> Any:
+    def _take_signals(self) -> Callable[[], None]:
         """Handle SIGTERM and SIGINT; return the function that gives them back."""
         if threading.current_thread() is not threading.main_thread():
             return lambda: None
@@ -342,9 +353,18 @@ class StdioTransport:
         self.runtime.logger.warn("a handler blocks the event loop", fields)
 
     def _end_process(self, exit_code: int) -> None:
-        """The last resort: the log is written, everything else is left where it is."""
-        self.runtime.close_logs(0.2)
+        """The last resort: calls and log are settled, everything else is left where it is."""
+        # In a thread of its own, with a bound: it waits for locks, and fires abort callbacks.
+        last = threading.Thread(target=self._settle, daemon=True)
+        with suppress(RuntimeError):
+            last.start()
+            last.join(_LAST_WORDS)
+        self.runtime.close_logs(_LAST_WORDS)
         os._exit(exit_code)
+
+    def _settle(self) -> None:
+        self.connection.close()
+        self._account_for_what_runs()
 
 
 def _foreign_threads() -> bool:

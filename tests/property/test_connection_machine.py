@@ -245,7 +245,8 @@ class Model:
 
     def malformed(self, request_id: Id | None, code: int) -> None:
         if self.state != "CLOSED":
-            self.reply(request_id, code)
+            is_taken = (type(request_id), request_id) in self.in_flight
+            self.reply(None if is_taken else request_id, code)
 
     def request(self, request_id: Id, method: str, answers: dict[str, Any]) -> None:
         """Any request but `tools/call`; `answers` says what it gets in each state."""
@@ -391,6 +392,8 @@ MALFORMED: list[tuple[bytes, Id | None, int]] = [
     (b'{"id":7,"method":"ping"}', 7, -32600),
     (b'{"jsonrpc":"2.0","id":"x"}', "x", -32600),
     (b'{"jsonrpc":"2.0","id":7,"method":5}', 7, -32600),
+    (b'{"jsonrpc":"2.0","id":1,"method":{}}', 1, -32600),
+    (b'{"id":"a","method":"tools/call"}', "a", -32600),
     (b'{"jsonrpc":"2.0","id":null,"method":"tools/call"}', None, -32600),
     (b'{"jsonrpc":"2.0","id":1.0,"method":"tools/call"}', None, -32600),
     (b'{"jsonrpc":"2.0","id":18446744073709551616,"method":"tools/call"}', None, -32600),
@@ -417,7 +420,8 @@ REQUESTS: list[tuple[str, Any, dict[str, Any]]] = [
     ("ping", {"extra": 1}, {"RUNNING": "result"}),
     ("ping", [], {"RUNNING": -32602}),
     ("tools/list", {}, {"RUNNING": "result"}),
-    ("tools/list", {"cursor": None}, {"RUNNING": -32602}),
+    ("tools/list", {"cursor": None}, {"RUNNING": "result"}),
+    ("tools/list", {"cursor": "x"}, {"RUNNING": -32602}),
     ("no/such/method", None, {"RUNNING": -32601}),
     (
         "initialize",
@@ -549,8 +553,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         elif isinstance(what, bytes):
             self._write(what, lambda: None)
         elif isinstance(what[0], bytes):
-            line, request_id, code = what
-            self._write(line, lambda: self.model.malformed(request_id, code))
+            self._malformed(*what)
         else:
             self._request(self._id(id), *what)
         for size in draw(st.lists(st.integers(1, 200), max_size=4)):
@@ -580,6 +583,14 @@ class ConnectionMachine(RuleBasedStateMachine):
     def _id(self, id: Id) -> Id:
         self.serial += 1
         return 1000 + self.serial if id == FRESH else id
+
+    def _malformed(self, line: bytes, request_id: Id | None, code: int) -> None:
+        def meaning() -> None:
+            if request_id is not None:
+                self._count_request(request_id)
+            self.model.malformed(request_id, code)
+
+        self._write(line, meaning)
 
     def _flawed_call(self, id: Id, flaw: str) -> None:
         arguments: Any = {"key": f"key {self.serial}"}
