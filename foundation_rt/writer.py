@@ -168,8 +168,8 @@ class BackgroundWriter:
             return
         try:
             with self._lock:
-                if not self._open:  # since a moment ago
-                    self.lost_writes += 1
+                if not self._open:  # another thread has closed it since
+                    self.lost_writes += 1  # type: ignore[unreachable]
                 elif self._limit is not None and self.pending_bytes + len(data) > self._limit:
                     self.lost_writes += 1
                     self._unreported += 1

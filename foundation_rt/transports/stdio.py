@@ -354,6 +354,7 @@ class StdioTransport:
 
     def _end_process(self, exit_code: int) -> None:
         """The last resort: calls and log are settled, everything else is left where it is."""
+        self.runtime.engine.on_idle = lambda: None  # the main thread is not to end by itself now
         # In a thread of its own, with a bound: it waits for locks, and fires abort callbacks.
         last = threading.Thread(target=self._settle, daemon=True)
         with suppress(RuntimeError):
