@@ -91,6 +91,7 @@ class StdioTransport:
     _deadline: float | None = field(default=None, init=False)
     _signal: int | None = field(default=None, init=False)
     _restore_signals: Callable[[], None] = field(init=False)
+    _ending: bool = field(default=False, init=False)
     _warm: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -278,7 +279,9 @@ class StdioTransport:
         self._stop_if_idle()
 
     def _stop_if_idle(self) -> None:
-        if not self.runtime.engine.running:
+        # Not when the watchdog is ending the process: the interpreter, on its way out, would give
+        # the signals back their default before the exit code is set.
+        if not self.runtime.engine.running and not self._ending:
             self.reactor.stop()
 
     def _on_idle(self) -> None:
@@ -354,7 +357,7 @@ class StdioTransport:
 
     def _end_process(self, exit_code: int) -> None:
         """The last resort: calls and log are settled, everything else is left where it is."""
-        self.runtime.engine.on_idle = lambda: None  # the main thread is not to end by itself now
+        self._ending = True
         # In a thread of its own, with a bound: it waits for locks, and fires abort callbacks.
         last = threading.Thread(target=self._settle, daemon=True)
         with suppress(RuntimeError):
