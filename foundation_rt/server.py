@@ -291,10 +291,10 @@ def start_server(server: Server) -> int:
     return serve(server.runtime)
 
 
-def _merge_identity(
-    config: Mapping[str, Any] | None, name: str | None, version: str | None
-) -> dict[str, Any]:
+def _merge_identity(config: object, name: str | None, version: str | None) -> dict[str, Any]:
     """A copy of `config` with name and version in it; what is no section is left to the loader."""
+    if not isinstance(config, Mapping | None):
+        raise UsageError('config is a mapping of sections, as in {"tools": {...}}')
     merged: dict[str, Any] = {
         section: dict(values) if isinstance(values, Mapping) else values
         for section, values in (config or {}).items()

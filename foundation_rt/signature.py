@@ -101,6 +101,10 @@ class _Subject:
             raise RegistrationError(f"{self.name!r} is not a function")
         code = inner if inspect.isroutine(inner) else type(inner).__call__
         self.docstring: str = code.__doc__ or inner.__doc__ or ""
+        if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
+            raise RegistrationError(
+                f"tool {self.name!r} is a generator, and a tool has one result: return a list"
+            )
         self.is_async = inspect.iscoroutinefunction(code)
         written = inspect.unwrap(getattr(code, "__func__", code))
         try:

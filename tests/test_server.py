@@ -485,3 +485,9 @@ def test_a_registry_belongs_to_one_server() -> None:
     Server(options=ServerOptions(tool_registry=registry))
     with pytest.raises(UsageError, match="belongs to one server"):
         Server(options=ServerOptions(tool_registry=registry))
+
+
+@pytest.mark.rule("CONF-16")
+def test_a_configuration_that_is_no_mapping_is_refused() -> None:
+    with pytest.raises(UsageError, match="mapping of sections"):
+        Server(config=[1])  # type: ignore[arg-type]

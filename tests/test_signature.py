@@ -501,3 +501,16 @@ def test_the_context_is_no_property_of_a_schema_by_hand() -> None:
 def test_what_a_schema_by_hand_leaves_open_is_decided_on_a_call(schema: dict[str, Any]) -> None:
     tool = derive_tool(forecast, input_schema=schema)
     assert tool.handler({"city": "Oslo"}, CONTEXT) == forecast("Oslo")
+
+
+@pytest.mark.rule("TYPED-24")
+def test_a_generator_is_no_tool() -> None:
+    def numbers() -> Any:
+        yield 1
+
+    async def later() -> Any:
+        yield 1
+
+    for function in (numbers, later):
+        with pytest.raises(RegistrationError, match="is a generator"):
+            derive_tool(function)

@@ -245,7 +245,7 @@ class Deriver:
     def _class(self, cls: type) -> Form:
         if cls in self._named:
             return _refer(self._named[cls])
-        from .classes import class_description, is_typed_dict, members_of
+        from .classes import class_description, is_typed_dict, members_of, tags
 
         members = members_of(cls, self.names)
         structures: dict[str, Structure | None] = {}
@@ -264,6 +264,11 @@ class Deriver:
             form = self._member(member)
             properties[member.key], structures[member.key] = form.schema, form.structure
         self._classes.pop()
+        # Tags first: a member of a union is then ruled out by its tag before anything inside it is
+        # looked at. In classes that contain their own union the other order takes 2^depth steps.
+        ordered = {key: properties[key] for key in tags(members)} | properties
+        properties.clear()
+        properties.update(ordered)
         if is_typed_dict(cls) and not any(structures.values()):
             named.form.structure = None
         return _refer(named)

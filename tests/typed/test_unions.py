@@ -99,6 +99,34 @@ class Leaf:
     value: int
 
 
+@define
+class Minus:
+    of: Minus | Plus | int
+    sign: Literal["-"]
+
+
+@define
+class Plus:
+    of: Minus | Plus | int
+    sign: Literal["+"]
+
+
+@pytest.mark.rule("TYPED-23")
+@pytest.mark.parametrize("innermost", [5, "no"])
+def test_tags_come_first_so_that_depth_does_not_multiply(innermost: Any) -> None:
+    def tool(term: Minus | Plus) -> Any:
+        return term
+
+    derived = derive_tool(tool)
+    definitions = derived.input_schema["definitions"].values()
+    assert all(next(iter(each["properties"])) == "sign" for each in definitions)
+    value: Any = innermost
+    for level in range(60):  # in the other order it would take 2**60 steps
+        value = {"of": value, "sign": "+-"[level % 2]}
+    issues = compile_schema(derived.input_schema).validate({"term": value})
+    assert bool(issues) == (innermost == "no")
+
+
 @pytest.mark.rule("TYPED-09")
 @pytest.mark.parametrize(
     ("hint", "value", "expected"),
