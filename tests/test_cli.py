@@ -118,16 +118,11 @@ def test_the_module_and_the_console_script_are_the_same_command() -> None:
     script = Path(sys.executable).with_name("foundation-rt")
     assert script.exists()
     for words in ([str(script)], [sys.executable, "-m", "foundation_rt"]):
-        for arguments, code in ((["--version"], 0), (["conquer"], 2)):
-            done = subprocess.run(
-                [*words, *arguments],
-                env=environment(),
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE,
-            )
-            assert done.returncode == code
-            assert done.stdout == (f"foundation-rt {__version__}\n" if code == 0 else "")
+        done = subprocess.run(
+            [*words, "conquer"], env=environment(), capture_output=True, timeout=PATIENCE
+        )
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert b"no command 'conquer'" in done.stderr
 
 
 # -- serve ---------------------------------------------------------------------------------------
@@ -209,7 +204,7 @@ def test_serve_says_on_stderr_why_it_does_not_start(folder: Path, target: str, s
 
 
 @pytest.mark.rule("CONF-04", "CLI-01", "CLI-04")
-@pytest.mark.parametrize("words", [["serve"], ["check"], ["serve", "app.py"]])
+@pytest.mark.parametrize("words", [["serve"], ["check", "app.py"]])
 def test_every_problem_of_the_configuration_is_listed(folder: Path, words: list[str]) -> None:
     (folder / "bad.toml").write_text(
         '[tools]\ndefault_timeout_ms = "soon"\nmax_paylod_bytes = 5\n[nonsense]\nx = 1\n'

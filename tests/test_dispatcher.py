@@ -273,7 +273,7 @@ def test_ping_is_answered(params: Any) -> None:
 
 
 @pytest.mark.rule("REG-02", "RPC-06", "RPC-12")
-@pytest.mark.parametrize("params", [None, {}, {"_meta": {}}, {"unknown": 1}])
+@pytest.mark.parametrize("params", [None, {}, {"_meta": {}}, {"unknown": 1}, {"cursor": None}])
 def test_tools_are_listed_in_one_page(params: Any) -> None:
     core = running()
     core.add("b")
@@ -284,7 +284,7 @@ def test_tools_are_listed_in_one_page(params: Any) -> None:
 
 
 @pytest.mark.rule("REG-02")
-@pytest.mark.parametrize("cursor", ["x", "", None, 5])
+@pytest.mark.parametrize("cursor", ["x", "", 0, False, []])
 def test_no_cursor_was_ever_given_out(cursor: Any) -> None:
     error = error_of(running().answer(request("tools/list", {"cursor": cursor, **META})), 1)
     assert error["code"] == -32602
@@ -437,6 +437,29 @@ def test_an_id_in_flight_is_refused_for_any_method(method: str, request_id: Any)
     assert error["code"] == -32600
     assert error["data"] == {"reason": "duplicate_id", "correlationId": "c-1"}
     assert core.session.in_flight == {request_id: call}
+
+
+@pytest.mark.rule("RPC-05", "RPC-02", "RPC-09")
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"jsonrpc": "1.0", "method": "ping"},
+        {"jsonrpc": "2.0"},
+        {"jsonrpc": "2.0", "method": 5},
+    ],
+)
+def test_an_invalid_request_with_an_id_in_flight_is_answered_with_null(
+    members: dict[str, Any],
+) -> None:
+    core = running()
+    core.add("tool")
+    call = core.begin("tool", request_id=1)
+    line = orjson.dumps({"id": 1, "params": META, **members})
+    error = error_of(core.answer(line), None)
+    assert error["code"] == -32600
+    assert error["data"]["correlationId"] == "c-1"
+    error_of(core.answer(line.replace(b'"id":1', b'"id":"1"')), "1")
+    assert core.session.in_flight == {1: call}
 
 
 @pytest.mark.rule("RPC-05")

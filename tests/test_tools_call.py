@@ -746,7 +746,7 @@ def broken_off(effects: list[Effect]) -> tuple[Reply, Emit, Emit]:
     return reply, log, record
 
 
-@pytest.mark.rule("RPC-10", "CALL-09", "CALL-13", "CALL-15", "RPC-05")
+@pytest.mark.rule("RPC-10", "CALL-09", "CALL-13", "CALL-14", "CALL-15", "RPC-05")
 def test_a_bug_in_a_validator_costs_neither_the_answer_nor_the_record_nor_the_slot() -> None:
     def broken(arguments: Any) -> Any:
         raise ZeroDivisionError("a bug")
@@ -770,7 +770,7 @@ def test_a_bug_in_a_validator_costs_neither_the_answer_nor_the_record_nor_the_sl
     assert core.resources.concurrent_executions == 0
 
 
-@pytest.mark.rule("RPC-10", "CALL-09", "CALL-13", "CALL-15")
+@pytest.mark.rule("RPC-10", "CALL-09", "CALL-13", "CALL-14", "CALL-15", "TIME-06", "TIME-07")
 @pytest.mark.parametrize("phase", Phase)
 def test_a_bug_at_the_end_of_a_call_still_ends_it_once(phase: Phase) -> None:
     core = running()
@@ -784,6 +784,9 @@ def test_a_bug_at_the_end_of_a_call_still_ends_it_once(phase: Phase) -> None:
         _, record = after
         assert isinstance(record, Emit)
     assert completions(after) == [record]
+    outcome, error_code, level = EXPECTED[phase, Raised]
+    assert (record.level, record.fields["outcome"]) == (level, outcome)
+    assert record.fields["errorCode"] == ("TIMEOUT" if error_code == "TIMEOUT" else "INTERNAL")
     assert record.fields["durationMs"] == 2.5
     assert len(replies(before + after)) == (1 if phase in (Phase.WAITED_FOR, Phase.EXPIRED) else 0)
     assert core.session.in_flight == {}
