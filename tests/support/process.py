@@ -59,7 +59,7 @@ def run(
     """Run `foundation-rt` with these arguments to its end; input is empty unless given."""
     options.setdefault("input", "")
     return subprocess.run(
-        [sys.executable, "-m", "foundation_rt", *words],
+        command(*words),
         env=environment(settings),
         capture_output=True,
         text=True,
