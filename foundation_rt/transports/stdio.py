@@ -206,6 +206,8 @@ class StdioTransport:
         self._warm = True
         if self.runtime.registry.has_async_tools():
             self.reactor.prepare_loop()
+            # Importing asyncio is no load that an event would wait for another time.
+            self.reactor.delay.begin_turn(time.monotonic())
 
     # -- output ------------------------------------------------------------------------------
 
