@@ -27,11 +27,13 @@ class LoopDelay:
     """Collects the busy turns of one loop; all times are monotonic seconds."""
 
     turn_started: float | None = field(default=None, init=False)
+    turns: int = field(default=0, init=False)
     _turns: deque[tuple[float, float]] = field(factory=deque, init=False)
 
     def begin_turn(self, now: float) -> None:
         """The loop has stopped waiting and starts to serve what is there."""
         self.turn_started = now
+        self.turns += 1
 
     def end_turn(self, now: float) -> None:
         """The loop goes back to waiting."""

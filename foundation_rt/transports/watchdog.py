@@ -105,20 +105,34 @@ class Watchdog:
         poll = select.poll()
         poll.register(self._control[0], select.POLLIN)
         poll.register(self.peer, _HANG_UP)
-        seen_turn = None
+        turns = -1
         while not self._ending:
-            turn = self.delay.turn_started
-            self.asleep = turn is None and seen_turn is None and self._next_limit() is None
-            seen_turn = turn
-            for descriptor, _ in poll.poll(None if self.asleep else self._wait_ms()):
+            ready = poll.poll(None if self.asleep else self._wait_ms())
+            for descriptor, _ in ready:
                 if descriptor == self._control[0]:
                     self._obey(os.read(descriptor, 64))
                 else:
                     poll.unregister(descriptor)  # it would be reported for ever
                     self._hung_up_at = time.monotonic()
+            if not ready:
+                # A whole tick has passed. Only a process that took no turn in it is idle: waking
+                # this thread for every turn would double the time of a call.
+                self.asleep = self._is_idle(turns)
+                turns = self.delay.turns
             if self._hung_up_at is None and self._is_read_to_its_end():
                 self._hung_up_at = time.monotonic()
             self._check(time.monotonic())
+
+    def _is_idle(self, turns: int) -> bool:
+        """Whether nothing is to be watched, and no turn was taken since there were `turns`."""
+        # Said first and checked then: a turn that begins in between either sees this thread asleep
+        # and wakes it, or is seen here.
+        self.asleep = True
+        return (
+            self.delay.turns == turns
+            and self.delay.turn_started is None
+            and self._next_limit() is None
+        )
 
     def _is_read_to_its_end(self) -> bool:
         """A file never hangs up; that there is nothing left of it to read is the same."""
