@@ -15,6 +15,7 @@ file is named or `needs_loading` says so.
 # ruff: noqa: RUF009 - the functions called in the classes make fields, not defaults.
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, get_args
 
@@ -43,7 +44,7 @@ class SettingError(ValueError):
         self.expected = expected
 
 
-class Kind:
+class Kind(ABC):
     """What a setting accepts: an attrs validator that can also say what it expects."""
 
     expected: str
@@ -52,9 +53,9 @@ class Kind:
     is_secret = False
     """Whether the value is shown nowhere (CONF-05)."""
 
+    @abstractmethod
     def accepts(self, value: object) -> bool:
         """Whether `value` may be the value of the setting."""
-        raise NotImplementedError
 
     def __call__(self, instance: object, attribute: Attribute[Any], value: object) -> None:
         """Raise `SettingError` unless the setting accepts `value`."""

@@ -1,4 +1,4 @@
-"""One `tools/call` after it passed its checks: what has become of it, and how it ended.
+"""One `tools/call`, from its ids on: what has become of it, and how it ended.
 
 An `Invocation` is data. What happens to a call while its handler runs (its deadline passes, its
 client cancels or leaves) is a change of its `Phase`; how the handler ended is an `Outcome`; what

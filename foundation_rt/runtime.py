@@ -17,9 +17,7 @@ from .ids import IdGenerator, UuidGenerator
 from .logs import StderrSink, StructuredLogger
 from .protocol.framing import LineReader
 from .redaction import Redactor
-from .registry import (
-    ToolRegistry,
-)
+from .registry import ToolRegistry
 from .resources import ResourceManager, resident_memory_bytes
 from .scheduling import Background, HostLoop
 from .session import Session, TransportType, create_session

@@ -299,11 +299,6 @@ def test_a_configuration_never_changes(cls: type) -> None:
     assert hash(instance) == hash(cls())
 
 
-def test_a_kind_has_to_say_what_it_accepts() -> None:
-    with pytest.raises(NotImplementedError):
-        Kind().accepts(5)
-
-
 @pytest.mark.rule("CONF-05")
 def test_a_secret_is_in_no_repr_and_in_no_message() -> None:
     policy = AdminPolicy(mode="token", token_env_var="s3cr3t")

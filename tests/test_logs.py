@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +22,7 @@ from foundation_rt.clock import ManualClock, SystemClock
 from foundation_rt.errors import ErrorCode, ToolCompletionOutcome, UsageError
 from foundation_rt.logs import LogSink, MemorySink, StderrSink, StructuredLogger
 from foundation_rt.redaction import CIRCULAR, REDACTED, UNREADABLE, Redactor
+from tests.support.pipes import fill, pipe
 
 PATIENCE = 30.0  # seconds after which a test that waits has failed
 NOW = "2024-01-01T00:00:00.000Z"
@@ -384,32 +384,6 @@ def test_ever_new_keys_do_not_fill_the_memory() -> None:
 # -- standard error --------------------------------------------------------------------------
 
 
-@contextmanager
-def pipe() -> Iterator[tuple[int, int]]:
-    ends = list(os.pipe())
-    try:
-        yield ends[0], ends[1]
-    finally:
-        for end in ends:
-            try:
-                os.close(end)
-            except OSError as error:
-                assert error.errno == errno.EBADF  # the test closed it
-
-
-def fill(fd: int) -> int:
-    """Make the pipe behind `fd` full; the number of bytes it took."""
-    os.set_blocking(fd, False)
-    total = 0
-    try:
-        while True:
-            total += os.write(fd, b" " * 4096)
-    except BlockingIOError:
-        return total
-    finally:
-        os.set_blocking(fd, True)
-
-
 def records_in(fd: int) -> list[dict[str, Any]]:
     """Everything up to the end of a pipe, decoded."""
     with os.fdopen(os.dup(fd), "rb") as file:
@@ -451,7 +425,7 @@ def test_what_nobody_reads_is_dropped_counted_and_reported() -> None:
         clock = ManualClock()
         sink = StderrSink(1000, clock=clock, fd=end)
         logger = StructuredLogger(sink, clock)
-        spaces = fill(end)
+        spaces = fill(end, b" ")
         for number in range(50):
             logger.info("message", {"number": number})
         dropped = sink.dropped
@@ -491,7 +465,7 @@ def test_closing_reports_what_was_dropped_last() -> None:
 @pytest.mark.rule("LOG-16")
 def test_the_buffer_holds_4_mib_unless_told_otherwise() -> None:
     with pipe() as (_, end):
-        fill(end)
+        fill(end, b" ")
         sink = StderrSink(fd=end)
         for _ in range(4096):
             sink.write(b"x" * 1024)
@@ -504,7 +478,7 @@ def test_the_buffer_holds_4_mib_unless_told_otherwise() -> None:
 @pytest.mark.rule("LOG-18")
 def test_closing_does_not_wait_for_a_reader_that_does_not_read() -> None:
     with pipe() as (_, end):
-        fill(end)
+        fill(end, b" ")
         sink = StderrSink(fd=end)
         sink.write(b"{}\n")
         sink.close(0.01)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import gc
 import os
@@ -16,8 +15,7 @@ import termios
 import threading
 import tty
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,34 +24,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.writer import BackgroundWriter
+from tests.support.pipes import fill, pipe
 
 PATIENCE = 30.0  # seconds after which a test that waits has failed
-
-
-@contextmanager
-def pipe() -> Iterator[tuple[int, int]]:
-    ends = list(os.pipe())
-    try:
-        yield ends[0], ends[1]
-    finally:
-        for end in ends:
-            try:
-                os.close(end)
-            except OSError as error:
-                assert error.errno == errno.EBADF  # the test closed it
-
-
-def fill(fd: int) -> int:
-    """Make the pipe behind `fd` full; the number of bytes it took."""
-    os.set_blocking(fd, False)
-    total = 0
-    try:
-        while True:
-            total += os.write(fd, b"." * 4096)
-    except BlockingIOError:
-        return total
-    finally:
-        os.set_blocking(fd, True)
 
 
 def is_writable(fd: int) -> bool:
