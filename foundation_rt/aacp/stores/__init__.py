@@ -1,0 +1,1 @@
+"""Ledgers: in memory, in a SQLite file, in PostgreSQL."""
