@@ -1,0 +1,643 @@
+"""One participant of AACP: decides what is done when, and does nothing itself.
+
+A node takes in what happens (an agent sends, envelopes arrive, a handler ends, the ledger answers,
+time passes) and gives out `Effect`s: operations of the ledger, envelopes to send, requests to
+execute.
+Whoever performs them reports back: `driver` in a process, the simulator in tests. Time comes in as
+`now_ms`, ids and chance come from what the node was made with.
+
+The order of work (AACP-17) is the order of the continuations below: what an operation of the ledger
+leads to is decided when it has succeeded, and not before. Of each kind of operation at most one is
+under way; what comes up meanwhile goes into the next, so that load makes batches, and batches share
+one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import orjson
+from attrs import define, field, frozen
+
+from ..errors import ErrorCode, StructuredError
+from .ledger import digest_of
+from .retransmitter import Retransmitter
+from .types import (
+    TERMINAL,
+    VOID_PAYLOAD,
+    Appended,
+    Arrival,
+    Claim,
+    Claimed,
+    Completed,
+    Completion,
+    Draft,
+    Due,
+    Envelope,
+    Link,
+    MessageRecord,
+    MessageType,
+    Received,
+    Release,
+    RequestRecord,
+    RequestState,
+    Verdict,
+)
+
+Ticket: TypeAlias = Any
+"""Stands for whoever waits for an answer; the node only hands it back."""
+
+_MAX_CACHED_ACKS = 10_000
+
+
+class Operation(StrEnum):
+    """An operation of the ledger: the method of `AACPPersistenceAdapter` of that name."""
+
+    APPEND = "append"
+    RECEIVE = "receive"
+    CLAIM = "claim"
+    COMPLETE = "complete"
+    RENEW = "renew"
+    RELEASE = "release"
+    TAKE_DUE = "take_due"
+    LOOK_UP = "get_request_records"
+    PURGE = "purge_expired"
+
+
+# -- effects ------------------------------------------------------------------------------------
+
+
+@define(eq=False, repr=False)
+class Persist:
+    """Have the ledger do `operation`; report by `Node.persisted` or `Node.failed`.
+
+    Attributes:
+        batch: what the operation was made of; for the node.
+    """
+
+    operation: Operation
+    arguments: tuple[Any, ...]
+    batch: list[Any]
+
+
+@define(eq=False, repr=False)
+class Send:
+    """Send envelopes; nothing needs to be reported, since what is lost is sent again."""
+
+    envelopes: list[Envelope]
+
+
+@define(eq=False, repr=False)
+class Execute:
+    """Execute a claim; report by `Node.executed` or `Node.give_back`."""
+
+    claim: Claim
+
+
+@define(eq=False, repr=False)
+class Abandon:
+    """A claim that is being executed was lost: whoever executes it should stop."""
+
+    claim: Claim
+
+
+@define(eq=False, repr=False)
+class Tell:
+    """Give `ticket` its answer; an exception is to be raised."""
+
+    ticket: Ticket
+    answer: Any
+
+
+@define(eq=False, repr=False)
+class NoticeReceived:
+    """A message has come in and is in the ledger."""
+
+    envelope: Envelope
+
+
+@define(eq=False, repr=False)
+class NoticeSettled:
+    """A message sent from here is completed, or failed with `error`."""
+
+    message_id: str
+    error: StructuredError | None
+
+
+Effect: TypeAlias = Persist | Send | Execute | Abandon | Tell | NoticeReceived | NoticeSettled
+
+
+@frozen
+class NodeSettings:
+    """Limits and intervals, in ms.
+
+    Attributes:
+        owner: names this node, in this life, in its claims.
+        lease_ms: how long a claim lasts unless it is renewed; it is, three times in that time.
+        ttl_ms: lifetime of messages that do not state their own.
+        poll_ms: how often a shared ledger is looked at unasked.
+        purge_ms: how often expired records are deleted.
+        store_retry_ms: after which a failed operation of the ledger is tried again.
+        max_batch: the most that one operation of the ledger takes.
+        max_held: the most claims held at once, for all agents and for one.
+        has_transport: whether there are other ledgers to send to.
+        shared: whether other processes use this ledger.
+    """
+
+    owner: str
+    lease_ms: int = 30_000
+    ttl_ms: int = 86_400_000
+    poll_ms: int = 1_000
+    purge_ms: int = 60_000
+    store_retry_ms: int = 500
+    max_batch: int = 500
+    max_held: int = 1_000
+    max_held_by_agent: int = 100
+    has_transport: bool = False
+    shared: bool = False
+
+
+@define(eq=False, repr=False)
+class _Lane:
+    """One kind of operation: what waits for it, and whether one is under way."""
+
+    pending: list[Any] = field(factory=list)
+    wanted: bool = False
+    busy: bool = False
+    not_before_ms: int = 0
+
+
+@define(eq=False, repr=False)
+class Node:
+    """See the module."""
+
+    settings: NodeSettings
+    new_id: Callable[[], str]
+    retransmitter: Retransmitter
+    notices: bool = False
+    """Whether `NoticeReceived` and `NoticeSettled` are wanted."""
+    held: dict[str, Claim] = field(factory=dict, init=False)
+    """The claims that are being executed, by request id."""
+    _agents: dict[str, int] = field(factory=dict, init=False)  # with the number of claims held
+    _lanes: dict[Operation, _Lane] = field(init=False)
+    _timers: dict[Operation, int] = field(factory=dict, init=False)
+    _effects: list[Effect] = field(factory=list, init=False)
+    _acks: dict[Link, int] = field(factory=dict, init=False)
+    _waiting: dict[str, list[Ticket]] = field(factory=dict, init=False)
+    # Messages sent from here whose end is still to be noticed, by the key of their record.
+    _unsettled: dict[str, tuple[str, int]] = field(factory=dict, init=False)
+    _stopping: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._lanes = {operation: _Lane() for operation in Operation}
+
+    # -- what happens -------------------------------------------------------------------------
+
+    def start(self, now_ms: int) -> None:
+        """Resume what is pending (AACP-27)."""
+        self._want(Operation.PURGE)
+        self._want(Operation.CLAIM)
+        if self.settings.has_transport:
+            self._want(Operation.TAKE_DUE)
+        self._flush(now_ms)
+
+    def stop(self) -> None:
+        """Claim nothing any more."""
+        self._stopping = True
+
+    def add_agent(self, agent_id: str, now_ms: int) -> None:
+        """An agent was registered: what waits for it may be claimed."""
+        self._agents.setdefault(agent_id, 0)
+        self._want(Operation.CLAIM)
+        self._flush(now_ms)
+
+    def remove_agent(self, agent_id: str) -> None:
+        """An agent was unregistered; claims that do not run are to be given back."""
+        self._agents.pop(agent_id, None)
+
+    def send(self, draft: Draft, ticket: Ticket, now_ms: int) -> None:
+        """Enter a message, then send it; `ticket` is told `Appended`."""
+        self._lanes[Operation.APPEND].pending.append((draft, ticket))
+        self._flush(now_ms)
+
+    @property
+    def backlog(self) -> int:
+        """Messages that are not in the ledger yet."""
+        return len(self._lanes[Operation.APPEND].pending)
+
+    def deliver(self, envelopes: Iterable[Envelope], ticket: Ticket, now_ms: int) -> None:
+        """Envelopes have come in; `ticket` is told None when they are in the ledger."""
+        self._lanes[Operation.RECEIVE].pending.append(
+            ([self._arrival(envelope, now_ms) for envelope in envelopes], ticket)
+        )
+        self._flush(now_ms)
+
+    def executed(
+        self, claim: Claim, result: bytes | None, error: StructuredError | None, now_ms: int
+    ) -> None:
+        """A handler has ended, with a result in JSON or with an error (AACP-13, AACP-23)."""
+        if self.held.get(claim.request_id) is not claim:
+            return  # it was lost meanwhile
+        if error is not None and self.retransmitter.should_execute_again(claim.epoch, error):
+            delay = self.retransmitter.backoff_delay_ms(claim.epoch)
+            self.give_back(claim, now_ms, now_ms + delay)
+            return
+        completion = Completion(
+            claim.request_id,
+            claim.epoch,
+            RequestState.COMPLETED if error is None else RequestState.FAILED,
+            result,
+            None if error is None else orjson.dumps(error.to_wire()),
+            self.new_id(),
+            now_ms + self.retransmitter.backoff_delay_ms(1),
+        )
+        self._lanes[Operation.COMPLETE].pending.append(completion)
+        self._flush(now_ms)
+
+    def give_back(self, claim: Claim, now_ms: int, not_before_ms: int | None = None) -> None:
+        """A claim is not executed, or not any more: it may be claimed again (AACP-25)."""
+        if self.held.get(claim.request_id) is claim:
+            self._let_go(claim)
+            release = Release(claim.request_id, claim.epoch, not_before_ms)
+            self._lanes[Operation.RELEASE].pending.append(release)
+            self._flush(now_ms)
+
+    def wait_for(self, request_id: str, ticket: Ticket, now_ms: int) -> None:
+        """Have `ticket` told the record of a request when it is finished."""
+        self._waiting.setdefault(request_id, []).append(ticket)
+        if self.settings.shared:
+            self._arm(Operation.LOOK_UP, now_ms + self.settings.poll_ms)
+
+    def stop_waiting(self, request_id: str, ticket: Ticket) -> None:
+        """The ticket is void."""
+        tickets = self._waiting.get(request_id, [])
+        if ticket in tickets:
+            tickets.remove(ticket)
+        if not tickets:
+            self._waiting.pop(request_id, None)
+
+    def look_around(self, now_ms: int) -> None:
+        """Others may have changed the ledger."""
+        self._want(Operation.CLAIM)
+        if self._waiting:
+            self._want(Operation.LOOK_UP)
+        self._flush(now_ms)
+
+    def process_retries_once(self, now_ms: int) -> None:
+        """Send again what is due now; a tick does the same when it is time."""
+        self._want(Operation.TAKE_DUE)
+        self._flush(now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed."""
+        for operation, due_ms in list(self._timers.items()):
+            if due_ms <= now_ms:
+                del self._timers[operation]
+                self._want(operation)
+        self._flush(now_ms)
+
+    @property
+    def wake_at_ms(self) -> int | None:
+        """When `tick` is due; None when nothing waits for time to pass."""
+        return min(self._timers.values(), default=None)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no operation of the ledger is under way or waits to be."""
+        return not any(lane.busy or lane.pending for lane in self._lanes.values())
+
+    def take_effects(self) -> list[Effect]:
+        """What is to be done now, in this order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    # -- operations of the ledger -------------------------------------------------------------
+
+    def _want(self, operation: Operation) -> None:
+        self._lanes[operation].wanted = True
+
+    def _arm(self, operation: Operation, due_ms: int) -> None:
+        armed = self._timers.get(operation)
+        if armed is None or due_ms < armed:
+            self._timers[operation] = due_ms
+
+    def _flush(self, now_ms: int) -> None:
+        """Begin every operation that is wanted and not under way."""
+        for operation, lane in self._lanes.items():
+            if lane.busy or not (lane.pending or lane.wanted):
+                continue
+            if lane.not_before_ms > now_ms:
+                self._arm(operation, lane.not_before_ms)
+                continue
+            lane.wanted = False
+            batch = lane.pending[: self.settings.max_batch]
+            arguments = _ARGUMENTS[operation](self, batch, now_ms)
+            if arguments is not None:
+                del lane.pending[: len(batch)]
+                lane.busy = True
+                self._effects.append(Persist(operation, arguments, batch))
+
+    def persisted(self, persist: Persist, result: Any, now_ms: int) -> None:
+        """An operation has succeeded: go on with what it leads to."""
+        lane = self._lanes[persist.operation]
+        lane.busy = False
+        lane.not_before_ms = 0
+        _CONTINUATIONS[persist.operation](self, persist, result, now_ms)
+        self._flush(now_ms)
+
+    def failed(self, persist: Persist, error: Exception, now_ms: int) -> None:
+        """An operation may have happened or not: it is repeated after a while (AACP-30).
+
+        What came in is not kept for that: it was not acknowledged, so it comes again.
+        """
+        lane = self._lanes[persist.operation]
+        lane.busy = False
+        lane.not_before_ms = now_ms + self.settings.store_retry_ms
+        if persist.operation is Operation.RECEIVE:
+            self._effects += [Tell(ticket, error) for _, ticket in persist.batch]
+        else:
+            if persist.operation in _QUEUED:
+                lane.pending[:0] = persist.batch
+            lane.wanted = True
+        self._arm(persist.operation, lane.not_before_ms)
+        self._flush(now_ms)
+
+    # -- their arguments ----------------------------------------------------------------------
+
+    def _append_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        return ([draft for draft, _ in batch], now_ms)
+
+    def _receive_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        arrivals = [arrival for arrivals, _ in batch for arrival in arrivals]
+        return (arrivals, now_ms, self.settings.ttl_ms)
+
+    def _claim_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        settings = self.settings
+        room = min(settings.max_batch, settings.max_held - len(self.held))
+        # Those that hold the fewest come first, so that none is kept waiting by a busy one.
+        agents = [
+            agent_id
+            for held, agent_id in sorted((held, agent) for agent, held in self._agents.items())
+            if held < settings.max_held_by_agent
+        ]
+        if self._stopping or room <= 0 or not agents:
+            return None
+        limit = min(room, settings.max_held_by_agent)
+        return (agents, settings.owner, now_ms, now_ms + settings.lease_ms, limit)
+
+    def _complete_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        return (batch, now_ms)
+
+    def _renew_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        batch += self.held.values()
+        if not batch:
+            return None
+        claims = [(claim.request_id, claim.epoch) for claim in batch]
+        return (claims, now_ms + self.settings.lease_ms)
+
+    def _release_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        return (batch,)
+
+    def _take_due_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        retransmitter = self.retransmitter
+
+        def decide(message: MessageRecord) -> int | None:
+            return retransmitter.next_attempt_at_ms(message, now_ms)
+
+        return (now_ms, self.settings.max_batch, decide)
+
+    def _look_up_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        if not self._waiting:
+            return None
+        self._arm(Operation.LOOK_UP, now_ms + self.settings.poll_ms)
+        return (list(self._waiting),)
+
+    def _purge_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        return (now_ms,)
+
+    # -- what they lead to --------------------------------------------------------------------
+
+    def _appended(self, persist: Persist, results: list[Appended], now_ms: int) -> None:
+        envelopes = []
+        for (draft, ticket), appended in zip(persist.batch, results, strict=True):
+            self._effects.append(Tell(ticket, appended))
+            if appended.message is not None:
+                envelopes.append(self._first_attempt(appended.message))
+            if draft.local:
+                self._want(Operation.CLAIM)
+            else:
+                self._arm(Operation.TAKE_DUE, draft.next_attempt_at_ms)
+            if self.notices and appended.verdict is Verdict.NEW:
+                self._notice_appended(draft, appended.seq)
+        self._send(envelopes)
+
+    def _received(self, persist: Persist, received: Received, now_ms: int) -> None:
+        for link, ack in received.acks.items():
+            self._remember_ack(link, ack)
+        self._effects += [Tell(ticket, None) for _, ticket in persist.batch]
+        if self.notices:
+            self._effects += [NoticeReceived(envelope) for envelope in received.accepted]
+        for message in received.acknowledged:
+            if message.message_type is MessageType.EVENT:
+                self._notice_end(message.message_id, None)
+        for record in received.finished:
+            self._settle(record)
+        responses = [self._first_attempt(message) for message in received.responses]
+        answered = {(each.target_agent_id, each.source_agent_id) for each in responses}
+        for message in received.responses:
+            if message.next_attempt_at_ms is not None:
+                self._arm(Operation.TAKE_DUE, message.next_attempt_at_ms)
+        acks = [
+            self._bare_ack(link, ack, now_ms)
+            for link, ack in received.acks.items()
+            if link not in answered
+        ]
+        self._send(responses + acks)
+        if received.ready:
+            self._want(Operation.CLAIM)
+
+    def _claimed(self, persist: Persist, claimed: Claimed, now_ms: int) -> None:
+        for claim in claimed.claims:
+            held = self.held.get(claim.request_id)
+            if held is not None:
+                held.epoch = claim.epoch  # its lease lapsed unnoticed: it goes on
+                continue
+            self.held[claim.request_id] = claim
+            if claim.target_agent_id in self._agents:
+                self._agents[claim.target_agent_id] += 1
+            self._effects.append(Execute(claim))
+        if claimed.claims:
+            self._arm(Operation.RENEW, now_ms + self.settings.lease_ms // 3)
+        if len(claimed.claims) == persist.arguments[-1]:
+            self._want(Operation.CLAIM)  # the limit was reached: there may be more
+        if claimed.next_at_ms is not None:
+            self._arm(Operation.CLAIM, max(claimed.next_at_ms, now_ms + 1))
+        if self.settings.shared and self._agents:
+            self._arm(Operation.CLAIM, now_ms + self.settings.poll_ms)
+
+    def _completed(self, persist: Persist, results: list[Completed], now_ms: int) -> None:
+        responses = []
+        for completion, completed in zip(persist.batch, results, strict=True):
+            claim = self.held.get(completion.request_id)
+            if claim is not None:
+                self._let_go(claim)
+            if completed.record is not None:
+                self._settle(completed.record)
+            if completed.response is not None:
+                responses.append(self._first_attempt(completed.response))
+                self._arm(Operation.TAKE_DUE, completion.reply_next_attempt_at_ms)
+        self._send(responses)
+        self._want(Operation.CLAIM)
+
+    def _renewed(self, persist: Persist, results: list[bool], now_ms: int) -> None:
+        for claim, still_held in zip(persist.batch, results, strict=True):
+            if not still_held and self.held.get(claim.request_id) is claim:
+                self._let_go(claim)
+                self._effects.append(Abandon(claim))
+        if self.held:
+            self._arm(Operation.RENEW, now_ms + self.settings.lease_ms // 3)
+
+    def _released(self, persist: Persist, result: None, now_ms: int) -> None:
+        due = [release.not_before_ms or now_ms for release in persist.batch]
+        self._arm(Operation.CLAIM, max(min(due), now_ms))
+
+    def _taken(self, persist: Persist, due: Due, now_ms: int) -> None:
+        self._send([self._envelope(message, self.new_id()) for message in due.messages])
+        for message in due.given_up:
+            self._notice_end(message.request_id or message.message_id, _GIVEN_UP)
+        if due.next_at_ms is not None:
+            self._arm(Operation.TAKE_DUE, max(due.next_at_ms, now_ms))
+
+    def _looked_up(self, persist: Persist, records: list[RequestRecord], now_ms: int) -> None:
+        for record in records:
+            if record.state in TERMINAL:
+                self._settle(record)
+
+    def _purged(self, persist: Persist, purged: int, now_ms: int) -> None:
+        self._arm(Operation.PURGE, now_ms + self.settings.purge_ms)
+        if purged and self.settings.has_transport:
+            self._want(Operation.TAKE_DUE)  # there may be new tombstones
+        for key, (_, expires_at_ms) in list(self._unsettled.items()):
+            if expires_at_ms > now_ms:
+                break
+            del self._unsettled[key]
+
+    # -- parts of that ------------------------------------------------------------------------
+
+    def _let_go(self, claim: Claim) -> None:
+        del self.held[claim.request_id]
+        if self._agents.get(claim.target_agent_id):
+            self._agents[claim.target_agent_id] -= 1
+
+    def _settle(self, record: RequestRecord) -> None:
+        """A request has its outcome: tell whoever waits for it."""
+        self._effects += [
+            Tell(ticket, record) for ticket in self._waiting.pop(record.request_id, ())
+        ]
+        if record.request_id in self._unsettled:
+            failed = record.state is RequestState.FAILED
+            self._notice_end(record.request_id, _recorded_error(record) if failed else None)
+
+    def _notice_appended(self, draft: Draft, seq: int) -> None:
+        self._unsettled[draft.key] = (draft.message_id, draft.expires_at_ms)
+        if not draft.local:
+            return
+        self._effects.append(
+            NoticeReceived(
+                Envelope(
+                    draft.message_id,
+                    draft.request_id,
+                    draft.source_agent_id,
+                    draft.target_agent_id,
+                    seq,
+                    None,
+                    draft.message_type,
+                    draft.created_at_ms,
+                    draft.payload,
+                    draft.expires_at_ms,
+                )
+            )
+        )
+        if draft.message_type is MessageType.EVENT:
+            self._notice_end(draft.key, None)
+
+    def _notice_end(self, key: str, error: StructuredError | None) -> None:
+        unsettled = self._unsettled.pop(key, None)
+        if unsettled is not None:
+            self._effects.append(NoticeSettled(unsettled[0], error))
+
+    def _arrival(self, envelope: Envelope, now_ms: int) -> Arrival:
+        digest = digest_of(
+            envelope.source_agent_id,
+            envelope.target_agent_id,
+            envelope.message_type,
+            envelope.payload,
+        )
+        next_attempt_at_ms = now_ms + self.retransmitter.backoff_delay_ms(1)
+        return Arrival(envelope, digest, self.new_id(), next_attempt_at_ms)
+
+    def _send(self, envelopes: list[Envelope]) -> None:
+        if envelopes:
+            self._effects.append(Send(envelopes))
+
+    def _first_attempt(self, message: MessageRecord) -> Envelope:
+        return self._envelope(message, message.message_id)
+
+    def _envelope(self, message: MessageRecord, message_id: str) -> Envelope:
+        """One attempt; it takes along what the other direction has received."""
+        reverse = (message.target_agent_id, message.source_agent_id)
+        return message.envelope(message_id, self._acks.get(reverse))
+
+    def _remember_ack(self, link: Link, ack: int) -> None:
+        if len(self._acks) >= _MAX_CACHED_ACKS:
+            self._acks.clear()
+        self._acks[link] = ack
+
+    def _bare_ack(self, link: Link, ack: int, now_ms: int) -> Envelope:
+        source, target = link
+        return Envelope(
+            self.new_id(), None, target, source, 0, ack, MessageType.EVENT, now_ms, VOID_PAYLOAD
+        )
+
+
+_QUEUED = frozenset({Operation.APPEND, Operation.COMPLETE, Operation.RELEASE})
+"""The operations that are made of what waits for them."""
+
+_GIVEN_UP = StructuredError(
+    ErrorCode.TIMEOUT,
+    "The message was not acknowledged within its lifetime; it may have been received.",
+    {"reason": "given_up"},
+)
+
+
+def _recorded_error(record: RequestRecord) -> StructuredError:
+    error = orjson.loads(record.error or b"{}")
+    code = error.get("code", ErrorCode.INTERNAL)
+    return StructuredError(ErrorCode(code), error.get("message", ""), error.get("details"))
+
+
+_ARGUMENTS: dict[Operation, Callable[[Node, list[Any], int], tuple[Any, ...] | None]] = {
+    Operation.APPEND: Node._append_arguments,
+    Operation.RECEIVE: Node._receive_arguments,
+    Operation.CLAIM: Node._claim_arguments,
+    Operation.COMPLETE: Node._complete_arguments,
+    Operation.RENEW: Node._renew_arguments,
+    Operation.RELEASE: Node._release_arguments,
+    Operation.TAKE_DUE: Node._take_due_arguments,
+    Operation.LOOK_UP: Node._look_up_arguments,
+    Operation.PURGE: Node._purge_arguments,
+}
+
+_CONTINUATIONS: dict[Operation, Callable[[Node, Persist, Any, int], None]] = {
+    Operation.APPEND: Node._appended,
+    Operation.RECEIVE: Node._received,
+    Operation.CLAIM: Node._claimed,
+    Operation.COMPLETE: Node._completed,
+    Operation.RENEW: Node._renewed,
+    Operation.RELEASE: Node._released,
+    Operation.TAKE_DUE: Node._taken,
+    Operation.LOOK_UP: Node._looked_up,
+    Operation.PURGE: Node._purged,
+}
