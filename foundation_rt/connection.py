@@ -107,6 +107,15 @@ class Connection:
         self.scheduler.return_to_host(partial(self._tell_and_perform, replies))
         return self.tell([effect for effect in effects if not isinstance(effect, Reply)])
 
+    def tools_changed(self) -> None:
+        """Tell the peer that there are other tools than before; safe from any thread (LIFE-10)."""
+        self.scheduler.return_to_host(self._tell_list_changed)
+
+    def _tell_list_changed(self) -> None:
+        with self.lock:
+            rest = self.tell(self.dispatcher.list_changed(self.session))
+        self.perform(rest)
+
     def _tell_and_perform(self, effects: list[Effect]) -> None:
         with self.lock:
             rest = self.tell(effects)

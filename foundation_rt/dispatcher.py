@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from .effects import Effect
     from .invocation import Invocation, Outcome
 
+_LIST_CHANGED = encode({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+
 
 @define
 class ServerInfo:
@@ -83,6 +85,10 @@ class Dispatcher:
     def expire(self, call: Invocation) -> list[Effect]:
         """The deadline of a call has passed and its handler has not ended."""
         return self.tools_call.expire(call)
+
+    def list_changed(self, session: Session) -> list[Effect]:
+        """There are other tools than before: a RUNNING connection is told so (LIFE-10)."""
+        return [Reply(_LIST_CHANGED)] if session.state is State.RUNNING else []
 
     def close(self, session: Session, reason: str = "disconnected") -> list[Effect]:
         """The peer has gone: the session is CLOSED for good, whatever runs is aborted (LIFE-06)."""
@@ -140,7 +146,7 @@ class Dispatcher:
         session.client_info = params.get("clientInfo", {})
         result: dict[str, Any] = {
             "protocolVersion": session.protocol_version,
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {"listChanged": True}},
             "serverInfo": {"name": self.info.name, "version": self.info.version},
         }
         if self.info.instructions is not None:

@@ -2,15 +2,22 @@
 
 Everything a call needs is made when a tool is registered and only looked up when it is called
 (REG-05): a call costs the same with ten tools and with ten thousand.
+
+Tools may come and go in any thread while others are called. Changes are made one at a time, under
+a lock that a call never takes: looking a tool up is one access to a dict. Whoever observes the
+registry is told of each change after it was made, in the thread that made it and without the lock
+(REG-09): an observer takes locks of its own.
 """
 
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 import orjson
 from attrs import define, field, frozen
@@ -75,7 +82,10 @@ class RegisteredTool:
     Attributes:
         validate: returns what is wrong with arguments; empty when they are valid.
         timeout_ms: deadline of its calls in ms; None means `tools.default_timeout_ms`.
+        is_dynamic: it came at run time.
+        tool_type: the predefined type a dynamic tool is of, if it is of one (ADMIN-05).
         reserved: it runs in a slot kept for it, so that it answers under overload (RES-09).
+        administrative: calls of it are subject to `tools.admin_policy` (ADMIN-03).
     """
 
     definition: ToolDefinition
@@ -84,7 +94,16 @@ class RegisteredTool:
     execution: Execution
     timeout_ms: int | None
     is_dynamic: bool
+    tool_type: str | None
     reserved: bool
+    administrative: bool
+
+
+class Observer(Protocol):
+    """Who wants to know that there are other tools than before."""
+
+    def tools_changed(self) -> None:
+        """The registry has changed; called in the thread that changed it."""
 
 
 def is_async_callable(handler: Callable[..., Any]) -> bool:
@@ -107,6 +126,9 @@ class ToolRegistry:
     _logger: StructuredLogger | None = None
     _tools: dict[str, RegisteredTool] = field(factory=dict, init=False)
     _encoded_list: bytes | None = field(default=None, init=False)
+    _observers: WeakSet[Observer] = field(factory=WeakSet, init=False)
+    # Reentrant: a finalizer or a signal handler may unregister while its thread holds it.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _held_warnings: list[tuple[str, dict[str, Any]]] = field(factory=list, init=False)
 
     def register(
@@ -117,7 +139,9 @@ class ToolRegistry:
         is_dynamic: bool = False,
         execution: Execution | None = None,
         timeout_ms: int | None = None,
+        tool_type: str | None = None,
         reserved: bool = False,
+        administrative: bool = False,
     ) -> RegisteredTool:
         """Add a tool; its validator is generated here, never on a call (REG-05).
 
@@ -126,7 +150,7 @@ class ToolRegistry:
             is_dynamic: it came at run time; said in the log at WARN (REG-06).
             execution: where it runs; by default a task for `async def`, else a worker thread.
             timeout_ms: deadline of its calls in ms, at most `MAX_TIMEOUT_MS`.
-            reserved: see `RegisteredTool`.
+            tool_type, reserved, administrative: see `RegisteredTool`.
 
         Raises:
             RegistrationError: the definition is not valid, or the name is taken.
@@ -134,11 +158,6 @@ class ToolRegistry:
         issues = _definition_issues(definition)
         if issues:
             raise RegistrationError(_refusal(definition, issues))
-        if definition.name in self._tools:
-            raise RegistrationError(
-                f"tool {definition.name!r} is already registered: choose another name,"
-                " or unregister it first"
-            )
         if timeout_ms is not None and not _is_timeout(timeout_ms):
             raise RegistrationError(
                 f"tool {definition.name!r}: timeout_ms must be a whole number of milliseconds"
@@ -162,23 +181,36 @@ class ToolRegistry:
             execution or (Execution.ASYNC if is_async_callable(handler) else Execution.THREAD),
             timeout_ms,
             is_dynamic,
+            tool_type,
             reserved,
+            administrative,
         )
-        self._tools[definition.name] = tool
-        self._encoded_list = None
+        self._add(tool)
         for warning in compiled.warnings:
             self._warn("tool schema warning", {"toolName": definition.name, "warning": warning})
         if is_dynamic:
-            self._warn("dynamic tool registered", {"toolName": definition.name})
+            of_type = "" if tool_type is None else f" (type: {tool_type})"
+            self._warn(f"Dynamic tool registered: {definition.name}{of_type}", _log_fields(tool))
+        self._tell_observers()
         return tool
 
     def unregister(self, name: str) -> bool:
         """Remove a tool; return whether there was one. Calls that run are not touched."""
-        tool = self._tools.pop(name, None)
-        self._encoded_list = None
-        if tool is not None and tool.is_dynamic:
-            self._warn("dynamic tool unregistered", {"toolName": name})
-        return tool is not None
+        tool = self.get(name)
+        return tool is not None and self.remove(tool)
+
+    def remove(self, tool: RegisteredTool) -> bool:
+        """Remove this very tool, not another of its name; return whether it was still there."""
+        name = tool.definition.name
+        with self._lock:
+            if self._tools.get(name) is not tool:
+                return False
+            del self._tools[name]
+            self._encoded_list = None
+        if tool.is_dynamic:
+            self._warn(f"Tool unregistered: {name}", _log_fields(tool))
+        self._tell_observers()
+        return True
 
     def get(self, name: str) -> RegisteredTool | None:
         """The tool of that name, if there is one."""
@@ -186,18 +218,26 @@ class ToolRegistry:
 
     def list(self) -> tuple[ToolDefinition, ...]:
         """All definitions, in lexicographic order of their names (REG-02)."""
-        return tuple(self._tools[name].definition for name in sorted(self._tools))
+        with self._lock:
+            return self._sorted_definitions()
 
     def has_async_tools(self) -> bool:
         """Whether any handler needs an event loop."""
-        return any(tool.execution is Execution.ASYNC for tool in self._tools.values())
+        with self._lock:
+            return any(tool.execution is Execution.ASYNC for tool in self._tools.values())
 
     def encoded_list(self) -> bytes:
         """The result of `tools/list`, encoded; kept until the registry changes (REG-04)."""
-        if self._encoded_list is None:
-            tools = [definition.to_wire() for definition in self.list()]
-            self._encoded_list = orjson.dumps({"tools": tools})
-        return self._encoded_list
+        with self._lock:
+            if self._encoded_list is None:
+                tools = [definition.to_wire() for definition in self._sorted_definitions()]
+                self._encoded_list = orjson.dumps({"tools": tools})
+            return self._encoded_list
+
+    def observe(self, observer: Observer) -> None:
+        """Tell `observer` of every change from now on, as long as somebody else holds it."""
+        with self._lock:
+            self._observers.add(observer)
 
     def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
         """What `register` would say of `definition`, without registering it."""
@@ -217,6 +257,26 @@ class ToolRegistry:
         held, self._held_warnings = self._held_warnings, []
         for message, fields in held:
             logger.warn(message, fields)
+
+    def _add(self, tool: RegisteredTool) -> None:
+        name = tool.definition.name
+        with self._lock:
+            if name in self._tools:
+                raise RegistrationError(
+                    f"tool {name!r} is already registered: choose another name,"
+                    " or unregister it first"
+                )
+            self._tools[name] = tool
+            self._encoded_list = None
+
+    def _sorted_definitions(self) -> tuple[ToolDefinition, ...]:
+        return tuple(self._tools[name].definition for name in sorted(self._tools))
+
+    def _tell_observers(self) -> None:
+        with self._lock:
+            observers = [*self._observers]
+        for observer in observers:
+            observer.tools_changed()
 
     def _warn(self, message: str, fields: dict[str, Any]) -> None:
         if self._logger is None:
@@ -253,6 +313,13 @@ def _definition_issues(definition: ToolDefinition) -> tuple[ValidationIssue, ...
         except TypeError as error:
             issues.append(ValidationIssue("/inputSchema", f"must be JSON: {error}"))
     return tuple(issues)
+
+
+def _log_fields(tool: RegisteredTool) -> dict[str, Any]:
+    fields = {"toolName": tool.definition.name}
+    if tool.tool_type is not None:
+        fields["toolType"] = tool.tool_type
+    return fields
 
 
 def _is_text(value: object) -> bool:

@@ -76,7 +76,7 @@ class Runtime:
         self, send: Send, transport_type: TransportType, scheduler: Scheduler
     ) -> Connection:
         """A connection whose timers and coroutines run on `scheduler`."""
-        return Connection(
+        connection = Connection(
             self.open_session(transport_type),
             self.dispatcher,
             self.engine,
@@ -84,6 +84,8 @@ class Runtime:
             LineReader(self.config.transport.max_line_bytes),
             send,
         )
+        self.registry.observe(connection)
+        return connection
 
     def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
         """A connection of an embedding host: on its running event loop, if it has one."""

@@ -51,7 +51,7 @@ class Scheduler(Protocol):
         """Run `callback` in the thread of the event loop that runs the tasks; thread-safe."""
 
     def return_to_host(self, callback: Callback) -> None:
-        """Run `callback` where the host expects to be called; used from worker threads.
+        """Run `callback` where the host expects to be called; safe from any thread.
 
         Where that place is gone it is dropped: there is nobody left to be told.
         """

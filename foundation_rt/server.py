@@ -173,6 +173,8 @@ class Server:
     ) -> None:
         """Add a tool from its definition; `handler(arguments, context)` gets arguments as sent.
 
+        While the server runs, clients are told (LIFE-10); so they are by `unregister`.
+
         Raises:
             RegistrationError: says what is wrong with the definition.
         """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import threading
+import weakref
 from typing import Any
 
 import orjson
@@ -11,7 +14,7 @@ import pytest
 from foundation_rt import ToolContext, ToolDefinition
 from foundation_rt.config import ServerConfig, TransportSection
 from foundation_rt.dispatcher import Dispatcher
-from tests.support.rig import HANDSHAKE, Peer, Rig
+from tests.support.rig import HANDSHAKE, LIST_CHANGED, Peer, Rig
 
 PATIENCE = 20.0
 ANYTHING = {"type": "object"}
@@ -319,3 +322,98 @@ def test_a_connection_may_be_fed_from_another_thread_than_the_one_that_made_it()
     thread.start()
     thread.join(PATIENCE)
     assert peer.outcome("call") == {"a": 1}
+
+
+# -- other tools than before -----------------------------------------------------------------------
+
+
+def register(rig: Rig, name: str) -> None:
+    rig.server.register(ToolDefinition(name, "", ANYTHING), echo, inline=True)
+
+
+@pytest.mark.rule("LIFE-10", "LIFE-06")
+def test_every_running_connection_is_told_of_every_change() -> None:
+    rig = Rig()
+    running, other, early, gone = (
+        rig.connect(handshake=shakes_hands) for shakes_hands in (True, True, False, True)
+    )
+    gone.connection.close()
+    register(rig, "a")
+    assert running.take() == other.take() == [LIST_CHANGED]
+    rig.server.unregister("a")
+    rig.server.unregister("a")
+    assert running.take() == [LIST_CHANGED]
+    early.shake_hands()
+    register(rig, "b")
+    assert running.take() == early.take() == [LIST_CHANGED]
+    running.connection.close()
+    register(rig, "c")
+    assert running.received == gone.received == []
+
+
+@pytest.mark.rule("LIFE-10")
+def test_whoever_is_told_finds_the_change_in_the_list() -> None:
+    rig = Rig()
+    peer = Peer()
+    seen: list[list[str]] = []
+
+    def send(line: bytes) -> None:
+        message = orjson.loads(line)
+        if message == LIST_CHANGED:
+            peer.ask("tools/list", id="list")
+        elif message["id"] == "list":
+            seen.append([tool["name"] for tool in message["result"]["tools"]])
+
+    peer.connection = rig.server.connect(send)
+    peer.shake_hands_quietly()
+    register(rig, "a")
+    rig.server.unregister("a")
+    assert seen == [["a", "health"], ["health"]]
+
+
+@pytest.mark.rule("LIFE-10", "EMBED-04")
+def test_a_peer_that_is_lost_while_it_is_told_keeps_nobody_from_registering() -> None:
+    rig = Rig()
+    peer, other = Peer(), rig.connect()
+
+    def send(line: bytes) -> None:
+        if orjson.loads(line) == LIST_CHANGED:
+            raise BrokenPipeError
+
+    peer.connection = rig.server.connect(send)
+    peer.shake_hands_quietly()
+    register(rig, "a")
+    assert peer.connection.closed
+    assert other.take() == [LIST_CHANGED]
+
+
+@pytest.mark.rule("LIFE-10")
+def test_a_connection_that_its_host_has_dropped_is_not_kept() -> None:
+    rig = Rig()
+    peer = rig.connect()
+    gone = weakref.ref(peer.connection)
+    del peer
+    gc.collect()
+    assert gone() is None
+    register(rig, "a")
+
+
+@pytest.mark.rule("LIFE-10", "EMBED-02")
+def test_a_change_in_any_thread_is_told_on_the_loop_of_the_host() -> None:
+    async def main() -> None:
+        rig = Rig()
+        told: asyncio.Queue[tuple[Any, int]] = asyncio.Queue()
+        peer = Peer()
+        peer.connection = rig.server.connect(
+            lambda line: told.put_nowait((orjson.loads(line), threading.get_ident()))
+        )
+        peer.shake_hands_quietly()
+        await told.get()
+        await asyncio.to_thread(register, rig, "a")
+        here = threading.get_ident()
+        assert await told.get() == (LIST_CHANGED, here)
+        register(rig, "b")
+        assert await told.get() == (LIST_CHANGED, here)
+        peer.connection.close()
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))

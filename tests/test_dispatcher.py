@@ -76,12 +76,28 @@ def test_initialize_is_answered_with_what_the_server_is() -> None:
     result = result_of(core.answer(request("initialize", params, 5)), 5)
     assert result == {
         "protocolVersion": "2025-06-18",
-        "capabilities": {"tools": {}},
+        "capabilities": {"tools": {"listChanged": True}},
         "serverInfo": {"name": "weather", "version": "1.2.3"},
     }
     assert core.session.state is State.INITIALIZING
     assert core.session.protocol_version == "2025-06-18"
     assert core.session.client_info == info
+
+
+@pytest.mark.rule("LIFE-10")
+def test_only_a_running_connection_is_told_that_the_tools_have_changed() -> None:
+    core = starting()
+    told = []
+    for step in (
+        lambda: core.dispatch(INITIALIZE),
+        lambda: core.dispatch(INITIALIZED),
+        lambda: core.dispatcher.close(core.session),
+    ):
+        told.append(core.dispatcher.list_changed(core.session))
+        step()
+    told.append(core.dispatcher.list_changed(core.session))
+    word = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+    assert told == [[], [], [Reply(word)], []]
 
 
 @pytest.mark.rule("LIFE-09")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -376,6 +380,90 @@ def test_a_call_that_runs_is_not_touched_when_its_tool_goes() -> None:
     assert core.resources.concurrent_executions == 0
 
 
+@pytest.mark.rule("REG-07")
+def test_a_tool_is_removed_only_as_long_as_it_is_still_the_one_of_its_name() -> None:
+    registry = ToolRegistry()
+    former = registry.register(definition(), handler)
+    registry.unregister("tool")
+    present = registry.register(definition(), handler)
+    assert registry.remove(former) is False
+    assert registry.get("tool") is present
+    assert registry.remove(present) is True
+    assert registry.remove(present) is False
+
+
+# -- observers and threads
+
+
+class Watcher:
+    """Notes, at each change, what is listed then."""
+
+    def __init__(self, registry: ToolRegistry) -> None:
+        self.seen: list[list[str]] = []
+        self.registry = registry
+        registry.observe(self)
+
+    def tools_changed(self) -> None:
+        self.seen.append([tool["name"] for tool in listed(self.registry)])
+
+
+@pytest.mark.rule("REG-09")
+def test_observers_are_told_of_each_change_after_it_was_made() -> None:
+    registry = ToolRegistry()
+    registry.register(definition("first"), handler)
+    watcher, other = Watcher(registry), Watcher(registry)
+    registry.register(definition("a"), handler)
+    with pytest.raises(RegistrationError):
+        registry.register(definition("a"), handler)
+    with pytest.raises(RegistrationError):
+        registry.register(definition(""), handler)
+    assert not registry.unregister("b")
+    registry.unregister("first")
+    assert watcher.seen == other.seen == [["a", "first"], ["a"]]
+
+
+@pytest.mark.rule("REG-09")
+def test_an_observer_that_nobody_else_holds_is_forgotten() -> None:
+    registry = ToolRegistry()
+    watcher = Watcher(registry)
+    gone = weakref.ref(watcher)
+    del watcher
+    gc.collect()
+    assert gone() is None
+    registry.register(definition(), handler)
+
+
+@pytest.mark.rule("REG-09", "REG-04")
+def test_threads_that_register_list_and_unregister_see_one_registry() -> None:
+    registry = ToolRegistry()
+    stale: list[str] = []
+    taken: list[str] = []
+
+    def come_and_go(number: int) -> None:
+        for turn in range(30):
+            own = f"{number} {turn}"
+            registry.register(definition(own), handler)
+            if own not in {tool["name"] for tool in listed(registry)}:
+                stale.append(own)
+            if own not in {tool.name for tool in registry.list()}:
+                stale.append(own)
+            with suppress(RegistrationError):
+                registry.register(definition(f"shared {turn}"), handler)
+                taken.append(f"shared {turn}")
+            registry.has_async_tools()
+            registry.unregister(own)
+            if own in {tool["name"] for tool in listed(registry)}:
+                stale.append(own)
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(come_and_go, number) for number in range(4)]:
+            done.result(60)
+    assert stale == []
+    shared = [f"shared {turn}" for turn in range(30)]
+    assert sorted(taken) == sorted(shared)
+    assert [tool["name"] for tool in listed(registry)] == sorted(shared)
+
+
 def logged() -> tuple[StructuredLogger, MemorySink]:
     sink = MemorySink()
     return StructuredLogger(sink, ManualClock()), sink
@@ -387,11 +475,15 @@ def test_dynamic_tools_are_logged_at_warn_when_they_come_and_when_they_go() -> N
     registry = ToolRegistry(logger)
     registry.register(definition("static"), handler)
     registry.register(definition("dynamic"), handler, is_dynamic=True)
-    registry.unregister("static")
-    registry.unregister("dynamic")
-    assert [(line["level"], line["message"], line["toolName"]) for line in sink.lines] == [
-        ("warn", "dynamic tool registered", "dynamic"),
-        ("warn", "dynamic tool unregistered", "dynamic"),
+    registry.register(definition("typed"), handler, is_dynamic=True, tool_type="echo")
+    for name in ("static", "dynamic", "typed"):
+        registry.unregister(name)
+    assert {line["level"] for line in sink.lines} == {"warn"}
+    assert [(line["message"], line["toolName"], line.get("toolType")) for line in sink.lines] == [
+        ("Dynamic tool registered: dynamic", "dynamic", None),
+        ("Dynamic tool registered: typed (type: echo)", "typed", "echo"),
+        ("Tool unregistered: dynamic", "dynamic", None),
+        ("Tool unregistered: typed", "typed", "echo"),
     ]
 
 
@@ -405,7 +497,7 @@ def test_warnings_wait_for_a_logger_and_come_once_and_in_order() -> None:
     registry.attach_logger(logger)
     assert [(line["message"], line["toolName"]) for line in sink.lines] == [
         ("tool schema warning", "a"),
-        ("dynamic tool registered", "b"),
+        ("Dynamic tool registered: b", "b"),
     ]
     assert "x-unknown" in sink.lines[0]["warning"]
     second_logger, second_sink = logged()

@@ -189,7 +189,7 @@ def test_tools_can_be_registered_found_and_removed_while_a_client_is_connected()
     assert server.unregister("late") is False
     assert peer.outcome(peer.start("late"))["code"] == "NOT_FOUND"
     warnings = [line["message"] for line in rig.sink.lines if line["level"] == "warn"]
-    assert warnings == ["dynamic tool registered", "dynamic tool unregistered"]
+    assert warnings == ["Dynamic tool registered: late", "Tool unregistered: late"]
 
 
 @pytest.mark.rule("REG-03")
@@ -360,7 +360,7 @@ def test_a_server_uses_the_components_it_is_given() -> None:
     registry.register(ToolDefinition("theirs", "", ANYTHING), lambda arguments, context: None)
     assert server_info(server) == {
         "protocolVersion": "2025-11-25",
-        "capabilities": {"tools": {}},
+        "capabilities": {"tools": {"listChanged": True}},
         "serverInfo": {"name": "given", "version": "9"},
         "instructions": "Given too.",
     }

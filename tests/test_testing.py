@@ -12,6 +12,7 @@ import pytest
 from foundation_rt import ErrorCode, Server, ToolContext, ToolDefinition, ToolError
 from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.testing import ManualClock, ProtocolError, SequentialIds, TestClient, connect
+from tests.support.rig import LIST_CHANGED
 
 PATIENCE = 20.0
 UUID_4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -248,10 +249,27 @@ def test_a_server_can_be_connected_to_again_and_logs_where_it_did() -> None:
                 server.unregister("late")
                 assert client.logs is not None
                 registered = [line["message"] for line in client.logs if line["level"] == "warn"]
-                assert registered == ["dynamic tool registered", "dynamic tool unregistered"]
+                assert registered == ["Dynamic tool registered: late", "Tool unregistered: late"]
         logged = len(client.logs or [])
         server.register(definition, lambda arguments, context: None, is_dynamic=True)
         assert len(client.logs or []) == logged
+        server.runtime.close_logs(PATIENCE)
+
+    run(main)
+
+
+@pytest.mark.rule("EMBED-07", "LIFE-10")
+def test_a_client_has_word_of_every_change_of_the_tools() -> None:
+    async def main() -> None:
+        server = weather()
+        async with connect(server) as client, connect(server, ids=SequentialIds()) as other:
+            server.register(
+                ToolDefinition("late", "", {"type": "object"}), lambda arguments, context: None
+            )
+            await client.list_tools()
+            server.unregister("late")
+            await asyncio.sleep(0)
+            assert client.notifications == other.notifications == [LIST_CHANGED] * 2
         server.runtime.close_logs(PATIENCE)
 
     run(main)

@@ -228,7 +228,7 @@ class ServerProcess:
         return [
             each
             for each in self.messages
-            if each["id"] == request_id and type(each["id"]) is type(request_id)
+            if each.get("id") == request_id and type(each["id"]) is type(request_id)
         ]
 
     def outcome(self, request_id: int) -> Any:

@@ -17,8 +17,10 @@ from foundation_rt.server import Server
 
 if TYPE_CHECKING:
     from foundation_rt.connection import Connection
+    from foundation_rt.session import TransportType
 
 COMPLETED = "tool call completed"
+LIST_CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests"}}
 
 
@@ -59,10 +61,10 @@ class Rig:
             )
         )
 
-    def connect(self, *, handshake: bool = True) -> Peer:
+    def connect(self, transport_type: TransportType = "http", *, handshake: bool = True) -> Peer:
         """Connect through `server.connect`."""
         peer = Peer()
-        peer.connection = self.server.connect(peer.receive)
+        peer.connection = self.server.connect(peer.receive, transport_type)
         if handshake:
             peer.shake_hands()
         return peer
@@ -153,7 +155,7 @@ class Peer:
         return [
             message
             for message in self.received
-            if message["id"] == request_id and type(message["id"]) is type(request_id)
+            if message.get("id") == request_id and type(message["id"]) is type(request_id)
         ]
 
     def answer(self, request_id: int | str) -> dict[str, Any]:
