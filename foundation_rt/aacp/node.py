@@ -492,7 +492,8 @@ class Node:
         self._want(Operation.CLAIM)
 
     def _renewed(self, persist: Persist, results: list[bool], now_ms: int) -> None:
-        for claim, still_held in zip(persist.batch, results, strict=True):
+        renewed: list[Claim] = persist.batch
+        for claim, still_held in zip(renewed, results, strict=True):
             if not still_held and self.held.get(claim.request_id) is claim:
                 self._let_go(claim)
                 self._effects.append(Abandon(claim))

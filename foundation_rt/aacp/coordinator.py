@@ -1,0 +1,591 @@
+"""Agents whose messages outlive the process: what `AgentCoordinator` does, and AACP besides.
+
+`send_message` is as it was: in memory, in this process, at once. `send_reliable_message` and
+`send_request` enter the message in a ledger first. What they promise is in spec/aacp.md; the agents
+are the same, with the same handlers, and take both kinds in the same turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from attrs import define, field
+
+from ..abort import AbortSignal
+from ..agents.coordinator import AgentCoordinator
+from ..agents.errors import AgentNotFoundError, AgentUnregisteredError
+from ..agents.messages import AgentHandler, AgentMessage, Handle
+from ..agents.turns import current_turn, waiting_for
+from ..clock import Clock, SystemClock
+from ..config import AacpSection, ServerConfig
+from ..errors import (
+    AbortError,
+    ErrorCode,
+    StructuredError,
+    ToolError,
+    UsageError,
+    describe_exception,
+)
+from ..ids import IdGenerator
+from ..logs import StructuredLogger
+from .encoder import PayloadError, encode_payload, is_agent_id, is_request_id
+from .errors import (
+    OutcomeUnknownError,
+    RequestConflictError,
+    RequestFailedError,
+    invalid,
+)
+from .ledger import conflict_error, digest_of
+from .node import Node, NodeSettings
+from .retransmitter import Retransmitter, RetryPolicy
+from .setup import make_store, make_transport
+from .types import (
+    TERMINAL,
+    Appended,
+    Claim,
+    Draft,
+    Envelope,
+    MessageRecord,
+    MessageType,
+    Outcome,
+    RequestRecord,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from .driver import Driver, Ended
+    from .persistence import AACPPersistenceAdapter
+    from .transports import AACPTransport
+
+_MAX_BACKLOG = 10_000
+"""Messages that may wait to be entered in the ledger: what a slow disk can pile up."""
+
+_NO_LIMIT = 2**62
+"""The queue of an agent has room for what it has claimed: that is one at a time."""
+
+_ALWAYS_TOLD_BYTES = 4096
+
+MessageHook = Callable[[Envelope], Awaitable[None]]
+CompletedHook = Callable[[str], Awaitable[None]]
+FailedHook = Callable[[str, StructuredError], Awaitable[None]]
+
+
+@define
+class MessageStatus:
+    """What the ledger says of a message (AACP-20).
+
+    Attributes:
+        message_id: of the first attempt; None where the ledger keeps the request only.
+        request_id: None for an EVENT without one.
+        result: what the handler returned, once COMPLETED.
+        error: once FAILED.
+        timestamp_ms: when that became so, or else when the message was made.
+    """
+
+    message_id: str | None
+    request_id: str | None
+    outcome: Outcome
+    timestamp_ms: int
+    result: Any = None
+    error: StructuredError | None = None
+    completion_ref: str | None = None
+
+
+@define(eq=False, repr=False)
+class AgentCoordinatorV2(AgentCoordinator):
+    """An `AgentCoordinator` with a ledger (spec/aacp.md).
+
+    It is started by its first use, by the server it belongs to, or by ``async with coordinator:``,
+    which also stops it.
+
+    Args:
+        store: the ledger; by default what `aacp.store` says: in memory, which forgets.
+        transport: the way to other ledgers; by default what `aacp.transport` says: none.
+        name: who sends what no agent sends; by default `aacp.name`. Unique among those that share a
+            ledger or a transport, and the same after a restart.
+        policy: when messages are sent again.
+        clock: gives the time.
+        on_message_received: called with every message for an agent here, once it is in the ledger.
+        on_message_completed: called with the message id of every message sent from here that has
+            been completed: a request when its outcome is recorded, an event when its receiver has
+            it. What was sent before a restart is not told of.
+        on_message_failed: likewise, with the error.
+    """
+
+    store: AACPPersistenceAdapter | None = field(default=None, kw_only=True)
+    transport: AACPTransport | None = field(default=None, kw_only=True)
+    name: str | None = field(default=None, kw_only=True)
+    policy: RetryPolicy = field(factory=RetryPolicy, kw_only=True)
+    aacp: AacpSection = field(factory=AacpSection, kw_only=True)
+    clock: Clock = field(factory=SystemClock, kw_only=True)
+    on_message_received: MessageHook | None = field(default=None, kw_only=True)
+    on_message_completed: CompletedHook | None = field(default=None, kw_only=True)
+    on_message_failed: FailedHook | None = field(default=None, kw_only=True)
+    _driver: Driver | None = field(default=None, init=False)
+    _starting: asyncio.Future[None] | None = field(default=None, init=False)
+
+    @name.validator
+    def _check_name(self, attribute: object, name: object) -> None:
+        if name is not None and not is_agent_id(name):
+            raise UsageError("the name of a coordinator has the form of an agent's id")
+
+    def attach(self, logger: StructuredLogger, config: ServerConfig, ids: IdGenerator) -> None:
+        """Use these from now on: what a server does with its coordinator."""
+        AgentCoordinator.attach(self, logger, config, ids)
+        self.aacp = config.aacp
+
+    # -- its life -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open ledger and transport and resume what is pending; once, however often it is called.
+
+        Raises:
+            StoreError, TransportError: one of them cannot be reached; a later call tries again.
+            UsageError: says what to change.
+        """
+        import asyncio
+
+        self._enter_loop()
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._start())
+        starting = self._starting
+        try:
+            await asyncio.shield(starting)
+        except BaseException:
+            if starting.done() and self._starting is starting:
+                self._starting = None
+            raise
+
+    async def _start(self) -> None:
+        from random import random
+
+        from .driver import Driver, NodeClock
+
+        logger = self._own_logger()
+        store = self.store or make_store(self.aacp.store, logger)
+        transport = self.transport or make_transport(self.aacp.transport, logger)
+        settings = NodeSettings(
+            owner=f"{self._name}/{self._ids.run_id()}",
+            lease_ms=self.aacp.lease_ms,
+            ttl_ms=self.aacp.default_ttl_ms,
+            has_transport=transport is not None,
+            shared=store.shared,
+        )
+        node = Node(settings, self._ids.run_id, Retransmitter(self.policy, random))
+        driver = Driver(node, store, transport, NodeClock(self.clock), logger, self._execute)
+        self._attach_hooks(driver)
+        await driver.start()
+        driver.listen(self._name)
+        for agent_id in self.agent_ids():
+            driver.add_agent(agent_id)
+        self._driver = driver
+
+    @property
+    def _name(self) -> str:
+        return self.name or self.aacp.name
+
+    def _attach_hooks(self, driver: Driver) -> None:
+        driver.on_received = self.on_message_received
+        if self.on_message_completed is not None or self.on_message_failed is not None:
+            driver.on_settled = self._on_settled
+        driver.node.notices = driver.on_received is not None or driver.on_settled is not None
+
+    async def _on_settled(self, message_id: str, error: StructuredError | None) -> None:
+        if error is not None:
+            if self.on_message_failed is not None:
+                await self.on_message_failed(message_id, error)
+        elif self.on_message_completed is not None:
+            await self.on_message_completed(message_id)
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """Stop; what is not finished stays in the ledger, to be resumed (AACP-25).
+
+        Args:
+            grace: seconds in which handlers may still end; then they are aborted and cancelled.
+        """
+        driver, self._driver, self._starting = self._driver, None, None
+        if driver is not None:
+            await driver.stop(grace)
+
+    async def __aenter__(self) -> AgentCoordinatorV2:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # -- agents -------------------------------------------------------------------------------
+
+    def register_agent(self, agent_id: str, handler: AgentHandler) -> None:
+        """As of `AgentCoordinator`; what the ledger has for the agent is executed from now on."""
+        AgentCoordinator.register_agent(self, agent_id, handler)
+        if self._driver is not None:
+            self._driver.add_agent(agent_id)
+
+    def unregister_agent(self, agent_id: str) -> bool:
+        """As of `AgentCoordinator`; what the ledger has for the agent waits there (AACP-25)."""
+        present = AgentCoordinator.unregister_agent(self, agent_id)
+        if present and self._driver is not None:
+            self._driver.remove_agent(agent_id)
+        return present
+
+    # -- sending ------------------------------------------------------------------------------
+
+    async def send_reliable_message(self, target_agent_id: str, message: Any) -> str:
+        """Send an EVENT: it is in the ledger when this returns, and arrives once (AACP-01).
+
+        Args:
+            message: an `AgentMessage`, or the payload of one; JSON.
+
+        Returns:
+            The message id, by which `status` knows it.
+
+        Raises:
+            AgentNotFoundError: there is no such agent, and no other process that could have it.
+            ToolError: INVALID_ARGUMENT, the payload cannot be said in JSON; RESOURCE_EXHAUSTED,
+                it is too large, or too much waits for the ledger already.
+            StoreError, TransportError: as `start`.
+        """
+        import asyncio
+
+        driver = await self._started()
+        draft = self._draft(driver, MessageType.EVENT, target_agent_id, message, None, None)
+        entered = asyncio.get_running_loop().create_future()
+        self._enter(driver, draft, entered)
+        await entered
+        return draft.message_id
+
+    async def send_request(
+        self,
+        target_agent_id: str,
+        message: Any,
+        *,
+        request_id: str | None = None,
+        timeout_ms: int | None = None,
+        ttl_ms: int | None = None,
+        abort_signal: AbortSignal | None = None,
+    ) -> Any:
+        """Send a REQUEST and wait for its outcome; return the result (AACP-26).
+
+        Args:
+            message: an `AgentMessage`, or the payload of one; JSON.
+            request_id: the same id with the same message is the same request (AACP-12); by default
+                a new one.
+            timeout_ms: how long to wait; by default `aacp.request_timeout_ms`.
+            ttl_ms: how long the request counts; by default `aacp.default_ttl_ms`.
+            abort_signal: ends the waiting when it fires, not the request; by default that of the
+                message that is being handled.
+
+        Raises:
+            OutcomeUnknownError: the time is over.
+            RequestFailedError: the request FAILED.
+            RequestConflictError: another request has this id.
+            AgentCycleError: the agent waits, directly or not, for the handler that sends.
+            AbortError: the signal fired.
+            AgentNotFoundError, ToolError, StoreError, TransportError: as `send_reliable_message`.
+        """
+        driver = await self._started()
+        draft = self._draft(
+            driver, MessageType.REQUEST, target_agent_id, message, request_id, ttl_ms
+        )
+        turn = current_turn()
+        if abort_signal is None and turn is not None:
+            abort_signal = turn.context.abort_signal
+        timeout = (timeout_ms or self.aacp.request_timeout_ms) / 1000
+        lane = None if turn is None else self._lanes.get(target_agent_id)
+        with nullcontext() if lane is None else waiting_for(lane, turn):
+            record = await self._outcome(driver, draft, timeout, abort_signal)
+        if record.error is not None:
+            raise RequestFailedError(draft.key, _read_error(record.error))
+        return None if record.result is None else orjson.loads(record.result)
+
+    async def _outcome(
+        self, driver: Driver, draft: Draft, timeout: float, abort_signal: AbortSignal | None
+    ) -> RequestRecord:
+        """Enter a request and wait until it is finished."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        finished: asyncio.Future[RequestRecord] = loop.create_future()
+        # First: it may be finished before this task hears that it was entered.
+        driver.node.wait_for(draft.key, finished, driver.now_ms())
+        timer = loop.call_later(timeout, _fail, finished, OutcomeUnknownError(draft.key))
+        remove = _fail_when_aborted(abort_signal, finished, loop)
+        try:
+            self._enter(driver, draft, _Entry(draft.key, finished))
+            return await finished
+        finally:
+            timer.cancel()
+            remove()
+            driver.node.stop_waiting(draft.key, finished)
+
+    def _draft(
+        self,
+        driver: Driver,
+        message_type: MessageType,
+        target_agent_id: str,
+        message: Any,
+        request_id: str | None,
+        ttl_ms: int | None,
+    ) -> Draft:
+        if not is_agent_id(target_agent_id):
+            raise invalid("The target must be the id of an agent.", "invalid_agent_id")
+        local = target_agent_id in self._agents
+        if not local and driver.transport is None and not driver.store.shared:
+            raise AgentNotFoundError(target_agent_id)
+        if message_type is MessageType.REQUEST:
+            request_id = request_id or self._ids.run_id()
+            if not is_request_id(request_id):
+                raise invalid(
+                    "A request id is 1 to 128 letters, digits and . _ : -, the first a letter or a"
+                    " digit.",
+                    "invalid_request_id",
+                )
+        turn = current_turn()
+        source_agent_id = self._name if turn is None else turn.lane.agent_id
+        payload = self._encode(message)
+        now_ms = driver.now_ms()
+        return Draft(
+            self._ids.run_id(),
+            request_id,
+            source_agent_id,
+            target_agent_id,
+            message_type,
+            payload,
+            digest_of(source_agent_id, target_agent_id, message_type, payload),
+            now_ms,
+            now_ms + (ttl_ms or self.aacp.default_ttl_ms),
+            local or driver.transport is None,
+            now_ms + driver.node.retransmitter.backoff_delay_ms(1),
+        )
+
+    def _encode(self, message: Any) -> bytes:
+        """The payload as it is kept: type and payload of the `AgentMessage` (AACP-44)."""
+        if not isinstance(message, AgentMessage):
+            message = AgentMessage(_DEFAULT_TYPE, message)
+        try:
+            payload = encode_payload({"payload": message.payload, "type": message.type})
+        except PayloadError as error:
+            raise invalid(
+                f"The payload cannot be written as JSON: {error}.", "payload_not_serializable"
+            ) from None
+        limit = self.aacp.max_payload_bytes
+        if len(payload) > limit:
+            raise ToolError(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                f"The message is {len(payload)} bytes as JSON; at most {limit} are taken.",
+                {"reason": "payload_too_large", "maxPayloadBytes": limit},
+            )
+        return payload
+
+    def _enter(self, driver: Driver, draft: Draft, ticket: Any) -> None:
+        if driver.node.backlog >= _MAX_BACKLOG:
+            raise ToolError(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                "Too many messages wait for the ledger; try again later.",
+                {"reason": "ledger_backlog"},
+            )
+        driver.node.send(draft, ticket, driver.now_ms())
+        driver.kick()
+
+    # -- asking -------------------------------------------------------------------------------
+
+    async def status(self, message_or_request_id: str) -> MessageStatus | None:
+        """What is known of a request, by its request id, or of an event, by its message id.
+
+        Returns:
+            None if the ledger does not know it, or not any more.
+
+        Raises:
+            StoreError: the ledger cannot be asked.
+        """
+        driver = await self._started()
+        record = await driver.store.get_request_record(message_or_request_id)
+        if record is not None:
+            return _request_status(record)
+        message = await driver.store.get_message_record(message_or_request_id)
+        return None if message is None else _message_status(message)
+
+    def process_retries_once(self) -> None:
+        """Send again, now, what is due to be sent again; it happens by itself as well."""
+        if self._driver is not None:
+            self._driver.node.process_retries_once(self._driver.now_ms())
+            self._driver.kick()
+
+    async def purge_expired(self) -> int:
+        """Delete what has expired, now; it happens by itself as well (AACP-15)."""
+        driver = await self._started()
+        return await driver.store.purge_expired(driver.now_ms())
+
+    # -- executing ----------------------------------------------------------------------------
+
+    async def _started(self) -> Driver:
+        if self._driver is None:
+            await self.start()
+        driver = self._driver
+        if driver is None:
+            raise UsageError("the coordinator was stopped while it was being used")
+        return driver
+
+    async def _execute(self, claim: Claim, signal: AbortSignal) -> Ended | None:
+        """Have the agent handle what was claimed for it, in its turn.
+
+        Whatever the handler raises is an outcome, `SystemExit` included (ERR-05).
+        """
+        message = _read_message(claim)
+
+        async def work(handle: Handle) -> Ended:
+            try:
+                return self._encode_result(await handle(message)), None
+            except ToolError as error:
+                return None, _serializable(error.to_structured())
+            except BaseException as error:
+                if _is_stopped(error, signal):
+                    raise
+                logger.error("agent handler failed", {"error": describe_exception(error)})
+                return None, StructuredError(ErrorCode.INTERNAL, "The agent failed.")
+
+        logger = self._own_logger().child({"requestId": claim.request_id})
+        try:
+            return await self.run_in_turn(
+                claim.target_agent_id,
+                work,
+                abort_signal=signal,
+                correlation_id=claim.request_id,
+                logger=logger,
+                max_queue=_NO_LIMIT,
+            )
+        except (AbortError, AgentNotFoundError, AgentUnregisteredError):
+            return None  # it did not begin, or was stopped: another may execute it
+        except Exception as error:
+            logger.error("claim not executed", {"error": describe_exception(error)})
+            return None
+
+    def _encode_result(self, value: Any) -> bytes:
+        """What a handler returned, as the ledger keeps it."""
+        try:
+            result = encode_payload(value)
+        except PayloadError:
+            raise ToolError(
+                ErrorCode.INTERNAL,
+                "The agent's response cannot be written as JSON.",
+                {"reason": "result_not_serializable"},
+            ) from None
+        limit = self.aacp.max_payload_bytes
+        if len(result) > limit:
+            raise ToolError(
+                ErrorCode.INTERNAL,
+                f"The agent's response is larger than {limit} bytes.",
+                {"reason": "result_too_large", "maxPayloadBytes": limit},
+            )
+        return result
+
+
+_DEFAULT_TYPE = "message"
+
+
+def _read_message(claim: Claim) -> AgentMessage:
+    """The message in a claim; a payload of another form than ours is one of the default type."""
+    payload = orjson.loads(claim.payload)
+    if (
+        type(payload) is dict
+        and payload.keys() == {"payload", "type"}
+        and type(payload["type"]) is str
+    ):
+        return AgentMessage(payload["type"], payload["payload"], claim.source_agent_id)
+    return AgentMessage(_DEFAULT_TYPE, payload, claim.source_agent_id)
+
+
+def _serializable(error: StructuredError) -> StructuredError:
+    """The error as the ledger can keep it: what JSON cannot say is left out."""
+    try:
+        if len(orjson.dumps(error.to_wire())) <= _ALWAYS_TOLD_BYTES:
+            return error
+        details = {"reason": "error_too_large"}
+    except (TypeError, RecursionError):
+        details = {"reason": "details_not_serializable"}
+    message = error.message.encode("utf-8", "backslashreplace").decode()
+    return StructuredError(error.code, message[:1024], details)
+
+
+def _read_error(error: bytes) -> StructuredError:
+    wire = orjson.loads(error)
+    return StructuredError(ErrorCode(wire["code"]), wire["message"], wire.get("details"))
+
+
+def _request_status(record: RequestRecord) -> MessageStatus:
+    return MessageStatus(
+        None if record.message_type is MessageType.REQUEST else record.request_id,
+        record.request_id if record.message_type is MessageType.REQUEST else None,
+        record.outcome,
+        record.finished_at_ms or record.created_at_ms,
+        None if record.result is None else orjson.loads(record.result),
+        None if record.error is None else _read_error(record.error),
+        record.completion_ref,
+    )
+
+
+def _message_status(message: MessageRecord) -> MessageStatus:
+    return MessageStatus(
+        message.message_id, message.request_id, message.outcome, message.created_at_ms
+    )
+
+
+@define(eq=False, repr=False)
+class _Entry:
+    """The ticket of a request: hands on what its entry in the ledger decides already."""
+
+    request_id: str
+    finished: asyncio.Future[RequestRecord]
+
+    def done(self) -> bool:
+        return self.finished.done()
+
+    def set_result(self, appended: Appended) -> None:
+        if appended.verdict is Verdict.CONFLICT:
+            self.finished.set_exception(RequestConflictError(conflict_error(self.request_id)))
+        elif appended.existing is not None and appended.existing.state in TERMINAL:
+            self.finished.set_result(appended.existing)
+
+    def set_exception(self, error: Exception) -> None:
+        self.finished.set_exception(error)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _fail_when_aborted(
+    signal: AbortSignal | None, future: asyncio.Future[Any], loop: asyncio.AbstractEventLoop
+) -> Callable[[], None]:
+    if signal is None:
+        return _nothing
+    return signal.add_callback(
+        lambda: loop.call_soon_threadsafe(_fail, future, AbortError(signal.reason))
+    )
+
+
+def _nothing() -> None:
+    pass
+
+
+def _is_stopped(error: BaseException, signal: AbortSignal) -> bool:
+    """Whether a handler ended because it was told to, and not of its own accord."""
+    import asyncio
+
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, AbortError) and signal.aborted
