@@ -15,7 +15,6 @@ from ...errors import StructuredError
 from ..ledger import (
     Claimability,
     claimability,
-    conflict_error,
     is_repeated,
     judge,
     may_complete,
@@ -31,7 +30,6 @@ from ..types import (
     VOID_PAYLOAD,
     Appended,
     Arrival,
-    Claim,
     Claimed,
     Completed,
     Completion,
@@ -49,6 +47,7 @@ from ..types import (
     RequestState,
     Verdict,
 )
+from . import records
 
 
 @define(eq=False, repr=False)
@@ -110,27 +109,14 @@ class InMemoryAACPPersistenceAdapter:
             if state.acked == seq - 1:
                 state.acked = seq
             arrive(state, seq)
-            record = _drafted_record(draft, seq)
+            record = records.drafted_request(draft, seq)
             self._keep(record)
             self._enter(record, link, state)
             self._release_held(link, state)
             return Appended(Verdict.NEW, seq)
         if draft.message_type is MessageType.REQUEST:
-            self._keep(_drafted_record(draft, seq))
-        message = MessageRecord(
-            draft.message_id,
-            draft.request_id,
-            draft.source_agent_id,
-            draft.target_agent_id,
-            seq,
-            draft.message_type,
-            draft.payload,
-            MessageState.PENDING,
-            draft.created_at_ms,
-            draft.expires_at_ms,
-            1,
-            draft.next_attempt_at_ms,
-        )
+            self._keep(records.drafted_request(draft, seq))
+        message = records.drafted_message(draft, seq)
         self._post(message)
         return Appended(Verdict.NEW, seq, None, evolve(message))
 
@@ -207,12 +193,12 @@ class InMemoryAACPPersistenceAdapter:
         ):
             record = existing
             if record is None:
-                record = _received_record(arrival, key, now_ms, ttl_ms)
+                record = records.received_request(arrival, now_ms, ttl_ms)
                 self._keep(record)
             record.seq = envelope.seq
             record.by_message = envelope.message_type is MessageType.REQUEST
             self._enter(record, link, state)
-            received.ready = True
+            received.ready |= record.state is RequestState.RECEIVED
         elif envelope.message_type is MessageType.REQUEST:
             self._answer_again(arrival, existing, verdict, now_ms, received)
 
@@ -233,46 +219,23 @@ class InMemoryAACPPersistenceAdapter:
         received: Received,
     ) -> None:
         """A request whose id is known, under a number that is not: asked again, or another's."""
-        if verdict is Verdict.CONFLICT:
-            error = orjson.dumps(conflict_error(existing.request_id).to_wire())
-            payload = response_payload(RequestState.FAILED, None, error)
-        elif existing.state in TERMINAL:
-            payload = response_payload(existing.state, existing.result, existing.error)
-        else:
-            return  # in progress: its RESPONSE will come
-        received.responses.append(
-            self._respond(
-                arrival.envelope,
-                payload,
-                existing.expires_at_ms,
-                (arrival.reply_id, arrival.reply_next_attempt_at_ms),
-                now_ms,
+        payload = records.answer_again(existing, verdict)
+        if payload is not None:
+            received.responses.append(
+                self._respond(arrival.envelope, payload, existing.expires_at_ms, arrival, now_ms)
             )
-        )
 
     def _respond(
         self,
         request: Envelope | RequestRecord,
         payload: bytes,
         expires_at_ms: int,
-        reply: tuple[str, int],
+        reply: Arrival | Completion,
         now_ms: int,
     ) -> MessageRecord:
         """Enter the RESPONSE to a request that came from another ledger."""
-        link = (request.target_agent_id, request.source_agent_id)
-        message = MessageRecord(
-            reply[0],
-            request.request_id,
-            *link,
-            allocate(self._link(link)),
-            MessageType.RESPONSE,
-            payload,
-            MessageState.PENDING,
-            now_ms,
-            expires_at_ms,
-            1,
-            reply[1],
-        )
+        seq = allocate(self._link((request.target_agent_id, request.source_agent_id)))
+        message = records.response_to(request, payload, expires_at_ms, reply, seq, now_ms)
         self._post(message)
         return evolve(message)
 
@@ -333,7 +296,7 @@ class InMemoryAACPPersistenceAdapter:
                     _hint(claimed, record)
                     break
                 if decision is Claimability.TAKE:
-                    claimed.claims.append(_claim(record, owner, lease_until_ms))
+                    claimed.claims.append(records.claim(record, owner, lease_until_ms))
         return claimed
 
     async def complete(self, completions: Sequence[Completion], now_ms: int) -> list[Completed]:
@@ -347,16 +310,12 @@ class InMemoryAACPPersistenceAdapter:
         if record is None or not may_complete(record, completion):
             return Completed(None, None)
         del self._queues[record.target_agent_id][record.request_id]
-        record.state = completion.state
-        record.result, record.error = completion.result, completion.error
-        record.owner = record.lease_until_ms = None
-        record.finished_at_ms = now_ms
+        records.finish(record, completion, now_ms)
         if not record.by_message:
             return Completed(record, None)
         payload = response_payload(record.state, record.result, record.error)
-        reply = (completion.reply_id, completion.reply_next_attempt_at_ms)
         return Completed(
-            record, self._respond(record, payload, record.expires_at_ms, reply, now_ms)
+            record, self._respond(record, payload, record.expires_at_ms, completion, now_ms)
         )
 
     async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
@@ -390,31 +349,19 @@ class InMemoryAACPPersistenceAdapter:
         """See `AACPPersistenceAdapter`."""
         due = Due([], [], None)
         attempts = self._attempts
-        while attempts and len(due.messages) < limit:
+        while attempts:
             at_ms, message_id = attempts[0]
             message = self._messages.get(message_id)
-            if message is not None and message.next_attempt_at_ms == at_ms:
-                if at_ms > now_ms:
-                    break
-                self._retry(message, now_ms, decide, due)
+            if message is None or message.next_attempt_at_ms != at_ms:
+                heapq.heappop(attempts)
+                continue
+            if at_ms > now_ms or len(due.messages) == limit:
+                due.next_at_ms = at_ms
+                break
             heapq.heappop(attempts)
-            if message is not None and message.next_attempt_at_ms not in (None, at_ms):
-                self._plan(message)
-        due.next_at_ms = attempts[0][0] if attempts else None
+            records.retry(message, now_ms, decide, due)
+            self._plan(message)
         return due
-
-    def _retry(self, message: MessageRecord, now_ms: int, decide: RetryDecision, due: Due) -> None:
-        if message.state is MessageState.PENDING and message.expires_at_ms <= now_ms:
-            _void(message)
-            due.given_up.append(evolve(message))
-        next_at_ms = decide(evolve(message))
-        if next_at_ms is None:
-            _void(message)
-            due.given_up.append(evolve(message))
-            next_at_ms = decide(evolve(message))
-        message.attempts += 1
-        message.next_attempt_at_ms = next_at_ms
-        due.messages.append(evolve(message))
 
     # -- records ------------------------------------------------------------------------------
 
@@ -533,7 +480,7 @@ class InMemoryAACPPersistenceAdapter:
         if message.state is MessageState.ACKNOWLEDGED:
             del self._messages[message_id]
         elif message.state is MessageState.PENDING:
-            _void(message)
+            records.make_void(message)
             message.next_attempt_at_ms = now_ms
             self._plan(message)
         else:
@@ -541,68 +488,15 @@ class InMemoryAACPPersistenceAdapter:
         return True
 
 
-def _drafted_record(draft: Draft, seq: int) -> RequestRecord:
-    return RequestRecord(
-        draft.key,
-        draft.message_type,
-        draft.source_agent_id,
-        draft.target_agent_id,
-        seq,
-        draft.digest,
-        draft.payload,
-        RequestState.SENT,
-        draft.created_at_ms,
-        draft.expires_at_ms,
-    )
-
-
-def _received_record(arrival: Arrival, key: str, now_ms: int, ttl_ms: int) -> RequestRecord:
-    envelope = arrival.envelope
-    expires_at_ms = envelope.expires_at_ms
-    return RequestRecord(
-        key,
-        envelope.message_type,
-        envelope.source_agent_id,
-        envelope.target_agent_id,
-        envelope.seq,
-        arrival.digest,
-        envelope.payload,
-        RequestState.RECEIVED,
-        now_ms,
-        now_ms + ttl_ms if expires_at_ms is None else expires_at_ms,
-    )
-
-
 def _snapshot(record: RequestRecord) -> RequestRecord:
     return record if record.state in TERMINAL else evolve(record)
 
 
-def _claim(record: RequestRecord, owner: str, lease_until_ms: int) -> Claim:
-    record.state = RequestState.CLAIMED
-    record.epoch += 1
-    record.owner, record.lease_until_ms, record.not_before_ms = owner, lease_until_ms, None
-    return Claim(
-        record.request_id,
-        record.epoch,
-        record.source_agent_id,
-        record.target_agent_id,
-        record.message_type,
-        record.payload,
-        record.seq,
-        record.created_at_ms,
-        record.expires_at_ms,
-    )
-
-
 def _hint(claimed: Claimed, record: RequestRecord) -> None:
     """When the record that stops a queue may have stopped to stop it."""
-    at_ms = record.lease_until_ms if record.state is RequestState.CLAIMED else record.not_before_ms
+    at_ms = records.stops_until_ms(record)
     if at_ms is not None and (claimed.next_at_ms is None or at_ms < claimed.next_at_ms):
         claimed.next_at_ms = at_ms
-
-
-def _void(message: MessageRecord) -> None:
-    message.state, message.payload = MessageState.TOMBSTONE, VOID_PAYLOAD
 
 
 def _is_older(record: RequestRecord | MessageRecord, than_ms: int | None) -> bool:

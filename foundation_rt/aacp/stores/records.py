@@ -1,0 +1,183 @@
+"""The records that ledgers make, and what they make of them: the same in every store.
+
+What may become of a request is decided in `ledger`; here are the values that come of it, and the
+decisions about messages that are sent again. Plain functions over values.
+"""
+
+from __future__ import annotations
+
+import orjson
+from attrs import evolve
+
+from ..ledger import conflict_error, response_payload
+from ..persistence import RetryDecision
+from ..types import (
+    TERMINAL,
+    VOID_PAYLOAD,
+    Arrival,
+    Claim,
+    Completion,
+    Draft,
+    Due,
+    Envelope,
+    MessageRecord,
+    MessageState,
+    MessageType,
+    RequestRecord,
+    RequestState,
+    Verdict,
+)
+
+
+def drafted_request(draft: Draft, seq: int) -> RequestRecord:
+    """The record of a request where it is made."""
+    return RequestRecord(
+        draft.key,
+        draft.message_type,
+        draft.source_agent_id,
+        draft.target_agent_id,
+        seq,
+        draft.digest,
+        draft.payload,
+        RequestState.SENT,
+        draft.created_at_ms,
+        draft.expires_at_ms,
+    )
+
+
+def drafted_message(draft: Draft, seq: int) -> MessageRecord:
+    """The message that takes a draft to another ledger."""
+    return MessageRecord(
+        draft.message_id,
+        draft.request_id,
+        draft.source_agent_id,
+        draft.target_agent_id,
+        seq,
+        draft.message_type,
+        draft.payload,
+        MessageState.PENDING,
+        draft.created_at_ms,
+        draft.expires_at_ms,
+        1,
+        draft.next_attempt_at_ms,
+    )
+
+
+def received_request(arrival: Arrival, now_ms: int, ttl_ms: int) -> RequestRecord:
+    """The record of a request, or an event, where it is to be executed."""
+    envelope = arrival.envelope
+    expires_at_ms = envelope.expires_at_ms
+    return RequestRecord(
+        envelope.request_id or envelope.message_id,
+        envelope.message_type,
+        envelope.source_agent_id,
+        envelope.target_agent_id,
+        envelope.seq,
+        arrival.digest,
+        envelope.payload,
+        RequestState.RECEIVED,
+        now_ms,
+        now_ms + ttl_ms if expires_at_ms is None else expires_at_ms,
+    )
+
+
+# -- responses ----------------------------------------------------------------------------------
+
+
+def answer_again(existing: RequestRecord, verdict: Verdict) -> bytes | None:
+    """What is answered to a request whose id is known, under a number that is not.
+
+    Returns:
+        the payload of the RESPONSE; None while the request is in progress (AACP-22).
+    """
+    if verdict is Verdict.CONFLICT:
+        error = orjson.dumps(conflict_error(existing.request_id).to_wire())
+        return response_payload(RequestState.FAILED, None, error)
+    if existing.state in TERMINAL:
+        return response_payload(existing.state, existing.result, existing.error)
+    return None
+
+
+def response_to(
+    request: Envelope | RequestRecord,
+    payload: bytes,
+    expires_at_ms: int,
+    reply: Arrival | Completion,
+    seq: int,
+    now_ms: int,
+) -> MessageRecord:
+    """The RESPONSE to a request that came from another ledger.
+
+    Args:
+        reply: says its id and when it is sent a second time.
+    """
+    return MessageRecord(
+        reply.reply_id,
+        request.request_id,
+        request.target_agent_id,
+        request.source_agent_id,
+        seq,
+        MessageType.RESPONSE,
+        payload,
+        MessageState.PENDING,
+        now_ms,
+        expires_at_ms,
+        1,
+        reply.reply_next_attempt_at_ms,
+    )
+
+
+# -- changes ------------------------------------------------------------------------------------
+
+
+def claim(record: RequestRecord, owner: str, lease_until_ms: int) -> Claim:
+    """Make a record CLAIMED, under the next epoch (AACP-22)."""
+    record.state = RequestState.CLAIMED
+    record.epoch += 1
+    record.owner, record.lease_until_ms, record.not_before_ms = owner, lease_until_ms, None
+    return Claim(
+        record.request_id,
+        record.epoch,
+        record.source_agent_id,
+        record.target_agent_id,
+        record.message_type,
+        record.payload,
+        record.seq,
+        record.created_at_ms,
+        record.expires_at_ms,
+    )
+
+
+def stops_until_ms(record: RequestRecord) -> int | None:
+    """When a record that stops its queue may have stopped to stop it."""
+    if record.state is RequestState.CLAIMED:
+        return record.lease_until_ms
+    return record.not_before_ms
+
+
+def finish(record: RequestRecord, completion: Completion, now_ms: int) -> None:
+    """Enter the outcome of a claim."""
+    record.state = completion.state
+    record.result, record.error = completion.result, completion.error
+    record.owner = record.lease_until_ms = None
+    record.finished_at_ms = now_ms
+
+
+def retry(message: MessageRecord, now_ms: int, decide: RetryDecision, due: Due) -> None:
+    """Settle the next attempt of a message that is due, or give it up (AACP-13, AACP-14)."""
+    if message.state is MessageState.PENDING and message.expires_at_ms <= now_ms:
+        make_void(message)
+        due.given_up.append(evolve(message))
+    next_at_ms = decide(evolve(message))
+    if next_at_ms is None:
+        make_void(message)
+        due.given_up.append(evolve(message))
+        next_at_ms = decide(evolve(message))
+    message.attempts += 1
+    message.next_attempt_at_ms = next_at_ms
+    due.messages.append(evolve(message))
+
+
+def make_void(message: MessageRecord) -> None:
+    """Make a tombstone of it (AACP-14)."""
+    message.state, message.payload = MessageState.TOMBSTONE, VOID_PAYLOAD
