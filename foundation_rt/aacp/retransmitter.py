@@ -1,8 +1,8 @@
 """When something that did not succeed is tried again, and when it is given up (AACP-13).
 
-Two things are tried again: a message that is not acknowledged, by sending it; and an execution whose
-error the policy calls temporary, by executing it under a new epoch. Both wait for a delay that grows
-exponentially, with a jitter that keeps many senders from trying at the same instant.
+Two things are tried again: a message that is not acknowledged, by sending it; and an execution
+whose error the policy calls temporary, by executing it under a new epoch. Both wait for a delay
+that grows exponentially, with a jitter that keeps many senders from trying at the same instant.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from attrs import define, frozen
 
 from ..errors import StructuredError
 from .types import MessageRecord, MessageState
+
+MAX_DELAY_MS = 2**31 - 1
+"""About 25 days, as of every setting in milliseconds (CONF-01)."""
 
 
 def nothing_is_temporary(error: StructuredError) -> bool:
@@ -27,7 +30,7 @@ class RetryPolicy:
     Attributes:
         max_attempts: after so many a message is given up; by default its lifetime ends it first.
         base_delay_ms: between the first attempt and the second.
-        max_delay_ms: the longest delay.
+        max_delay_ms: the longest delay; at most `MAX_DELAY_MS`.
         backoff_multiplier: by which the delay grows.
         jitter: the share of a delay that is left to chance, from 0 to 1.
         should_retry_error: whether an execution that failed so is tried again.
@@ -48,9 +51,12 @@ class RetryPolicy:
     def __attrs_post_init__(self) -> None:
         if self.max_attempts < 1 or self.max_executions < 1:
             raise ValueError("max_attempts and max_executions must be at least 1")
-        if not 0 < self.base_delay_ms <= self.max_delay_ms:
-            raise ValueError("base_delay_ms must be above 0, and max_delay_ms not below it")
-        if self.backoff_multiplier < 1:
+        if not 0 < self.base_delay_ms <= self.max_delay_ms <= MAX_DELAY_MS:
+            raise ValueError(
+                "base_delay_ms must be above 0, and max_delay_ms not below it"
+                f" and at most {MAX_DELAY_MS}"
+            )
+        if not self.backoff_multiplier >= 1:  # so that NaN is refused too
             raise ValueError("backoff_multiplier must be at least 1")
         if not 0 <= self.jitter <= 1:
             raise ValueError("jitter must be from 0 to 1")
@@ -70,11 +76,9 @@ class Retransmitter:
     def backoff_delay_ms(self, attempts: int) -> int:
         """How long to wait after so many attempts, at least 1: whole ms, at least 1."""
         policy = self.policy
-        # A power beyond what a float holds is beyond every delay as well.
-        exponent = min(attempts - 1, 1000)
         try:
-            delay = policy.base_delay_ms * policy.backoff_multiplier**exponent
-        except OverflowError:
+            delay = policy.base_delay_ms * float(policy.backoff_multiplier) ** (attempts - 1)
+        except OverflowError:  # beyond what a float holds, so beyond every delay as well
             delay = policy.max_delay_ms
         delay = min(delay, policy.max_delay_ms)
         return max(1, int(delay * (1 - policy.jitter * self.random())))

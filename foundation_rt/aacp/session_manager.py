@@ -16,7 +16,7 @@ from enum import StrEnum
 from attrs import define, field
 
 WINDOW = 4096
-"""How far ahead of the first missing number a message is taken: bounds what a gap can pile up."""
+"""How far ahead of the first missing number a message is taken: no more pile up behind a gap."""
 
 
 class Arrival(StrEnum):
@@ -68,7 +68,7 @@ def arrive(link: LinkState, seq: int) -> Arrival:
     """Take note of a number that came in, at least 1; `contiguous` moves past every filled gap."""
     if seq <= link.contiguous or seq in link.ahead:
         return Arrival.DUPLICATE
-    if seq > link.contiguous + WINDOW:
+    if seq > link.contiguous + 1 + WINDOW:
         return Arrival.BEYOND
     link.ahead.add(seq)
     while link.contiguous + 1 in link.ahead:

@@ -18,7 +18,7 @@ class TransportError(Exception):
 
 
 class AACPTransport(Protocol):
-    """Carries envelopes, as often and in whatever order it likes: AACP puts that right (AACP-41)."""
+    """Carries envelopes, as often and in any order it likes: AACP puts that right (AACP-41)."""
 
     max_envelope_bytes: int
     """The largest envelope it carries, encoded."""
@@ -34,7 +34,7 @@ class AACPTransport(Protocol):
         """Disconnect and give everything back; a second time does nothing."""
 
     async def listen(self, agent_id: str) -> None:
-        """Have the envelopes for this agent delivered from now on, those first that wait already."""
+        """Have the envelopes for this agent delivered from now on, first those that wait."""
 
     async def unlisten(self, agent_id: str) -> None:
         """Have no more of them delivered; they wait."""
