@@ -134,7 +134,12 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     dispatcher = Dispatcher(info, tools_call)
     workers = WorkerPool(resources.config.resources.max_concurrent_executions)
     engine = Engine(dispatcher, clock, config.tools, workers)
-    return Runtime(config, logger, registry, resources, ids, clock, dispatcher, engine, sink)
+    runtime = Runtime(config, logger, registry, resources, ids, clock, dispatcher, engine, sink)
+    if config.is_dynamic_registration_effective():
+        from .builtin.admin import add_admin_tools
+
+        add_admin_tools(registry, config, resources, lambda: runtime.agents)
+    return runtime
 
 
 def _running_loop() -> Any:

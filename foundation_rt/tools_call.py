@@ -48,13 +48,13 @@ from .results import encode_result
 from .session import State
 
 if TYPE_CHECKING:
-    from .config import ToolsSection
+    from .config import AdminPolicy, ToolsSection
     from .effects import Effect
     from .ids import IdGenerator
     from .protocol.jsonrpc import RequestId
     from .registry import ToolRegistry
     from .resources import ResourceManager
-    from .session import Session
+    from .session import Session, TransportType
 
 # However small `tools.max_response_bytes` is set, an error of the runtime's own still gets through.
 _ALWAYS_TOLD = 4096
@@ -128,6 +128,23 @@ def protocol_error_record(request: Request, correlation_id: str) -> Emit:
     fields["durationMs"] = 0.0
     fields["outcome"] = _Outcome.PROTOCOL_ERROR._value_
     return Emit("info", COMPLETION_MESSAGE, fields)
+
+
+# -- step 5, where the tool is an administrative one ---------------------------------------------
+
+_ADMIN_REFUSALS = {
+    "deny_all": "Admin operations are disabled",
+    "local_stdio_only": "Admin operations only allowed via stdio",
+    "token": "Token mode not supported",
+}
+
+
+def enforce_admin_policy(policy: AdminPolicy, transport_type: TransportType) -> None:
+    """Refuse the call of an administrative tool unless `policy` allows it here (ADMIN-03)."""
+    if policy.mode == "local_stdio_only" and transport_type == "stdio":
+        return
+    reason = policy.mode
+    raise _Refused(ErrorCode.UNAUTHORIZED, _ADMIN_REFUSALS[reason], {"reason": reason})
 
 
 # -- steps 3 to 10 ------------------------------------------------------------------------------
@@ -205,11 +222,13 @@ class ToolsCall:
             )
 
     def find_tool(self, call: Invocation) -> None:
-        """Step 5: the tool exists (CALL-06)."""
+        """Step 5: the tool exists (CALL-06), and policy lets it be called (ADMIN-03)."""
         tool = self.registry.get(call.tool_name)
         if tool is None:
             name = call.tool_name[:MAX_ECHOED_NAME]
             raise _Refused(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", {"toolName": name})
+        if tool.administrative:
+            enforce_admin_policy(self.limits.admin_policy, call.session.transport_type)
         call.tool = tool
         call.timeout_ms = tool.timeout_ms or self.limits.default_timeout_ms
 

@@ -76,7 +76,7 @@ LAYERS = (
     ("dispatcher", "effects", "invocation", "refusals", "results", "session", "tools_call"),
     ("connection", "engine", "scheduling"),
     ("transports",),
-    ("apps", "runtime", "server"),
+    ("apps", "builtin.admin", "runtime", "server"),
     ("__main__", "builtin", "cli", "commands", "testing"),
 )
 
@@ -288,3 +288,4 @@ def test_a_server_without_coroutines_never_loads_asyncio_nor_what_only_others_ne
         loaded = set(orjson.loads(result["content"][0]["text"]))
         assert "orjson" in loaded
         assert not (loaded - loaded_by("pass")) & EXPENSIVE
+        assert f"{PACKAGE}.builtin.admin" not in loaded

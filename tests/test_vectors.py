@@ -117,12 +117,15 @@ def normalized(messages: list[dict[str, Any]], records: list[dict[str, Any]]) ->
     return [UUID.sub(number, line) for line in lines]
 
 
-def settings(config: dict[str, dict[str, Any]]) -> dict[str, object]:
-    return {
-        f"{section}.{key}": orjson.dumps(value).decode() if value is True else value
-        for section, values in config.items()
-        for key, value in values.items()
-    }
+def settings(config: dict[str, Any]) -> dict[str, object]:
+    """What a configuration says, by the whole names of its keys."""
+    flat: dict[str, object] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            flat |= {f"{key}.{name}": each for name, each in settings(value).items()}
+        else:
+            flat[key] = orjson.dumps(value).decode() if value is True else value
+    return flat
 
 
 def talk(server: ServerProcess, steps: list[Step]) -> int:

@@ -78,6 +78,8 @@ REFUSED: list[tuple[str, Any]] = [
     ("json-rpc-error", {"code": -32601, "message": "Method not found: x", "data": {}}),
     ("json-rpc-error", {"code": -32002, "message": "no", "data": {"correlationId": "c"}}),
     ("initialize-result", {"protocolVersion": "2023-01-01", "capabilities": {"tools": {}}}),
+    ("list-changed", {"jsonrpc": "2.0", "id": 1, "method": "notifications/tools/list_changed"}),
+    ("list-changed", {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}),
     ("tools-call-result", {"content": [], "isError": False}),
     ("tools-call-result", {"content": [{"type": "text", "text": "1"}]}),
     ("tools-list-result", {"tools": [{"name": "", "description": "", "inputSchema": {}}]}),

@@ -42,6 +42,8 @@ SETTINGS = {
     "transport.max_line_bytes": LIMIT,
     "tools.max_payload_bytes": 2_000,
     "resources.max_concurrent_executions": 2,
+    "tools.admin_registration_enabled": "true",
+    "security.dynamic_registration_enabled": "true",
 }
 
 
@@ -137,6 +139,7 @@ def nested_text(levels: int) -> bytes:
 TOOL_ERRORS: dict[str, tuple[bytes, str, dict[str, Any]]] = {
     "unknown_tool": (call({}, "nowhere"), "NOT_FOUND", {"toolName": "nowhere"}),
     "long_name": (call({}, "n" * 1000), "NOT_FOUND", {"toolName": "n" * 128}),
+    "administrative": (call({}, "admin/registerTool"), "UNAUTHORIZED", {"reason": "deny_all"}),
     "wrong_type": (
         call({"first": "5"}),
         "INVALID_ARGUMENT",

@@ -10,7 +10,9 @@ from attrs import define, field
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.config import (
+    AdminPolicy,
     ResourcesSection,
+    SecuritySection,
     ServerConfig,
     ServerSection,
     ToolsSection,
@@ -38,6 +40,7 @@ _SECTIONS = {
     "server": ServerSection,
     "tools": ToolsSection,
     "resources": ResourcesSection,
+    "security": SecuritySection,
     "transport": TransportSection,
 }
 
@@ -59,7 +62,9 @@ def connection_id(number: int = 1) -> str:
 
 def make_config(sections: Mapping[str, Mapping[str, Any]] | None = None) -> ServerConfig:
     """A configuration from a mapping like that of a file."""
-    given = sections or {}
+    given = {name: dict(values) for name, values in (sections or {}).items()}
+    if "admin_policy" in given.get("tools", {}):
+        given["tools"]["admin_policy"] = AdminPolicy(**given["tools"]["admin_policy"])
     return ServerConfig(**{name: _SECTIONS[name](**given[name]) for name in given})
 
 

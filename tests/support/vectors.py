@@ -149,7 +149,7 @@ class Performer:
     """Performs effects; time passes when `advance` is called.
 
     Attributes:
-        exchanges: every line the server sent, in order, each with the request it answers.
+        exchanges: every line the server sent, in order, each with the request it answers, if any.
         sink: every record it logged.
     """
 
@@ -167,6 +167,7 @@ class Performer:
 
     def __attrs_post_init__(self) -> None:
         self._reader = LineReader(self.runtime.config.transport.max_line_bytes)
+        self.runtime.registry.observe(self)
 
     @property
     def sent(self) -> list[bytes]:
@@ -218,6 +219,10 @@ class Performer:
             record_of(entry) for entry in self.sink.lines if entry["message"] == COMPLETION_MESSAGE
         ]
 
+    def tools_changed(self) -> None:
+        """The registry has changed."""
+        self._perform(self.runtime.dispatcher.list_changed(self.session))
+
     def _receive(self, line: bytes | LineTooLong) -> None:
         message = line if isinstance(line, LineTooLong) else parse(line)
         if isinstance(message, Request) and message.id not in self.session.in_flight:
@@ -228,7 +233,7 @@ class Performer:
         for effect in effects:
             if isinstance(effect, Reply):
                 if self.session.state is not State.CLOSED:
-                    request = self._asked.get(orjson.loads(effect.line)["id"])
+                    request = self._asked.get(orjson.loads(effect.line).get("id"))
                     self.exchanges.append((request, effect.line))
             elif isinstance(effect, Emit):
                 self.session.logger.log(effect.level, effect.message, effect.fields)

@@ -52,6 +52,9 @@ class WireChecker:
     def check_line(self, request: Request | None, line: bytes) -> None:
         """A line that was sent, and the request it answers if that is known."""
         message = orjson.loads(line)
+        if "method" in message:
+            self._check("list-changed", message)
+            return
         self._check("json-rpc-response", message)
         if "error" in message:
             self._check("json-rpc-error", message["error"])

@@ -1,0 +1,208 @@
+"""`admin/registerTool` and `admin/unregisterTool`: what an administrator may do to the tools.
+
+A client sends a definition and never code: it names one of a closed set of types, and gets a tool
+with the schema and the handler that the server has for that type (ADMIN-05). What a client may
+reach so is known before the server starts.
+
+Who may call the two is not decided here: `tools_call.enforce_admin_policy` has refused the others
+before a handler runs (ADMIN-03). Nor is anything said here that the registry says for every tool:
+its log line, its checks of a definition, its word to the clients that the list has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from attrs import define
+
+from ..agents.errors import AgentNotFoundError
+from ..errors import ErrorCode, RegistrationError, ToolError
+from ..registry import MAX_TOOL_NAME_LENGTH, Execution, ToolDefinition
+from .agents import send_message_handler
+from .health import HEALTH, health_report
+
+if TYPE_CHECKING:
+    from ..agents.coordinator import AgentCoordinator
+    from ..config import ServerConfig
+    from ..context import ToolContext
+    from ..registry import Handler, ToolRegistry
+    from ..resources import ResourceManager
+
+CANONICAL_SCHEMAS: dict[str, Mapping[str, Any]] = {
+    "echo": {
+        "type": "object",
+        "properties": {"message": {"type": "string"}},
+        "required": ["message"],
+    },
+    "health": HEALTH.input_schema,
+    "agentProxy": {
+        "type": "object",
+        "properties": {"targetAgentId": {"type": "string"}, "message": {"type": "object"}},
+        "required": ["targetAgentId", "message"],
+    },
+}
+"""The types there are, each with the input schema of its tools (ADMIN-05)."""
+
+_NAME = {"type": "string", "minLength": 1, "maxLength": MAX_TOOL_NAME_LENGTH}
+
+REGISTER_TOOL = ToolDefinition(
+    name="admin/registerTool",
+    description="Register a tool of one of the predefined types.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "name": {**_NAME, "description": "Name of the new tool."},
+            "description": {"type": "string", "description": "What the new tool is for."},
+            "toolType": {"enum": [*CANONICAL_SCHEMAS], "description": "What the new tool does."},
+            "inputSchema": {
+                "type": "object",
+                "description": "The input schema expected; it must be that of the type.",
+            },
+            "version": {"type": "string", "description": "Version of the new tool."},
+        },
+        "required": ["name", "description", "toolType"],
+        "additionalProperties": False,
+    },
+)
+
+UNREGISTER_TOOL = ToolDefinition(
+    name="admin/unregisterTool",
+    description="Remove a tool that was registered while the server runs.",
+    input_schema={
+        "type": "object",
+        "properties": {"name": {**_NAME, "description": "Name of the tool."}},
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+)
+
+
+@define(eq=False, repr=False)
+class AdminTools:
+    """The handlers of the two tools.
+
+    Args:
+        handlers: what a tool does, for each type of `CANONICAL_SCHEMAS`, and where it runs.
+    """
+
+    registry: ToolRegistry
+    handlers: Mapping[str, tuple[Handler, Execution]]
+
+    def register_tool(self, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        """Add a tool of a predefined type (ADMIN-04 to ADMIN-07).
+
+        Raises:
+            ToolError: INVALID_ARGUMENT; `details.reason` says why.
+        """
+        name, tool_type = arguments["name"], arguments["toolType"]
+        schema = CANONICAL_SCHEMAS[tool_type]
+        if "inputSchema" in arguments:
+            _check_assertion(arguments["inputSchema"], tool_type)
+        definition = ToolDefinition(
+            name, arguments["description"], schema, arguments.get("version")
+        )
+        handler, execution = self.handlers[tool_type]
+        try:
+            self.registry.register(
+                definition, handler, is_dynamic=True, execution=execution, tool_type=tool_type
+            )
+        except RegistrationError as error:
+            raise self._describe_refusal(name, error) from error
+        return {"registered": name, "toolType": tool_type}
+
+    def unregister_tool(self, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        """Remove a dynamic tool (ADMIN-08).
+
+        Raises:
+            ToolError: NOT_FOUND, or INVALID_ARGUMENT for a static tool.
+        """
+        name = arguments["name"]
+        tool = self.registry.get(name)
+        if tool is not None and not tool.is_dynamic:
+            raise _refuse("static_tool", f"The tool {name!r} is static: it stays.", toolName=name)
+        # This very tool: by now another may have its name, and that one may be static.
+        if tool is None or not self.registry.remove(tool):
+            details = {"toolName": name}
+            raise ToolError(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", details)
+        return {"unregistered": name}
+
+    def _describe_refusal(self, name: str, error: RegistrationError) -> ToolError:
+        """Why the registry would not take the tool, as its client reads it (ADMIN-07)."""
+        present = self.registry.get(name)
+        if present is None:
+            return _refuse("invalid_definition", f"{error}.")
+        if present.is_dynamic:
+            message = f"The name {name!r} is taken: choose another, or unregister that tool first."
+            return _refuse("name_taken", message, toolName=name)
+        message = f"The tool {name!r} is static and can't be replaced: choose another name."
+        return _refuse("static_tool", message, toolName=name)
+
+
+def add_admin_tools(
+    registry: ToolRegistry,
+    config: ServerConfig,
+    resources: ResourceManager,
+    agents: Callable[[], AgentCoordinator | None],
+) -> None:
+    """Register the two tools, unless they are there from an earlier runtime (ADMIN-01).
+
+    Args:
+        agents: gives the coordinator of the server, which it may get while it runs.
+
+    Raises:
+        RegistrationError: the author of the server has given one of the names to another tool.
+    """
+    present = registry.get(REGISTER_TOOL.name)
+    if present is not None and present.administrative:
+        return
+    tools = AdminTools(
+        registry,
+        {
+            "echo": (_echo, Execution.INLINE),
+            "health": (lambda *_: health_report(config, resources), Execution.INLINE),
+            "agentProxy": (_agent_proxy(agents), Execution.ASYNC),
+        },
+    )
+    for definition, handler in (
+        (REGISTER_TOOL, tools.register_tool),
+        (UNREGISTER_TOOL, tools.unregister_tool),
+    ):
+        # In place, though a registration takes most of a millisecond, to compile its schema: so a
+        # call sent right after it finds the tool.
+        registry.register(definition, handler, execution=Execution.INLINE, administrative=True)
+
+
+def _echo(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    return {"message": arguments["message"]}
+
+
+def _agent_proxy(agents: Callable[[], AgentCoordinator | None]) -> Handler:
+    async def send_message(arguments: dict[str, Any], context: ToolContext) -> Any:
+        coordinator = agents()
+        if coordinator is None:
+            raise AgentNotFoundError(arguments["targetAgentId"])
+        return await send_message_handler(coordinator)(arguments, context)
+
+    return send_message
+
+
+def _check_assertion(supplied: Mapping[str, Any], tool_type: str) -> None:
+    """Refuse a supplied schema that is not, byte for byte, that of the type (ADMIN-06)."""
+    canonical = CANONICAL_SCHEMAS[tool_type]
+    if _canonical_encoding(supplied) != _canonical_encoding(canonical):
+        raise _refuse(
+            "schema_mismatch",
+            f"inputSchema is not the schema of {tool_type} tools: leave it out, or send that one.",
+            toolType=tool_type,
+            canonicalSchema=canonical,
+        )
+
+
+def _canonical_encoding(schema: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
+
+
+def _refuse(reason: str, message: str, **details: Any) -> ToolError:
+    return ToolError(ErrorCode.INVALID_ARGUMENT, message, {"reason": reason, **details})
