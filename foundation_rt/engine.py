@@ -71,6 +71,8 @@ class Engine:
     Args:
         limits: the `tools` section of the configuration.
         on_idle: called, from any thread, whenever the last running handler has ended.
+        on_unanswered: called, from any thread, with a call that nobody waits for any more and
+            None, and again with how its handler ended (AACP-28).
     """
 
     dispatcher: Dispatcher
@@ -78,6 +80,7 @@ class Engine:
     limits: ToolsSection
     workers: WorkerPool
     on_idle: Callable[[], object] = field(default=lambda: None)
+    on_unanswered: Callable[[Invocation, Outcome | None], object] | None = field(default=None)
     _runs: dict[str, Run] = field(factory=dict, init=False)
     _inline: Run | None = field(default=None, init=False)
     _ended: threading.Condition = field(factory=threading.Condition, init=False)
@@ -124,6 +127,8 @@ class Engine:
         run = self._runs.get(call.run_id)
         if run is None:
             return
+        if call.phase is not Phase.EXPIRED:
+            self._note_unanswered(call, None)
         for error in run.signal.fire(reason):
             run.context.logger.error("abort callback failed", {"error": describe_exception(error)})
         if call.tool.execution is Execution.ASYNC:
@@ -210,6 +215,8 @@ class Engine:
         with connection.lock:
             if run.ended:
                 return
+            # Before the client hears of it, and asks.
+            self._note_unanswered(run.call, None)
             rest = connection.tell(self.dispatcher.expire(run.call))
         connection.perform(rest)
 
@@ -242,10 +249,16 @@ class Engine:
             if timer is not None:
                 timer.cancel()
         connection.perform(rest)
+        if call.phase is not Phase.WAITED_FOR:
+            self._note_unanswered(call, outcome)
         # Only now: whoever waits for the engine to be idle waits for the last reply as well.
         self._runs.pop(call.run_id, None)
         if not self._runs:
             self._report_idle()
+
+    def _note_unanswered(self, call: Invocation, outcome: Outcome | None) -> None:
+        if self.on_unanswered is not None:
+            self.on_unanswered(call, outcome)
 
     def _report_idle(self) -> None:
         if self._waiting:

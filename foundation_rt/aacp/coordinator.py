@@ -7,7 +7,7 @@ are the same, with the same handlers, and take both kinds in the same turns.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,10 @@ from .types import (
 if TYPE_CHECKING:
     import asyncio
 
+    from ..invocation import Invocation
+    from ..invocation import Outcome as CallOutcome
     from .driver import Driver, Ended
+    from .late_calls import LateCalls
     from .persistence import AACPPersistenceAdapter
     from .transports import AACPTransport
 
@@ -70,6 +73,11 @@ _NO_LIMIT = 2**62
 """The queue of an agent has room for what it has claimed: that is one at a time."""
 
 _ALWAYS_TOLD_BYTES = 4096
+
+_START_RETRY_SECONDS = 5.0
+
+_LAST_GRACE_SECONDS = 0.2
+"""For handlers when the server ends: its calls have had their time already."""
 
 MessageHook = Callable[[Envelope], Awaitable[None]]
 CompletedHook = Callable[[str], Awaitable[None]]
@@ -129,6 +137,7 @@ class AgentCoordinatorV2(AgentCoordinator):
     on_message_failed: FailedHook | None = field(default=None, kw_only=True)
     _driver: Driver | None = field(default=None, init=False)
     _starting: asyncio.Future[None] | None = field(default=None, init=False)
+    _late_calls: LateCalls | None = field(default=None, init=False)
 
     @name.validator
     def _check_name(self, attribute: object, name: object) -> None:
@@ -139,6 +148,10 @@ class AgentCoordinatorV2(AgentCoordinator):
         """Use these from now on: what a server does with its coordinator."""
         AgentCoordinator.attach(self, logger, config, ids)
         self.aacp = config.aacp
+
+    def new_request_id(self) -> str:
+        """A request id that is nobody's yet."""
+        return self._ids.run_id()
 
     # -- its life -----------------------------------------------------------------------------
 
@@ -163,9 +176,11 @@ class AgentCoordinatorV2(AgentCoordinator):
             raise
 
     async def _start(self) -> None:
+        import asyncio
         from random import random
 
         from .driver import Driver, NodeClock
+        from .late_calls import LateCalls
 
         logger = self._own_logger()
         store = self.store or make_store(self.aacp.store, logger)
@@ -184,6 +199,15 @@ class AgentCoordinatorV2(AgentCoordinator):
         driver.listen(self._name)
         for agent_id in self.agent_ids():
             driver.add_agent(agent_id)
+        self._late_calls = LateCalls(
+            store,
+            driver.now_ms,
+            logger,
+            asyncio.get_running_loop(),
+            self._name,
+            self.aacp.default_ttl_ms,
+            self.aacp.max_payload_bytes,
+        )
         self._driver = driver
 
     @property
@@ -210,8 +234,39 @@ class AgentCoordinatorV2(AgentCoordinator):
             grace: seconds in which handlers may still end; then they are aborted and cancelled.
         """
         driver, self._driver, self._starting = self._driver, None, None
+        late_calls, self._late_calls = self._late_calls, None
+        if late_calls is not None:
+            await late_calls.finish()
         if driver is not None:
             await driver.stop(grace)
+
+    def background(self) -> Coroutine[Any, Any, None]:
+        """What a server runs: the coordinator is started, and stopped when this is cancelled.
+
+        A ledger that cannot be reached yet is tried again and again, and said so in the log.
+        """
+        return self._serve()
+
+    async def _serve(self) -> None:
+        import asyncio
+
+        try:
+            while True:
+                try:
+                    await self.start()
+                    break
+                except Exception as error:
+                    described = {"error": describe_exception(error)}
+                    self._own_logger().error("agents not started; it is tried again", described)
+                    await asyncio.sleep(_START_RETRY_SECONDS)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await self.stop(_LAST_GRACE_SECONDS)
+
+    def note_call(self, call: Invocation, outcome: CallOutcome | None) -> None:
+        """A tool call was left without an answer, or has ended after that (AACP-28)."""
+        if self._late_calls is not None:
+            self._late_calls.note(call, outcome)
 
     async def __aenter__(self) -> AgentCoordinatorV2:
         await self.start()
@@ -415,7 +470,11 @@ class AgentCoordinatorV2(AgentCoordinator):
         if record is not None:
             return _request_status(record)
         message = await driver.store.get_message_record(message_or_request_id)
-        return None if message is None else _message_status(message)
+        if message is not None:
+            return _message_status(message)
+        if self._late_calls is not None and self._late_calls.is_unwritten(message_or_request_id):
+            return MessageStatus(None, message_or_request_id, Outcome.UNKNOWN, driver.now_ms())
+        return None
 
     def process_retries_once(self) -> None:
         """Send again, now, what is due to be sent again; it happens by itself as well."""

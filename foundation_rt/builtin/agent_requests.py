@@ -1,0 +1,140 @@
+"""`agent/request` and `agent/status`: what a client may do with a ledger.
+
+A client that loses its connection, or its patience, asks again: with the same request id it gets the
+outcome of the same request, and never a second execution (AACP-45).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..aacp.errors import OutcomeUnknownError, RequestFailedError
+from ..agents.messages import AgentMessage
+from ..errors import ErrorCode, ToolError
+from ..registry import ToolDefinition
+
+if TYPE_CHECKING:
+    from ..aacp.coordinator import AgentCoordinatorV2, MessageStatus
+    from ..config import ToolsSection
+    from ..context import ToolContext
+    from ..errors import StructuredError
+    from ..registry import Handler
+
+_REQUEST_ID = {"type": "string", "minLength": 1, "maxLength": 128}
+
+REQUEST = ToolDefinition(
+    name="agent/request",
+    description=(
+        "Send a request to an agent and return its outcome. The same requestId with the same"
+        " message is the same request: it is executed once. Outcome UNKNOWN: ask agent/status."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "targetAgentId": {"type": "string", "description": "Id of the agent."},
+            "message": {
+                "type": "object",
+                "properties": {
+                    "type": {"type": "string", "description": "What kind of message it is."},
+                    "payload": {"description": "Whatever belongs to it."},
+                },
+                "required": ["type"],
+                "additionalProperties": False,
+            },
+            "requestId": {
+                **_REQUEST_ID,
+                "description": "Idempotency key: letters, digits and . _ : -; else one is made.",
+            },
+            "timeoutMs": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 2**31 - 1,
+                "description": "How long to wait for the outcome, in ms.",
+            },
+        },
+        "required": ["targetAgentId", "message"],
+        "additionalProperties": False,
+    },
+)
+
+STATUS = ToolDefinition(
+    name="agent/status",
+    description=(
+        "Tell the outcome of a request by its requestId, of an event by its messageId, or of a"
+        " tool call that was not answered by its runId."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {"requestId": {**_REQUEST_ID, "description": "The id."}},
+        "required": ["requestId"],
+        "additionalProperties": False,
+    },
+)
+
+_SHARE_OF_DEADLINE = 0.9
+"""Of the call's own deadline: so that UNKNOWN, with the request id, is told and not TIMEOUT."""
+
+
+def request_handler(coordinator: AgentCoordinatorV2, limits: Callable[[], ToolsSection]) -> Handler:
+    """A handler that sends a request and returns its outcome (AACP-45)."""
+
+    async def request(arguments: dict[str, Any], context: ToolContext) -> Any:
+        message = arguments["message"]
+        request_id = arguments.get("requestId") or coordinator.new_request_id()
+        longest = max(1, int(limits().default_timeout_ms * _SHARE_OF_DEADLINE))
+        try:
+            result = await coordinator.send_request(
+                arguments["targetAgentId"],
+                AgentMessage(message["type"], message.get("payload")),
+                request_id=request_id,
+                timeout_ms=min(arguments.get("timeoutMs", longest), longest),
+                abort_signal=context.abort_signal,
+            )
+        except OutcomeUnknownError:
+            return {"requestId": request_id, "outcome": "UNKNOWN"}
+        except RequestFailedError as failed:
+            error = failed.to_structured().to_wire()
+            return {"requestId": request_id, "outcome": "FAILED", "error": error}
+        return {"requestId": request_id, "outcome": "COMPLETED", "result": result}
+
+    return request
+
+
+def status_handler(coordinator: AgentCoordinatorV2) -> Handler:
+    """A handler that tells what the ledger knows.
+
+    Raises:
+        ToolError: when called: NOT_FOUND, the ledger does not know the id, or not any more.
+    """
+
+    async def status(arguments: dict[str, Any], context: ToolContext) -> Any:
+        request_id = arguments["requestId"]
+        found = await coordinator.status(request_id)
+        if found is None:
+            raise ToolError(
+                ErrorCode.NOT_FOUND,
+                "The ledger knows no request of this id, or not any more.",
+                {"reason": "request_not_found", "requestId": request_id},
+            )
+        return _to_wire(request_id, found)
+
+    return status
+
+
+def _to_wire(request_id: str, status: MessageStatus) -> dict[str, Any]:
+    from ..aacp.encoder import format_time
+
+    wire: dict[str, Any] = {
+        "requestId": request_id,
+        "outcome": status.outcome.value,
+        "timestamp": format_time(status.timestamp_ms),
+    }
+    error: StructuredError | None = status.error
+    if error is not None:
+        wire["error"] = error.to_wire()
+    elif status.outcome.value == "COMPLETED":
+        wire["result"] = status.result
+    if status.completion_ref is not None:
+        wire["completionRef"] = status.completion_ref
+    return wire
