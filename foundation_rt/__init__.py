@@ -12,6 +12,13 @@ from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .abort import AbortSignal as AbortSignal
+    from .agents.coordinator import AgentCoordinator as AgentCoordinator
+    from .agents.errors import AgentCycleError as AgentCycleError
+    from .agents.errors import AgentNotFoundError as AgentNotFoundError
+    from .agents.errors import AgentQueueFullError as AgentQueueFullError
+    from .agents.errors import AgentUnregisteredError as AgentUnregisteredError
+    from .agents.messages import AgentContext as AgentContext
+    from .agents.messages import AgentMessage as AgentMessage
     from .connection import Connection as Connection
     from .context import ToolContext as ToolContext
     from .dispatcher import Dispatcher as Dispatcher
@@ -31,6 +38,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "AbortError": "errors",
     "AbortSignal": "abort",
+    "AgentContext": "agents.messages",
+    "AgentCoordinator": "agents.coordinator",
+    "AgentCycleError": "agents.errors",
+    "AgentMessage": "agents.messages",
+    "AgentNotFoundError": "agents.errors",
+    "AgentQueueFullError": "agents.errors",
+    "AgentUnregisteredError": "agents.errors",
     "ConfigError": "errors",
     "Connection": "connection",
     "Constraints": "typed.constraints",

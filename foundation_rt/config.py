@@ -268,6 +268,15 @@ class TransportSection:
 
 
 @frozen
+class AgentsSection:
+    """Messages to agents in the process."""
+
+    max_queue: int = _setting(
+        1_000, Integer(1, 1_000_000), "How many messages may wait for one agent."
+    )
+
+
+@frozen
 class AacpSection:
     """Delivery of messages between agents."""
 
@@ -290,6 +299,7 @@ class ServerConfig:
     logging: LoggingSection = _section(LoggingSection())
     security: SecuritySection = _section(SecuritySection())
     transport: TransportSection = _section(TransportSection())
+    agents: AgentsSection = _section(AgentsSection())
     aacp: AacpSection = _section(AacpSection())
 
     def is_dynamic_registration_effective(self) -> bool:

@@ -14,24 +14,10 @@ from .errors import ErrorCode, ToolError
 def encode_result(value: Any, max_bytes: int) -> str:
     """A handler's result as JSON text (CALL-10).
 
-    attrs instances and dataclasses become objects, keys that are not strings become strings as
-    orjson spells them, NaN and the infinities become null.
-
     Raises:
         ToolError: INTERNAL; its details say `result_not_serializable` or `result_too_large`.
     """
-    try:
-        try:
-            text = orjson.dumps(value, default=_unstructure)
-        except TypeError:
-            # Asking for it at once would slow every result down for the few with such keys.
-            text = orjson.dumps(value, default=_unstructure, option=orjson.OPT_NON_STR_KEYS)
-    except Exception as error:
-        raise ToolError(
-            ErrorCode.INTERNAL,
-            "The tool's result cannot be written as JSON.",
-            {"reason": "result_not_serializable"},
-        ) from error
+    text = write_json(value)
     if len(text) > max_bytes:
         raise ToolError(
             ErrorCode.INTERNAL,
@@ -39,6 +25,29 @@ def encode_result(value: Any, max_bytes: int) -> str:
             {"reason": "result_too_large", "resultBytes": len(text), "maxResponseBytes": max_bytes},
         )
     return text.decode()
+
+
+def write_json(value: Any) -> bytes:
+    """A handler's result, or a part of one, as JSON in UTF-8.
+
+    attrs instances and dataclasses become objects, keys that are not strings become strings as
+    orjson spells them, NaN and the infinities become null.
+
+    Raises:
+        ToolError: INTERNAL, `result_not_serializable`.
+    """
+    try:
+        try:
+            return orjson.dumps(value, default=_unstructure)
+        except TypeError:
+            # Asking for it at once would slow every result down for the few with such keys.
+            return orjson.dumps(value, default=_unstructure, option=orjson.OPT_NON_STR_KEYS)
+    except Exception as error:
+        raise ToolError(
+            ErrorCode.INTERNAL,
+            "The tool's result cannot be written as JSON.",
+            {"reason": "result_not_serializable"},
+        ) from error
 
 
 def _unstructure(value: Any) -> dict[str, Any]:

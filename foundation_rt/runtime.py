@@ -27,6 +27,7 @@ from .workers import WorkerPool
 if TYPE_CHECKING:
     import asyncio
 
+    from .agents.coordinator import AgentCoordinator
     from .loop_delay import HostDelay
     from .scheduling import Scheduler
 
@@ -46,12 +47,17 @@ class ServerOptions:
     resource_manager: ResourceManager | None = None
     id_generator: IdGenerator | None = None
     clock: Clock | None = None
+    agent_coordinator: AgentCoordinator | None = None
     instructions: str | None = None
 
 
 @define(eq=False, repr=False)
 class Runtime:
-    """Every component of a server, wired; made by `compose`."""
+    """Every component of a server, wired; made by `compose`.
+
+    Attributes:
+        agents: the coordinator, if the server has agents.
+    """
 
     config: ServerConfig
     logger: StructuredLogger
@@ -62,11 +68,17 @@ class Runtime:
     dispatcher: Dispatcher
     engine: Engine
     _sink: StderrSink | None
+    agents: AgentCoordinator | None = field(default=None, init=False)
     _background: Background = field(init=False)
     _measured: HostDelay | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._background = Background(self.report_loop_error)
+
+    def attach_agents(self, coordinator: AgentCoordinator) -> None:
+        """Make `coordinator` the one of this server: it gets its logger, its limits and its ids."""
+        coordinator.attach(self.logger, self.config, self.ids)
+        self.agents = coordinator
 
     def open_session(self, transport_type: TransportType) -> Session:
         """A new session, for hosts that perform effects themselves."""
@@ -135,6 +147,8 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     workers = WorkerPool(resources.config.resources.max_concurrent_executions)
     engine = Engine(dispatcher, clock, config.tools, workers)
     runtime = Runtime(config, logger, registry, resources, ids, clock, dispatcher, engine, sink)
+    if options.agent_coordinator is not None:
+        runtime.attach_agents(options.agent_coordinator)
     if config.is_dynamic_registration_effective():
         from .builtin.admin import add_admin_tools
 

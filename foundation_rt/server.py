@@ -28,6 +28,7 @@ from .runtime import Runtime, ServerOptions, compose
 from .session import TransportType
 
 if TYPE_CHECKING:
+    from .agents.coordinator import AgentCoordinator
     from .registry import Handler
     from .validation import ValidationResult
 
@@ -76,6 +77,8 @@ class Server:
         self._runtime: Runtime | None = None
         self._registry = self._options.tool_registry or ToolRegistry()
         self._add_health()
+        if self._options.agent_coordinator is not None:
+            self._add_agent_tools(self._options.agent_coordinator)
 
     def _add_health(self) -> None:
         """Every server has the tool, unless its author brought one of that name (HEALTH-01)."""
@@ -91,6 +94,11 @@ class Server:
                 execution=Execution.INLINE,
                 reserved=True,
             )
+
+    def _add_agent_tools(self, coordinator: AgentCoordinator) -> None:
+        from .builtin.agents import register_agent_tools
+
+        register_agent_tools(self._registry, coordinator, lambda: self.runtime.config.tools)
 
     # -- tools -------------------------------------------------------------------------------
 
@@ -203,6 +211,22 @@ class Server:
     def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
         """What `register` would say of `definition`."""
         return self._registry.validate_definition(definition)
+
+    # -- agents ------------------------------------------------------------------------------
+
+    @property
+    def agents(self) -> AgentCoordinator:
+        """The agents of this server; the first use gives it the agent tools (AGENT-14)."""
+        coordinator = self._options.agent_coordinator
+        if coordinator is None:
+            from .agents.coordinator import AgentCoordinator
+
+            coordinator = AgentCoordinator()
+            self._options = evolve(self._options, agent_coordinator=coordinator)
+            self._add_agent_tools(coordinator)
+            if self._runtime is not None:
+                self._runtime.attach_agents(coordinator)
+        return coordinator
 
     # -- serving -----------------------------------------------------------------------------
 

@@ -178,7 +178,11 @@ async def connect(
         )
         # The slots stay the server's: its health tool reports them.
         options = ServerOptions(
-            logger=logger, id_generator=ids, clock=clock, resource_manager=runtime.resources
+            logger=logger,
+            id_generator=ids,
+            clock=clock,
+            resource_manager=runtime.resources,
+            agent_coordinator=runtime.agents,
         )
         runtime = compose(runtime.registry, options, config)
     client.connection = runtime.connect_host(client.receive, "memory")
@@ -196,3 +200,5 @@ async def connect(
     finally:
         client.close()
         runtime.registry.attach_logger(server.runtime.logger)
+        if runtime.agents is not None:
+            server.runtime.attach_agents(runtime.agents)

@@ -19,6 +19,7 @@ import pytest
 from foundation_rt.config import (
     AacpSection,
     AdminPolicy,
+    AgentsSection,
     Choice,
     Flag,
     Integer,
@@ -56,6 +57,7 @@ SECTIONS = (
     LoggingSection,
     SecuritySection,
     TransportSection,
+    AgentsSection,
     AacpSection,
     ServerConfig,
 )
@@ -236,6 +238,7 @@ def test_defaults_of_every_setting() -> None:
         "logging": {"level": "info", "redact_keys": (), "buffer_bytes": 4_194_304},
         "security": {"dynamic_registration_enabled": False, "allow_arbitrary_code_tools": False},
         "transport": {"max_line_bytes": 16_777_216},
+        "agents": {"max_queue": 1_000},
         "aacp": {"default_ttl_ms": 86_400_000},
     }
 
@@ -270,6 +273,7 @@ def test_a_setting_refuses_everything_else(cls: type, attribute: attrs.Attribute
         (ResourcesSection, "max_concurrent_executions", 1, 10_000),
         (LoggingSection, "buffer_bytes", 1, 2**40),
         (TransportSection, "max_line_bytes", 1024, 2**40),
+        (AgentsSection, "max_queue", 1, 1_000_000),
         (AacpSection, "default_ttl_ms", 1, 2**31 - 1),
     ],
 )
@@ -352,7 +356,7 @@ def test_which_variables_are_the_configurations(name: str, expected: bool) -> No
 @pytest.mark.rule("CONF-07")
 def test_no_name_of_a_setting_is_ambiguous_in_a_variable() -> None:
     keys = [key for key, _ in settings()]
-    assert len({variable_name(key) for key in keys}) == len(keys) == 21
+    assert len({variable_name(key) for key in keys}) == len(keys) == 22
     assert not any("__" in name or name != name.lower() for key in keys for name in key)
 
 

@@ -14,6 +14,13 @@ import foundation_rt
 PUBLIC = {
     "AbortError",
     "AbortSignal",
+    "AgentContext",
+    "AgentCoordinator",
+    "AgentCycleError",
+    "AgentMessage",
+    "AgentNotFoundError",
+    "AgentQueueFullError",
+    "AgentUnregisteredError",
     "ConfigError",
     "Connection",
     "Constraints",

@@ -53,6 +53,7 @@ LAYERS = (
     ("protocol",),
     (
         "abort",
+        "agents",
         "builtin.health",
         "clock",
         "config",
@@ -73,10 +74,19 @@ LAYERS = (
         "workers",
         "writer",
     ),
-    ("dispatcher", "effects", "invocation", "refusals", "results", "session", "tools_call"),
+    (
+        "dispatcher",
+        "effects",
+        "invocation",
+        "refusals",
+        "results",
+        "session",
+        "tools_call",
+        "truncation",
+    ),
     ("connection", "engine", "scheduling"),
     ("transports",),
-    ("apps", "builtin.admin", "runtime", "server"),
+    ("apps", "builtin.admin", "builtin.agents", "runtime", "server"),
     ("__main__", "builtin", "cli", "commands", "testing"),
 )
 

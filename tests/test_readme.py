@@ -14,6 +14,7 @@ import pytest
 
 from foundation_rt.config_loading import settings
 from foundation_rt.errors import ErrorCode, JsonRpcErrorCode
+from foundation_rt.testing import connect
 
 _README = (Path(__file__).parent.parent / "README.md").read_text()
 _BLOCKS = re.findall(r"```python\n(.*?)```", _README, flags=re.DOTALL)
@@ -50,12 +51,27 @@ def test_the_tool_with_a_context_works(names: dict[str, Any]) -> None:
         asyncio.run(call())
 
 
+def test_the_agent_counts_what_it_is_asked_for() -> None:
+    defined: dict[str, Any] = {}
+    exec(compile(_BLOCKS[3], "README.md", "exec", dont_inherit=True), defined)
+
+    async def ask() -> Any:
+        async with connect(defined["server"]) as client:
+            message = {"type": "form", "payload": "A38"}
+            return await client.call("agent/sendMessage", targetAgentId="clerk", message=message)
+
+    assert [asyncio.run(ask()) for _ in range(2)] == [
+        {"asked": 1, "for": "A38"},
+        {"asked": 2, "for": "A38"},
+    ]
+
+
 def test_the_embedding_examples_work(names: dict[str, Any]) -> None:
     lines: list[bytes] = []
     names["write_line"] = lines.append
-    exec(_BLOCKS[3], names)
-    names["line"] = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     exec(_BLOCKS[4], names)
+    names["line"] = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    exec(_BLOCKS[5], names)
     assert b"-32002" in names["effect"].line
 
 

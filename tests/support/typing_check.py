@@ -7,6 +7,9 @@ from typing import Any, assert_type
 
 from foundation_rt import (
     AbortSignal,
+    AgentContext,
+    AgentCoordinator,
+    AgentMessage,
     Connection,
     Dispatcher,
     ErrorCode,
@@ -79,3 +82,29 @@ assert_type(server.validate_definition(definition).valid, bool)
 assert_type(create_server(ServerOptions(instructions="x")), Server)
 assert_type(start_server(server), int)
 assert_type(server.runtime.dispatcher, Dispatcher)
+
+
+async def agent(message: AgentMessage, context: AgentContext) -> int:
+    assert_type(message.source_agent_id, str | None)
+    assert_type(context.abort_signal, AbortSignal)
+    context.state["count"] = 1
+    context.logger.info("handling", {"type": message.type})
+    return len(context.state)
+
+
+def no_agent(message: AgentMessage, context: AgentContext) -> int:
+    return 0
+
+
+async def use_agents() -> None:
+    assert_type(server.agents, AgentCoordinator)
+    server.agents.register_agent("a", agent)
+    server.agents.register_agent("b", no_agent)  # type: ignore[arg-type]
+    server.agents.on_state_change = lambda agent_id, state: print(agent_id, len(state))
+    await server.agents.send_message("a", AgentMessage("x", 1), abort_signal=AbortSignal())
+    assert_type(server.agents.get_agent_state("a"), dict[str, Any] | None)
+    assert_type(await server.agents.run_in_turn("a", lambda handle: agent(*_given())), int)
+
+
+def _given() -> tuple[AgentMessage, AgentContext]:
+    raise NotImplementedError

@@ -1,0 +1,130 @@
+"""What a handler of an agent is given: a message, and the context to handle it in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field, frozen
+
+if TYPE_CHECKING:
+    from ..abort import AbortSignal
+    from ..logs import StructuredLogger
+
+
+@frozen
+class AgentMessage:
+    """What one agent, or a host, says to another agent; it arrives as it was sent (AGENT-03).
+
+    Args:
+        type: what kind of message it is; agents agree on their own.
+        payload: whatever belongs to it. Within a process it is handed over, not copied.
+        source_agent_id: who sends it, if an agent does and wants that to be known.
+    """
+
+    type: str
+    payload: Any = None
+    source_agent_id: str | None = None
+
+
+class AgentState(dict[str, Any]):
+    """What an agent remembers from one message to the next: a dict that notices changes.
+
+    It notices when a member is assigned or deleted, not what happens inside a member: a list that
+    was appended to is assigned again to be noticed (AGENT-13).
+
+    Attributes:
+        changed: whether a member was assigned or deleted since this was last set to False.
+
+    Raises:
+        TypeError: a key is no string.
+    """
+
+    __slots__ = ("changed",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = False
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if not isinstance(key, str):
+            raise TypeError(f"the keys of an agent's state are strings, not {key!r}")
+        super().__setitem__(key, value)
+        self.changed = True
+
+    def __delitem__(self, key: str) -> None:
+        super().__delitem__(key)
+        self.changed = True
+
+    def __ior__(self, other: Any) -> AgentState:  # type: ignore[override, misc]
+        self.update(other)
+        return self
+
+    def update(self, *others: Any, **members: Any) -> None:
+        """As of a dict."""
+        for key, value in dict(*others, **members).items():
+            self[key] = value
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """As of a dict."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def pop(self, key: str, *default: Any) -> Any:
+        """As of a dict."""
+        self.changed = self.changed or key in self
+        return super().pop(key, *default)
+
+    def popitem(self) -> tuple[str, Any]:
+        """As of a dict."""
+        item = super().popitem()
+        self.changed = True
+        return item
+
+    def clear(self) -> None:
+        """As of a dict."""
+        self.changed = self.changed or bool(self)
+        super().clear()
+
+
+@define(eq=False, repr=False)
+class AgentContext:
+    """The message an agent is handling, seen from around it (AGENT-04).
+
+    Attributes:
+        agent_id: of the agent.
+        state: the agent's own, in memory; no other handler touches it meanwhile.
+        abort_signal: fires when nobody waits for the result any more.
+        correlation_id: of the chain of requests that the message belongs to.
+    """
+
+    agent_id: str
+    state: AgentState
+    abort_signal: AbortSignal
+    correlation_id: str
+    _base_logger: StructuredLogger
+    _logger: StructuredLogger | None = field(default=None, init=False)
+
+    @property
+    def base_logger(self) -> StructuredLogger:
+        """The logger of whoever sent the message; its lines do not name the agent."""
+        return self._base_logger
+
+    @property
+    def logger(self) -> StructuredLogger:
+        """A logger whose lines carry the agent's id and the correlation id, and the run id of the
+        tool call, if there is one; made when first asked for.
+        """
+        if self._logger is None:
+            self._logger = self._base_logger.child(
+                {"agentId": self.agent_id, "correlationId": self.correlation_id}
+            )
+        return self._logger
+
+
+AgentHandler = Callable[[AgentMessage, AgentContext], Awaitable[Any]]
+"""What a host registers: an `async def` that takes a message and returns the response."""
+
+Handle = Callable[[AgentMessage], Awaitable[Any]]
+"""Gives a message to the handler of the agent whose turn it is."""

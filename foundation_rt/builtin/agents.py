@@ -1,0 +1,163 @@
+"""`agent/sendMessage`, `agent/list` and `agent/getState`: what a client may do with agents.
+
+The tools are there as soon as a server has a coordinator (AGENT-14). They run on the event loop,
+where the agents run: so a state is read between two steps of its agent's handler, never in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..agents.errors import AgentNotFoundError
+from ..agents.messages import AgentMessage
+from ..errors import ErrorCode, ToolError
+from ..registry import ToolDefinition
+from ..results import write_json
+from ..truncation import truncate
+
+if TYPE_CHECKING:
+    from ..agents.coordinator import AgentCoordinator
+    from ..config import ToolsSection
+    from ..context import ToolContext
+    from ..redaction import Redactor
+    from ..registry import Handler, ToolRegistry
+
+SEND_MESSAGE = ToolDefinition(
+    name="agent/sendMessage",
+    description="Send a message to an agent and return its response.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "targetAgentId": {"type": "string", "description": "Id of the agent."},
+            "message": {
+                "type": "object",
+                "properties": {
+                    "type": {"type": "string", "description": "What kind of message it is."},
+                    "payload": {"description": "Whatever belongs to it."},
+                },
+                "required": ["type"],
+                "additionalProperties": False,
+            },
+        },
+        "required": ["targetAgentId", "message"],
+        "additionalProperties": False,
+    },
+)
+
+LIST = ToolDefinition(
+    name="agent/list",
+    description="List the ids of the registered agents.",
+    input_schema={"type": "object", "properties": {}, "additionalProperties": False},
+)
+
+GET_STATE = ToolDefinition(
+    name="agent/getState",
+    description="Show the state of an agent, without secrets.",
+    input_schema={
+        "type": "object",
+        "properties": {"agentId": {"type": "string", "description": "Id of the agent."}},
+        "required": ["agentId"],
+        "additionalProperties": False,
+    },
+)
+
+
+def register_agent_tools(
+    registry: ToolRegistry, coordinator: AgentCoordinator, limits: Callable[[], ToolsSection]
+) -> None:
+    """Add the three tools, but for those whose name the author has taken (AGENT-14).
+
+    Args:
+        limits: gives the `tools` section of the configuration, which is known when tools run.
+    """
+    tools: tuple[tuple[ToolDefinition, Handler], ...] = (
+        (SEND_MESSAGE, send_message_handler(coordinator)),
+        (LIST, list_handler(coordinator, limits)),
+        (GET_STATE, get_state_handler(coordinator, limits)),
+    )
+    for definition, handler in tools:
+        if registry.get(definition.name) is None:
+            registry.register(definition, handler)
+
+
+def send_message_handler(coordinator: AgentCoordinator) -> Handler:
+    """A handler whose arguments are `targetAgentId`, a string, and `message`, any object.
+
+    Abort signal, correlation id and logger of the call go to the agent (AGENT-15). Members of the
+    message other than `type` and `payload` are ignored: a client is no agent.
+
+    Raises:
+        ToolError: when called: INVALID_ARGUMENT, the message has no `type` that is a string; or
+            what `AgentCoordinator.send_message` raises.
+    """
+
+    async def send_message(arguments: dict[str, Any], context: ToolContext) -> Any:
+        message = arguments["message"]
+        if type(message.get("type")) is not str:
+            raise ToolError(
+                ErrorCode.INVALID_ARGUMENT,
+                "Invalid arguments: /message/type must be a string.",
+                {"reason": "invalid_message"},
+            )
+        return await coordinator.send_message(
+            arguments["targetAgentId"],
+            AgentMessage(message["type"], message.get("payload")),
+            abort_signal=context.abort_signal,
+            correlation_id=context.correlation_id,
+            logger=context.logger,
+        )
+
+    return send_message
+
+
+def list_handler(coordinator: AgentCoordinator, limits: Callable[[], ToolsSection]) -> Handler:
+    """A handler that lists the ids of all agents, or the first that fit (AGENT-16)."""
+
+    def wrap(agent_ids: Sequence[str], truncated: bool) -> dict[str, Any]:
+        return {"agentIds": agent_ids, "truncated": truncated}
+
+    async def list_agents(arguments: dict[str, Any], context: ToolContext) -> Any:
+        return truncate(coordinator.agent_ids(), wrap, limits().max_response_bytes)
+
+    return list_agents
+
+
+def get_state_handler(coordinator: AgentCoordinator, limits: Callable[[], ToolsSection]) -> Handler:
+    """A handler that shows an agent's state, or the first members that fit (AGENT-18).
+
+    Raises:
+        ToolError: when called: NOT_FOUND, there is no such agent.
+    """
+
+    async def get_state(arguments: dict[str, Any], context: ToolContext) -> Any:
+        agent_id = arguments["agentId"]
+        state = coordinator.get_agent_state(agent_id)
+        if state is None:
+            raise AgentNotFoundError(agent_id)
+
+        def wrap(members: Sequence[tuple[str, Any]], truncated: bool) -> dict[str, Any]:
+            return {"agentId": agent_id, "state": dict(members), "truncated": truncated}
+
+        max_bytes = min(limits().max_state_bytes, limits().max_response_bytes)
+        return truncate(_presentable(state, context.logger.redactor), wrap, max_bytes)
+
+    return get_state
+
+
+def _presentable(state: dict[str, Any], redactor: Redactor) -> list[tuple[str, Any]]:
+    """The members of a state in the order of their keys, redacted, as JSON can say them.
+
+    Where it can't, a member is shown as it would be logged: a tool that is there to look into an
+    agent must not fail for one socket among its members.
+    """
+    members: dict[str, Any] = {}
+    redacted = redactor.redact(state)
+    for key in sorted(redacted):
+        member = {key: redacted[key]}
+        try:
+            write_json(member)
+        except ToolError:
+            member = redactor.for_log(member)
+        members.update(member)
+    return list(members.items())

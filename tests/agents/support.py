@@ -1,0 +1,92 @@
+"""Agents that do as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from foundation_rt.agents.coordinator import AgentCoordinator
+from foundation_rt.agents.messages import AgentContext, AgentMessage
+from foundation_rt.clock import ManualClock
+from foundation_rt.config import AgentsSection, ServerConfig
+from foundation_rt.ids import SequentialIds
+from foundation_rt.logs import MemorySink, StructuredLogger
+from tests.support.virtual_loop import run_virtual
+
+T = TypeVar("T")
+
+
+class Office:
+    """A coordinator that logs to memory and counts its ids.
+
+    Attributes:
+        log: what the agents of `add` did, in order: "begin a 1" and "end a 1" for each message,
+            by its type.
+    """
+
+    def __init__(self, max_queue: int = 1_000) -> None:
+        self.sink = MemorySink()
+        self.logger = StructuredLogger(self.sink, ManualClock(), "debug")
+        self.coordinator = AgentCoordinator()
+        config = ServerConfig(agents=AgentsSection(max_queue))
+        self.coordinator.attach(self.logger, config, SequentialIds())
+        self.log: list[str] = []
+        self.contexts: list[AgentContext] = []
+        self._gates: dict[str, asyncio.Event] = {}
+
+    def add(self, *agent_ids: str) -> None:
+        """Register agents that end a message when the test opens its gate."""
+        for agent_id in agent_ids:
+            self.coordinator.register_agent(agent_id, self.handle)
+
+    async def handle(self, message: AgentMessage, context: AgentContext) -> Any:
+        name = f"{context.agent_id} {message.type}"
+        self.contexts.append(context)
+        self.log.append(f"begin {name}")
+        try:
+            await self.gate(message.type).wait()
+        except asyncio.CancelledError:
+            self.log.append(f"cancelled {name}")
+            await self.gate(f"cleanup {message.type}").wait()
+            raise
+        finally:
+            self.log.append(f"end {name}")
+        return message.payload
+
+    def gate(self, name: str) -> asyncio.Event:
+        return self._gates.setdefault(name, asyncio.Event())
+
+    def open(self, *names: object) -> None:
+        for name in names:
+            self.gate(str(name)).set()
+
+    def send(self, agent_id: str, kind: object, **options: Any) -> asyncio.Task[Any]:
+        """Send a message in a task of its own; its type is `kind`, its payload "re" and `kind`."""
+        message = AgentMessage(str(kind), f"re {kind}")
+        return asyncio.create_task(self.coordinator.send_message(agent_id, message, **options))
+
+    async def send_first(self, agent_id: str, kind: object) -> Any:
+        """Send a message from this task to an idle agent, and return when it has been handled.
+
+        Tasks that have been created, and have not run, queue up meanwhile. The first of them has
+        been handed the turn when this returns, and has not run since.
+        """
+        asyncio.get_running_loop().call_later(1, self.open, kind)
+        return await self.coordinator.send_message(agent_id, AgentMessage(str(kind), f"re {kind}"))
+
+    def take_log(self) -> list[str]:
+        """What was logged since this was last asked."""
+        taken, self.log[:] = list(self.log), []
+        return taken
+
+
+async def settle() -> None:
+    """Let everything run that can, until only what the test holds back is left."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def play(scene: Callable[[Office], Coroutine[Any, Any, T]], **options: Any) -> T:
+    """Run a scene in an office of its own, in virtual time; what hangs fails."""
+    return run_virtual(lambda clock: scene(Office(**options)))

@@ -1,0 +1,159 @@
+"""What a handler is given: messages, states that notice changes, contexts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from attrs.exceptions import FrozenInstanceError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.abort import AbortSignal
+from foundation_rt.agents.messages import AgentContext, AgentMessage, AgentState
+from foundation_rt.clock import ManualClock
+from foundation_rt.logs import MemorySink, StructuredLogger
+
+
+@pytest.mark.rule("AGENT-03")
+def test_a_message_is_a_value() -> None:
+    message = AgentMessage("greet", {"to": "world"}, "a")
+    assert (message.type, message.payload, message.source_agent_id) == (
+        "greet",
+        {"to": "world"},
+        "a",
+    )
+    assert message == AgentMessage("greet", {"to": "world"}, "a")
+    assert AgentMessage("x") == AgentMessage("x", None, None)
+    with pytest.raises(FrozenInstanceError):
+        message.type = "other"
+
+
+KEYS = st.sampled_from("abc")
+CHANGES = st.one_of(
+    st.tuples(st.just("set"), KEYS, st.integers(0, 3)),
+    st.tuples(st.just("delete"), KEYS),
+    st.tuples(st.just("pop"), KEYS),
+    st.tuples(st.just("pop or"), KEYS),
+    st.tuples(st.just("popitem")),
+    st.tuples(st.just("clear")),
+    st.tuples(st.just("setdefault"), KEYS, st.integers(0, 3)),
+    st.tuples(st.just("update"), st.dictionaries(KEYS, st.integers(0, 3))),
+    st.tuples(st.just("update pairs"), st.dictionaries(KEYS, st.integers(0, 3))),
+    st.tuples(st.just("|="), st.dictionaries(KEYS, st.integers(0, 3))),
+    st.tuples(st.just("get"), KEYS),
+)
+
+
+def apply(state: dict[str, Any], change: tuple[Any, ...]) -> Any:
+    match change:
+        case ("set", key, value):
+            state[key] = value
+        case ("delete", key):
+            del state[key]
+        case ("pop", key):
+            return state.pop(key)
+        case ("pop or", key):
+            return state.pop(key, None)
+        case ("popitem",):
+            return state.popitem()
+        case ("clear",):
+            state.clear()
+        case ("setdefault", key, value):
+            return state.setdefault(key, value)
+        case ("update", members):
+            state.update(members)
+        case ("update pairs", members):
+            state.update(list(members.items()), d=1)
+        case ("|=", members):
+            same = state
+            state |= members
+            assert state is same
+        case ("get", key):
+            return state.get(key)
+    return None
+
+
+def attempt(state: dict[str, Any], change: tuple[Any, ...]) -> Any:
+    try:
+        return apply(state, change)
+    except KeyError as error:
+        return repr(error)
+
+
+@pytest.mark.rule("AGENT-13")
+@given(st.lists(CHANGES))
+def test_a_state_is_a_dict_that_notices_every_change(changes: list[tuple[Any, ...]]) -> None:
+    state, model = AgentState(), dict[str, Any]()
+    for change in changes:
+        before = dict(model)
+        state.changed = False
+        assert attempt(state, change) == attempt(model, change)
+        assert state == model
+        assert list(state) == list(model)
+        assert state.changed or before == model
+
+
+@pytest.mark.rule("AGENT-13")
+def test_a_state_notices_only_what_is_assigned_or_deleted() -> None:
+    state = AgentState()
+    assert not state.changed
+    state["list"] = []
+    state.changed = False
+    state["list"].append(1)
+    state.pop("no such", None)
+    state.setdefault("list", 5)
+    state.update()
+    state.get("list")
+    assert not state.changed
+    state["list"] = state["list"]
+    assert state.changed
+    assert orjson.dumps(state) == b'{"list":[1]}'
+
+
+@pytest.mark.rule("AGENT-13")
+def test_an_empty_state_that_is_cleared_has_not_changed() -> None:
+    state = AgentState()
+    state.clear()
+    assert not state.changed
+    with pytest.raises(KeyError):
+        state.popitem()
+    assert not state.changed
+
+
+@pytest.mark.rule("AGENT-13")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.__setitem__(5, 1),
+        lambda state: state.update({None: 1}),
+        lambda state: state.setdefault((1, 2)),
+        lambda state: state.__ior__({b"x": 1}),
+    ],
+)
+def test_the_keys_of_a_state_are_strings(change: Any) -> None:
+    state = AgentState()
+    with pytest.raises(TypeError, match="the keys of an agent's state are strings, not "):
+        change(state)
+    assert state == {}
+
+
+@pytest.mark.rule("AGENT-04")
+def test_the_logger_of_a_context_says_which_agent_and_for_whom() -> None:
+    sink = MemorySink()
+    base = StructuredLogger(sink, ManualClock()).child({"runId": "r", "correlationId": "of a call"})
+    context = AgentContext("a", AgentState(), AbortSignal(), "c", base)
+    context.logger.info("hello", {"x": 1})
+    assert context.logger is context.logger
+    assert context.base_logger is base
+    [line] = sink.lines
+    assert line | {"timestamp": ""} == {
+        "timestamp": "",
+        "level": "info",
+        "message": "hello",
+        "runId": "r",
+        "correlationId": "c",
+        "agentId": "a",
+        "x": 1,
+    }

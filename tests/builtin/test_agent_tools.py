@@ -1,0 +1,590 @@
+"""The agent tools, through a whole server: what clients can do with agents, and what they can't."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt import (
+    AbortError,
+    AgentContext,
+    AgentCoordinator,
+    AgentMessage,
+    ErrorCode,
+    RegistrationError,
+    Server,
+    ServerOptions,
+    ToolContext,
+    ToolError,
+)
+from foundation_rt.abort import AbortSignal
+from foundation_rt.builtin.agents import send_message_handler
+from foundation_rt.clock import ManualClock
+from foundation_rt.config import AgentsSection, LoggingSection, ServerConfig, ToolsSection
+from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.redaction import Redactor
+from foundation_rt.registry import ToolDefinition
+from foundation_rt.testing import connect
+from tests.support.core import run_id
+from tests.support.rig import Peer, Rig
+from tests.support.virtual_loop import run_virtual
+
+TOOLS = {"agent/sendMessage", "agent/list", "agent/getState"}
+
+
+async def echo(message: AgentMessage, context: AgentContext) -> Any:
+    """Says what it was told."""
+    return {"type": message.type, "payload": message.payload, "from": message.source_agent_id}
+
+
+def play(scene: Callable[[Rig], Coroutine[Any, Any, None]], **tools: Any) -> None:
+    """Run a scene with a server of these limits, in virtual time; nothing may be left over."""
+
+    async def main(clock: ManualClock) -> None:
+        rig = Rig(ServerConfig(tools=ToolsSection(**tools)), clock)
+        await scene(rig)
+        rig.assert_all_ended()
+
+    run_virtual(main)
+
+
+async def call(peer: Peer, tool: str, **arguments: Any) -> Any:
+    """Call a tool; return what it returns, or its error."""
+    request_id = peer.start(tool, arguments)
+    while not peer.answers(request_id):
+        await asyncio.sleep(0.001)
+    return peer.outcome(request_id)
+
+
+async def send(peer: Peer, agent_id: str, kind: str = "x", **rest: Any) -> Any:
+    message = {"type": kind, **rest}
+    return await call(peer, "agent/sendMessage", targetAgentId=agent_id, message=message)
+
+
+# -- when the tools are there
+
+
+def tool_names(server: Server) -> set[str]:
+    return {tool.name for tool in server.list()} - {"health"}
+
+
+@pytest.mark.rule("AGENT-14")
+def test_the_tools_are_there_from_the_first_use_of_agents_on() -> None:
+    server = Server("s")
+    assert tool_names(server) == set()
+    assert server.runtime.agents is None
+    coordinator = server.agents
+    assert server.agents is coordinator
+    assert server.runtime.agents is coordinator
+    assert tool_names(server) == TOOLS
+    assert not any(tool.is_dynamic for name in TOOLS if (tool := server.get(name)))
+
+
+@pytest.mark.rule("AGENT-14")
+def test_a_coordinator_that_comes_with_the_options_is_the_servers() -> None:
+    coordinator = AgentCoordinator(AgentsSection(max_queue=5))
+    config = ServerConfig(agents=AgentsSection(max_queue=7))
+    server = Server(options=ServerOptions(agent_coordinator=coordinator, config=config))
+    assert tool_names(server) == TOOLS
+    assert server.agents is coordinator
+    assert server.runtime.agents is coordinator
+    assert coordinator.limits.max_queue == 7
+
+
+@pytest.mark.rule("AGENT-14")
+def test_a_tool_of_the_authors_own_stays() -> None:
+    server = Server("s")
+    mine = ToolDefinition("agent/list", "mine", {"type": "object"})
+    server.register(mine, lambda arguments, context: "mine")
+    assert server.agents.agent_ids() == []
+    assert tool_names(server) == TOOLS
+    tool = server.get("agent/list")
+    assert tool is not None
+    assert tool.definition.description == "mine"
+    with pytest.raises(RegistrationError, match="'agent/getState' is already registered"):
+        server.register(ToolDefinition("agent/getState", "", {"type": "object"}), print)
+
+
+@pytest.mark.rule("AGENT-14")
+def test_a_server_without_agents_imports_nothing_of_them() -> None:
+    program = (
+        "import sys\nfrom foundation_rt import Server\nserver = Server('s')\nserver.runtime\n"
+        "assert not [name for name in sys.modules if 'agents' in name]\n"
+        "server.agents.register_agent\n"
+        "assert 'asyncio' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=40
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.rule("AGENT-14", "EMBED-07")
+def test_a_server_under_test_lends_its_agents_to_the_test() -> None:
+    async def report(message: AgentMessage, context: AgentContext) -> str:
+        context.logger.warn("hello")
+        return context.correlation_id
+
+    sink = MemorySink()
+    own = StructuredLogger(sink, ManualClock())
+    server = Server(options=ServerOptions(logger=own))
+    server.agents.register_agent("a", report)
+
+    async def main() -> None:
+        async with connect(server, clock=ManualClock()) as client:
+            message = {"type": "x"}
+            await client.call("agent/sendMessage", targetAgentId="a", message=message)
+            await server.agents.send_message("a", AgentMessage("x"))
+            assert [line["message"] for line in client.logs or []].count("hello") == 2
+        assert sink.lines == []
+        await server.agents.send_message("a", AgentMessage("x"))
+        assert len(sink.lines) == 1
+
+    asyncio.run(main())
+
+
+# -- agent/sendMessage
+
+
+@pytest.mark.rule("AGENT-15")
+def test_a_message_reaches_its_agent_and_the_response_comes_back() -> None:
+    async def scene(rig: Rig) -> None:
+        rig.server.agents.register_agent("a", echo)
+        peer = rig.connect()
+        assert await send(peer, "a", "greet", payload={"to": ["world", None]}) == {
+            "type": "greet",
+            "payload": {"to": ["world", None]},
+            "from": None,
+        }
+        assert (await send(peer, "a"))["payload"] is None
+
+    play(scene)
+
+
+@pytest.mark.rule("AGENT-15")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"targetAgentId": "a"},
+        {"message": {"type": "x"}},
+        {"targetAgentId": 5, "message": {"type": "x"}},
+        {"targetAgentId": "a", "message": "x"},
+        {"targetAgentId": "a", "message": {}},
+        {"targetAgentId": "a", "message": {"type": 5}},
+        {"targetAgentId": "a", "message": {"type": "x", "sourceAgentId": "b"}},
+        {"targetAgentId": "a", "message": {"type": "x"}, "more": 1},
+    ],
+)
+def test_what_the_schema_does_not_allow_is_refused(arguments: dict[str, Any]) -> None:
+    async def scene(rig: Rig) -> None:
+        rig.server.agents.register_agent("a", echo)
+        error = await call(rig.connect(), "agent/sendMessage", **arguments)
+        assert error["code"] == "INVALID_ARGUMENT"
+        assert error["details"]["reason"] == "schema_validation"
+
+    play(scene)
+
+
+@pytest.mark.rule("AGENT-05", "AGENT-15")
+def test_an_unknown_agent_is_not_found() -> None:
+    async def scene(rig: Rig) -> None:
+        assert rig.server.agents.agent_ids() == []
+        error = await send(rig.connect(), "nobody")
+        assert error["code"] == "NOT_FOUND"
+        assert error["details"] == {"reason": "agent_not_found", "agentId": "nobody"}
+
+    play(scene)
+
+
+@pytest.mark.rule("AGENT-15", "CALL-05")
+def test_a_payload_over_the_limit_never_reaches_its_agent() -> None:
+    async def scene(rig: Rig) -> None:
+        rig.server.agents.register_agent("a", echo)
+        peer = rig.connect()
+        arguments = {"targetAgentId": "a", "message": {"type": "x", "payload": "é" * 50}}
+        room = 200 - len(orjson.dumps(arguments))
+        fits = "é" * (50 + room // 2)
+        assert (await send(peer, "a", payload=fits))["payload"] == fits
+        error = await send(peer, "a", payload=fits + "éé")
+        assert error["code"] == "RESOURCE_EXHAUSTED"
+        assert error["details"]["reason"] == "payload_too_large"
+
+    play(scene, max_payload_bytes=200)
+
+
+@pytest.mark.rule("AGENT-15", "CALL-10")
+def test_a_response_is_bounded_and_must_be_json() -> None:
+    async def respond(message: AgentMessage, context: AgentContext) -> Any:
+        return "x" * 500 if message.type == "long" else object()
+
+    async def scene(rig: Rig) -> None:
+        rig.server.agents.register_agent("a", respond)
+        peer = rig.connect()
+        for kind, reason in (("long", "result_too_large"), ("odd", "result_not_serializable")):
+            error = await send(peer, "a", kind)
+            assert (error["code"], error["details"]["reason"]) == ("INTERNAL", reason)
+
+    play(scene, max_response_bytes=400)
+
+
+@pytest.mark.rule("AGENT-15", "ERR-04", "ERR-05")
+def test_what_an_agent_raises_is_as_if_the_tool_had_raised_it() -> None:
+    async def fail(message: AgentMessage, context: AgentContext) -> None:
+        if message.type == "chosen":
+            raise ToolError(ErrorCode.UNAUTHORIZED, "not you", {"x": 1})
+        raise LookupError("a secret of the house")
+
+    async def scene(rig: Rig) -> None:
+        rig.server.agents.register_agent("a", fail)
+        peer = rig.connect()
+        chosen = await send(peer, "a", "chosen")
+        assert (chosen["code"], chosen["message"], chosen["details"]) == (
+            "UNAUTHORIZED",
+            "not you",
+            {"x": 1},
+        )
+        other = await send(peer, "a", "other")
+        assert other["code"] == "INTERNAL"
+        assert "secret" not in str(other)
+
+    play(scene)
+
+
+@pytest.mark.rule("AGENT-06", "AGENT-15")
+def test_a_full_queue_and_a_cycle_have_codes_of_their_own() -> None:
+    async def scene(rig: Rig) -> None:
+        agents = rig.server.agents
+        go_on = asyncio.Event()
+
+        async def wait(message: AgentMessage, context: AgentContext) -> None:
+            await go_on.wait()
+
+        async def again(message: AgentMessage, context: AgentContext) -> Any:
+            return await agents.send_message("again", message)
+
+        agents.register_agent("wait", wait)
+        agents.register_agent("again", again)
+        peer = rig.connect()
+        agents.limits = AgentsSection(max_queue=1)
+        held = [asyncio.create_task(send(peer, "wait")) for _ in range(2)]
+        await asyncio.sleep(1)
+        full = await send(peer, "wait")
+        assert full["code"] == "RESOURCE_EXHAUSTED"
+        assert full["details"]["reason"] == "agent_queue_full"
+        go_on.set()
+        assert await asyncio.gather(*held) == [None, None]
+        cycle = await send(peer, "again")
+        assert cycle["code"] == "INVALID_ARGUMENT"
+        assert cycle["details"]["cycle"] == ["again", "again"]
+
+    play(scene)
+
+
+@pytest.mark.rule("AGENT-04", "AGENT-15")
+def test_the_ids_of_the_call_are_in_the_agents_log() -> None:
+    async def report(message: AgentMessage, context: AgentContext) -> str:
+        context.logger.info("working")
+        return context.correlation_id
+
+    async def scene(rig: Rig) -> None:
+        rig.server.agents.register_agent("a", report)
+        peer = rig.connect()
+        params = {
+            "name": "agent/sendMessage",
+            "arguments": {"targetAgentId": "a", "message": {"type": "x"}},
+            "_meta": {"correlationId": "mine"},
+        }
+        request_id = peer.ask("tools/call", params)
+        await asyncio.sleep(1)
+        assert peer.outcome(request_id) == "mine"
+        [line] = rig.logged("working")
+        assert (line["agentId"], line["correlationId"], line["runId"]) == ("a", "mine", run_id(1))
+
+    play(scene)
+
+
+@pytest.mark.rule("AGENT-15", "AGENT-11", "TIME-02", "TIME-06")
+def test_at_the_deadline_the_client_is_answered_and_the_agent_told() -> None:
+    reasons: list[str] = []
+
+    async def wait(message: AgentMessage, context: AgentContext) -> None:
+        reasons.append(await context.abort_signal.wait())
+        context.abort_signal.raise_if_aborted()
+
+    async def scene(rig: Rig) -> None:
+        rig.server.agents.register_agent("a", wait)
+        peer = rig.connect()
+        # The second waits for its turn when its deadline comes: it is withdrawn.
+        answers = await asyncio.gather(send(peer, "a"), send(peer, "a"))
+        assert [answer["code"] for answer in answers] == ["TIMEOUT", "TIMEOUT"]
+        await asyncio.sleep(1)
+        assert reasons == ["deadline"]
+        assert [record["outcome"] for record in rig.records] == ["timeout", "timeout"]
+
+    play(scene, default_timeout_ms=100)
+
+
+@pytest.mark.rule("AGENT-03", "AGENT-15", "TIME-04")
+def test_an_agent_that_does_not_listen_is_cancelled_after_the_grace_and_takes_the_next() -> None:
+    log: list[str] = []
+
+    async def stubborn(message: AgentMessage, context: AgentContext) -> None:
+        log.append(f"begin {message.type}")
+        try:
+            await asyncio.sleep(3600 if message.type == "long" else 0)
+        finally:
+            log.append(f"end {message.type}")
+
+    async def scene(rig: Rig) -> None:
+        rig.server.agents.register_agent("a", stubborn)
+        peer = rig.connect()
+        assert (await send(peer, "a", "long"))["code"] == "TIMEOUT"
+        assert await rig.server.agents.send_message("a", AgentMessage("short")) is None
+        assert log == ["begin long", "end long", "begin short", "end short"]
+        assert rig.clock.monotonic() < 10
+
+    play(scene, default_timeout_ms=100, cancel_grace_ms=200)
+
+
+@pytest.mark.rule("AGENT-15")
+@pytest.mark.parametrize("message", [{}, {"type": 5}, {"type": None}, {"payload": 1}])
+def test_a_proxy_whose_schema_allows_any_message_refuses_one_without_a_type(
+    message: dict[str, Any],
+) -> None:
+    coordinator = AgentCoordinator()
+    coordinator.register_agent("a", echo)
+    logger = StructuredLogger(MemorySink(), ManualClock())
+    handler = send_message_handler(coordinator)
+
+    def proxy(message: dict[str, Any]) -> Any:
+        context = ToolContext("r", "c", AbortSignal(), logger)
+        return asyncio.run(handler({"targetAgentId": "a", "message": message}, context))
+
+    with pytest.raises(ToolError) as refused:
+        proxy(message)
+    assert refused.value.code is ErrorCode.INVALID_ARGUMENT
+    assert refused.value.details == {"reason": "invalid_message"}
+    assert proxy({"type": "x", "payload": 1, "sourceAgentId": "forged"}) == {
+        "type": "x",
+        "payload": 1,
+        "from": None,
+    }
+
+
+@pytest.mark.rule("AGENT-11")
+def test_a_call_that_was_aborted_before_it_was_sent_is_not_sent() -> None:
+    coordinator = AgentCoordinator()
+    coordinator.register_agent("a", echo)
+    signal = AbortSignal()
+    signal.fire("disconnected")
+    context = ToolContext("r", "c", signal, StructuredLogger(MemorySink(), ManualClock()))
+    arguments = {"targetAgentId": "a", "message": {"type": "x"}}
+    with pytest.raises(AbortError):
+        asyncio.run(send_message_handler(coordinator)(arguments, context))
+
+
+# -- agent/list
+
+
+@pytest.mark.rule("AGENT-16")
+def test_the_agents_are_listed_in_order() -> None:
+    async def scene(rig: Rig) -> None:
+        peer = rig.connect()
+        assert rig.server.agents.agent_ids() == []
+        assert await call(peer, "agent/list") == {"agentIds": [], "truncated": False}
+        for agent_id in ("b", "a", "B"):
+            rig.server.agents.register_agent(agent_id, echo)
+        expected = {"agentIds": ["B", "a", "b"], "truncated": False}
+        assert await call(peer, "agent/list") == expected
+        rig.server.agents.unregister_agent("a")
+        assert (await call(peer, "agent/list"))["agentIds"] == ["B", "b"]
+
+    play(scene)
+
+
+@pytest.mark.rule("AGENT-16", "AGENT-17")
+@pytest.mark.parametrize("limit", [60, 100, 101, 102, 200])
+def test_a_list_that_is_too_long_is_cut_the_same_way_every_time(limit: int) -> None:
+    async def scene(rig: Rig) -> None:
+        for number in reversed(range(30)):
+            rig.server.agents.register_agent(f"agent {number:02} é", echo)
+        peer = rig.connect()
+        answer = await call(peer, "agent/list")
+        assert answer["truncated"] is True
+        assert len(orjson.dumps(answer)) <= limit
+        kept = answer["agentIds"]
+        assert kept == rig.server.agents.agent_ids()[: len(kept)]
+        more = {"agentIds": [*kept, "agent 00 é"], "truncated": True}
+        assert len(orjson.dumps(more)) > limit
+        assert await call(peer, "agent/list") == answer
+
+    play(scene, max_response_bytes=limit)
+
+
+# -- agent/getState
+
+
+def with_state(rig: Rig, state: dict[str, Any], agent_id: str = "a") -> None:
+    async def keep(message: AgentMessage, context: AgentContext) -> None:
+        context.state.update(state)
+
+    rig.server.agents.register_agent(agent_id, keep)
+
+
+async def shown(rig: Rig, state: dict[str, Any]) -> Any:
+    """What `agent/getState` shows of an agent with this state."""
+    with_state(rig, state)
+    await rig.server.agents.send_message("a", AgentMessage("set"))
+    return await call(rig.connect(), "agent/getState", agentId="a")
+
+
+@pytest.mark.rule("AGENT-18")
+def test_a_state_is_shown_without_secrets_in_the_order_of_its_keys() -> None:
+    async def scene(rig: Rig) -> None:
+        answer = await shown(
+            rig, {"b": [1, {"apiKey": "s3cret", "n": None}], "password": "s3cret", "a": 1.5}
+        )
+        assert answer == {
+            "agentId": "a",
+            "state": {
+                "a": 1.5,
+                "b": [1, {"apiKey": "[REDACTED]", "n": None}],
+                "password": "[REDACTED]",
+            },
+            "truncated": False,
+        }
+        assert list(answer["state"]) == ["a", "b", "password"]
+        assert rig.server.agents.get_agent_state("a") == {
+            "b": [1, {"apiKey": "s3cret", "n": None}],
+            "password": "s3cret",
+            "a": 1.5,
+        }
+
+    play(scene)
+
+
+@pytest.mark.rule("AGENT-18")
+def test_the_keys_that_an_operator_named_are_redacted_as_well() -> None:
+    async def main(clock: ManualClock) -> None:
+        logger = StructuredLogger(MemorySink(), clock, redactor=Redactor(("iban",)))
+        config = ServerConfig(logging=LoggingSection(redact_keys=("iban",)))
+        options = ServerOptions(config=config, logger=logger, clock=clock)
+        rig = Rig(config, clock)
+        rig.server = Server(options=options)
+        answer = await shown(rig, {"iban": "NO93", "name": "x"})
+        assert answer["state"] == {"iban": "[REDACTED]", "name": "x"}
+
+    run_virtual(main)
+
+
+@pytest.mark.rule("AGENT-05", "AGENT-18")
+def test_there_is_no_state_of_an_unknown_agent() -> None:
+    async def scene(rig: Rig) -> None:
+        with_state(rig, {}, "known")
+        peer = rig.connect()
+        error = await call(peer, "agent/getState", agentId="a")
+        assert error["code"] == "NOT_FOUND"
+        assert (await call(peer, "agent/getState", agentId="known"))["state"] == {}
+
+    play(scene)
+
+
+@pytest.mark.rule("AGENT-18")
+def test_what_json_cannot_say_is_shown_as_it_would_be_logged() -> None:
+    circle: list[Any] = [1]
+    circle.append(circle)
+    deep: list[Any] = []
+    for _ in range(500):
+        deep = [deep]
+
+    async def scene(rig: Rig) -> None:
+        state = {
+            "circle": circle,
+            "deep": deep,
+            "huge": 2**80,
+            "lone \ud800": "x",
+            "nan": float("nan"),
+            "object": {"password": "s3cret", "self": AgentMessage("t", b"bytes")},
+            "plain": "x" * 2000,
+            "set": {1},
+            "socket": print,
+        }
+        answer = await shown(rig, state)
+        told = answer["state"]
+        assert answer["truncated"] is False
+        assert told["circle"] == [1, "[CIRCULAR]"]
+        assert "[TOO DEEP]" in str(told["deep"])
+        assert told["huge"] == str(2**80)
+        assert told["lone \\ud800"] == "x"
+        assert told["nan"] is None
+        assert told["object"] == {
+            "password": "[REDACTED]",
+            "self": {"type": "t", "payload": "b'bytes'", "source_agent_id": None},
+        }
+        assert told["plain"] == "x" * 2000
+        assert told["set"] == [1]
+        assert told["socket"] == "<built-in function print>"
+
+    play(scene)
+
+
+@pytest.mark.rule("AGENT-17", "AGENT-18")
+@pytest.mark.parametrize(
+    "limits",
+    [{"max_state_bytes": 120}, {"max_response_bytes": 120}, {"max_state_bytes": 119}],
+    ids=str,
+)
+def test_a_state_that_is_too_large_is_cut_after_the_last_key_that_fits(
+    limits: dict[str, int],
+) -> None:
+    async def scene(rig: Rig) -> None:
+        state = {f"key {number:02}": "é" * 5 for number in reversed(range(20))}
+        answer = await shown(rig, state)
+        assert answer["truncated"] is True
+        [limit] = limits.values()
+        assert len(orjson.dumps(answer)) <= limit
+        kept = list(answer["state"])
+        assert kept == sorted(state)[: len(kept)]
+        assert kept
+        more = answer | {"state": dict.fromkeys(sorted(state)[: len(kept) + 1], "é" * 5)}
+        assert len(orjson.dumps(more)) > limit
+        assert await call(rig.connect(), "agent/getState", agentId="a") == answer
+
+    play(scene, **limits)
+
+
+@pytest.mark.rule("AGENT-17", "AGENT-18")
+def test_a_limit_without_room_for_anything_is_an_error_that_says_so() -> None:
+    async def scene(rig: Rig) -> None:
+        error = await shown(rig, {"x": 1})
+        assert error["code"] == "INTERNAL"
+        assert error["details"]["reason"] == "result_too_large"
+
+    play(scene, max_state_bytes=10)
+
+
+@pytest.mark.rule("AGENT-18")
+def test_a_state_can_be_looked_at_while_its_agent_is_busy() -> None:
+    async def scene(rig: Rig) -> None:
+        go_on = asyncio.Event()
+
+        async def work(message: AgentMessage, context: AgentContext) -> None:
+            context.state["step"] = 1
+            await go_on.wait()
+
+        rig.server.agents.register_agent("a", work)
+        peer = rig.connect()
+        working = asyncio.create_task(send(peer, "a"))
+        await asyncio.sleep(1)
+        assert (await call(peer, "agent/getState", agentId="a"))["state"] == {"step": 1}
+        go_on.set()
+        await working
+
+    play(scene)
