@@ -200,11 +200,11 @@ def _read_uuid4(value: object) -> Any:
 
 
 def _read_request_id(value: object) -> Any:
-    return value if type(value) is str and is_request_id(value) else _INVALID
+    return value if is_request_id(value) else _INVALID
 
 
 def _read_agent_id(value: object) -> Any:
-    return value if type(value) is str and is_agent_id(value) else _INVALID
+    return value if is_agent_id(value) else _INVALID
 
 
 def _read_number(value: object) -> Any:
@@ -256,7 +256,7 @@ _NAMES = {name for name, *_ in _MEMBERS}
 
 def _check_combination(envelope: Envelope, payload: Any) -> None:
     is_event = envelope.message_type is MessageType.EVENT
-    if not is_event and envelope.request_id is None:
+    if envelope.request_id is None and not is_event:
         raise DecodeError("/requestId", f"one, since it is a {envelope.message_type._value_}")
     if envelope.tombstone and payload is not None:
         raise DecodeError("/payload", "null, since it is a tombstone")
