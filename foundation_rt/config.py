@@ -128,6 +128,29 @@ class VariableName(Kind):
         return value is None or (type(value) is str and value.isascii() and value.isidentifier())
 
 
+class Address(Kind):
+    """Where something is: a word, or a URL of one of a few schemes; secret, it may hold a password.
+
+    Args:
+        words: what it may be besides a URL.
+        schemes: those of the URLs.
+    """
+
+    is_secret = True
+
+    def __init__(self, words: tuple[str, ...], schemes: tuple[str, ...]) -> None:
+        self.words = words
+        self.schemes = schemes
+        urls = ", ".join(f"{scheme}:..." for scheme in schemes)
+        self.expected = f"{', '.join(words)}, or {urls}"
+
+    def accepts(self, value: object) -> bool:
+        if type(value) is not str or not _is_printable(value):
+            return False
+        scheme, separator, rest = value.partition(":")
+        return value in self.words or (scheme in self.schemes and separator != "" and rest != "")
+
+
 class Section(Kind):
     """A group of settings, held by an instance of `cls`."""
 
@@ -280,9 +303,35 @@ class AgentsSection:
 class AacpSection:
     """Delivery of messages between agents."""
 
+    name: str = _setting(
+        "host", Text(), "Who sends what no agent sends; unique among those that share a ledger."
+    )
+    store: str = _setting(
+        "memory",
+        Address(("memory",), ("sqlite", "postgresql")),
+        "The ledger: `memory`, `sqlite:PATH` or `postgresql://...`.",
+    )
+    transport: str = _setting(
+        "none",
+        Address(("none",), ("nats",)),
+        "The way to other ledgers: `none` or `nats://...`.",
+    )
     default_ttl_ms: int = _milliseconds(
         86_400_000, "How long a message is kept unless it says otherwise."
     )
+    request_timeout_ms: int = _milliseconds(
+        30_000, "How long a request is waited for unless its sender says otherwise."
+    )
+    lease_ms: int = _milliseconds(
+        30_000, "How long a claim to execute a request lasts unless it is renewed.", minimum=100
+    )
+    max_payload_bytes: int = _bytes(
+        524_288, "Largest message between agents, and largest response, as JSON in UTF-8."
+    )
+
+    def is_ledger_named(self) -> bool:
+        """Whether there is a ledger other than that in memory, or a way to one."""
+        return self.store != "memory" or self.transport != "none"
 
 
 @frozen

@@ -69,6 +69,8 @@ class Runtime:
     engine: Engine
     _sink: StderrSink | None
     agents: AgentCoordinator | None = field(default=None, init=False)
+    _agents_started: bool = field(default=False, init=False)
+    _agents_task: asyncio.Task[None] | None = field(default=None, init=False)
     _background: Background = field(init=False)
     _measured: HostDelay | None = field(default=None, init=False)
 
@@ -79,6 +81,7 @@ class Runtime:
         """Make `coordinator` the one of this server: it gets its logger, its limits and its ids."""
         coordinator.attach(self.logger, self.config, self.ids)
         self.agents = coordinator
+        self.engine.on_unanswered = coordinator.note_call
 
     def open_session(self, transport_type: TransportType) -> Session:
         """A new session, for hosts that perform effects themselves."""
@@ -97,7 +100,29 @@ class Runtime:
             send,
         )
         self.registry.observe(connection)
+        self._start_agents(scheduler)
         return connection
+
+    def _start_agents(self, scheduler: Scheduler) -> None:
+        """Run what agents need in the background, beside the first connection (AACP-27)."""
+        if self.agents is None or self._agents_started:
+            return
+        self._agents_started = True
+        background = self.agents.background()
+        if background is not None:
+            scheduler.start_task(background, self._keep_agents_task)
+
+    def _keep_agents_task(self, task: asyncio.Task[None]) -> None:
+        self._agents_task = task  # asyncio itself keeps only a weak reference
+
+    async def stop_agents(self) -> None:
+        """End what `connect` started for the agents, on the same event loop."""
+        task, self._agents_task, self._agents_started = self._agents_task, None, False
+        if task is not None:
+            import asyncio
+
+            task.cancel()
+            await asyncio.wait([task])
 
     def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
         """A connection of an embedding host: on its running event loop, if it has one."""

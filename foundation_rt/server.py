@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from attrs import evolve
 
@@ -28,6 +28,7 @@ from .runtime import Runtime, ServerOptions, compose
 from .session import TransportType
 
 if TYPE_CHECKING:
+    from .aacp.coordinator import AgentCoordinatorV2
     from .agents.coordinator import AgentCoordinator
     from .registry import Handler
     from .validation import ValidationResult
@@ -215,18 +216,21 @@ class Server:
     # -- agents ------------------------------------------------------------------------------
 
     @property
-    def agents(self) -> AgentCoordinator:
-        """The agents of this server; the first use gives it the agent tools (AGENT-14)."""
+    def agents(self) -> AgentCoordinatorV2:
+        """The agents of this server; the first use gives it the agent tools (AGENT-14).
+
+        It is the coordinator in `options`, if there is one.
+        """
         coordinator = self._options.agent_coordinator
         if coordinator is None:
-            from .agents.coordinator import AgentCoordinator
+            from .aacp.coordinator import AgentCoordinatorV2
 
-            coordinator = AgentCoordinator()
+            coordinator = AgentCoordinatorV2()
             self._options = evolve(self._options, agent_coordinator=coordinator)
             self._add_agent_tools(coordinator)
             if self._runtime is not None:
                 self._runtime.attach_agents(coordinator)
-        return coordinator
+        return cast("AgentCoordinatorV2", coordinator)
 
     # -- serving -----------------------------------------------------------------------------
 
@@ -238,7 +242,10 @@ class Server:
             ConfigError: lists every problem of the configuration.
         """
         if self._runtime is None:
-            self._runtime = compose(self._registry, self._options, self._load_config(os.environ))
+            config = self._load_config(os.environ)
+            if config.aacp.is_ledger_named():
+                _ = self.agents  # an operator may want a ledger where the author has no agents
+            self._runtime = compose(self._registry, self._options, config)
         return self._runtime
 
     def configure(self, file: str | os.PathLike[str]) -> None:

@@ -199,6 +199,7 @@ async def connect(
         yield client
     finally:
         client.close()
+        await runtime.stop_agents()
         runtime.registry.attach_logger(server.runtime.logger)
         if runtime.agents is not None:
             server.runtime.attach_agents(runtime.agents)

@@ -18,6 +18,7 @@ import pytest
 
 from foundation_rt.config import (
     AacpSection,
+    Address,
     AdminPolicy,
     AgentsSection,
     Choice,
@@ -100,6 +101,9 @@ def type_and_range(kind: Kind) -> tuple[str, str]:
             return "list of strings", ""
         case VariableName():
             return "variable name", ""
+        case Address():
+            urls = (f"`{scheme}:...`" for scheme in kind.schemes)
+            return "address", " ".join((*(f"`{word}`" for word in kind.words), *urls))
     raise AssertionError(kind)
 
 
@@ -150,6 +154,9 @@ def kind_schema(kind: Kind) -> dict[str, Any]:
             return {"type": "array", "items": text}
         case VariableName():
             return {"type": ["string", "null"], "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
+        case Address():
+            urls = f"({'|'.join(kind.schemes)}):.+"
+            return {"type": "string", "pattern": f"^({'|'.join(kind.words)}|{urls})$"}
     raise AssertionError(kind)
 
 
@@ -188,6 +195,9 @@ def wrong_values(kind: Kind) -> list[Any]:
             return ["abc", ["abc"], ("",), ("a\n",), ("\udcff",), (1,), None]
         case VariableName():
             return ["", "1A", "A B", "A-B", "Ä", 5]
+        case Address():
+            scheme = kind.schemes[0]
+            return ["", "elsewhere", f"{scheme}:", scheme, "ftp://x", f"{scheme}:a\nb", 5, None]
     raise AssertionError(kind)
 
 
@@ -205,6 +215,8 @@ def right_values(kind: Kind) -> list[Any]:
             return [(), ("iban",), ("a b", "c" * 300)]
         case VariableName():
             return [None, "_", "ADMIN_TOKEN", "a1"]
+        case Address():
+            return [*kind.words, *(f"{scheme}://somewhere" for scheme in kind.schemes)]
     raise AssertionError(kind)
 
 
@@ -239,7 +251,15 @@ def test_defaults_of_every_setting() -> None:
         "security": {"dynamic_registration_enabled": False, "allow_arbitrary_code_tools": False},
         "transport": {"max_line_bytes": 16_777_216},
         "agents": {"max_queue": 1_000},
-        "aacp": {"default_ttl_ms": 86_400_000},
+        "aacp": {
+            "name": "host",
+            "store": "memory",
+            "transport": "none",
+            "default_ttl_ms": 86_400_000,
+            "request_timeout_ms": 30_000,
+            "lease_ms": 30_000,
+            "max_payload_bytes": 524_288,
+        },
     }
 
 
@@ -275,6 +295,9 @@ def test_a_setting_refuses_everything_else(cls: type, attribute: attrs.Attribute
         (TransportSection, "max_line_bytes", 1024, 2**40),
         (AgentsSection, "max_queue", 1, 1_000_000),
         (AacpSection, "default_ttl_ms", 1, 2**31 - 1),
+        (AacpSection, "request_timeout_ms", 1, 2**31 - 1),
+        (AacpSection, "lease_ms", 100, 2**31 - 1),
+        (AacpSection, "max_payload_bytes", 1, 2**40),
     ],
 )
 def test_ranges(section: type, name: str, minimum: int, maximum: int) -> None:
@@ -356,7 +379,7 @@ def test_which_variables_are_the_configurations(name: str, expected: bool) -> No
 @pytest.mark.rule("CONF-07")
 def test_no_name_of_a_setting_is_ambiguous_in_a_variable() -> None:
     keys = [key for key, _ in settings()]
-    assert len({variable_name(key) for key in keys}) == len(keys) == 22
+    assert len({variable_name(key) for key in keys}) == len(keys) == 28
     assert not any("__" in name or name != name.lower() for key in keys for name in key)
 
 

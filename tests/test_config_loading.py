@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.config import (
+    Address,
     AdminPolicy,
     Choice,
     Flag,
@@ -122,6 +123,10 @@ def right_values(kind: Kind) -> st.SearchStrategy[Any]:
             return st.lists(st.text(PRINTABLE, min_size=1))
         case VariableName():
             return st.from_regex("[A-Za-z_][A-Za-z0-9_]*", fullmatch=True) | st.none()
+        case Address():
+            rest = st.text(PRINTABLE, min_size=1)
+            urls = st.builds("{}:{}".format, st.sampled_from(kind.schemes), rest)
+            return st.sampled_from(kind.words) | urls
     raise AssertionError(kind)
 
 
@@ -143,6 +148,8 @@ def wrong_values(kind: Kind) -> st.SearchStrategy[Any]:
             return number | text | table | st.sampled_from([[""], ["a", 1], ["a\n"], [["a"]], None])
         case VariableName():
             return number | table | st.booleans() | st.sampled_from(["", "1A", "A-B", "Ä", "A\n"])
+        case Address():
+            return number | text | table | st.booleans()
     raise AssertionError(kind)
 
 
@@ -177,6 +184,8 @@ def wrong_texts(kind: Kind) -> st.SearchStrategy[str]:
             return st.sampled_from([*broken, "[" * 100_000])
         case VariableName():
             return st.sampled_from(["", "1A", "A-B", " A", "Ä"])
+        case Address():
+            return st.sampled_from(["", "elsewhere", f"{kind.schemes[0]}:", "ftp://x"])
     raise AssertionError(kind)
 
 
@@ -581,6 +590,7 @@ def test_a_configuration_loads_from_its_own_data(folder: Path, values: dict[Key,
     config = load_config(code=tables(values))
     shown = to_mapping(config)
     shown["tools"]["admin_policy"]["token_env_var"] = config.tools.admin_policy.token_env_var
+    shown["aacp"] |= {"store": config.aacp.store, "transport": config.aacp.transport}
     flat = {key: value_of(config, key) for key in SETTINGS}
     assert shown == tables(flat)
     assert load_config(code=shown) == config

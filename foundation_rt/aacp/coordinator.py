@@ -350,7 +350,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             AbortError: the signal fired.
             AgentNotFoundError, ToolError, StoreError, TransportError: as `send_reliable_message`.
         """
-        driver = await self._started()
+        driver = self._driver or await self._started()
         draft = self._draft(
             driver, MessageType.REQUEST, target_agent_id, message, request_id, ttl_ms
         )
@@ -375,7 +375,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         finished: asyncio.Future[RequestRecord] = loop.create_future()
         # First: it may be finished before this task hears that it was entered.
         driver.node.wait_for(draft.key, finished, driver.now_ms())
-        timer = loop.call_later(timeout, _fail, finished, OutcomeUnknownError(draft.key))
+        timer = loop.call_later(timeout, _time_out, finished, draft.key)
         remove = _fail_when_aborted(abort_signal, finished, loop)
         try:
             self._enter(driver, draft, _Entry(draft.key, finished))
@@ -399,6 +399,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         local = target_agent_id in self._agents
         if not local and driver.transport is None and not driver.store.shared:
             raise AgentNotFoundError(target_agent_id)
+        local = local or driver.transport is None
         if message_type is MessageType.REQUEST:
             request_id = request_id or self._ids.run_id()
             if not is_request_id(request_id):
@@ -421,8 +422,8 @@ class AgentCoordinatorV2(AgentCoordinator):
             digest_of(source_agent_id, target_agent_id, message_type, payload),
             now_ms,
             now_ms + (ttl_ms or self.aacp.default_ttl_ms),
-            local or driver.transport is None,
-            now_ms + driver.node.retransmitter.backoff_delay_ms(1),
+            local,
+            0 if local else now_ms + driver.node.retransmitter.backoff_delay_ms(1),
         )
 
     def _encode(self, message: Any) -> bytes:
@@ -512,24 +513,30 @@ class AgentCoordinatorV2(AgentCoordinator):
             except BaseException as error:
                 if _is_stopped(error, signal):
                     raise
-                logger.error("agent handler failed", {"error": describe_exception(error)})
+                self._log_failure("agent handler failed", claim, error)
                 return None, StructuredError(ErrorCode.INTERNAL, "The agent failed.")
 
-        logger = self._own_logger().child({"requestId": claim.request_id})
         try:
             return await self.run_in_turn(
                 claim.target_agent_id,
                 work,
                 abort_signal=signal,
                 correlation_id=claim.request_id,
-                logger=logger,
                 max_queue=_NO_LIMIT,
             )
         except (AbortError, AgentNotFoundError, AgentUnregisteredError):
             return None  # it did not begin, or was stopped: another may execute it
         except Exception as error:
-            logger.error("claim not executed", {"error": describe_exception(error)})
+            self._log_failure("claim not executed", claim, error)
             return None
+
+    def _log_failure(self, message: str, claim: Claim, error: BaseException) -> None:
+        fields = {
+            "requestId": claim.request_id,
+            "agentId": claim.target_agent_id,
+            "error": describe_exception(error),
+        }
+        self._own_logger().error(message, fields)
 
     def _encode_result(self, value: Any) -> bytes:
         """What a handler returned, as the ledger keeps it."""
@@ -624,6 +631,10 @@ class _Entry:
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
+
+
+def _time_out(future: asyncio.Future[Any], request_id: str) -> None:
+    _fail(future, OutcomeUnknownError(request_id))
 
 
 def _fail_when_aborted(

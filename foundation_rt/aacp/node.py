@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 import orjson
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from ..errors import ErrorCode, StructuredError
 from .ledger import digest_of
@@ -188,7 +188,11 @@ class Node:
     _waiting: dict[str, list[Ticket]] = field(factory=dict, init=False)
     # Messages sent from here whose end is still to be noticed, by the key of their record.
     _unsettled: dict[str, tuple[str, int]] = field(factory=dict, init=False)
+    # Agents that were unregistered while a CLAIM was under way.
+    _left: set[str] = field(factory=set, init=False)
+    _lost_claims: int = field(default=0, init=False)
     _stopping: bool = field(default=False, init=False)
+    _now_ms: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._lanes = {operation: _Lane() for operation in Operation}
@@ -201,7 +205,7 @@ class Node:
         self._want(Operation.CLAIM)
         if self.settings.has_transport:
             self._want(Operation.TAKE_DUE)
-        self._flush(now_ms)
+        self._now_ms = now_ms
 
     def stop(self) -> None:
         """Claim nothing any more."""
@@ -211,16 +215,18 @@ class Node:
         """An agent was registered: what waits for it may be claimed."""
         self._agents.setdefault(agent_id, 0)
         self._want(Operation.CLAIM)
-        self._flush(now_ms)
+        self._now_ms = now_ms
 
     def remove_agent(self, agent_id: str) -> None:
         """An agent was unregistered; claims that do not run are to be given back."""
         self._agents.pop(agent_id, None)
+        if self._lanes[Operation.CLAIM].busy:
+            self._left.add(agent_id)
 
     def send(self, draft: Draft, ticket: Ticket, now_ms: int) -> None:
         """Enter a message, then send it; `ticket` is told `Appended`."""
         self._lanes[Operation.APPEND].pending.append((draft, ticket))
-        self._flush(now_ms)
+        self._now_ms = now_ms
 
     @property
     def backlog(self) -> int:
@@ -232,7 +238,7 @@ class Node:
         self._lanes[Operation.RECEIVE].pending.append(
             ([self._arrival(envelope, now_ms) for envelope in envelopes], ticket)
         )
-        self._flush(now_ms)
+        self._now_ms = now_ms
 
     def executed(
         self, claim: Claim, result: bytes | None, error: StructuredError | None, now_ms: int
@@ -250,11 +256,10 @@ class Node:
             RequestState.COMPLETED if error is None else RequestState.FAILED,
             result,
             None if error is None else orjson.dumps(error.to_wire()),
-            self.new_id(),
-            now_ms + self.retransmitter.backoff_delay_ms(1),
+            *self._reply(now_ms),
         )
-        self._lanes[Operation.COMPLETE].pending.append(completion)
-        self._flush(now_ms)
+        self._lanes[Operation.COMPLETE].pending.append((completion, claim))
+        self._now_ms = now_ms
 
     def give_back(self, claim: Claim, now_ms: int, not_before_ms: int | None = None) -> None:
         """A claim is not executed, or not any more: it may be claimed again (AACP-25)."""
@@ -262,7 +267,7 @@ class Node:
             self._let_go(claim)
             release = Release(claim.request_id, claim.epoch, not_before_ms)
             self._lanes[Operation.RELEASE].pending.append(release)
-            self._flush(now_ms)
+            self._now_ms = now_ms
 
     def wait_for(self, request_id: str, ticket: Ticket, now_ms: int) -> None:
         """Have `ticket` told the record of a request when it is finished."""
@@ -283,12 +288,12 @@ class Node:
         self._want(Operation.CLAIM)
         if self._waiting:
             self._want(Operation.LOOK_UP)
-        self._flush(now_ms)
+        self._now_ms = now_ms
 
     def process_retries_once(self, now_ms: int) -> None:
         """Send again what is due now; a tick does the same when it is time."""
         self._want(Operation.TAKE_DUE)
-        self._flush(now_ms)
+        self._now_ms = now_ms
 
     def tick(self, now_ms: int) -> None:
         """Time has passed."""
@@ -296,7 +301,7 @@ class Node:
             if due_ms <= now_ms:
                 del self._timers[operation]
                 self._want(operation)
-        self._flush(now_ms)
+        self._now_ms = now_ms
 
     @property
     def wake_at_ms(self) -> int | None:
@@ -309,7 +314,11 @@ class Node:
         return not any(lane.busy or lane.pending for lane in self._lanes.values())
 
     def take_effects(self) -> list[Effect]:
-        """What is to be done now, in this order."""
+        """What is to be done now, in this order.
+
+        Operations of the ledger begin here, so that all that was told to the node before makes one.
+        """
+        self._flush(self._now_ms)
         effects, self._effects = self._effects, []
         return effects
 
@@ -345,7 +354,7 @@ class Node:
         lane.busy = False
         lane.not_before_ms = 0
         _CONTINUATIONS[persist.operation](self, persist, result, now_ms)
-        self._flush(now_ms)
+        self._now_ms = now_ms
 
     def failed(self, persist: Persist, error: Exception, now_ms: int) -> None:
         """An operation may have happened or not: it is repeated after a while (AACP-30).
@@ -357,14 +366,29 @@ class Node:
         lane.not_before_ms = now_ms + self.settings.store_retry_ms
         if persist.operation is Operation.RECEIVE:
             self._effects += [Tell(ticket, error) for _, ticket in persist.batch]
+            for consequence in (Operation.CLAIM, Operation.TAKE_DUE, Operation.LOOK_UP):
+                self._arm(consequence, lane.not_before_ms)
         else:
+            if persist.operation is Operation.CLAIM:
+                self._forget_claims()
             if persist.operation in _QUEUED:
                 lane.pending[:0] = persist.batch
             lane.wanted = True
         self._arm(persist.operation, lane.not_before_ms)
-        self._flush(now_ms)
+        self._now_ms = now_ms
 
     # -- their arguments ----------------------------------------------------------------------
+
+    def _forget_claims(self) -> None:
+        """What a failed CLAIM may have claimed belongs to nobody, and must lapse before it, or what
+        is behind it, is claimed again: as of another owner it bars the way (AACP-22)."""
+        self._lost_claims += 1
+        self._left.clear()
+
+    @property
+    def _owner(self) -> str:
+        owner = self.settings.owner
+        return f"{owner}+{self._lost_claims}" if self._lost_claims else owner
 
     def _append_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
         return ([draft for draft, _ in batch], now_ms)
@@ -382,19 +406,20 @@ class Node:
             for held, agent_id in sorted((held, agent) for agent, held in self._agents.items())
             if held < settings.max_held_by_agent
         ]
-        if self._stopping or room <= 0 or not agents:
-            return None
+        releases = self._lanes[Operation.RELEASE]
+        if self._stopping or room <= 0 or not agents or releases.busy or releases.pending:
+            return None  # what is being given back comes before what is behind it
         limit = min(room, settings.max_held_by_agent)
-        return (agents, settings.owner, now_ms, now_ms + settings.lease_ms, limit)
+        return (agents, self._owner, now_ms, now_ms + settings.lease_ms, limit)
 
     def _complete_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
-        return (batch, now_ms)
+        return ([completion for completion, _ in batch], now_ms)
 
     def _renew_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
-        batch += self.held.values()
+        batch += [(claim, claim.epoch) for claim in self.held.values()]
         if not batch:
             return None
-        claims = [(claim.request_id, claim.epoch) for claim in batch]
+        claims = [(claim.request_id, epoch) for claim, epoch in batch]
         return (claims, now_ms + self.settings.lease_ms)
 
     def _release_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
@@ -459,15 +484,18 @@ class Node:
             self._want(Operation.CLAIM)
 
     def _claimed(self, persist: Persist, claimed: Claimed, now_ms: int) -> None:
+        left, self._left = self._left, set()
         for claim in claimed.claims:
             held = self.held.get(claim.request_id)
             if held is not None:
                 held.epoch = claim.epoch  # its lease lapsed unnoticed: it goes on
-                continue
-            self.held[claim.request_id] = claim
-            if claim.target_agent_id in self._agents:
+            elif claim.target_agent_id in left or claim.target_agent_id not in self._agents:
+                release = Release(claim.request_id, claim.epoch)
+                self._lanes[Operation.RELEASE].pending.append(release)
+            else:
+                self.held[claim.request_id] = claim
                 self._agents[claim.target_agent_id] += 1
-            self._effects.append(Execute(claim))
+                self._effects.append(Execute(claim))
         if claimed.claims:
             self._arm(Operation.RENEW, now_ms + self.settings.lease_ms // 3)
         if len(claimed.claims) == persist.arguments[-1]:
@@ -479,30 +507,37 @@ class Node:
 
     def _completed(self, persist: Persist, results: list[Completed], now_ms: int) -> None:
         responses = []
-        for completion, completed in zip(persist.batch, results, strict=True):
-            claim = self.held.get(completion.request_id)
-            if claim is not None:
+        for (completion, claim), completed in zip(persist.batch, results, strict=True):
+            record = completed.record
+            if self.held.get(completion.request_id) is claim:
+                if record is None and claim.epoch > completion.epoch:
+                    # Its lease had lapsed, and it was claimed anew, from here: it still counts.
+                    again = evolve(completion, epoch=claim.epoch)
+                    self._lanes[Operation.COMPLETE].pending.append((again, claim))
+                    continue
                 self._let_go(claim)
-            if completed.record is not None:
-                self._settle(completed.record)
+            if record is not None:
+                self._settle(record)
+                if record.by_message:
+                    # Also when the RESPONSE was entered before, and the answer to that was lost.
+                    self._arm(Operation.TAKE_DUE, completion.reply_next_attempt_at_ms)
             if completed.response is not None:
                 responses.append(self._first_attempt(completed.response))
-                self._arm(Operation.TAKE_DUE, completion.reply_next_attempt_at_ms)
         self._send(responses)
         self._want(Operation.CLAIM)
 
     def _renewed(self, persist: Persist, results: list[bool], now_ms: int) -> None:
-        renewed: list[Claim] = persist.batch
-        for claim, still_held in zip(renewed, results, strict=True):
-            if not still_held and self.held.get(claim.request_id) is claim:
+        renewed: list[tuple[Claim, int]] = persist.batch
+        for (claim, epoch), still_held in zip(renewed, results, strict=True):
+            is_newest = self.held.get(claim.request_id) is claim and claim.epoch == epoch
+            if not still_held and is_newest:
                 self._let_go(claim)
                 self._effects.append(Abandon(claim))
         if self.held:
             self._arm(Operation.RENEW, now_ms + self.settings.lease_ms // 3)
 
     def _released(self, persist: Persist, result: None, now_ms: int) -> None:
-        due = [release.not_before_ms or now_ms for release in persist.batch]
-        self._arm(Operation.CLAIM, max(min(due), now_ms))
+        self._want(Operation.CLAIM)
 
     def _taken(self, persist: Persist, due: Due, now_ms: int) -> None:
         self._send([self._envelope(message, self.new_id()) for message in due.messages])
@@ -569,6 +604,12 @@ class Node:
         if unsettled is not None:
             self._effects.append(NoticeSettled(unsettled[0], error))
 
+    def _reply(self, now_ms: int) -> tuple[str, int]:
+        """Id and next attempt of a RESPONSE, should there be one to send."""
+        if not self.settings.has_transport:
+            return self.new_id(), now_ms
+        return self.new_id(), now_ms + self.retransmitter.backoff_delay_ms(1)
+
     def _arrival(self, envelope: Envelope, now_ms: int) -> Arrival:
         digest = digest_of(
             envelope.source_agent_id,
@@ -576,8 +617,7 @@ class Node:
             envelope.message_type,
             envelope.payload,
         )
-        next_attempt_at_ms = now_ms + self.retransmitter.backoff_delay_ms(1)
-        return Arrival(envelope, digest, self.new_id(), next_attempt_at_ms)
+        return Arrival(envelope, digest, *self._reply(now_ms))
 
     def _send(self, envelopes: list[Envelope]) -> None:
         if envelopes:

@@ -10,7 +10,7 @@ asyncio is imported with the first message, not before.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -30,6 +30,8 @@ from .turns import Lane, Turn, acting_for, current_turn, waiting_for
 
 if TYPE_CHECKING:
     import asyncio
+
+    from ..invocation import Invocation, Outcome
 
 T = TypeVar("T")
 
@@ -89,6 +91,13 @@ class AgentCoordinator:
     def attach(self, logger: StructuredLogger, config: ServerConfig, ids: IdGenerator) -> None:
         """Use these from now on: what a server does with its coordinator."""
         self._logger, self.limits, self._ids = logger, config.agents, ids
+
+    def note_call(self, call: Invocation, outcome: Outcome | None) -> None:
+        """A tool call was left without an answer, or has ended after that: nobody asks here."""
+
+    def background(self) -> Coroutine[Any, Any, None] | None:
+        """What has to run as long as the server does; None, since nothing has to."""
+        return None
 
     # -- agents ------------------------------------------------------------------------------
 

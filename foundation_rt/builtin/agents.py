@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..aacp.coordinator import AgentCoordinatorV2
 from ..agents.errors import AgentNotFoundError
 from ..agents.messages import AgentMessage
 from ..errors import ErrorCode, ToolError
 from ..registry import ToolDefinition
 from ..results import write_json
 from ..truncation import truncate
+from .agent_requests import REQUEST, STATUS, request_handler, status_handler
 
 if TYPE_CHECKING:
     from ..agents.coordinator import AgentCoordinator
@@ -66,7 +68,9 @@ GET_STATE = ToolDefinition(
 def register_agent_tools(
     registry: ToolRegistry, coordinator: AgentCoordinator, limits: Callable[[], ToolsSection]
 ) -> None:
-    """Add the three tools, but for those whose name the author has taken (AGENT-14).
+    """Add the tools, but for those whose name the author has taken (AGENT-14).
+
+    A coordinator with a ledger has two more, `agent/request` and `agent/status` (AACP-45).
 
     Args:
         limits: gives the `tools` section of the configuration, which is known when tools run.
@@ -76,6 +80,11 @@ def register_agent_tools(
         (LIST, list_handler(coordinator, limits)),
         (GET_STATE, get_state_handler(coordinator, limits)),
     )
+    if isinstance(coordinator, AgentCoordinatorV2):
+        tools += (
+            (REQUEST, request_handler(coordinator, limits)),
+            (STATUS, status_handler(coordinator)),
+        )
     for definition, handler in tools:
         if registry.get(definition.name) is None:
             registry.register(definition, handler)
