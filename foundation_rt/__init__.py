@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from .aacp.coordinator import AgentCoordinatorV2 as AgentCoordinatorV2
+    from .aacp.errors import OutcomeUnknownError as OutcomeUnknownError
+    from .aacp.errors import RequestConflictError as RequestConflictError
+    from .aacp.errors import RequestFailedError as RequestFailedError
     from .abort import AbortSignal as AbortSignal
     from .agents.coordinator import AgentCoordinator as AgentCoordinator
     from .agents.errors import AgentCycleError as AgentCycleError
@@ -40,6 +44,7 @@ _HOMES = {
     "AbortSignal": "abort",
     "AgentContext": "agents.messages",
     "AgentCoordinator": "agents.coordinator",
+    "AgentCoordinatorV2": "aacp.coordinator",
     "AgentCycleError": "agents.errors",
     "AgentMessage": "agents.messages",
     "AgentNotFoundError": "agents.errors",
@@ -50,7 +55,10 @@ _HOMES = {
     "Constraints": "typed.constraints",
     "Dispatcher": "dispatcher",
     "ErrorCode": "errors",
+    "OutcomeUnknownError": "aacp.errors",
     "RegistrationError": "errors",
+    "RequestConflictError": "aacp.errors",
+    "RequestFailedError": "aacp.errors",
     "Server": "server",
     "ServerOptions": "runtime",
     "ToolContext": "context",

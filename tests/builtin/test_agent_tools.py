@@ -36,6 +36,7 @@ from tests.support.rig import Peer, Rig
 from tests.support.virtual_loop import run_virtual
 
 TOOLS = {"agent/sendMessage", "agent/list", "agent/getState"}
+WITH_LEDGER = TOOLS | {"agent/request", "agent/status"}
 
 
 async def echo(message: AgentMessage, context: AgentContext) -> Any:
@@ -82,8 +83,8 @@ def test_the_tools_are_there_from_the_first_use_of_agents_on() -> None:
     coordinator = server.agents
     assert server.agents is coordinator
     assert server.runtime.agents is coordinator
-    assert tool_names(server) == TOOLS
-    assert not any(tool.is_dynamic for name in TOOLS if (tool := server.get(name)))
+    assert tool_names(server) == WITH_LEDGER
+    assert not any(tool.is_dynamic for name in WITH_LEDGER if (tool := server.get(name)))
 
 
 @pytest.mark.rule("AGENT-14")
@@ -103,7 +104,7 @@ def test_a_tool_of_the_authors_own_stays() -> None:
     mine = ToolDefinition("agent/list", "mine", {"type": "object"})
     server.register(mine, lambda arguments, context: "mine")
     assert server.agents.agent_ids() == []
-    assert tool_names(server) == TOOLS
+    assert tool_names(server) == WITH_LEDGER
     tool = server.get("agent/list")
     assert tool is not None
     assert tool.definition.description == "mine"

@@ -48,7 +48,9 @@ def test_a_client_lists_agents_talks_to_them_and_looks_into_one() -> None:
         assert [tool["name"] for tool in listed] == [
             "agent/getState",
             "agent/list",
+            "agent/request",
             "agent/sendMessage",
+            "agent/status",
             "health",
         ]
         assert server.call("agent/list") == {"agentIds": ["clerk", "counter"], "truncated": False}

@@ -8,7 +8,7 @@ from typing import Any, assert_type
 from foundation_rt import (
     AbortSignal,
     AgentContext,
-    AgentCoordinator,
+    AgentCoordinatorV2,
     AgentMessage,
     Connection,
     Dispatcher,
@@ -97,7 +97,7 @@ def no_agent(message: AgentMessage, context: AgentContext) -> int:
 
 
 async def use_agents() -> None:
-    assert_type(server.agents, AgentCoordinator)
+    assert_type(server.agents, AgentCoordinatorV2)
     server.agents.register_agent("a", agent)
     server.agents.register_agent("b", no_agent)  # type: ignore[arg-type]
     server.agents.on_state_change = lambda agent_id, state: print(agent_id, len(state))
