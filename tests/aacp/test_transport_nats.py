@@ -210,7 +210,8 @@ async def rig(url: str = NATS_URL) -> AsyncIterator[Rig]:
 class Server:
     """A nats-server of the test's own, which can be killed and comes back with what it stored."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
+        self._options = options
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -220,9 +221,8 @@ class Server:
 
     def start(self) -> None:
         command = ["nats-server", "-js", "-sd", str(self.directory), "-a", "127.0.0.1"]
-        self._process = subprocess.Popen(
-            [*command, "-p", str(self.port)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
-        )
+        command += ["-p", str(self.port), *self._options]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
         assert self._process.stderr is not None
         assert any(b"Server is ready" in line for line in self._process.stderr)
 
@@ -237,9 +237,9 @@ class Server:
 
 
 @asynccontextmanager
-async def own(directory: Path) -> AsyncIterator[tuple[Server, AsyncExitStack]]:
+async def own(directory: Path, *options: str) -> AsyncIterator[tuple[Server, AsyncExitStack]]:
     """A server, and what is to be ended before it."""
-    server = Server(directory)
+    server = Server(directory, *options)
     server.start()
     try:
         async with AsyncExitStack() as stack:
@@ -903,6 +903,45 @@ def test_a_connection_that_nats_py_gives_up_is_made_anew(tmp_path: Path) -> None
             await transport.send([event(3)])
             await ledger.has(3)
             await transport.close()
+
+    run(main())
+
+
+@requires_nats_server
+@pytest.mark.rule("AACP-43")
+def test_the_server_says_who_may_connect_and_who_may_speak_for_whom(tmp_path: Path) -> None:
+    users = """authorization { users = [
+        {user: u, password: sesame, permissions: {publish: {deny: "aacp.x.*"}}}
+    ]}"""
+    (tmp_path / "config").write_text(users)
+
+    async def main() -> None:
+        async with own(tmp_path, "-c", str(tmp_path / "config")) as (server, stack):
+            log = Log()
+            url = server.url.replace("//", "//u:simsim@")
+            with pytest.raises(TransportError, match="Authorization Violation") as caught:
+                await NatsTransport(url).open(Ledger().deliver)
+            assert "simsim" not in str(caught.value)
+            url = server.url.replace("//", "//u:sesame@")
+            context = opened(url, Ledger(), logger=log.logger(), timeout_ms=500)
+            transport = await stack.enter_async_context(context)
+            await transport.send([event(1)])
+            with pytest.raises(TransportError, match="not acknowledged in time"):
+                await transport.send([event(1, source="x")])
+            assert "permissions violation" in log.said("nats: error")[0]["error"]
+            assert log.said("nats: error")[0]["level"] == "warn"
+            assert "sesame" not in str(log.records)
+
+    run(main())
+
+
+@requires_nats_server
+def test_a_server_without_jetstream_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        (tmp_path / "config").write_text("jetstream: disabled")
+        async with own(tmp_path, "-c", str(tmp_path / "config"), "-js=false") as (server, _):
+            with pytest.raises(TransportError, match=f"NATS at 127.0.0.1:{server.port}"):
+                await NatsTransport(server.url).open(Ledger().deliver)
 
     run(main())
 

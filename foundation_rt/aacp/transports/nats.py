@@ -42,6 +42,7 @@ try:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.errors import Error as NatsError
+    from nats.errors import StaleConnectionError
 except ImportError:
     raise MissingExtraError("AACP over NATS", "nats") from None
 
@@ -260,7 +261,9 @@ class NatsTransport:
         if not failure.done():
             failure.set_result(error)
         elif self.logger is not None:
-            self.logger.debug("nats: error", {"server": self._server, "error": str(error)})
+            # A lost connection is told elsewhere, once; this may be a permission that is missing.
+            level = "debug" if isinstance(error, (OSError, StaleConnectionError)) else "warn"
+            self.logger.log(level, "nats: error", {"server": self._server, "error": str(error)})
 
     async def _on_disconnected(self) -> None:
         self._end_waiting("the connection was lost")
