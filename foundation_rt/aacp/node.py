@@ -188,8 +188,9 @@ class Node:
     _waiting: dict[str, list[Ticket]] = field(factory=dict, init=False)
     # Messages sent from here whose end is still to be noticed, by the key of their record.
     _unsettled: dict[str, tuple[str, int]] = field(factory=dict, init=False)
-    # Agents that were unregistered while a CLAIM was under way.
-    _left: set[str] = field(factory=set, init=False)
+    # Agents for which claims were given back while a CLAIM was under way: what that brings for
+    # them is behind those.
+    _overtaken: set[str] = field(factory=set, init=False)
     _lost_claims: int = field(default=0, init=False)
     _stopping: bool = field(default=False, init=False)
     _now_ms: int = field(default=0, init=False)
@@ -220,8 +221,6 @@ class Node:
     def remove_agent(self, agent_id: str) -> None:
         """An agent was unregistered; claims that do not run are to be given back."""
         self._agents.pop(agent_id, None)
-        if self._lanes[Operation.CLAIM].busy:
-            self._left.add(agent_id)
 
     def send(self, draft: Draft, ticket: Ticket, now_ms: int) -> None:
         """Enter a message, then send it; `ticket` is told `Appended`."""
@@ -248,7 +247,10 @@ class Node:
             return  # it was lost meanwhile
         if error is not None and self.retransmitter.should_execute_again(claim.epoch, error):
             delay = self.retransmitter.backoff_delay_ms(claim.epoch)
+            behind = self._held_behind(claim)
             self.give_back(claim, now_ms, now_ms + delay)
+            for each in behind:
+                self.give_back(each, now_ms)
             return
         completion = Completion(
             claim.request_id,
@@ -265,9 +267,24 @@ class Node:
         """A claim is not executed, or not any more: it may be claimed again (AACP-25)."""
         if self.held.get(claim.request_id) is claim:
             self._let_go(claim)
+            if self._lanes[Operation.CLAIM].busy:
+                self._overtaken.add(claim.target_agent_id)
             release = Release(claim.request_id, claim.epoch, not_before_ms)
             self._lanes[Operation.RELEASE].pending.append(release)
             self._now_ms = now_ms
+
+    def _held_behind(self, claim: Claim) -> list[Claim]:
+        """What waits with a request that is to be executed again: all behind it (AACP-04)."""
+        held = list(self.held.values())
+        return [
+            each
+            for each in held[held.index(claim) + 1 :]
+            if each.target_agent_id == claim.target_agent_id
+        ]
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether a claim that was given out may still be executed: ask before beginning."""
+        return self.held.get(claim.request_id) is claim
 
     def wait_for(self, request_id: str, ticket: Ticket, now_ms: int) -> None:
         """Have `ticket` told the record of a request when it is finished."""
@@ -383,7 +400,7 @@ class Node:
         """What a failed CLAIM may have claimed belongs to nobody, and must lapse before it, or what
         is behind it, is claimed again: as of another owner it bars the way (AACP-22)."""
         self._lost_claims += 1
-        self._left.clear()
+        self._overtaken.clear()
 
     @property
     def _owner(self) -> str:
@@ -484,12 +501,12 @@ class Node:
             self._want(Operation.CLAIM)
 
     def _claimed(self, persist: Persist, claimed: Claimed, now_ms: int) -> None:
-        left, self._left = self._left, set()
+        overtaken, self._overtaken = self._overtaken, set()
         for claim in claimed.claims:
             held = self.held.get(claim.request_id)
             if held is not None:
                 held.epoch = claim.epoch  # its lease lapsed unnoticed: it goes on
-            elif claim.target_agent_id in left or claim.target_agent_id not in self._agents:
+            elif claim.target_agent_id in overtaken or claim.target_agent_id not in self._agents:
                 release = Release(claim.request_id, claim.epoch)
                 self._lanes[Operation.RELEASE].pending.append(release)
             else:
