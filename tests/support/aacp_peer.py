@@ -1,0 +1,255 @@
+"""Processes that take part in AACP and can be killed at any moment: for tests.
+
+`Peers` runs ``python -m tests.support.aacp_peer``, which imports everything once and forks a
+process for every peer that is asked for, so that a peer takes milliseconds to start. A peer says on
+its standard output what happened, one line each, before it goes on:
+
+    entered ID          a request is in the ledger
+    executed ID         its handler runs
+    told ID OUTCOME     its sender knows the outcome
+    finished            it has done what it was asked, and ends
+
+and the parent of all peers says ``dead`` when one has ended, whatever ended it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+import orjson
+from attrs import asdict, define, field
+
+PATIENCE = 120.0
+
+
+@define
+class Part:
+    """What a peer is to do.
+
+    Attributes:
+        store: ``sqlite:PATH``, or ``SCHEMA@postgresql://...``.
+        transport: ``STREAM@nats://...``, or nothing.
+        agents: that it registers.
+        request_ids: that it sends, in turn to `targets`, with their number in this list as payload.
+        drain: it ends when the ledger has no unfinished request left; else when its requests are
+            finished; and never, without requests.
+    """
+
+    name: str
+    store: str
+    transport: str = ""
+    agents: list[str] = field(factory=list)
+    targets: list[str] = field(factory=list)
+    request_ids: list[str] = field(factory=list)
+    concurrency: int = 50
+    lease_ms: int = 1_000
+    drain: bool = False
+
+
+def answer(payload: int) -> int | None:
+    """What an agent of a peer returns; None: it fails."""
+    return None if payload % 7 == 3 else payload * 2
+
+
+class Peers:
+    """Starts peers, one after another, and hears what they say."""
+
+    def __init__(self) -> None:
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith("COVERAGE_")
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.aacp_peer"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        self._incoming = b""
+        self.lines: list[list[str]] = []
+        """What was said since the last peer was started, split at spaces."""
+        self._pid = 0
+
+    def __enter__(self) -> Peers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._pid:
+            self.kill()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(PATIENCE)
+
+    def start(self, part: Part) -> None:
+        """Start a peer; the one before has ended."""
+        assert not self._pid
+        assert self._process.stdin is not None
+        self.lines = []
+        self._process.stdin.write(orjson.dumps(asdict(part)) + b"\n")
+        self._process.stdin.flush()
+        self.wait_for(lambda: bool(self.lines))
+        [word, pid] = self.lines.pop(0)
+        assert word == "pid", (word, pid)
+        self._pid = int(pid)
+
+    def kill(self) -> None:
+        """Kill the peer and hear what it had still to say."""
+        os.kill(self._pid, signal.SIGKILL)
+        self.wait_for_end()
+
+    def wait_for_end(self) -> None:
+        """Wait until the peer has ended."""
+        self.wait_for(self.has_ended)
+        self.lines.pop()
+        self._pid = 0
+
+    def has_ended(self) -> bool:
+        """Whether the peer has ended."""
+        return bool(self.lines) and self.lines[-1] == ["dead"]
+
+    def said(self, word: str) -> list[list[str]]:
+        """The lines that begin so, without that."""
+        return [line[1:] for line in self.lines if line[0] == word]
+
+    def wait_for(self, holds: Any) -> None:
+        """Hear until `holds()`."""
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            remaining = deadline - time.monotonic()
+            assert remaining > 0, f"waited in vain; last lines: {self.lines[-5:]}"
+            self.listen(remaining)
+
+    def listen(self, timeout: float) -> None:
+        """Hear what is said next, within `timeout` seconds."""
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        if select.select([descriptor], [], [], timeout)[0]:
+            data = os.read(descriptor, 65_536)
+            assert data, "the parent of the peers has ended"
+            *lines, self._incoming = (self._incoming + data).split(b"\n")
+            self.lines += [line.decode().split(" ") for line in lines]
+
+
+# -- in the peers' own process ------------------------------------------------------------------
+
+
+def say(*words: object) -> None:
+    """One line, in one write, at once: nothing that was said is lost with the process."""
+    os.write(1, " ".join(map(str, words)).encode() + b"\n")
+
+
+async def play(part: Part) -> None:
+    """Be a peer."""
+    from foundation_rt.aacp.coordinator import AgentCoordinatorV2
+    from foundation_rt.aacp.retransmitter import RetryPolicy
+    from foundation_rt.agents.messages import AgentContext, AgentMessage
+    from foundation_rt.config import AacpSection
+    from foundation_rt.errors import ErrorCode, ToolError
+
+    coordinator = AgentCoordinatorV2(
+        store=make_store(part.store),
+        transport=make_transport(part.transport),
+        name=part.name,
+        policy=RetryPolicy(base_delay_ms=100, max_delay_ms=1_000),
+        aacp=AacpSection(lease_ms=part.lease_ms, request_timeout_ms=int(PATIENCE * 1000)),
+    )
+
+    async def execute(message: AgentMessage, context: AgentContext) -> Any:
+        say("executed", context.correlation_id)
+        await asyncio.sleep(0)
+        result = answer(message.payload)
+        if result is None:
+            raise ToolError(ErrorCode.NOT_FOUND, "no such number")
+        return result
+
+    async def entered(envelope: Any) -> None:
+        say("entered", envelope.request_id)
+
+    async def send(numbers: Any) -> None:
+        for number in numbers:
+            request_id = part.request_ids[number]
+            target = part.targets[number % len(part.targets)]
+            try:
+                result = await coordinator.send_request(target, number, request_id=request_id)
+                say("told", request_id, "COMPLETED", result)
+            except ToolError as error:
+                say("told", request_id, "FAILED", error.code)
+
+    if part.request_ids:
+        coordinator.on_message_received = entered
+    for agent_id in part.agents:
+        coordinator.register_agent(agent_id, execute)
+    async with coordinator:
+        say("started")
+        if part.request_ids:
+            numbers = iter(range(len(part.request_ids)))
+            await asyncio.gather(*(send(numbers) for _ in range(part.concurrency)))
+        elif not part.drain:
+            await asyncio.get_running_loop().create_future()
+        while part.drain and await make_pending(coordinator):
+            await asyncio.sleep(0.05)
+    say("finished")
+
+
+async def make_pending(coordinator: Any) -> list[Any]:
+    """The requests without an outcome."""
+    pending: list[Any] = await coordinator._driver.store.list_pending_requests()
+    return pending
+
+
+def make_store(address: str) -> Any:
+    """The store of a part."""
+    if address.startswith("sqlite:"):
+        from foundation_rt.aacp.stores.sqlite import SqliteAACPPersistenceAdapter
+
+        return SqliteAACPPersistenceAdapter(address.removeprefix("sqlite:"))
+    from foundation_rt.aacp.stores.postgres import PostgresAACPPersistenceAdapter
+
+    schema, _, url = address.partition("@")
+    return PostgresAACPPersistenceAdapter(url, schema=schema)
+
+
+def make_transport(address: str) -> Any:
+    """The transport of a part."""
+    if not address:
+        return None
+    from foundation_rt.aacp.transports.nats import NatsTransport
+
+    stream, _, url = address.partition("@")
+    return NatsTransport(url, stream=stream, prefix=stream)
+
+
+def main() -> None:
+    """Fork a peer for every line, one at a time, until there are no more."""
+    import foundation_rt.aacp.coordinator
+    import foundation_rt.aacp.driver
+    import foundation_rt.aacp.stores.postgres
+    import foundation_rt.aacp.stores.sqlite
+    import foundation_rt.aacp.transports.nats  # noqa: F401
+
+    for line in sys.stdin.buffer:
+        pid = os.fork()
+        if pid == 0:
+            say("pid", os.getpid())
+            asyncio.run(play(Part(**orjson.loads(line))))
+            os._exit(0)
+        os.waitpid(pid, 0)
+        say("dead")
+
+
+if __name__ == "__main__":
+    main()
