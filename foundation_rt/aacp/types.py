@@ -16,7 +16,9 @@ What a record says never goes back (spec/aacp.md):
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from typing import Any
 
 from attrs import define
 
@@ -276,6 +278,10 @@ class Completion:
         state: COMPLETED or FAILED.
         result, error: JSON; one of them.
         reply_id, reply_next_attempt_at_ms: of the RESPONSE, if its maker is told by one.
+        within: is given the store's connection, in the transaction that records the outcome and
+            only if it is taken; when it raises, what it did is undone and the outcome is not taken
+            (AACP-05). The store may have to call it again, and has then undone all that it did.
+            A `UsageError` from stores that have no such connection.
     """
 
     request_id: str
@@ -285,6 +291,7 @@ class Completion:
     error: bytes | None
     reply_id: str
     reply_next_attempt_at_ms: int
+    within: Callable[[Any], Awaitable[None]] | None = None
 
 
 @define(eq=False)
@@ -368,10 +375,12 @@ class Completed:
     Attributes:
         record: as it is now; None when the outcome was not taken, because the claim was lost.
         response: what is to be sent now, if anything.
+        failure: what `Completion.within` raised; the claim is still held.
     """
 
     record: RequestRecord | None
     response: MessageRecord | None
+    failure: Exception | None = None
 
 
 @define(eq=True, repr=True)

@@ -1,0 +1,301 @@
+"""A few connections to PostgreSQL, and transactions that are repeated as long as that is safe.
+
+A transaction that fails before its COMMIT was sent has not happened, so it is simply done again, on
+another connection if its own is gone: a deadlock, a server that restarts, a backend that is
+terminated reach nobody. When the connection is lost after that, nobody can know: `StoreError`, and
+the caller repeats the operation (AACP-30).
+
+Nothing waits for ever. The server bounds each statement and each pause between two; the kernel
+finds out that a machine is gone; and a connection that has neither answered nor failed after
+`OPERATION_S` is cut. What the URL holds is in no message: of passwords only libpq knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from typing import Any, TypeVar
+
+import psycopg
+from attrs import define, field
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+
+from ....errors import UsageError
+from ...persistence import StoreError
+from .arrays import register
+
+T = TypeVar("T")
+
+Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+Row = tuple[Any, ...]
+
+Query = tuple[str, Sequence[object] | Mapping[str, object]]
+"""A statement, with `{schema}` for the quoted name of the schema, and its parameters."""
+
+STATEMENT_MS = 5_000
+"""The longest that one statement may take, waiting for locks included."""
+OPERATION_S = 15.0
+"""The longest that one transaction may take, what a handler does in it included."""
+CONNECT_S = 5.0
+"""How long an operation waits for a connection, while the server restarts for instance."""
+ATTEMPTS = 10
+"""How often a transaction is tried that is known not to have happened."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+
+ROLLED_BACK = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+"""What a transaction is told that had to give way to another."""
+
+# That the peer is gone is known after 5 to 10 seconds, whether it should speak or we do.
+_NETWORK = {
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 8_000,
+    "connect_timeout": int(CONNECT_S),
+    "application_name": "foundation-rt",
+}
+
+# Every statement here means to use an index. A plan that was made while a table was empty would
+# scan it, and would be kept until the table is next analyzed, a minute and 100,000 records later.
+_SETTINGS = f"""
+SELECT set_config('statement_timeout', '{STATEMENT_MS}', false),
+       set_config('idle_in_transaction_session_timeout', '{int(OPERATION_S * 1000)}', false),
+       set_config('default_transaction_isolation', 'read committed', false),
+       set_config('plan_cache_mode', 'force_generic_plan', false),
+       set_config('enable_seqscan', 'off', false),
+       set_config('jit', 'off', false),
+       set_config('client_min_messages', 'warning', false)
+"""
+
+
+class Raced(Exception):
+    """What was read is not so any more: nothing was changed, and the transaction is done again."""
+
+
+def read_url(url: str) -> dict[str, Any]:
+    """The parameters in a URL, or in libpq's ``key=value`` form.
+
+    Raises:
+        UsageError: it is neither; its text is not repeated, it may hold a password.
+    """
+    try:
+        parameters = conninfo_to_dict(url)
+    except psycopg.Error:
+        raise UsageError(
+            "the address of the PostgreSQL ledger cannot be read: expected"
+            " postgresql://user:password@host:port/database"
+        ) from None
+    return {**_NETWORK, **{key: value for key, value in parameters.items() if value is not None}}
+
+
+@define(eq=False, repr=False)
+class Connections:
+    """Lends connections, at most `size` at a time, and makes them as they are needed."""
+
+    _parameters: dict[str, Any]
+    _schema: str
+    _size: int
+    # With the server process behind each.
+    _pids: dict[Connection, int] = field(factory=dict, init=False)
+    _idle: list[Connection] = field(factory=list, init=False)
+    _free: asyncio.Semaphore = field(init=False)
+    _closed: bool = field(default=False, init=False)
+
+    @_free.default
+    def _all_of_them(self) -> asyncio.Semaphore:
+        return asyncio.Semaphore(self._size)
+
+    async def close(self) -> None:
+        """Wait for what is under way, then close every connection."""
+        self._closed = True
+        for _ in range(self._size):
+            await self._free.acquire()
+        for connection in self._idle:
+            await connection.close()
+        self._idle.clear()
+        self._pids.clear()
+
+    def is_own(self, pid: int) -> bool:
+        """Whether a server process is behind one of these connections."""
+        return pid in self._pids.values()
+
+    async def connect(self) -> Connection:
+        """A new connection, set up; it is in `autocommit`, for statements say BEGIN themselves.
+
+        Raises:
+            psycopg.Error: there is none to be had.
+        """
+        connection: Connection = await psycopg.AsyncConnection.connect(
+            autocommit=True, **self._parameters
+        )
+        try:
+            await connection.execute(_SETTINGS)
+            register(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Do `work(transaction)`, again if need be, until it has committed.
+
+        Raises:
+            StoreError: it did not happen, or whether it did is not known.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + OPERATION_S
+        for attempt in count(1):
+            async with self._lend() as connection:
+                transaction = Transaction(connection, self._schema)
+                try:
+                    return await work(transaction)
+                except (psycopg.Error, Raced) as error:
+                    await transaction.abandon()
+                    over = attempt == ATTEMPTS or loop.time() >= deadline
+                    if over or not transaction.may_be_repeated(error):
+                        raise StoreError(_described(error)) from None
+                except BaseException:
+                    await transaction.abandon()
+                    raise
+        raise AssertionError("an attempt returns or raises")
+
+    @asynccontextmanager
+    async def _lend(self) -> AsyncIterator[Connection]:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await self._free.acquire()
+        except TimeoutError:
+            raise StoreError("all connections to PostgreSQL are busy") from None
+        try:
+            connection = await self._take()
+            cut = asyncio.get_running_loop().call_later(OPERATION_S, _cut, connection)
+            try:
+                yield connection
+            finally:
+                cut.cancel()
+                await self._take_back(connection)
+        finally:
+            self._free.release()
+
+    async def _take(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed:
+                return connection
+            del self._pids[connection]
+        connection = await self._connect_patiently()
+        self._pids[connection] = connection.pgconn.backend_pid
+        return connection
+
+    async def _connect_patiently(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + CONNECT_S
+        pause = _FIRST_PAUSE_S
+        while not self._closed:
+            try:
+                return await self.connect()
+            except psycopg.Error as error:
+                if loop.time() + pause >= deadline:
+                    raise StoreError(f"PostgreSQL is not reached: {_described(error)}") from None
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        raise StoreError("the ledger is closed")
+
+    async def _take_back(self, connection: Connection) -> None:
+        # One in the middle of something, after a cancellation for instance, is of no more use.
+        if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            self._idle.append(connection)
+        else:
+            del self._pids[connection]
+            await connection.close()
+
+
+@define(eq=False, repr=False)
+class Transaction:
+    """One transaction; statements that are given together cost one round trip together."""
+
+    connection: Connection
+    schema: str
+    _begun: bool = field(default=False, init=False)
+    _committing: bool = field(default=False, init=False)
+
+    async def ask(self, *queries: Query) -> list[list[Row]]:
+        """Execute; return the rows of each query."""
+        if not self._begun:
+            self._begun = True
+            return (await self._execute((_BEGIN, *queries)))[1:]
+        return await self._execute(queries)
+
+    async def run(self, statement: str) -> None:
+        """Execute a statement that has no rows by itself, and not prepared.
+
+        After ROLLBACK, ALTER and DROP psycopg forgets its prepared statements and has the server
+        forget them with the next statement, which in a pipeline may be a new one's preparation.
+        """
+        await self.connection.execute(self._sql(statement), prepare=False)
+
+    async def commit(self, *queries: Query, then: Sequence[Query] = ()) -> list[list[Row]]:
+        """Execute and commit, or do neither; return the rows of each query.
+
+        Args:
+            then: is executed after that, each by itself.
+        """
+        begin = () if self._begun else (_BEGIN,)
+        self._committing = True
+        rows = await self._execute((*begin, *queries, _COMMIT, *then))
+        self._begun = self._committing = False
+        return rows[len(begin) : len(begin) + len(queries)]
+
+    async def rollback(self) -> None:
+        """Undo everything; the transaction may begin anew."""
+        if self._begun:
+            await self.run("ROLLBACK")
+            self._begun = False
+
+    async def abandon(self) -> None:
+        """Undo everything, if there is still a connection for it."""
+        status = self.connection.pgconn.transaction_status
+        if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            with suppress(psycopg.Error):
+                await self.run("ROLLBACK")
+
+    def may_be_repeated(self, error: psycopg.Error | Raced) -> bool:
+        """Whether what has failed has not happened, and may succeed the next time."""
+        if self.connection.closed:
+            return not self._committing
+        # A statement that fails keeps what follows it, COMMIT too, from being executed.
+        # A key that is there now was entered by another in the same instant.
+        return isinstance(error, (*ROLLED_BACK, psycopg.errors.UniqueViolation, Raced))
+
+    async def _execute(self, queries: Sequence[Query]) -> list[list[Row]]:
+        cursors = []
+        async with self.connection.pipeline():
+            for statement, parameters in queries:
+                cursor = self.connection.cursor(binary=True)
+                await cursor.execute(self._sql(statement), parameters or None, prepare=True)
+                cursors.append(cursor)
+        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    def _sql(self, statement: str) -> bytes:
+        return statement.replace("{schema}", f'"{self.schema}"').encode()
+
+
+_BEGIN: Query = ("BEGIN", ())
+_COMMIT: Query = ("COMMIT", ())
+
+
+def _cut(connection: Connection) -> None:
+    """End a connection under whoever waits for it, who then finds it lost."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
+
+
+def _described(error: Exception) -> str:
+    """What an error says, on one line."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,146 @@
+"""The tables of a ledger, version by version.
+
+A migration is never changed once it was released: what is to be different is the next one. They are
+applied when a ledger is opened, in one transaction, under a lock that lasts as long as it does; so
+any number of processes may open a new ledger at once. A ledger that a newer version of this package
+has migrated is refused: nobody knows here what its columns mean.
+
+How the tables are shaped:
+
+- `link` and `queue` are counters, locked by whoever enters something until it is committed. So
+  numbers and positions have no gaps and are committed in their order; sequences of the database
+  promise neither (AACP-10, AACP-22).
+- `mailbox` is locked by whoever claims for an agent. It is another row than `queue`: otherwise
+  claimers would wait for, or pass over, whoever enters a message.
+- `held`, `queued` and `finished` say in which indexes a request is. `state` is in no index, so
+  that claiming, renewing and giving back change none: PostgreSQL then writes the new version of the
+  row beside the old one (HOT), for which pages are left one third empty.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....errors import UsageError
+
+if TYPE_CHECKING:
+    from .connections import Transaction
+
+_FIRST = """
+CREATE TABLE {schema}.link (
+    source_agent_id text COLLATE "C" NOT NULL,
+    target_agent_id text COLLATE "C" NOT NULL,
+    last_seq bigint NOT NULL DEFAULT 0,
+    acked bigint NOT NULL DEFAULT 0,
+    contiguous bigint NOT NULL DEFAULT 0,
+    ahead bigint[] NOT NULL DEFAULT '{}',
+    PRIMARY KEY (source_agent_id, target_agent_id)
+) WITH (fillfactor = 20);
+
+CREATE TABLE {schema}.queue (
+    agent_id text COLLATE "C" PRIMARY KEY,
+    last_position bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 20);
+
+CREATE TABLE {schema}.mailbox (
+    agent_id text COLLATE "C" PRIMARY KEY
+);
+
+CREATE TABLE {schema}.request (
+    request_id text COLLATE "C" PRIMARY KEY,
+    message_type text NOT NULL,
+    source_agent_id text COLLATE "C" NOT NULL,
+    target_agent_id text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    digest bytea NOT NULL,
+    payload bytea NOT NULL,
+    state text NOT NULL,
+    created_at_ms bigint NOT NULL,
+    expires_at_ms bigint NOT NULL,
+    by_message boolean NOT NULL DEFAULT false,
+    position bigint,
+    epoch bigint NOT NULL DEFAULT 0,
+    owner text,
+    lease_until_ms bigint,
+    not_before_ms bigint,
+    result bytea,
+    error bytea,
+    completion_ref text,
+    finished_at_ms bigint,
+    held boolean NOT NULL DEFAULT false,
+    queued boolean NOT NULL DEFAULT false,
+    finished boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 67);
+CREATE INDEX request_queue ON {schema}.request (target_agent_id, position) WHERE queued;
+CREATE INDEX request_held ON {schema}.request (source_agent_id, target_agent_id, seq) WHERE held;
+CREATE INDEX request_pending ON {schema}.request (created_at_ms, request_id)
+    WHERE NOT finished;
+CREATE INDEX request_expiry ON {schema}.request (expires_at_ms);
+
+CREATE TABLE {schema}.message (
+    message_id text COLLATE "C" PRIMARY KEY,
+    request_id text COLLATE "C",
+    source_agent_id text COLLATE "C" NOT NULL,
+    target_agent_id text COLLATE "C" NOT NULL,
+    seq bigint NOT NULL,
+    message_type text NOT NULL,
+    payload bytea NOT NULL,
+    state text NOT NULL,
+    created_at_ms bigint NOT NULL,
+    expires_at_ms bigint NOT NULL,
+    attempts bigint NOT NULL,
+    next_attempt_at_ms bigint
+) WITH (fillfactor = 67);
+CREATE INDEX message_outbox ON {schema}.message (source_agent_id, target_agent_id, seq)
+    WHERE state <> 'ACKNOWLEDGED';
+CREATE INDEX message_due ON {schema}.message (next_attempt_at_ms)
+    WHERE next_attempt_at_ms IS NOT NULL;
+CREATE INDEX message_expiry ON {schema}.message (expires_at_ms) WHERE state <> 'TOMBSTONE';
+"""
+
+MIGRATIONS = (_FIRST,)
+"""The n-th makes version n out of version n - 1."""
+
+_IS_THERE = "SELECT to_regclass(%b::text) IS NOT NULL"
+_VERSION = "SELECT coalesce(max(version), 0) FROM {schema}.migration"
+# Of the transaction, not of the session; its number is made of the schema's name.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('foundation-rt aacp ' || %b::text, 0))"
+_PATIENCE = "SET LOCAL statement_timeout = '60s'"
+_SCHEMA = "CREATE SCHEMA IF NOT EXISTS {schema}"
+_TABLE = "CREATE TABLE IF NOT EXISTS {schema}.migration (version bigint PRIMARY KEY)"
+_NOTE = "INSERT INTO {schema}.migration (version) VALUES (%b)"
+
+
+async def migrate(transaction: Transaction) -> None:
+    """Bring the tables to the newest version; what is there already is only looked at.
+
+    Raises:
+        UsageError: they are of a newer version than this package knows.
+    """
+    table = (_IS_THERE, (f"{transaction.schema}.migration",))
+    [[(is_there,)]] = await transaction.ask(table)
+    if is_there and await _version(transaction) == len(MIGRATIONS):
+        await transaction.commit()
+        return
+    await transaction.run(_PATIENCE)
+    await transaction.ask((_LOCK, (transaction.schema,)))
+    [[(is_there,)]] = await transaction.ask(table)
+    if not is_there:  # asked first, for who may not create schemas but has been given this one
+        await transaction.run(_SCHEMA)
+        await transaction.run(_TABLE)
+    version = await _version(transaction)
+    for number, migration in enumerate(MIGRATIONS[version:], version + 1):
+        await transaction.run(migration)
+        await transaction.ask((_NOTE, (number,)))
+    await transaction.commit()
+
+
+async def _version(transaction: Transaction) -> int:
+    [[(version,)]] = await transaction.ask((_VERSION, ()))
+    if version > len(MIGRATIONS):
+        raise UsageError(
+            f"the ledger in schema {transaction.schema} has version {version}, and this version of"
+            f" foundation-rt knows those up to {len(MIGRATIONS)}: use the newer foundation-rt that"
+            " migrated it, or another schema"
+        )
+    return int(version)
