@@ -190,6 +190,8 @@ class Node:
     _unsettled: dict[str, tuple[str, int]] = field(factory=dict, init=False)
     # Agents for which claims were given back while a CLAIM was under way: what that brings for
     # them is behind those.
+    # Those among the claims held that were executed, and whose outcome is being recorded.
+    _ended: set[str] = field(factory=set, init=False)
     _overtaken: set[str] = field(factory=set, init=False)
     _lost_claims: int = field(default=0, init=False)
     _stopping: bool = field(default=False, init=False)
@@ -261,6 +263,7 @@ class Node:
             *self._reply(now_ms),
         )
         self._lanes[Operation.COMPLETE].pending.append((completion, claim))
+        self._ended.add(claim.request_id)
         self._now_ms = now_ms
 
     def give_back(self, claim: Claim, now_ms: int, not_before_ms: int | None = None) -> None:
@@ -274,12 +277,12 @@ class Node:
             self._now_ms = now_ms
 
     def _held_behind(self, claim: Claim) -> list[Claim]:
-        """What waits with a request that is to be executed again: all behind it (AACP-04)."""
+        """What must not be executed before a request that will be executed again (AACP-04)."""
         held = list(self.held.values())
         return [
             each
             for each in held[held.index(claim) + 1 :]
-            if each.target_agent_id == claim.target_agent_id
+            if each.target_agent_id == claim.target_agent_id and each.request_id not in self._ended
         ]
 
     def holds(self, claim: Claim) -> bool:
@@ -548,8 +551,7 @@ class Node:
         for (claim, epoch), still_held in zip(renewed, results, strict=True):
             is_newest = self.held.get(claim.request_id) is claim and claim.epoch == epoch
             if not still_held and is_newest:
-                self._let_go(claim)
-                self._effects.append(Abandon(claim))
+                self._lose(claim, now_ms)
         if self.held:
             self._arm(Operation.RENEW, now_ms + self.settings.lease_ms // 3)
 
@@ -579,8 +581,19 @@ class Node:
 
     # -- parts of that ------------------------------------------------------------------------
 
+    def _lose(self, claim: Claim, now_ms: int) -> None:
+        """A claim was lost, and with it what is behind it."""
+        behind = self._held_behind(claim)
+        self._let_go(claim)
+        self._effects.append(Abandon(claim))
+        for each in behind:
+            self.give_back(each, now_ms)
+            self._effects.append(Abandon(each))
+        self._want(Operation.CLAIM)  # there is room again
+
     def _let_go(self, claim: Claim) -> None:
         del self.held[claim.request_id]
+        self._ended.discard(claim.request_id)
         if self._agents.get(claim.target_agent_id):
             self._agents[claim.target_agent_id] -= 1
 
