@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -86,8 +87,8 @@ class Peers:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._pid:
-            self.kill()
+        if self._pid and not self.has_ended():
+            os.kill(self._pid, signal.SIGKILL)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -125,23 +126,32 @@ class Peers:
         """The lines that begin so, without that."""
         return [line[1:] for line in self.lines if line[0] == word]
 
-    def wait_for(self, holds: Any) -> None:
+    def wait_for(self, holds: Callable[[], bool]) -> None:
         """Hear until `holds()`."""
-        deadline = time.monotonic() + PATIENCE
-        while not holds():
-            remaining = deadline - time.monotonic()
-            assert remaining > 0, f"waited in vain; last lines: {self.lines[-5:]}"
-            self.listen(remaining)
+        wait_for(holds, self)
 
-    def listen(self, timeout: float) -> None:
-        """Hear what is said next, within `timeout` seconds."""
+    def fileno(self) -> int:
+        """Where they speak."""
         assert self._process.stdout is not None
-        descriptor = self._process.stdout.fileno()
-        if select.select([descriptor], [], [], timeout)[0]:
-            data = os.read(descriptor, 65_536)
-            assert data, "the parent of the peers has ended"
-            *lines, self._incoming = (self._incoming + data).split(b"\n")
-            self.lines += [line.decode().split(" ") for line in lines]
+        return self._process.stdout.fileno()
+
+    def listen(self) -> None:
+        """Hear what is there."""
+        data = os.read(self.fileno(), 65_536)
+        assert data, "the parent of the peers has ended"
+        *lines, self._incoming = (self._incoming + data).split(b"\n")
+        self.lines += [line.decode().split(" ") for line in lines]
+
+
+def wait_for(holds: Callable[[], bool], *speakers: Peers) -> None:
+    """Hear all of them until `holds()`; a peer that nobody hears would come to a stop."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        remaining = deadline - time.monotonic()
+        last = [peers.lines[-3:] for peers in speakers]
+        assert remaining > 0, f"waited in vain; last lines: {last}"
+        for peers in select.select(speakers, [], [], remaining)[0]:
+            peers.listen()
 
 
 # -- in the peers' own process ------------------------------------------------------------------
