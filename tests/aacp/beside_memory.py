@@ -62,7 +62,7 @@ Ask = Callable[[AACPPersistenceAdapter], Coroutine[Any, Any, Any]]
 
 LOCAL = ("a", "b")
 FAR = ("far", "away")
-REQUEST_IDS = tuple(f"r{n}" for n in range(6))
+REQUEST_IDS = tuple(f"r{n}" for n in range(16))
 PAYLOADS = (b"1", b'{"n":2}')
 LIFETIMES = (20, 60, 1000)
 LEASE = 25
@@ -237,11 +237,13 @@ class BesideMemory(RuleBasedStateMachine):
         self.ask(lambda store: store.release(releases))
 
     def draw_claims(self, data: st.DataObject) -> list[tuple[str, int]]:
-        """Claims that were made at some time, and a few that never were."""
-        known = [(claim.request_id, claim.epoch) for claim in self.claims[-8:]]
+        """Claims that were made lately, and such as never were, or not by then."""
+        known = st.sampled_from([(claim.request_id, claim.epoch) for claim in self.claims[-8:]])
+        wrong = st.builds(
+            lambda claim, by: (claim[0], claim[1] + by), known, st.sampled_from((-1, 1))
+        )
         strange = st.tuples(request_ids, st.integers(0, 3))
-        claim = st.sampled_from(known)
-        return data.draw(st.lists(claim | claim | strange, min_size=1, max_size=4))
+        return data.draw(st.lists(known | known | wrong | strange, min_size=1, max_size=4))
 
     @rule(limit=st.sampled_from((1, 3, 50)))
     def take_due(self, limit: int) -> None:
@@ -370,12 +372,15 @@ def comparable(answer: Any) -> Any:
     return answer
 
 
-def run_beside_memory(place: Place, examples: int = 30, steps: int = 40) -> None:
+def run_beside_memory(
+    place: Place, examples: int = 30, steps: int = 40, base: settings | None = None
+) -> None:
     """Try to find a difference."""
     machine = type("BesideMemory", (BesideMemory,), {"place": staticmethod(place)})
     run_state_machine_as_test(
         machine,
         settings=settings(
+            base,
             max_examples=examples,
             stateful_step_count=steps,
             suppress_health_check=list(HealthCheck),

@@ -12,7 +12,8 @@ A test module of a store says where its ledgers are and what its rules are::
     TestContract = pytest.mark.rule("AACP-10", "AACP-11")(_Contract)
 
 `StoreContract` is for all of them, `DurableStoreContract` for those whose ledger outlives the
-adapter, `SharedStoreContract` for those that several adapters may have open at once.
+adapter, `SharedStoreContract` for those that several adapters may have open at once;
+`WithinIsRefused` comes beside it where handlers cannot write in the ledger's transaction.
 
 Tests are written without coroutines: a `Ledger` runs each operation of its adapter to its end, on
 one event loop for as long as it lives.
@@ -56,7 +57,7 @@ from foundation_rt.aacp.types import (
     RequestState,
     Verdict,
 )
-from foundation_rt.errors import ErrorCode, StructuredError
+from foundation_rt.errors import ErrorCode, StructuredError, UsageError
 
 T = TypeVar("T")
 
@@ -188,7 +189,11 @@ class Ledger:
         self._make = make
         self._runner = asyncio.Runner()
         self.adapter = make()
-        self.run(self.adapter.open())
+        try:
+            self.run(self.adapter.open())
+        except BaseException:
+            self._runner.close()
+            raise
 
     def __enter__(self) -> Ledger:
         return self
@@ -1344,6 +1349,24 @@ class StoreContract:
     def test_a_callback_may_be_given(self, ledger: Ledger) -> None:
         ledger.adapter.on_change(lambda: None)
         ledger.append(draft("r1"))
+
+
+class WithinIsRefused:
+    """For adapters that have no connection in which a handler could write."""
+
+    @pytest.mark.rule("AACP-05")
+    def test_what_is_to_be_written_within_is_refused(self, ledger: Ledger) -> None:
+        async def write(connection: object) -> None:
+            raise AssertionError("must not be called")
+
+        ledger.append(draft("r1"), draft("r2"))
+        writing, plain = map(completion, ledger.claim().claims)
+        writing.within = write
+        refused, done = ledger.complete(writing, plain)
+        assert isinstance(refused.failure, UsageError)
+        assert (refused.record, refused.response) == (None, None)
+        assert done.record is not None
+        assert ledger.state("r1") is RequestState.CLAIMED
 
 
 class DurableStoreContract(StoreContract):

@@ -309,6 +309,8 @@ class InMemoryAACPPersistenceAdapter:
             return Completed(record, None)
         if record is None or not may_complete(record, completion):
             return Completed(None, None)
+        if completion.within is not None:
+            return records.not_within()
         del self._queues[record.target_agent_id][record.request_id]
         records.finish(record, completion, now_ms)
         if not record.by_message:

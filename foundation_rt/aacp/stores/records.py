@@ -9,6 +9,7 @@ from __future__ import annotations
 import orjson
 from attrs import evolve
 
+from ...errors import UsageError
 from ..ledger import conflict_error, response_payload
 from ..persistence import RetryDecision
 from ..types import (
@@ -16,6 +17,7 @@ from ..types import (
     VOID_PAYLOAD,
     Arrival,
     Claim,
+    Completed,
     Completion,
     Draft,
     Due,
@@ -161,6 +163,13 @@ def finish(record: RequestRecord, completion: Completion, now_ms: int) -> None:
     record.result, record.error = completion.result, completion.error
     record.owner = record.lease_until_ms = None
     record.finished_at_ms = now_ms
+
+
+def not_within() -> Completed:
+    """The answer to a completion that is to write where there is no such connection (AACP-05)."""
+    return Completed(
+        None, None, UsageError("this ledger takes no writes of a handler: use PostgreSQL for them")
+    )
 
 
 def retry(message: MessageRecord, now_ms: int, decide: RetryDecision, due: Due) -> None:
