@@ -66,12 +66,25 @@ def test_the_agent_counts_what_it_is_asked_for() -> None:
     ]
 
 
+def test_the_request_is_executed_once() -> None:
+    defined: dict[str, Any] = {}
+    for block in _BLOCKS[3:5]:
+        exec(compile(block, "README.md", "exec", dont_inherit=True), defined)
+
+    async def order() -> Any:
+        async with connect(defined["server"]):
+            return [await defined["order"](form) for form in ("A38", "A38", "B1")]
+
+    first = {"asked": 1, "for": "A38"}
+    assert asyncio.run(order()) == [first, first, {"asked": 2, "for": "B1"}]
+
+
 def test_the_embedding_examples_work(names: dict[str, Any]) -> None:
     lines: list[bytes] = []
     names["write_line"] = lines.append
-    exec(_BLOCKS[4], names)
-    names["line"] = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     exec(_BLOCKS[5], names)
+    names["line"] = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    exec(_BLOCKS[6], names)
     assert b"-32002" in names["effect"].line
 
 
