@@ -161,11 +161,16 @@ class NodeSettings:
 
 @define(eq=False, repr=False)
 class _Lane:
-    """One kind of operation: what waits for it, and whether one is under way."""
+    """One kind of operation: what waits for it, and whether one is under way.
+
+    Attributes:
+        in_doubt: the last one failed, and may have happened.
+    """
 
     pending: list[Any] = field(factory=list)
     wanted: bool = False
     busy: bool = False
+    in_doubt: bool = False
     not_before_ms: int = 0
 
 
@@ -373,6 +378,10 @@ class Node:
         lane = self._lanes[persist.operation]
         lane.busy = False
         lane.not_before_ms = 0
+        if lane.in_doubt:
+            lane.in_doubt = False
+            for consequence in _CONSEQUENCES.get(persist.operation, ()):
+                self._want(consequence)
         _CONTINUATIONS[persist.operation](self, persist, result, now_ms)
         self._now_ms = now_ms
 
@@ -386,14 +395,11 @@ class Node:
         lane.not_before_ms = now_ms + self.settings.store_retry_ms
         if persist.operation is Operation.RECEIVE:
             self._effects += [Tell(ticket, error) for _, ticket in persist.batch]
-            for consequence in (Operation.CLAIM, Operation.TAKE_DUE, Operation.LOOK_UP):
-                self._arm(consequence, lane.not_before_ms)
-        else:
-            if persist.operation is Operation.CLAIM:
-                self._forget_claims()
-            if persist.operation in _QUEUED:
-                lane.pending[:0] = persist.batch
-            lane.wanted = True
+        elif persist.operation in _QUEUED:
+            lane.pending[:0] = persist.batch
+        elif persist.operation is Operation.CLAIM:
+            self._forget_claims()
+        lane.wanted = lane.in_doubt = True
         self._arm(persist.operation, lane.not_before_ms)
         self._now_ms = now_ms
 
@@ -535,14 +541,15 @@ class Node:
                     again = evolve(completion, epoch=claim.epoch)
                     self._lanes[Operation.COMPLETE].pending.append((again, claim))
                     continue
-                self._let_go(claim)
+                if record is None:
+                    self._lose(claim, now_ms)
+                else:
+                    self._let_go(claim)
             if record is not None:
                 self._settle(record)
-                if record.by_message:
-                    # Also when the RESPONSE was entered before, and the answer to that was lost.
-                    self._arm(Operation.TAKE_DUE, completion.reply_next_attempt_at_ms)
             if completed.response is not None:
                 responses.append(self._first_attempt(completed.response))
+                self._arm(Operation.TAKE_DUE, completion.reply_next_attempt_at_ms)
         self._send(responses)
         self._want(Operation.CLAIM)
 
@@ -675,6 +682,12 @@ class Node:
 
 _QUEUED = frozenset({Operation.APPEND, Operation.COMPLETE, Operation.RELEASE})
 """The operations that are made of what waits for them."""
+
+_CONSEQUENCES = {
+    Operation.RECEIVE: (Operation.CLAIM, Operation.TAKE_DUE, Operation.LOOK_UP),
+    Operation.COMPLETE: (Operation.TAKE_DUE,),
+}
+"""What one that failed may have led to all the same, and nobody was told of."""
 
 _GIVEN_UP = StructuredError(
     ErrorCode.TIMEOUT,
