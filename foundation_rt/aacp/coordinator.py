@@ -41,7 +41,8 @@ from .errors import (
 )
 from .ledger import conflict_error, digest_of
 from .node import Node, NodeSettings
-from .retransmitter import Retransmitter, RetryPolicy
+from .persistence import StoreError
+from .retransmitter import MAX_DELAY_MS, Retransmitter, RetryPolicy
 from .setup import make_store, make_transport
 from .types import (
     TERMINAL,
@@ -73,6 +74,8 @@ _NO_LIMIT = 2**62
 """The queue of an agent has room for what it has claimed: that is one at a time."""
 
 _ALWAYS_TOLD_BYTES = 4096
+
+_STOPPED = "the coordinator was stopped while it was being used"
 
 _START_RETRY_SECONDS = 5.0
 
@@ -166,13 +169,19 @@ class AgentCoordinatorV2(AgentCoordinator):
 
         self._enter_loop()
         if self._starting is None:
-            self._starting = asyncio.ensure_future(self._start())
-        starting = self._starting
+            self._starting = asyncio.ensure_future(self._try_to_start())
         try:
-            await asyncio.shield(starting)
+            await asyncio.shield(self._starting)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            raise UsageError(_STOPPED) from None
+
+    async def _try_to_start(self) -> None:
+        try:
+            await self._start()
         except BaseException:
-            if starting.done() and self._starting is starting:
-                self._starting = None
+            self._starting = None
             raise
 
     async def _start(self) -> None:
@@ -233,12 +242,20 @@ class AgentCoordinatorV2(AgentCoordinator):
         Args:
             grace: seconds in which handlers may still end; then they are aborted and cancelled.
         """
-        driver, self._driver, self._starting = self._driver, None, None
-        late_calls, self._late_calls = self._late_calls, None
+        import asyncio
+
+        starting = self._starting
+        if starting is not None and not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting])
+        driver, late_calls = self._driver, self._late_calls
+        # Until it has ended, handlers may still send.
         if late_calls is not None:
             await late_calls.finish()
         if driver is not None:
             await driver.stop(grace)
+        if self._driver is driver:
+            self._driver = self._late_calls = self._starting = None
 
     def background(self) -> Coroutine[Any, Any, None]:
         """What a server runs: the coordinator is started, and stopped when this is cancelled.
@@ -265,8 +282,12 @@ class AgentCoordinatorV2(AgentCoordinator):
 
     def note_call(self, call: Invocation, outcome: CallOutcome | None) -> None:
         """A tool call was left without an answer, or has ended after that (AACP-28)."""
-        if self._late_calls is not None:
-            self._late_calls.note(call, outcome)
+        late_calls = self._late_calls  # which another thread may take away
+        if late_calls is not None:
+            late_calls.note(call, outcome)
+        else:
+            what = {"runId": call.run_id}
+            self._own_logger().warn("late tool call not recorded: no ledger is open", what)
 
     async def __aenter__(self) -> AgentCoordinatorV2:
         await self.start()
@@ -312,13 +333,14 @@ class AgentCoordinatorV2(AgentCoordinator):
                 it is too large, or too much waits for the ledger already.
             StoreError, TransportError: as `start`.
         """
-        import asyncio
-
         driver = await self._started()
         draft = self._draft(driver, MessageType.EVENT, target_agent_id, message, None, None)
-        entered = asyncio.get_running_loop().create_future()
-        self._enter(driver, draft, entered)
-        await entered
+        entered = driver.open_ticket()
+        try:
+            self._enter(driver, draft, entered)
+            await entered
+        finally:
+            driver.close_ticket(entered)
         return draft.message_id
 
     async def send_request(
@@ -350,14 +372,16 @@ class AgentCoordinatorV2(AgentCoordinator):
             AbortError: the signal fired.
             AgentNotFoundError, ToolError, StoreError, TransportError: as `send_reliable_message`.
         """
-        driver = self._driver or await self._started()
+        driver = self._driver_here() or await self._started()
         draft = self._draft(
             driver, MessageType.REQUEST, target_agent_id, message, request_id, ttl_ms
         )
         turn = current_turn()
         if abort_signal is None and turn is not None:
             abort_signal = turn.context.abort_signal
-        timeout = (timeout_ms or self.aacp.request_timeout_ms) / 1000
+        if abort_signal is not None:
+            abort_signal.raise_if_aborted()
+        timeout = _milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
         lane = None if turn is None else self._lanes.get(target_agent_id)
         with nullcontext() if lane is None else waiting_for(lane, turn):
             record = await self._outcome(driver, draft, timeout, abort_signal)
@@ -372,18 +396,25 @@ class AgentCoordinatorV2(AgentCoordinator):
         import asyncio
 
         loop = asyncio.get_running_loop()
-        finished: asyncio.Future[RequestRecord] = loop.create_future()
+        finished: asyncio.Future[RequestRecord] = driver.open_ticket()
         # First: it may be finished before this task hears that it was entered.
         driver.node.wait_for(draft.key, finished, driver.now_ms())
         timer = loop.call_later(timeout, _time_out, finished, draft.key)
         remove = _fail_when_aborted(abort_signal, finished, loop)
         try:
             self._enter(driver, draft, _Entry(draft.key, finished))
-            return await finished
+            record = await finished
+        except StoreError as error:
+            raise OutcomeUnknownError(draft.key) from error
         finally:
+            driver.close_ticket(finished)
             timer.cancel()
             remove()
             driver.node.stop_waiting(draft.key, finished)
+        if record.digest != draft.digest:
+            # Another request of this id was finished before this one was refused.
+            raise RequestConflictError(conflict_error(draft.key))
+        return record
 
     def _draft(
         self,
@@ -421,7 +452,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             payload,
             digest_of(source_agent_id, target_agent_id, message_type, payload),
             now_ms,
-            now_ms + (ttl_ms or self.aacp.default_ttl_ms),
+            now_ms + _milliseconds(ttl_ms, self.aacp.default_ttl_ms),
             local,
             0 if local else now_ms + driver.node.retransmitter.backoff_delay_ms(1),
         )
@@ -466,14 +497,16 @@ class AgentCoordinatorV2(AgentCoordinator):
         Raises:
             StoreError: the ledger cannot be asked.
         """
-        driver = await self._started()
+        driver, late_calls = await self._started(), self._late_calls
+        # First: it may be written while the ledger is being asked.
+        is_late = late_calls is not None and late_calls.is_unwritten(message_or_request_id)
         record = await driver.store.get_request_record(message_or_request_id)
         if record is not None:
             return _request_status(record)
         message = await driver.store.get_message_record(message_or_request_id)
         if message is not None:
             return _message_status(message)
-        if self._late_calls is not None and self._late_calls.is_unwritten(message_or_request_id):
+        if is_late:
             return MessageStatus(None, message_or_request_id, Outcome.UNKNOWN, driver.now_ms())
         return None
 
@@ -490,18 +523,34 @@ class AgentCoordinatorV2(AgentCoordinator):
 
     # -- executing ----------------------------------------------------------------------------
 
+    def _driver_here(self) -> Driver | None:
+        """What runs, if it runs on this event loop: all that most calls need."""
+        driver = self._driver
+        return driver if driver is not None and driver.is_here() else None
+
     async def _started(self) -> Driver:
+        self._enter_loop()
         if self._driver is None:
             await self.start()
         driver = self._driver
         if driver is None:
-            raise UsageError("the coordinator was stopped while it was being used")
+            raise UsageError(_STOPPED)
         return driver
+
+    def _enter_loop(self) -> None:
+        """As of `AgentCoordinator`; what ran on a loop that was closed is gone with it."""
+        before = self._loop
+        AgentCoordinator._enter_loop(self)
+        if self._loop is not before:
+            self._driver = self._late_calls = self._starting = None
 
     async def _execute(self, claim: Claim, signal: AbortSignal) -> Ended | None:
         """Have the agent handle what was claimed for it, in its turn.
 
         Whatever the handler raises is an outcome, `SystemExit` included (ERR-05).
+
+        Returns:
+            None if it did not begin, or was stopped: another may execute it.
         """
         message = _read_message(claim)
 
@@ -513,7 +562,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             except BaseException as error:
                 if _is_stopped(error, signal):
                     raise
-                self._log_failure("agent handler failed", claim, error)
+                self._log_failure(claim, error)
                 return None, StructuredError(ErrorCode.INTERNAL, "The agent failed.")
 
         try:
@@ -525,18 +574,15 @@ class AgentCoordinatorV2(AgentCoordinator):
                 max_queue=_NO_LIMIT,
             )
         except (AbortError, AgentNotFoundError, AgentUnregisteredError):
-            return None  # it did not begin, or was stopped: another may execute it
-        except Exception as error:
-            self._log_failure("claim not executed", claim, error)
             return None
 
-    def _log_failure(self, message: str, claim: Claim, error: BaseException) -> None:
+    def _log_failure(self, claim: Claim, error: BaseException) -> None:
         fields = {
             "requestId": claim.request_id,
             "agentId": claim.target_agent_id,
             "error": describe_exception(error),
         }
-        self._own_logger().error(message, fields)
+        self._own_logger().error("agent handler failed", fields)
 
     def _encode_result(self, value: Any) -> bytes:
         """What a handler returned, as the ledger keeps it."""
@@ -571,6 +617,14 @@ def _read_message(claim: Claim) -> AgentMessage:
     ):
         return AgentMessage(payload["type"], payload["payload"], claim.source_agent_id)
     return AgentMessage(_DEFAULT_TYPE, payload, claim.source_agent_id)
+
+
+def _milliseconds(given: int | None, default: int) -> int:
+    if given is None:
+        return default
+    if type(given) is not int or not 0 < given <= MAX_DELAY_MS:
+        raise invalid(f"A time is a number of ms from 1 to {MAX_DELAY_MS}.", "invalid_time")
+    return given
 
 
 def _serializable(error: StructuredError) -> StructuredError:
@@ -656,6 +710,13 @@ def _is_stopped(error: BaseException, signal: AbortSignal) -> bool:
     import asyncio
 
     if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
+        return _is_cancelled()
     return isinstance(error, AbortError) and signal.aborted
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is being cancelled."""
+    import asyncio
+
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -42,11 +42,16 @@ Ended: TypeAlias = tuple[bytes | None, StructuredError | None]
 """How an execution ended: a result in JSON, or an error."""
 
 Run: TypeAlias = Callable[[Claim, AbortSignal], Awaitable["Ended | None"]]
-"""Executes a claim; None means that it was not, and is to be given back. It raises nothing."""
+"""Executes a claim; None means that it was not, and is to be given back. What it raises is no
+outcome: then the claim is given back too, and not claimed again at once."""
 
 _LISTEN_RETRY_SECONDS = 1.0
 
-_QUIET_SECONDS = 2.0  # in which, at the end, the ledger may still take what was decided
+_QUIET_SECONDS = 2.0
+"""In which, at the end, the ledger may still take what was decided; and again as long for handlers
+that do not heed their cancellation."""
+
+_GLANCE_SECONDS = 0.01
 
 
 class NodeClock:
@@ -93,7 +98,12 @@ class Driver:
     _context: Context = field(factory=Context, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
     _kicked: bool = field(default=False, init=False)
+    _stopping: bool = field(default=False, init=False)
+    _over: bool = field(default=False, init=False)
+    _stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
     _tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
+    _listening: set[asyncio.Task[Any]] = field(factory=set, init=False)
+    _tickets: set[asyncio.Future[Any]] = field(factory=set, init=False)
     # By agent: what it has to execute, and the task that does.
     _queues: dict[str, deque[_Execution]] = field(factory=dict, init=False)
     _workers: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
@@ -110,39 +120,49 @@ class Driver:
             StoreError, TransportError, UsageError: one of them cannot be used.
         """
         self._loop = asyncio.get_running_loop()
-        await self.store.open()
         try:
+            await self.store.open()
             if self.transport is not None:
                 await self.transport.open(self.deliver)
         except BaseException:
-            await self.store.close()
+            await self._close()
             raise
         self.store.on_change(self._on_change)
         self.node.start(self.now_ms())
         self.kick()
 
     async def stop(self, grace: float) -> None:
-        """Stop: handlers may end within `grace` seconds, then they are aborted and cancelled."""
+        """Stop; a second call waits for the end of the first.
+
+        Args:
+            grace: seconds in which handlers may still end; then they are aborted and cancelled.
+        """
+        if self._stopping:
+            await self._stopped.wait()
+            return
+        self._stopping = True
+        try:
+            await self._stop(grace)
+        finally:
+            try:
+                await self._end()
+            finally:
+                await self._close()
+                self._stopped.set()
+
+    async def _stop(self, grace: float) -> None:
         self.node.stop()
+        for task in self._listening:
+            task.cancel()
         for queue in self._queues.values():
-            while queue:
-                self._give_back(queue.pop())
+            self._give_back_all(queue)
         if self._workers and grace > 0:
             await asyncio.wait(self._workers.values(), timeout=grace)
         for execution in list(self._executions.values()):
-            execution.signal.fire("shutdown")
-        for worker in list(self._workers.values()):
+            self._fire(execution, "shutdown")
+        for worker in self._workers.values():
             worker.cancel()
-        if self.transport is not None:
-            with suppress(TransportError):
-                await self.transport.close()
         await self._settle_down()
-        if self._timer is not None:
-            self._timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *self._workers.values(), return_exceptions=True)
-        await self.store.close()
 
     async def _settle_down(self) -> None:
         """Let the ledger take what was decided."""
@@ -153,7 +173,31 @@ class Driver:
                     if pending:
                         await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                     else:
-                        await asyncio.sleep(0)
+                        await asyncio.sleep(_GLANCE_SECONDS)
+
+    async def _end(self) -> None:
+        """Do nothing any more; whoever still waits for the ledger is told so."""
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for ticket in self._tickets:
+            if not ticket.done():
+                ticket.set_exception(StoreError(_CLOSED))
+        leftovers = {*self._workers.values(), *self._tasks}
+        for task in leftovers:
+            task.cancel()
+        if leftovers:
+            _, running = await asyncio.wait(leftovers, timeout=_QUIET_SECONDS)
+            if running:
+                self.logger.warn("tasks did not end when they were cancelled", {"n": len(running)})
+
+    async def _close(self) -> None:
+        try:
+            if self.transport is not None:
+                with suppress(TransportError):
+                    await self.transport.close()
+        finally:
+            await self.store.close()
 
     # -- what others ask of it ----------------------------------------------------------------
 
@@ -163,14 +207,33 @@ class Driver:
         Raises:
             StoreError: they may not be; they have to come again.
         """
-        ticket = self._loop.create_future()
-        self.node.deliver(envelopes, ticket, self.now_ms())
-        self.kick()
-        await ticket
+        if self._stopping:
+            raise StoreError(_CLOSED)
+        ticket = self.open_ticket()
+        try:
+            self.node.deliver(envelopes, ticket, self.now_ms())
+            self.kick()
+            await ticket
+        finally:
+            self.close_ticket(ticket)
+
+    def is_here(self) -> bool:
+        """Whether this is the event loop on which it runs."""
+        return asyncio.get_running_loop() is self._loop
+
+    def open_ticket(self) -> asyncio.Future[Any]:
+        """What the node is to answer; with a `StoreError` when this ends before."""
+        ticket: asyncio.Future[Any] = self._loop.create_future()
+        self._tickets.add(ticket)
+        return ticket
+
+    def close_ticket(self, ticket: asyncio.Future[Any]) -> None:
+        """Nobody waits for it any more."""
+        self._tickets.discard(ticket)
 
     def kick(self) -> None:
         """Something was told to the node: soon do what it decides, with what else happens."""
-        if not self._kicked:
+        if not (self._kicked or self._over):
             self._kicked = True
             self._loop.call_soon(self._perform, context=self._context)
 
@@ -183,7 +246,9 @@ class Driver:
     def listen(self, agent_id: str) -> None:
         """Receive what other ledgers have for an agent, from now on (AACP-42)."""
         if self.transport is not None:
-            self._spawn(self._do_listen(self.transport, agent_id))
+            task = self._spawn(self._do_listen(self.transport, agent_id))
+            self._listening.add(task)
+            task.add_done_callback(self._listening.discard)
 
     async def _do_listen(self, transport: AACPTransport, agent_id: str) -> None:
         while True:
@@ -202,14 +267,14 @@ class Driver:
         Its messages are still received: its queue is in this ledger, whoever executes it (AACP-42).
         """
         self.node.remove_agent(agent_id)
-        queue = self._queues.get(agent_id)
-        while queue:
-            self._give_back(queue.popleft())
+        self._give_back_all(self._queues.get(agent_id, deque()))
 
     # -- performing ---------------------------------------------------------------------------
 
     def _perform(self) -> None:
         self._kicked = False
+        if self._over:
+            return
         for effect in self.node.take_effects():
             _PERFORM[type(effect)](self, effect)
         self._arm()
@@ -281,6 +346,9 @@ class Driver:
 
     def _execute(self, effect: Execute) -> None:
         execution = _Execution(effect.claim)
+        if self._stopping:
+            self._give_back(execution)
+            return
         self._executions[id(effect.claim)] = execution
         agent_id = effect.claim.target_agent_id
         self._queues.setdefault(agent_id, deque()).append(execution)
@@ -292,36 +360,64 @@ class Driver:
     async def _work(self, agent_id: str) -> None:
         """Execute what an agent has been given, in order; the task ends when nothing is left."""
         queue = self._queues[agent_id]
-        execution: _Execution | None = None
         try:
             while queue:
                 execution = queue.popleft()
-                ended = await self.run(execution.claim, execution.signal)
-                if ended is None:
-                    self._give_back(execution)
+                if self.node.holds(execution.claim):
+                    if not await self._is_done(execution):
+                        self._give_back_all(queue)  # what is behind it waits for it (AACP-04)
                 else:
-                    self._executions.pop(id(execution.claim), None)
-                    self.node.executed(execution.claim, *ended, self.now_ms())
-                    self.kick()
-                execution = None
+                    self._forget(execution)
         finally:
-            if execution is not None:  # cancelled
-                self._give_back(execution)
-            del self._workers[agent_id]
-            if not queue:
-                del self._queues[agent_id]
+            self._give_back_all(queue)  # there is something if this was cancelled
+            del self._workers[agent_id], self._queues[agent_id]
 
-    def _give_back(self, execution: _Execution) -> None:
-        self._executions.pop(id(execution.claim), None)
-        self.node.give_back(execution.claim, self.now_ms())
+    async def _is_done(self, execution: _Execution) -> bool:
+        """Execute a claim; whether it has ended, and was not given back."""
+        claim = execution.claim
+        try:
+            ended = await self.run(claim, execution.signal)
+        except BaseException as error:
+            self._give_back(execution, self._not_before_ms(claim, error))
+            if not isinstance(error, Exception):
+                raise
+            return False
+        if ended is None:
+            self._give_back(execution)
+            return False
+        self._forget(execution)
+        self.node.executed(claim, *ended, self.now_ms())
         self.kick()
+        return True
+
+    def _not_before_ms(self, claim: Claim, error: BaseException) -> int | None:
+        """When a claim whose execution broke off may be claimed again; None for at once."""
+        if self._stopping:
+            return None
+        described = {"requestId": claim.request_id, "error": describe_exception(error)}
+        self.logger.error("claim not executed; it is tried again", described)
+        return self.now_ms() + self.node.retransmitter.backoff_delay_ms(claim.epoch)
+
+    def _give_back(self, execution: _Execution, not_before_ms: int | None = None) -> None:
+        self._forget(execution)
+        self.node.give_back(execution.claim, self.now_ms(), not_before_ms)
+        self.kick()
+
+    def _give_back_all(self, queue: deque[_Execution]) -> None:
+        while queue:
+            self._give_back(queue.popleft())
+
+    def _forget(self, execution: _Execution) -> None:
+        self._executions.pop(id(execution.claim), None)
 
     def _abandon(self, effect: Abandon) -> None:
         execution = self._executions.get(id(effect.claim))
-        if execution is None:
-            return
-        self.logger.warn("lease lost", {"requestId": effect.claim.request_id})
-        for error in execution.signal.fire("lease_lost"):
+        if execution is not None:
+            self.logger.warn("lease lost", {"requestId": effect.claim.request_id})
+            self._fire(execution, "lease_lost")
+
+    def _fire(self, execution: _Execution, reason: str) -> None:
+        for error in execution.signal.fire(reason):
             self.logger.error("abort callback failed", {"error": describe_exception(error)})
 
     # -- hooks --------------------------------------------------------------------------------
@@ -338,7 +434,9 @@ class Driver:
                 notice = self._notices.popleft()
                 try:
                     await self._call_hook(notice)
-                except Exception as error:
+                except BaseException as error:
+                    if _is_cancelled(error):
+                        raise
                     self.logger.error("hook failed", {"error": describe_exception(error)})
         finally:
             self._noticing = None
@@ -349,6 +447,15 @@ class Driver:
                 await self.on_received(notice.envelope)
         elif self.on_settled is not None:
             await self.on_settled(notice.message_id, notice.error)
+
+
+_CLOSED = "the ledger was closed before it could answer"
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether this task is cancelled, and not just something that it waited for."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 _PERFORM: dict[type[Effect], Callable[[Driver, Any], None]] = {

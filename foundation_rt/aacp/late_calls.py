@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MAX_WAITING = 10_000
 _ATTEMPTS = 5
 _RETRY_SECONDS = 0.5
+_FINISH_SECONDS = 2.0
 
 
 @define(eq=False, repr=False)
@@ -65,9 +66,16 @@ class LateCalls:
         return run_id in self._unwritten
 
     async def finish(self) -> None:
-        """Wait until what was noted is written."""
-        if self._task is not None:
-            await self._task
+        """Have what was noted written, as far as the ledger takes it within 2 s."""
+        await asyncio.sleep(0)  # what other threads have noted is there then
+        task = self._task
+        if task is None:
+            return
+        _, late = await asyncio.wait([task], timeout=_FINISH_SECONDS)
+        if late:
+            task.cancel()
+            await asyncio.wait([task])
+            self.logger.error("late tool calls not recorded", {"n": len(self._unwritten)})
 
     def _add(self, call: Invocation, outcome: Outcome | None) -> None:
         if len(self._waiting) >= _MAX_WAITING:
