@@ -46,6 +46,11 @@ _WAL_PAGES = 4000
 _WAL_BYTES = 64 * 1024 * 1024
 
 
+def _real_path(path: str | os.PathLike[str]) -> str:
+    """One name for one file, wherever the process goes."""
+    return os.path.realpath(path)
+
+
 @define(eq=False, repr=False)
 class SqliteAACPPersistenceAdapter:
     """Keeps everything in one file, through one connection, in a thread of its own.
@@ -75,7 +80,7 @@ class SqliteAACPPersistenceAdapter:
     )
     shared = True
 
-    path: str = field(converter=os.path.realpath)
+    path: str = field(converter=_real_path)
     logger: StructuredLogger | None = None
     _presence: Presence | None = field(default=None, init=False)
     _committer: Committer | None = field(default=None, init=False)
