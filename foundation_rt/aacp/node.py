@@ -533,7 +533,8 @@ class Node:
 
     def _completed(self, persist: Persist, results: list[Completed], now_ms: int) -> None:
         responses = []
-        for (completion, claim), completed in zip(persist.batch, results, strict=True):
+        ended: list[tuple[Completion, Claim]] = persist.batch
+        for (completion, claim), completed in zip(ended, results, strict=True):
             record = completed.record
             if self.held.get(completion.request_id) is claim:
                 if record is None and claim.epoch > completion.epoch:
