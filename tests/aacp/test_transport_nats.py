@@ -782,8 +782,10 @@ def test_a_consumer_that_was_deleted_is_made_anew() -> None:
 def test_nothing_is_lost_when_the_server_is_killed_in_mid_traffic(tmp_path: Path) -> None:
     async def main() -> None:
         async with own(tmp_path) as (server, stack):
-            ledger, log = Ledger(), Log()
-            sender = await stack.enter_async_context(opened(server.url, Ledger()))
+            ledger, log, sender_log = Ledger(), Log(), Log()
+            sender = await stack.enter_async_context(
+                opened(server.url, Ledger(), logger=sender_log.logger())
+            )
             options = {"ack_wait_ms": 1000, "logger": log.logger()}
             receiver = await stack.enter_async_context(opened(server.url, ledger, **options))
             await receiver.listen("b")
@@ -813,6 +815,7 @@ def test_nothing_is_lost_when_the_server_is_killed_in_mid_traffic(tmp_path: Path
                 ledger.open.set()
                 server.start()
                 await log.says("nats: connected again", killed)
+                await sender_log.says("nats: connected again", killed)
             await ledger.has(*stored)
             assert refused
             await sender.send([event(seq) for seq in refused])
