@@ -69,10 +69,11 @@ _MESSAGE_STATES = {
 class PostgresAACPPersistenceAdapter:
     """Keeps a ledger in the tables of one schema, which any number of processes may share.
 
-    A claim costs three round trips, everything else that changes something two: one that locks and
-    reads, one that writes and commits. Nodes gather what waits while an operation runs into the
-    next one, and PostgreSQL writes commits of several connections to disk together, so nothing is
-    gathered here once more.
+    What changes something costs two round trips: one that locks and reads, one that writes and
+    commits. A statement costs the client about 0.1 ms, in a batch of 500 as in one of 1: singly an
+    append took 2 to 4 ms, in batches of 500 0.04 to 0.06 ms each. Batches of 50 and 500 reach half
+    to all of what a loop with one bare statement for each operation does. Nodes gather what waits
+    while an operation runs into the next one, so nothing is gathered here once more.
 
     Args:
         url: ``postgresql://user:password@host:port/database``, or what else libpq takes.
@@ -90,6 +91,7 @@ class PostgresAACPPersistenceAdapter:
         " its default, and as far as its disk keeps what it says it has written."
     )
     shared = True
+    immediate = False
 
     _parameters: dict[str, Any] = field(alias="url", converter=read_url)
     _schema: str = field(default="aacp", kw_only=True)
@@ -187,7 +189,7 @@ class PostgresAACPPersistenceAdapter:
         async def work(transaction: Transaction) -> list[Appended]:
             sheet = await Sheet.read(
                 transaction,
-                links=[(each.source_agent_id, each.target_agent_id) for each in drafts],
+                on_links=[(each.source_agent_id, each.target_agent_id) for each in drafts],
                 agents=[each.target_agent_id for each in drafts if each.local],
                 request_ids=[each.key for each in drafts],
                 message_ids=[
@@ -215,7 +217,7 @@ class PostgresAACPPersistenceAdapter:
             received = Received({}, [], [], [], [], 0, False)
             sheet = await Sheet.read(
                 transaction,
-                links=links,
+                on_links=links,
                 # Of RESPONSEs too: one may fill the gap for which a request waits.
                 agents=[each.target_agent_id for each in numbered],
                 request_ids=[each.request_id or each.message_id for each in others],
@@ -257,10 +259,7 @@ class PostgresAACPPersistenceAdapter:
                 await transaction.commit()
                 return Claimed([], next_at_ms)
             query = statements.claim(chosen.keys(), chosen.values(), owner, now_ms, lease_until_ms)
-            [rows] = await transaction.ask(query)
-            if len(rows) < len(chosen):
-                raise Raced  # all or none, for what is claimed is the head of a queue
-            await transaction.commit()
+            [rows] = await transaction.commit(query)
             claims = {row[0]: statements.claim_of(row) for row in rows}
             return Claimed([claims[request_id] for request_id in chosen], next_at_ms)
 

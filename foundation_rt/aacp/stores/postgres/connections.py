@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -50,6 +51,17 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 ROLLED_BACK = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 """What a transaction is told that had to give way to another."""
 
+
+class Raced(Exception):
+    """What was read is not so any more: nothing was changed, and the transaction is done again."""
+
+
+_RACES = (
+    Raced,
+    psycopg.errors.UniqueViolation,  # another has entered this key in the same instant
+    psycopg.errors.DivisionByZero,  # `statements.claim`: not all that was chosen is still there
+)
+
 # That the peer is gone is known after 5 to 10 seconds, whether it should speak or we do.
 _NETWORK = {
     "keepalives": 1,
@@ -72,10 +84,6 @@ SELECT set_config('statement_timeout', '{STATEMENT_MS}', false),
        set_config('jit', 'off', false),
        set_config('client_min_messages', 'warning', false)
 """
-
-
-class Raced(Exception):
-    """What was read is not so any more: nothing was changed, and the transaction is done again."""
 
 
 def read_url(url: str) -> dict[str, Any]:
@@ -186,9 +194,9 @@ class Connections:
     async def _take(self) -> Connection:
         while self._idle:
             connection = self._idle.pop()
-            if not connection.closed:
+            if not _has_ended(connection):
                 return connection
-            del self._pids[connection]
+            await self._give_up(connection)
         connection = await self._connect_patiently()
         self._pids[connection] = connection.pgconn.backend_pid
         return connection
@@ -212,8 +220,11 @@ class Connections:
         if connection.pgconn.transaction_status == TransactionStatus.IDLE:
             self._idle.append(connection)
         else:
-            del self._pids[connection]
-            await connection.close()
+            await self._give_up(connection)
+
+    async def _give_up(self, connection: Connection) -> None:
+        del self._pids[connection]
+        await connection.close()
 
 
 @define(eq=False, repr=False)
@@ -246,8 +257,10 @@ class Transaction:
         Args:
             then: is executed after that, each by itself.
         """
-        begin = () if self._begun else (_BEGIN,)
         self._committing = True
+        if not self._begun and len(queries) == 1 and not then:
+            return await self._execute(queries)  # a transaction by itself
+        begin = () if self._begun else (_BEGIN,)
         rows = await self._execute((*begin, *queries, _COMMIT, *then))
         self._begun = self._committing = False
         return rows[len(begin) : len(begin) + len(queries)]
@@ -270,8 +283,7 @@ class Transaction:
         if self.connection.closed:
             return not self._committing
         # A statement that fails keeps what follows it, COMMIT too, from being executed.
-        # A key that is there now was entered by another in the same instant.
-        return isinstance(error, (*ROLLED_BACK, psycopg.errors.UniqueViolation, Raced))
+        return isinstance(error, (*ROLLED_BACK, *_RACES))
 
     async def _execute(self, queries: Sequence[Query]) -> list[list[Row]]:
         cursors = []
@@ -280,14 +292,31 @@ class Transaction:
                 cursor = self.connection.cursor(binary=True)
                 await cursor.execute(self._sql(statement), parameters or None, prepare=True)
                 cursors.append(cursor)
-        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+        return [await cursor.fetchall() if _has_rows(cursor) else [] for cursor in cursors]
 
     def _sql(self, statement: str) -> bytes:
         return statement.replace("{schema}", f'"{self.schema}"').encode()
 
 
+def _has_rows(cursor: psycopg.AsyncCursor[Row]) -> bool:
+    # Not by its `description`, which makes an object of each column.
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0
+
+
 _BEGIN: Query = ("BEGIN", ())
 _COMMIT: Query = ("COMMIT", ())
+
+
+def _has_ended(connection: Connection) -> bool:
+    """Whether a connection that nobody uses is at its end: unasked, the server only says goodbye.
+
+    Found out before it is used, for what was sent over it may have happened.
+    """
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _cut(connection: Connection) -> None:

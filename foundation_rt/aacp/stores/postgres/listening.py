@@ -27,6 +27,7 @@ class Listener:
 
     async def run(self) -> None:
         """Listen until cancelled."""
+        call_soon = asyncio.get_running_loop().call_soon  # what it raises is not for us to handle
         pause = _FIRST_PAUSE_S
         while True:
             try:
@@ -34,10 +35,10 @@ class Listener:
                 async with connection:
                     await connection.execute(f"LISTEN {self._channel}".encode())
                     pause = _FIRST_PAUSE_S
-                    self._callback()
+                    call_soon(self._callback)
                     async for notify in connection.notifies():
                         if not self._connections.is_own(notify.pid):
-                            self._callback()
+                            call_soon(self._callback)
             except psycopg.Error:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)

@@ -105,7 +105,6 @@ _IS_THERE = "SELECT to_regclass(%b::text) IS NOT NULL"
 _VERSION = "SELECT coalesce(max(version), 0) FROM {schema}.migration"
 # Of the transaction, not of the session; its number is made of the schema's name.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('foundation-rt aacp ' || %b::text, 0))"
-_PATIENCE = "SET LOCAL statement_timeout = '60s'"
 _SCHEMA = "CREATE SCHEMA IF NOT EXISTS {schema}"
 _TABLE = "CREATE TABLE IF NOT EXISTS {schema}.migration (version bigint PRIMARY KEY)"
 _NOTE = "INSERT INTO {schema}.migration (version) VALUES (%b)"
@@ -122,7 +121,6 @@ async def migrate(transaction: Transaction) -> None:
     if is_there and await _version(transaction) == len(MIGRATIONS):
         await transaction.commit()
         return
-    await transaction.run(_PATIENCE)
     await transaction.ask((_LOCK, (transaction.schema,)))
     [[(is_there,)]] = await transaction.ask(table)
     if not is_there:  # asked first, for who may not create schemas but has been given this one

@@ -345,15 +345,24 @@ WHERE h.stopped = 0 OR h.stopped = 1 AND h.stops
 ORDER BY a.place, h.position
 LIMIT %(limit)b + cardinality(%(agents)b::text[])
 """
-# Whoever had a claim before may have renewed it meanwhile, or completed it, or given it back.
+# Whoever had a claim before may have renewed it meanwhile, completed it, or given it back. All are
+# claimed or none, for they are the head of a queue: the division fails, and with it the COMMIT that
+# is already on its way, which saves a round trip.
 _CLAIM = f"""
-UPDATE {{schema}}.request AS r
-SET state = 'CLAIMED', epoch = r.epoch + 1, owner = %(owner)b, lease_until_ms = %(until)b,
-    not_before_ms = NULL
-FROM unnest(%(request_ids)b::text[], %(epochs)b::bigint[]) AS given (request_id, epoch)
-WHERE r.request_id = given.request_id AND r.epoch = given.epoch AND queued AND NOT {_STOPS}
-RETURNING r.request_id, r.epoch, source_agent_id, target_agent_id, message_type, payload, seq,
-    created_at_ms, expires_at_ms
+WITH claimed AS (
+    UPDATE {{schema}}.request AS r
+    SET state = 'CLAIMED', epoch = r.epoch + 1, owner = %(owner)b, lease_until_ms = %(until)b,
+        not_before_ms = NULL
+    FROM unnest(%(request_ids)b::text[], %(epochs)b::bigint[]) AS given (request_id, epoch)
+    WHERE r.request_id = given.request_id AND r.epoch = given.epoch AND queued AND NOT {_STOPS}
+    RETURNING r.request_id, r.epoch, source_agent_id, target_agent_id, message_type, payload, seq,
+        created_at_ms, expires_at_ms
+),
+counted AS (
+    SELECT 1 / (count(*) = cardinality(%(request_ids)b::text[]))::integer AS all_of_them
+    FROM claimed
+)
+SELECT claimed.* FROM counted LEFT JOIN claimed ON true WHERE all_of_them = 1
 """
 _RENEW = """
 WITH kept AS MATERIALIZED (
@@ -393,7 +402,7 @@ def heads(agents: Iterable[str], owner: str, now_ms: int, limit: int) -> Query:
 def claim(
     request_ids: Iterable[str], epochs: Iterable[int], owner: str, now_ms: int, until_ms: int
 ) -> Query:
-    """Rows for `claim_of`, in any order; those that may not be claimed any more are missing."""
+    """Rows for `claim_of`, in any order; fails if one of them may not be claimed any more."""
     return _CLAIM, {
         "request_ids": texts(request_ids),
         "epochs": numbers(epochs),
