@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ from .types import (
     Outcome,
     RequestRecord,
     Verdict,
+    Within,
 )
 
 if TYPE_CHECKING:
@@ -249,11 +251,9 @@ class AgentCoordinatorV2(AgentCoordinator):
             starting.cancel()
             await asyncio.wait([starting])
         driver, late_calls = self._driver, self._late_calls
-        # Until it has ended, handlers may still send.
-        if late_calls is not None:
-            await late_calls.finish()
-        if driver is not None:
-            await driver.stop(grace)
+        if driver is not None and late_calls is not None:
+            # Until it has ended, handlers may still send.
+            await driver.stop(grace, late_calls.finish)
         if self._driver is driver:
             self._driver = self._late_calls = self._starting = None
 
@@ -555,15 +555,17 @@ class AgentCoordinatorV2(AgentCoordinator):
         message = _read_message(claim)
 
         async def work(handle: Handle) -> Ended:
+            writes = self._collect_writes()
             try:
-                return self._encode_result(await handle(message)), None
+                result = self._encode_result(await handle(message))
+                return result, None, partial(_write_all, writes) if writes else None
             except ToolError as error:
-                return None, _serializable(error.to_structured())
+                return None, _serializable(error.to_structured()), None
             except BaseException as error:
                 if _is_stopped(error, signal):
                     raise
                 self._log_failure(claim, error)
-                return None, StructuredError(ErrorCode.INTERNAL, "The agent failed.")
+                return None, StructuredError(ErrorCode.INTERNAL, "The agent failed."), None
 
         try:
             return await self.run_in_turn(
@@ -575,6 +577,13 @@ class AgentCoordinatorV2(AgentCoordinator):
             )
         except (AbortError, AgentNotFoundError, AgentUnregisteredError):
             return None
+
+    def _collect_writes(self) -> list[Within]:
+        """Where the handler that runs next puts what it wants written with its outcome."""
+        turn, driver = current_turn(), self._driver
+        if turn is None or driver is None or not driver.store.takes_writes:
+            return []
+        return turn.context.collect_writes()
 
     def _log_failure(self, claim: Claim, error: BaseException) -> None:
         fields = {
@@ -605,6 +614,11 @@ class AgentCoordinatorV2(AgentCoordinator):
 
 
 _DEFAULT_TYPE = "message"
+
+
+async def _write_all(writes: list[Within], connection: Any) -> None:
+    for write in writes:
+        await write(connection)
 
 
 def _read_message(claim: Claim) -> AgentMessage:

@@ -22,6 +22,7 @@ from .node import (
     Effect,
     Execute,
     Node,
+    NoticeFailure,
     NoticeReceived,
     NoticeSettled,
     Persist,
@@ -30,7 +31,7 @@ from .node import (
 )
 from .persistence import StoreError
 from .transports import TransportError
-from .types import Claim, Envelope
+from .types import Claim, Envelope, Within
 
 if TYPE_CHECKING:
     from ..clock import Clock
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from .persistence import AACPPersistenceAdapter
     from .transports import AACPTransport
 
-Ended: TypeAlias = tuple[bytes | None, StructuredError | None]
-"""How an execution ended: a result in JSON, or an error."""
+Ended: TypeAlias = tuple[bytes | None, StructuredError | None, Within | None]
+"""How an execution ended: a result in JSON, or an error; and what is written with the outcome."""
 
 Run: TypeAlias = Callable[[Claim, AbortSignal], Awaitable["Ended | None"]]
 """Executes a claim; None means that it was not, and is to be given back. What it raises is no
@@ -97,6 +98,7 @@ class Driver:
     # What runs for all is not part of whatever happens to have caused it.
     _context: Context = field(factory=Context, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
+    _due_ms: int | None = field(default=None, init=False)
     _kicked: bool = field(default=False, init=False)
     _stopping: bool = field(default=False, init=False)
     _over: bool = field(default=False, init=False)
@@ -131,11 +133,12 @@ class Driver:
         self.node.start(self.now_ms())
         self.kick()
 
-    async def stop(self, grace: float) -> None:
+    async def stop(self, grace: float, last: Callable[[], Awaitable[None]]) -> None:
         """Stop; a second call waits for the end of the first.
 
         Args:
             grace: seconds in which handlers may still end; then they are aborted and cancelled.
+            last: called before the ledger is closed.
         """
         if self._stopping:
             await self._stopped.wait()
@@ -146,6 +149,7 @@ class Driver:
         finally:
             try:
                 await self._end()
+                await last()
             finally:
                 await self._close()
                 self._stopped.set()
@@ -272,25 +276,30 @@ class Driver:
     # -- performing ---------------------------------------------------------------------------
 
     def _perform(self) -> None:
-        self._kicked = False
         if self._over:
             return
-        for effect in self.node.take_effects():
-            _PERFORM[type(effect)](self, effect)
+        self._kicked = True  # what is told to the node meanwhile is done here
+        while effects := self.node.take_effects():
+            for effect in effects:
+                _PERFORM[type(effect)](self, effect)
+        self._kicked = False
         self._arm()
 
     def _arm(self) -> None:
         """Be back when the node wants to know that time has passed."""
+        due_ms = self.node.wake_at_ms
+        if due_ms == self._due_ms:
+            return
+        self._due_ms = due_ms
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        due_ms = self.node.wake_at_ms
         if due_ms is not None:
             delay = max(0, due_ms - self.now_ms()) / 1000
             self._timer = self._loop.call_later(delay, self._tick, context=self._context)
 
     def _tick(self) -> None:
-        self._timer = None
+        self._timer = self._due_ms = None
         self.node.tick(self.now_ms())
         self._perform()
 
@@ -305,7 +314,17 @@ class Driver:
         return task
 
     def _persist(self, effect: Persist) -> None:
-        self._spawn(self._do_persist(effect))
+        performing = self._do_persist(effect)
+        if not self.store.immediate:
+            self._spawn(performing)
+            return
+        # A task, and two turns of the loop, for what never waits: 40 us a request, one at a time.
+        try:
+            performing.send(None)
+        except StopIteration:
+            return
+        performing.close()
+        raise RuntimeError("an operation of an immediate store has waited")
 
     async def _do_persist(self, persist: Persist) -> None:
         operation = getattr(self.store, persist.operation.value)
@@ -315,6 +334,10 @@ class Driver:
             what = {"operation": persist.operation.value, "error": describe_exception(error)}
             self.logger.error("ledger operation failed; it is repeated", what)
             self.node.failed(persist, error, self.now_ms())
+        except asyncio.CancelledError as error:
+            # The loop cancels all its tasks, and this may be stopped after that.
+            self.node.failed(persist, StoreError(repr(error)), self.now_ms())
+            raise
         else:
             self.node.persisted(persist, result, self.now_ms())
         self.kick()
@@ -386,7 +409,8 @@ class Driver:
             self._give_back(execution)
             return False
         self._forget(execution)
-        self.node.executed(claim, *ended, self.now_ms())
+        result, failure, within = ended
+        self.node.executed(claim, result, failure, self.now_ms(), within)
         self.kick()
         return True
 
@@ -419,6 +443,14 @@ class Driver:
     def _fire(self, execution: _Execution, reason: str) -> None:
         for error in execution.signal.fire(reason):
             self.logger.error("abort callback failed", {"error": describe_exception(error)})
+
+    def _complain(self, effect: NoticeFailure) -> None:
+        fields = {
+            "requestId": effect.claim.request_id,
+            "agentId": effect.claim.target_agent_id,
+            "error": describe_exception(effect.error),
+        }
+        self.logger.error("writes of an agent failed", fields)
 
     # -- hooks --------------------------------------------------------------------------------
 
@@ -464,6 +496,7 @@ _PERFORM: dict[type[Effect], Callable[[Driver, Any], None]] = {
     Tell: Driver._tell,
     Execute: Driver._execute,
     Abandon: Driver._abandon,
+    NoticeFailure: Driver._complain,
     NoticeReceived: Driver._notice,
     NoticeSettled: Driver._notice,
 }

@@ -44,6 +44,7 @@ from .types import (
     RequestRecord,
     RequestState,
     Verdict,
+    Within,
 )
 
 Ticket: TypeAlias = Any
@@ -126,7 +127,17 @@ class NoticeSettled:
     error: StructuredError | None
 
 
-Effect: TypeAlias = Persist | Send | Execute | Abandon | Tell | NoticeReceived | NoticeSettled
+@define(eq=False, repr=False)
+class NoticeFailure:
+    """The writes that a handler asked for raised `error`."""
+
+    claim: Claim
+    error: Exception
+
+
+Effect: TypeAlias = (
+    Persist | Send | Execute | Abandon | Tell | NoticeReceived | NoticeSettled | NoticeFailure
+)
 
 
 @frozen
@@ -247,9 +258,18 @@ class Node:
         self._now_ms = now_ms
 
     def executed(
-        self, claim: Claim, result: bytes | None, error: StructuredError | None, now_ms: int
+        self,
+        claim: Claim,
+        result: bytes | None,
+        error: StructuredError | None,
+        now_ms: int,
+        within: Within | None = None,
     ) -> None:
-        """A handler has ended, with a result in JSON or with an error (AACP-13, AACP-23)."""
+        """A handler has ended, with a result in JSON or with an error (AACP-13, AACP-23).
+
+        Args:
+            within: what it wants to have written with its outcome (AACP-05).
+        """
         if self.held.get(claim.request_id) is not claim:
             return  # it was lost meanwhile
         if error is not None and self.retransmitter.should_execute_again(claim.epoch, error):
@@ -266,6 +286,7 @@ class Node:
             result,
             None if error is None else orjson.dumps(error.to_wire()),
             *self._reply(now_ms),
+            within,
         )
         self._lanes[Operation.COMPLETE].pending.append((completion, claim))
         self._ended.add(claim.request_id)
@@ -536,6 +557,9 @@ class Node:
         ended: list[tuple[Completion, Claim]] = persist.batch
         for (completion, claim), completed in zip(ended, results, strict=True):
             record = completed.record
+            if completed.failure is not None:
+                self._fail_writes(claim, completed.failure, now_ms)
+                continue
             if self.held.get(completion.request_id) is claim:
                 if record is None and claim.epoch > completion.epoch:
                     # Its lease had lapsed, and it was claimed anew, from here: it still counts.
@@ -558,7 +582,8 @@ class Node:
         renewed: list[tuple[Claim, int]] = persist.batch
         for (claim, epoch), still_held in zip(renewed, results, strict=True):
             is_newest = self.held.get(claim.request_id) is claim and claim.epoch == epoch
-            if not still_held and is_newest:
+            # One that has ended may have been completed, by an operation that seemed to fail.
+            if not still_held and is_newest and claim.request_id not in self._ended:
                 self._lose(claim, now_ms)
         if self.held:
             self._arm(Operation.RENEW, now_ms + self.settings.lease_ms // 3)
@@ -588,6 +613,12 @@ class Node:
             del self._unsettled[key]
 
     # -- parts of that ------------------------------------------------------------------------
+
+    def _fail_writes(self, claim: Claim, failure: Exception, now_ms: int) -> None:
+        """What a handler wanted to have written with its outcome could not be: it has failed."""
+        self._effects.append(NoticeFailure(claim, failure))
+        self._ended.discard(claim.request_id)
+        self.executed(claim, None, _WRITES_FAILED, now_ms)
 
     def _lose(self, claim: Claim, now_ms: int) -> None:
         """A claim was lost, and with it what is behind it."""
@@ -689,6 +720,10 @@ _CONSEQUENCES = {
     Operation.COMPLETE: (Operation.TAKE_DUE,),
 }
 """What one that failed may have led to all the same, and nobody was told of."""
+
+_WRITES_FAILED = StructuredError(
+    ErrorCode.INTERNAL, "The agent failed.", {"reason": "writes_failed"}
+)
 
 _GIVEN_UP = StructuredError(
     ErrorCode.TIMEOUT,

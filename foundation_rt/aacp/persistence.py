@@ -47,6 +47,12 @@ class AACPPersistenceAdapter(Protocol):
     shared: bool
     """Whether other processes may change the ledger, so that it has to be looked at."""
 
+    takes_writes: bool
+    """Whether `Completion.within` is called, and not refused (AACP-05)."""
+
+    immediate: bool
+    """Whether operations end without waiting for anything, so that they need no task."""
+
     async def open(self) -> None:
         """Get ready.
 

@@ -270,6 +270,10 @@ class Claim:
     expires_at_ms: int
 
 
+Within = Callable[[Any], Awaitable[None]]
+"""Is given the connection of a store, in the transaction that records an outcome."""
+
+
 @define(eq=False)
 class Completion:
     """How the execution of a claim ended.
@@ -291,7 +295,7 @@ class Completion:
     error: bytes | None
     reply_id: str
     reply_next_attempt_at_ms: int
-    within: Callable[[Any], Awaitable[None]] | None = None
+    within: Within | None = None
 
 
 @define(eq=False)

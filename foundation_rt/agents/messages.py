@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
+from ..errors import UsageError
+
 if TYPE_CHECKING:
     from ..abort import AbortSignal
     from ..logs import StructuredLogger
@@ -105,6 +107,34 @@ class AgentContext:
     correlation_id: str
     _base_logger: StructuredLogger
     _logger: StructuredLogger | None = field(default=None, init=False)
+    _writes: list[Write] | None = field(default=None, init=False)
+
+    def in_outcome(self, write: Write) -> None:
+        """Have ``await write(connection)`` called in the transaction that records the outcome.
+
+        So what it writes is there if, and only if, this message is COMPLETED: once (AACP-05). It
+        is called after the handler has returned, and not if it raises. When `write` raises, the
+        message FAILED.
+
+        Args:
+            write: is given the ledger's connection, an ``psycopg.AsyncConnection`` in a
+                transaction, which it must not end. It may be called again when the transaction
+                has to be repeated.
+
+        Raises:
+            UsageError: this message did not come through a ledger that can do that.
+        """
+        if self._writes is None:
+            raise UsageError(
+                "in_outcome() is for messages sent by send_request or send_reliable_message"
+                " through a ledger in PostgreSQL: set aacp.store to postgresql://..."
+            )
+        self._writes.append(write)
+
+    def collect_writes(self) -> list[Write]:
+        """Where `in_outcome` puts what it is given: for whoever records the outcome."""
+        self._writes = []
+        return self._writes
 
     @property
     def base_logger(self) -> StructuredLogger:
@@ -122,6 +152,9 @@ class AgentContext:
             )
         return self._logger
 
+
+Write = Callable[[Any], Awaitable[None]]
+"""Writes something through the connection of a ledger."""
 
 AgentHandler = Callable[[AgentMessage, AgentContext], Awaitable[Any]]
 """What a host registers: an `async def` that takes a message and returns the response."""

@@ -28,9 +28,12 @@ class FaultyStore(InMemoryAACPPersistenceAdapter):
         is_down: every operation fails, and nothing happens.
     """
 
+    immediate = False  # it may wait for a gate
+
     def __init__(self, *, shared: bool = False) -> None:
         super().__init__()
         self.shared = shared  # type: ignore[misc]
+        self.immediate = False  # type: ignore[misc]
         self.calls: defaultdict[str, int] = defaultdict(int)
         self.opened = self.closed = 0
         self.is_open = False

@@ -62,6 +62,8 @@ class InMemoryAACPPersistenceAdapter:
         " MUST NOT be considered durable across restarts."
     )
     shared = False
+    takes_writes = False
+    immediate = True
 
     _requests: dict[str, RequestRecord] = field(factory=dict, init=False)
     _messages: dict[str, MessageRecord] = field(factory=dict, init=False)

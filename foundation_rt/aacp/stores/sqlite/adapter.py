@@ -79,6 +79,8 @@ class SqliteAACPPersistenceAdapter:
         " synchronous=FULL), as far as the disk keeps what it says it has written."
     )
     shared = True
+    takes_writes = False
+    immediate = False
 
     path: str = field(converter=_real_path)
     logger: StructuredLogger | None = None
