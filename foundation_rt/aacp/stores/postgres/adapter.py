@@ -91,6 +91,7 @@ class PostgresAACPPersistenceAdapter:
         " its default, and as far as its disk keeps what it says it has written."
     )
     shared = True
+    takes_writes = True
     immediate = False
 
     _parameters: dict[str, Any] = field(alias="url", converter=read_url)
