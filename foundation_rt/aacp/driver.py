@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import define, field
@@ -316,7 +317,8 @@ class Driver:
     def _persist(self, effect: Persist) -> None:
         performing = self._do_persist(effect)
         if not self.store.immediate:
-            self._spawn(performing)
+            task = self._spawn(performing)
+            task.add_done_callback(partial(self._doubt_if_cancelled, effect))
             return
         # A task, and two turns of the loop, for what never waits: 40 us a request, one at a time.
         try:
@@ -326,6 +328,12 @@ class Driver:
         performing.close()
         raise RuntimeError("an operation of an immediate store has waited")
 
+    def _doubt_if_cancelled(self, persist: Persist, task: asyncio.Task[None]) -> None:
+        """A loop that ends cancels all its tasks at once, and this is stopped after that."""
+        if task.cancelled() and not self._over:
+            self.node.failed(persist, StoreError("cancelled"), self.now_ms())
+            self.kick()
+
     async def _do_persist(self, persist: Persist) -> None:
         operation = getattr(self.store, persist.operation.value)
         try:
@@ -334,10 +342,6 @@ class Driver:
             what = {"operation": persist.operation.value, "error": describe_exception(error)}
             self.logger.error("ledger operation failed; it is repeated", what)
             self.node.failed(persist, error, self.now_ms())
-        except asyncio.CancelledError as error:
-            # The loop cancels all its tasks, and this may be stopped after that.
-            self.node.failed(persist, StoreError(repr(error)), self.now_ms())
-            raise
         else:
             self.node.persisted(persist, result, self.now_ms())
         self.kick()
@@ -376,9 +380,10 @@ class Driver:
         agent_id = effect.claim.target_agent_id
         self._queues.setdefault(agent_id, deque()).append(execution)
         if agent_id not in self._workers:
-            self._workers[agent_id] = self._loop.create_task(
+            worker = self._workers[agent_id] = self._loop.create_task(
                 self._work(agent_id), context=self._context.copy()
             )
+            worker.add_done_callback(partial(self._clean_up_after, agent_id))
 
     async def _work(self, agent_id: str) -> None:
         """Execute what an agent has been given, in order; the task ends when nothing is left."""
@@ -392,8 +397,16 @@ class Driver:
                 else:
                     self._forget(execution)
         finally:
-            self._give_back_all(queue)  # there is something if this was cancelled
-            del self._workers[agent_id], self._queues[agent_id]
+            self._leave(agent_id)
+
+    def _clean_up_after(self, agent_id: str, worker: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step never gets to do that itself."""
+        if self._workers.get(agent_id) is worker:
+            self._leave(agent_id)
+
+    def _leave(self, agent_id: str) -> None:
+        del self._workers[agent_id]
+        self._give_back_all(self._queues.pop(agent_id))  # there is something if it was cancelled
 
     async def _is_done(self, execution: _Execution) -> bool:
         """Execute a claim; whether it has ended, and was not given back."""
@@ -456,7 +469,7 @@ class Driver:
 
     def _notice(self, effect: NoticeReceived | NoticeSettled) -> None:
         self._notices.append(effect)
-        if self._noticing is None:
+        if self._noticing is None or self._noticing.done():
             self._noticing = self._spawn(self._do_notice())
 
     async def _do_notice(self) -> None:

@@ -29,6 +29,8 @@ _MAX_WAITING = 10_000
 _ATTEMPTS = 5
 _RETRY_SECONDS = 0.5
 _FINISH_SECONDS = 2.0
+_LAST_MOMENTS_SECONDS = 0.2
+_GLANCE_SECONDS = 0.01
 
 
 @define(eq=False, repr=False)
@@ -51,31 +53,42 @@ class LateCalls:
     _waiting: deque[tuple[Invocation, Outcome | None]] = field(factory=deque, init=False)
     # Calls that are noted and not written, with how many notes there are of each.
     _unwritten: dict[str, int] = field(factory=dict, init=False)
+    # Calls that were left without an answer and whose handlers run.
+    _running: set[str] = field(factory=set, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
     def note(self, call: Invocation, outcome: Outcome | None) -> None:
         """A call was left without an answer (None), or has ended after that; from any thread."""
-        if not self.loop.is_closed():
-            with self._lock:
-                self._unwritten[call.run_id] = self._unwritten.get(call.run_id, 0) + 1
-            self.loop.call_soon_threadsafe(self._add, call, outcome)
+        if self.loop.is_closed():
+            return
+        with self._lock:
+            self._unwritten[call.run_id] = self._unwritten.get(call.run_id, 0) + 1
+            if outcome is None:
+                self._running.add(call.run_id)
+            else:
+                self._running.discard(call.run_id)
+        self.loop.call_soon_threadsafe(self._add, call, outcome)
 
     def is_unwritten(self, run_id: str) -> bool:
         """Whether the ledger is still to be told of a call."""
         return run_id in self._unwritten
 
     async def finish(self) -> None:
-        """Have what was noted written, as far as the ledger takes it within 2 s."""
-        await asyncio.sleep(0)  # what other threads have noted is there then
-        task = self._task
-        if task is None:
-            return
-        _, late = await asyncio.wait([task], timeout=_FINISH_SECONDS)
-        if late:
-            task.cancel()
-            await asyncio.wait([task])
-            self.logger.error("late tool calls not recorded", {"n": len(self._unwritten)})
+        """Have what was noted written, as far as the ledger takes it within 2 s.
+
+        Handlers that end just now, because everything does, are waited for as well; but not long.
+        """
+        begin = self.loop.time()
+        while (waited := self.loop.time() - begin) < _FINISH_SECONDS:
+            if not self._unwritten and (not self._running or waited > _LAST_MOMENTS_SECONDS):
+                return
+            self._start_writing()
+            await asyncio.sleep(_GLANCE_SECONDS)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self.logger.error("late tool calls not recorded", {"n": len(self._unwritten)})
 
     def _add(self, call: Invocation, outcome: Outcome | None) -> None:
         if len(self._waiting) >= _MAX_WAITING:
@@ -83,14 +96,19 @@ class LateCalls:
             self._forget(call.run_id)
             return
         self._waiting.append((call, outcome))
-        if self._task is None:
+        self._start_writing()
+
+    def _start_writing(self) -> None:
+        # A task that was cancelled before its first step has not said that it ended.
+        if self._waiting and (self._task is None or self._task.done()):
             self._task = self.loop.create_task(self._write_all())
 
     async def _write_all(self) -> None:
         try:
             while self._waiting:
-                call, outcome = self._waiting.popleft()
+                call, outcome = self._waiting[0]
                 await self._write_patiently(call, outcome)
+                self._waiting.popleft()
                 self._forget(call.run_id)
         finally:
             self._task = None
