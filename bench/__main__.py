@@ -1,5 +1,7 @@
 """Run every measurement, print a table, and fail if the service level is not kept.
 
+    python -m bench [calls] [aacp]
+
 Every figure stands beside the floor that was measured in turn with it, round by round; a ratio is
 the median of the rounds' ratios. Absolute times on a shared machine are noise.
 """
@@ -10,8 +12,9 @@ import compileall
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 
 import orjson
 import tomli
@@ -25,6 +28,7 @@ from bench.processes import (
     runtime,
     sequential,
 )
+from bench.report import head, row, say
 
 _HERE = Path(__file__).resolve().parent
 _SEQUENTIAL_ROUNDS, _SEQUENTIAL_CALLS = 15, 1000
@@ -40,11 +44,27 @@ _TARGETS = [
 ]
 
 
-def main() -> int:
-    """Measure; return 1 if a no-op call over stdio breaks the SLA at p95."""
+_SECTIONS = ("calls", "aacp")
+
+
+def main(sections: Sequence[str]) -> int:
+    """Measure these sections, or all; return 1 if a no-op call over stdio breaks the SLA at p95."""
+    if unknown := set(sections) - set(_SECTIONS):
+        say(f"no section {', '.join(sorted(unknown))}: there are {', '.join(_SECTIONS)}")
+        return 2
     # An installed package has its bytecode; a checkout may not, and would be compiled every time.
     compileall.compile_dir(_HERE.parent / "foundation_rt", quiet=2)
-    _say("foundation-rt bench: ratios are to the floor of the same run\n")
+    say("foundation-rt bench: ratios are to the floor of the same run\n")
+    status = _report_calls() if "calls" in (sections or _SECTIONS) else 0
+    if "aacp" in (sections or _SECTIONS):
+        from bench import aacp
+
+        aacp.report()
+    return status
+
+
+def _report_calls() -> int:
+    """Calls of tools; return the exit status."""
     _report_in_process()
     servers = [Server.spawn(target) for target in _TARGETS]
     for server in servers:
@@ -77,9 +97,9 @@ def _report_in_process() -> None:
         benchmarks = orjson.loads(report.read_bytes())["benchmarks"]
     seconds = {each["name"]: each["stats"]["data"] for each in benchmarks}
     floor, ours = seconds["test_floor"], seconds["test_runtime"]
-    _head("in process, bytes to bytes", "us")
-    _row("floor: straight line", floor, 1e6, None)
-    _row("inline", ours, 1e6, median(ours) / median(floor))
+    head("in process, bytes to bytes", "us")
+    row("floor: straight line", floor, 1e6, None)
+    row("inline", ours, 1e6, median(ours) / median(floor))
 
 
 def _report_sequential(servers: list[Server]) -> float:
@@ -87,13 +107,13 @@ def _report_sequential(servers: list[Server]) -> float:
     for _ in range(_SEQUENTIAL_ROUNDS):
         for server in servers:
             rounds[server.target.name].append(sequential(server, _SEQUENTIAL_CALLS))
-    _head("stdio, one call after another", "us")
+    head("stdio, one call after another", "us")
     worst = 0.0
     for name, each in rounds.items():
         pairs = zip(each, rounds[FLOOR.name], strict=True)
         ratio = median(median(mine) / median(floor) for mine, floor in pairs)
         pooled = [seconds for one in each for seconds in one]
-        p95 = _row(name, pooled, 1e6, None if name == FLOOR.name else ratio)
+        p95 = row(name, pooled, 1e6, None if name == FLOOR.name else ratio)
         worst = max(worst, p95)
     return worst
 
@@ -103,20 +123,20 @@ def _report_pipelined(servers: list[Server]) -> None:
     for _ in range(_PIPELINED_ROUNDS):
         for server in servers:
             rates[server.target.name].append(pipelined(server, _PIPELINED_CALLS))
-    _say(f"\n{'stdio, 8 calls in flight':32}{'calls/s':>12}{'ratio':>24}")
+    say(f"\n{'stdio, 8 calls in flight':32}{'calls/s':>12}{'ratio':>24}")
     for name, each in rates.items():
         ratio = median(a / b for a, b in zip(each, rates[FLOOR.name], strict=True))
         shown = "" if name == FLOOR.name else f"{ratio:.2f}"
-        _say(f"  {name:30}{median(each):12.0f}{shown:>24}")
+        say(f"  {name:30}{median(each):12.0f}{shown:>24}")
 
 
 def _report_memory(servers: list[Server]) -> None:
     floor = servers[0].resident_mb()
-    _say(f"\n{'resident memory':32}{'MB':>12}{'ratio':>24}")
+    say(f"\n{'resident memory':32}{'MB':>12}{'ratio':>24}")
     for server in servers:
         used = server.resident_mb()
         shown = "" if server is servers[0] else f"{used / floor:.2f}"
-        _say(f"  {server.target.name:30}{used:12.1f}{shown:>24}")
+        say(f"  {server.target.name:30}{used:12.1f}{shown:>24}")
 
 
 def _report_cold_start(targets: list[Target]) -> None:
@@ -124,40 +144,22 @@ def _report_cold_start(targets: list[Target]) -> None:
     for _ in range(_COLD_STARTS):
         for target in targets:
             seconds[target.name].append(cold_start(target))
-    _head("cold start, spawn to initialize", "ms")
+    head("cold start, spawn to initialize", "ms")
     for name, each in seconds.items():
         ratio = median(a / b for a, b in zip(each, seconds[FLOOR.name], strict=True))
-        _row(name, each, 1e3, None if name == FLOOR.name else ratio)
+        row(name, each, 1e3, None if name == FLOOR.name else ratio)
 
 
 def _judge(worst_p95: float) -> int:
     allowed_ms = tomli.loads((_HERE / "sla.toml").read_text())["p95_ms"]
     kept = worst_p95 * 1000 <= allowed_ms
     verdict = "kept" if kept else "BROKEN"
-    _say(
+    say(
         f"\nSLA: p95 of a no-op call over stdio {worst_p95 * 1000:.3f} ms,"
         f" allowed {allowed_ms} ms: {verdict}"
     )
     return 0 if kept else 1
 
 
-def _head(title: str, unit: str) -> None:
-    columns = "".join(f"{f'{name} {unit}':>12}" for name in ("p50", "p95", "p99"))
-    _say(f"\n{title:32}{columns}{'ratio':>12}")
-
-
-def _row(name: str, seconds: list[float], scale: float, ratio: float | None) -> float:
-    """Print one row; return its p95 in seconds."""
-    cuts = quantiles(seconds, n=100, method="inclusive")
-    figures = "".join(f"{cuts[at] * scale:12.1f}" for at in (49, 94, 98))
-    _say(f"  {name:30}{figures}{'' if ratio is None else f'{ratio:.2f}':>12}")
-    return cuts[94]
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))
