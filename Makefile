@@ -18,7 +18,7 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest --numprocesses auto --dist worksteal
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
