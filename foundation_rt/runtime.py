@@ -100,11 +100,10 @@ class Runtime:
             send,
         )
         self.registry.observe(connection)
-        self._start_agents(scheduler)
         return connection
 
-    def _start_agents(self, scheduler: Scheduler) -> None:
-        """Run what agents need in the background, beside the first connection (AACP-27)."""
+    def start_agents(self, scheduler: Scheduler) -> None:
+        """Run, once, what agents need in the background as long as they are served (AACP-27)."""
         if self.agents is None or self._agents_started:
             return
         self._agents_started = True
@@ -116,7 +115,7 @@ class Runtime:
         self._agents_task = task  # asyncio itself keeps only a weak reference
 
     async def stop_agents(self) -> None:
-        """End what `connect` started for the agents, on the same event loop."""
+        """End what `start_agents` started, on the same event loop."""
         task, self._agents_task, self._agents_started = self._agents_task, None, False
         if task is not None:
             import asyncio
@@ -128,10 +127,12 @@ class Runtime:
         """A connection of an embedding host: on its running event loop, if it has one."""
         loop = _running_loop()
         if loop is None:
-            return self.connect(send, transport_type, self._background)
-        host = self._host_delay(loop)
-        connection = self.connect(send, transport_type, host.host)
-        host.watch(connection)
+            connection = self.connect(send, transport_type, self._background)
+        else:
+            host = self._host_delay(loop)
+            connection = self.connect(send, transport_type, host.host)
+            host.watch(connection)
+        self.start_agents(connection.scheduler)
         return connection
 
     def _host_delay(self, loop: asyncio.AbstractEventLoop) -> HostDelay:

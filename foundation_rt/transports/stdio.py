@@ -208,6 +208,7 @@ class StdioTransport:
             self.reactor.prepare_loop()
             # Importing asyncio is no load that an event would wait for another time.
             self.reactor.delay.begin_turn(time.monotonic())
+        self.runtime.start_agents(self.reactor)
 
     # -- output ------------------------------------------------------------------------------
 
