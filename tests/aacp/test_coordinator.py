@@ -385,6 +385,7 @@ def test_an_abort_signal_ends_the_waiting_and_not_the_request() -> None:
             assert gate.reasons == []
             with pytest.raises(AbortError):
                 await agents.send_request("a", 1, request_id="r2", abort_signal=signal)
+            await asyncio.sleep(0.1)
             assert await agents.status("r2") is None
 
     play(scene)
@@ -1323,6 +1324,11 @@ def test_a_network_that_is_down_delays_and_loses_nothing() -> None:
             assert stage.logged("cannot listen; it is tried again")
             network.is_down = False
             assert (await one.send_request("c", 8))["payload"] == 8
+            network.is_down = True
+            two.register_agent("d", echo)
+            begin = stage.clock.monotonic()
+            await two.stop()
+            assert stage.clock.monotonic() - begin < 0.5
 
     play(scene)
 
