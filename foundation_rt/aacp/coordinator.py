@@ -41,7 +41,6 @@ from .errors import (
     invalid,
 )
 from .ledger import conflict_error, digest_of
-from .node import Node, NodeSettings
 from .persistence import StoreError
 from .retransmitter import MAX_DELAY_MS, Retransmitter, RetryPolicy
 from .setup import make_store, make_transport
@@ -192,6 +191,7 @@ class AgentCoordinatorV2(AgentCoordinator):
 
         from .driver import Driver, NodeClock
         from .late_calls import LateCalls
+        from .node import Node, NodeSettings
 
         logger = self._own_logger()
         store = self.store or make_store(self.aacp.store, logger)
