@@ -204,10 +204,10 @@ class Node:
     _waiting: dict[str, list[Ticket]] = field(factory=dict, init=False)
     # Messages sent from here whose end is still to be noticed, by the key of their record.
     _unsettled: dict[str, tuple[str, int]] = field(factory=dict, init=False)
-    # Agents for which claims were given back while a CLAIM was under way: what that brings for
-    # them is behind those.
     # Those among the claims held that were executed, and whose outcome is being recorded.
     _ended: set[str] = field(factory=set, init=False)
+    # Agents for which claims were given back while a CLAIM was under way: what that brings for
+    # them is behind those.
     _overtaken: set[str] = field(factory=set, init=False)
     _lost_claims: int = field(default=0, init=False)
     _stopping: bool = field(default=False, init=False)
@@ -621,8 +621,8 @@ class Node:
         self.executed(claim, None, _WRITES_FAILED, now_ms)
 
     def _lose(self, claim: Claim, now_ms: int) -> None:
-        """A claim was lost, and with it what is behind it."""
-        behind = self._held_behind(claim)
+        """A claim was lost, and with it what is behind it, unless it only expired."""
+        behind = self._held_behind(claim) if claim.expires_at_ms > now_ms else []
         self._let_go(claim)
         self._effects.append(Abandon(claim))
         for each in behind:
