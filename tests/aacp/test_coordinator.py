@@ -1440,3 +1440,56 @@ def test_over_any_network_every_request_is_answered_once_and_right(
             assert seen["c"] == list(range(1, len(payloads), 2))
 
     play(scene)
+
+
+@pytest.mark.rule("AACP-01", "AACP-03", "AACP-04", "AACP-22", "AACP-23", "AACP-30")
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 2**32), count=st.integers(0, 30), troubles=st.integers(0, 12))
+def test_on_a_shared_ledger_that_fails_every_request_is_answered_once_and_right(
+    seed: int, count: int, troubles: int
+) -> None:
+    async def scene(stage: Stage) -> None:
+        rng, store = Random(seed), FaultyStore(shared=True)
+        finished: list[int] = []
+        running: set[int] = set()
+
+        async def work(message: AgentMessage, context: AgentContext) -> Any:
+            number = message.payload
+            running.add(number)
+            assert len(running) == 1  # no lease is lost here
+            await asyncio.sleep(number % 3 / 100)
+            running.discard(number)
+            if not finished or number > finished[-1]:
+                finished.append(number)
+            if number % 5 == 0:
+                raise ToolError(ErrorCode.INVALID_ARGUMENT, str(number))
+            return number
+
+        aacp = {"lease_ms": 20_000, "request_timeout_ms": 600_000}
+        one, two = (
+            stage.coordinator(name, store=store, aacp=aacp, policy=RetryPolicy(jitter=0.5))
+            for name in ("one", "two")
+        )
+        async with one, two:
+            one.register_agent("a", work)
+            two.register_agent("a", work)
+            sent = [one.send_request("a", number) for number in range(count)]
+            answers = asyncio.gather(*sent, return_exceptions=True)
+            for _ in range(troubles):
+                await asyncio.sleep(rng.random() / 10)
+                operation = rng.choice(("append", "claim", "complete", "renew", "release"))
+                store.fail(operation, after=rng.random() < 0.5)
+                if rng.random() < 0.3:
+                    coordinator = rng.choice((one, two))
+                    coordinator.unregister_agent("a")
+                    await asyncio.sleep(rng.random() / 20)
+                    coordinator.register_agent("a", work)
+            for number, answer in enumerate(await answers):
+                if number % 5 == 0:
+                    assert isinstance(answer, RequestFailedError)
+                    assert answer.message == str(number)
+                else:
+                    assert answer == number
+            assert finished == list(range(count))
+
+    play(scene)
