@@ -65,7 +65,14 @@ def acknowledge(link: LinkState, ack: int) -> range:
 
 
 def arrive(link: LinkState, seq: int) -> Arrival:
-    """Take note of a number that came in, at least 1; `contiguous` moves past every filled gap."""
+    """Take note of a number that came in, at least 1; `contiguous` moves past every filled gap.
+
+    Where the source is in this ledger too, what was acknowledged is no gap: the target had its
+    queue in another ledger then, and that one has it (AACP-42).
+    """
+    if link.acked > link.contiguous:
+        link.contiguous = link.acked
+        link.ahead = {ahead for ahead in link.ahead if ahead > link.acked}
     if seq <= link.contiguous or seq in link.ahead:
         return Arrival.DUPLICATE
     if seq > link.contiguous + 1 + WINDOW:

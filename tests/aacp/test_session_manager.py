@@ -247,3 +247,13 @@ class Links(RuleBasedStateMachine):
 
 TestLinks = pytest.mark.rule("AACP-10", "AACP-11")(Links.TestCase)
 TestLinks.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+@pytest.mark.rule("AACP-42")
+def test_what_another_ledger_has_acknowledged_is_no_gap() -> None:
+    link = LinkState(last_seq=5, acked=3, contiguous=0, ahead={2, 5})
+    assert arrive(link, 3) is Arrival.DUPLICATE
+    assert arrive(link, 6) is Arrival.NEW
+    assert (link.contiguous, link.ahead) == (3, {5, 6})
+    assert arrive(link, 4) is Arrival.NEW
+    assert (link.contiguous, link.ahead) == (6, set())
