@@ -1465,16 +1465,7 @@ def test_on_a_shared_ledger_that_fails_every_request_is_answered_once_and_right(
                 raise ToolError(ErrorCode.INVALID_ARGUMENT, str(number))
             return number
 
-        aacp = {"lease_ms": 20_000, "request_timeout_ms": 600_000}
-        one, two = (
-            stage.coordinator(name, store=store, aacp=aacp, policy=RetryPolicy(jitter=0.5))
-            for name in ("one", "two")
-        )
-        async with one, two:
-            one.register_agent("a", work)
-            two.register_agent("a", work)
-            sent = [one.send_request("a", number) for number in range(count)]
-            answers = asyncio.gather(*sent, return_exceptions=True)
+        async def make_trouble() -> None:
             for _ in range(troubles):
                 await asyncio.sleep(rng.random() / 10)
                 operation = rng.choice(("append", "claim", "complete", "renew", "release"))
@@ -1484,7 +1475,22 @@ def test_on_a_shared_ledger_that_fails_every_request_is_answered_once_and_right(
                     coordinator.unregister_agent("a")
                     await asyncio.sleep(rng.random() / 20)
                     coordinator.register_agent("a", work)
-            for number, answer in enumerate(await answers):
+
+        aacp = {"lease_ms": 20_000, "request_timeout_ms": 600_000}
+        one, two = (
+            stage.coordinator(name, store=store, aacp=aacp, policy=RetryPolicy(jitter=0.5))
+            for name in ("one", "two")
+        )
+        async with one, two:
+            one.register_agent("a", work)
+            two.register_agent("a", work)
+            sent = []
+            trouble = asyncio.ensure_future(make_trouble())
+            for number in range(count):
+                await asyncio.sleep(rng.random() / 20)
+                sent.append(asyncio.ensure_future(one.send_request("a", number)))
+            await trouble
+            for number, answer in enumerate(await asyncio.gather(*sent, return_exceptions=True)):
                 if number % 5 == 0:
                     assert isinstance(answer, RequestFailedError)
                     assert answer.message == str(number)

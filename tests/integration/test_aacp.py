@@ -141,7 +141,7 @@ def test_a_call_that_timed_out_is_known_by_its_run_id_now_and_in_the_next_life(
 
 @pytest.mark.rule("AACP-28", "PROC-04")
 def test_a_call_whose_client_left_is_known_in_the_next_life(tmp_path: Path) -> None:
-    limits = settings(tmp_path, **{"server.eof_grace_ms": 0})
+    limits = settings(tmp_path, **{"server.eof_grace_ms": 0, "tools.cancel_grace_ms": 100})
     with serve(APP, limits) as server:
         server.call("agent/status", requestId="x")  # the ledger is open
         message = {"type": "wait"}
