@@ -471,12 +471,13 @@ def claim(
             positions.append(record.position)
             claimed.claims.append(records.claim(record, owner, lease_until_ms))
         rows.close()
-        connection.execute(
-            "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1, owner = ?,"
-            " lease_until_ms = ?, not_before_ms = NULL WHERE finished_at_ms IS NULL"
-            " AND target_agent_id = ? AND position IN (SELECT value FROM json_each(?))",
-            (owner, lease_until_ms, agent_id, orjson.dumps(positions).decode()),
-        )
+        if positions:
+            connection.execute(
+                "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1, owner = ?,"
+                " lease_until_ms = ?, not_before_ms = NULL WHERE finished_at_ms IS NULL"
+                " AND target_agent_id = ? AND position IN (SELECT value FROM json_each(?))",
+                (owner, lease_until_ms, agent_id, orjson.dumps(positions).decode()),
+            )
     return claimed
 
 
