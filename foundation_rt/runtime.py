@@ -57,6 +57,7 @@ class Runtime:
 
     Attributes:
         agents: the coordinator, if the server has agents.
+        agents_task: what runs for them in the background, once it was started.
     """
 
     config: ServerConfig
@@ -70,7 +71,7 @@ class Runtime:
     _sink: StderrSink | None
     agents: AgentCoordinator | None = field(default=None, init=False)
     _agents_started: bool = field(default=False, init=False)
-    _agents_task: asyncio.Task[None] | None = field(default=None, init=False)
+    agents_task: asyncio.Task[None] | None = field(default=None, init=False)
     _background: Background = field(init=False)
     _measured: HostDelay | None = field(default=None, init=False)
 
@@ -112,11 +113,11 @@ class Runtime:
             scheduler.start_task(background, self._keep_agents_task)
 
     def _keep_agents_task(self, task: asyncio.Task[None]) -> None:
-        self._agents_task = task  # asyncio itself keeps only a weak reference
+        self.agents_task = task  # asyncio itself keeps only a weak reference
 
     async def stop_agents(self) -> None:
         """End what `start_agents` started, on the same event loop."""
-        task, self._agents_task, self._agents_started = self._agents_task, None, False
+        task, self.agents_task, self._agents_started = self.agents_task, None, False
         if task is not None:
             import asyncio
 

@@ -76,6 +76,9 @@ _NO_LIMIT = 2**62
 
 _ALWAYS_TOLD_BYTES = 4096
 
+_ENVELOPE_BYTES = 8192
+"""More than the rest of an envelope takes: most of it for two ids of 256 characters of any kind."""
+
 _STOPPED = "the coordinator was stopped while it was being used"
 
 _START_RETRY_SECONDS = 5.0
@@ -467,7 +470,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             raise invalid(
                 f"The payload cannot be written as JSON: {error}.", "payload_not_serializable"
             ) from None
-        limit = self.aacp.max_payload_bytes
+        limit = self._max_payload_bytes()
         if len(payload) > limit:
             raise ToolError(
                 ErrorCode.RESOURCE_EXHAUSTED,
@@ -593,6 +596,14 @@ class AgentCoordinatorV2(AgentCoordinator):
         }
         self._own_logger().error("agent handler failed", fields)
 
+    def _max_payload_bytes(self) -> int:
+        """What the ledger may hold, and the transport, if there is one, can carry."""
+        limit = self.aacp.max_payload_bytes
+        transport = None if self._driver is None else self._driver.transport
+        if transport is None:
+            return limit
+        return min(limit, transport.max_envelope_bytes - _ENVELOPE_BYTES)
+
     def _encode_result(self, value: Any) -> bytes:
         """What a handler returned, as the ledger keeps it."""
         try:
@@ -603,7 +614,7 @@ class AgentCoordinatorV2(AgentCoordinator):
                 "The agent's response cannot be written as JSON.",
                 {"reason": "result_not_serializable"},
             ) from None
-        limit = self.aacp.max_payload_bytes
+        limit = self._max_payload_bytes()
         if len(result) > limit:
             raise ToolError(
                 ErrorCode.INTERNAL,

@@ -282,7 +282,11 @@ class Driver:
         self._kicked = True  # what is told to the node meanwhile is done here
         while effects := self.node.take_effects():
             for effect in effects:
-                _PERFORM[type(effect)](self, effect)
+                try:
+                    _PERFORM[type(effect)](self, effect)
+                except Exception as error:  # a bug: it stays with this effect
+                    what = {"effect": type(effect).__name__, "error": describe_exception(error)}
+                    self.logger.error("internal error", what)
         self._kicked = False
         self._arm()
 

@@ -1,7 +1,7 @@
 """`agent/request` and `agent/status`: what a client may do with a ledger.
 
-A client that loses its connection, or its patience, asks again: with the same request id it gets the
-outcome of the same request, and never a second execution (AACP-45).
+A client that loses its connection, or its patience, asks again: with the same request id it gets
+the outcome of the same request, and never a second execution (AACP-45).
 """
 
 from __future__ import annotations

@@ -137,8 +137,12 @@ class Reactor:
         if self.stopped and self.loop is not None:
             self.loop.stop()
 
-    def close(self, grace: float) -> None:
-        """Give back the descriptors, and end the asyncio loop, if any, within `grace` seconds."""
+    def close(self, grace: float, first: asyncio.Task[None] | None = None) -> None:
+        """Give back the descriptors, and end the asyncio loop, if any, within `grace` seconds.
+
+        Args:
+            first: a task that ends before all others.
+        """
         # What was to happen in a turn, or later, belongs to a session that is over. The turns that
         # the loop still takes to end its tasks must not be stopped by it.
         self._closing = True
@@ -148,7 +152,7 @@ class Reactor:
         if self.loop is not None:
             from .reactor_loop import finish_loop
 
-            finish_loop(self.loop, grace)
+            finish_loop(self.loop, grace, first)
         with self._wake_lock:
             # Whoever wakes it from now on, a worker that ends late for one, writes nothing: the
             # number may belong to somebody else's file by then.

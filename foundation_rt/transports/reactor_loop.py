@@ -102,9 +102,18 @@ def make_loop(reactor: Reactor) -> ReactorLoop:
     return loop
 
 
-def finish_loop(loop: asyncio.AbstractEventLoop, timeout: float) -> None:
-    """Cancel what still runs on `loop`, give it `timeout` seconds to end, and close the loop."""
+def finish_loop(
+    loop: asyncio.AbstractEventLoop, timeout: float, first: asyncio.Task[None] | None
+) -> None:
+    """Cancel what still runs on `loop`, give it `timeout` seconds to end, and close the loop.
+
+    Args:
+        first: what is to end before the others, which it may still need.
+    """
     until = time.monotonic() + timeout
+    if first is not None and not first.done():
+        first.cancel()
+        _run(loop, asyncio.wait([first], timeout=timeout), until)
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()

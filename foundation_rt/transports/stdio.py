@@ -299,7 +299,7 @@ class StdioTransport:
         self._writer.close(0)
         self.reactor.unwatch(self.descriptors.input)
         self.reactor.unwatch(self.descriptors.output)
-        self.reactor.close(min(_LOOP_GRACE, self._remaining()))
+        self.reactor.close(min(_LOOP_GRACE, self._remaining()), self.runtime.agents_task)
         stuck = self._account_for_what_runs()
         if self.process_goes_on and not stuck and not _foreign_threads():
             self._restore_signals()
