@@ -34,7 +34,7 @@ from foundation_rt.errors import (
     UsageError,
 )
 from tests.support.faulty_store import FaultyStore
-from tests.support.loopback import Network
+from tests.support.loopback import LoopbackTransport, Network
 from tests.support.stage import Stage, play, record_of
 
 
@@ -222,6 +222,32 @@ def test_a_result_that_cannot_be_kept_fails_and_a_message_that_cannot_is_refused
                         await send("a", payload)
                     assert refused.value.code is code
             assert store_of(agents).calls["append"] == 2
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-44")
+def test_what_the_transport_cannot_carry_is_refused_at_once() -> None:
+    async def repeat(message: AgentMessage, context: AgentContext) -> str:
+        return "x" * int(message.payload)
+
+    async def scene(stage: Stage) -> None:
+        network = Network()
+        narrow = LoopbackTransport(network, max_envelope_bytes=9_000)
+        network.ends.append(narrow)
+        async with (
+            stage.coordinator("one", transport=network.end()) as one,
+            stage.coordinator("two", transport=narrow) as two,
+        ):
+            two.register_agent("b", repeat)
+            assert await one.send_request("b", 3) == "xxx"
+            with pytest.raises(RequestFailedError) as failed:
+                await one.send_request("b", 1_000)
+            assert failed.value.details is not None
+            assert failed.value.details["reason"] == "result_too_large"
+            with pytest.raises(ToolError) as refused:
+                await two.send_request("host", "x" * 1_000)
+            assert refused.value.code is ErrorCode.RESOURCE_EXHAUSTED
 
     play(scene)
 
