@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install demo test lint bench trace clean
+.PHONY: install demo test simulate lint bench trace clean
 
 install: $(INSTALLED)
 
@@ -21,6 +21,11 @@ test: $(INSTALLED)
 	$(BIN)/coverage run -m pytest --numprocesses auto --dist worksteal
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+# SEEDS=n [FROM=m]: so many histories with faults. SEED=n: one of them, told. REQUESTS=n: so many in each.
+simulate: $(INSTALLED)
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) --from $(or $(FROM),0) \
+		$(if $(SEED),--seed $(SEED)) $(if $(REQUESTS),--requests $(REQUESTS))
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

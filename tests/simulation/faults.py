@@ -1,0 +1,199 @@
+"""What can go wrong, by name, and the dice that decide where it does.
+
+A scenario has some of the faults, or none. Each kind of place where a fault can strike (an envelope
+on its way, an operation of the ledger, an execution, ...) asks the dice once; they answer from the
+seeded chance of the run, and count what they answered.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from random import Random
+
+from attrs import define, field
+
+from foundation_rt.aacp.node import Operation
+
+
+class Fault(StrEnum):
+    """One thing that can go wrong."""
+
+    # To an envelope on its way.
+    DROP = "drop"
+    DUPLICATE = "duplicate"
+    REORDER = "reorder"
+    DELAY = "delay"
+    LOST_ACK = "lost ack"
+    # To an operation of the ledger.
+    STORE_ERROR = "store error"
+    COMMIT_UNKNOWN = "commit unknown"
+    LATE_COMMIT = "commit after its error"
+    SLOW_STORE = "slow store"
+    CRASH_BEFORE_LEDGER = "crash before the ledger has it"
+    CRASH_AFTER_LEDGER = "crash after the ledger has it"
+    CRASH_BEFORE_OUTCOME = "crash before the outcome is recorded"
+    CRASH_AFTER_OUTCOME = "crash after the outcome is recorded"
+    # At a send.
+    CRASH_BEFORE_SEND = "crash before a send"
+    CRASH_AFTER_SEND = "crash after a send"
+    CRASH_BEFORE_ACK = "crash before an ack"
+    CRASH_AFTER_ACK = "crash after an ack"
+    # To an execution.
+    SLOW_EXECUTOR = "slow executor"
+    STUCK_EXECUTOR = "stuck executor"
+    TEMPORARY_ERROR = "temporary error"
+    CRASH_BEFORE_EXECUTION = "crash before an execution"
+    CRASH_IN_EXECUTION = "crash in an execution"
+    CRASH_AFTER_EXECUTION = "crash after an execution"
+    # At a time drawn beforehand, and for a while.
+    PARTITION = "one-way partition"
+    PAUSE = "pause"
+    CRASH = "crash at any time"
+    SHUTDOWN = "orderly shutdown"
+    CLOCK_FORWARD = "clock jumps forward"
+    CLOCK_BACKWARD = "clock jumps backward"
+    UNREGISTER = "unregister in flight"
+    # Not by the dice, but by what is asked and how long that takes.
+    RESTART = "restart with the store kept"
+    EXPIRY = "expiry in mid-retry"
+    GIVEN_UP = "given up after max_attempts"
+    REPEATED = "request asked again"
+    CONFLICT = "request id of another request"
+
+
+ENVELOPE_FAULTS = (Fault.DROP, Fault.DUPLICATE, Fault.REORDER, Fault.DELAY)
+ACK_FAULTS = (Fault.LOST_ACK,)
+STORE_FAULTS = (Fault.STORE_ERROR, Fault.COMMIT_UNKNOWN, Fault.LATE_COMMIT, Fault.SLOW_STORE)
+LEDGER_CRASHES = (Fault.CRASH_BEFORE_LEDGER, Fault.CRASH_AFTER_LEDGER)
+OUTCOME_CRASHES = (Fault.CRASH_BEFORE_OUTCOME, Fault.CRASH_AFTER_OUTCOME)
+SEND_CRASHES = (Fault.CRASH_BEFORE_SEND, Fault.CRASH_AFTER_SEND)
+ACK_CRASHES = (Fault.CRASH_BEFORE_ACK, Fault.CRASH_AFTER_ACK)
+SLOWNESS = (Fault.SLOW_EXECUTOR, Fault.STUCK_EXECUTOR)
+HANDLER_ERRORS = (Fault.TEMPORARY_ERROR,)
+EXECUTION_CRASHES = (
+    Fault.CRASH_BEFORE_EXECUTION,
+    Fault.CRASH_IN_EXECUTION,
+    Fault.CRASH_AFTER_EXECUTION,
+)
+SPELLS = (
+    Fault.PARTITION,
+    Fault.PAUSE,
+    Fault.CRASH,
+    Fault.SHUTDOWN,
+    Fault.CLOCK_FORWARD,
+    Fault.CLOCK_BACKWARD,
+    Fault.UNREGISTER,
+)
+SELECTABLE = (
+    *ENVELOPE_FAULTS,
+    *ACK_FAULTS,
+    *STORE_FAULTS,
+    *LEDGER_CRASHES,
+    *OUTCOME_CRASHES,
+    *SEND_CRASHES,
+    *ACK_CRASHES,
+    *SLOWNESS,
+    *HANDLER_ERRORS,
+    *EXECUTION_CRASHES,
+    *SPELLS,
+)
+"""The faults that a scenario has or has not."""
+
+LEASE_KEEPING = (*ENVELOPE_FAULTS, *ACK_FAULTS, *SLOWNESS, Fault.PARTITION)
+"""The faults under which nobody loses a claim."""
+
+_CRASHES_AMONG_STRIKES = 0.2
+"""A place at which a process can crash is passed more often than one can crash."""
+
+
+@define(eq=False, repr=False)
+class Dice:
+    """Decides where faults strike.
+
+    Args:
+        enabled: what the scenario has.
+        rate: how likely something goes wrong where it can.
+
+    Attributes:
+        counts: how often each struck.
+    """
+
+    rng: Random
+    enabled: tuple[Fault, ...]
+    rate: float
+    counts: dict[Fault, int] = field(factory=dict, init=False)
+    # What is enabled of each group: asked for every envelope and operation, so kept ready.
+    _envelope: tuple[Fault, ...] = field(init=False)
+    _ack: tuple[Fault, ...] = field(init=False)
+    _store: tuple[Fault, ...] = field(init=False)
+    _ledger_crash: tuple[Fault, ...] = field(init=False)
+    _outcome_crash: tuple[Fault, ...] = field(init=False)
+    _send_crash: tuple[Fault, ...] = field(init=False)
+    _ack_crash: tuple[Fault, ...] = field(init=False)
+    _slowness: tuple[Fault, ...] = field(init=False)
+    _error: tuple[Fault, ...] = field(init=False)
+    _execution_crash: tuple[Fault, ...] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._envelope = self._enabled_of(ENVELOPE_FAULTS)
+        self._ack = self._enabled_of(ACK_FAULTS)
+        self._store = self._enabled_of(STORE_FAULTS)
+        self._ledger_crash = self._enabled_of(LEDGER_CRASHES)
+        self._outcome_crash = self._enabled_of(OUTCOME_CRASHES)
+        self._send_crash = self._enabled_of(SEND_CRASHES)
+        self._ack_crash = self._enabled_of(ACK_CRASHES)
+        self._slowness = self._enabled_of(SLOWNESS)
+        self._error = self._enabled_of(HANDLER_ERRORS)
+        self._execution_crash = self._enabled_of(EXECUTION_CRASHES)
+
+    def _enabled_of(self, group: tuple[Fault, ...]) -> tuple[Fault, ...]:
+        return tuple(fault for fault in group if fault in self.enabled)
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more."""
+        self.enabled = ()
+        self.__attrs_post_init__()
+
+    # -- the places ---------------------------------------------------------------------------
+
+    def on_envelope(self, *, only_ack: bool) -> Fault | None:
+        """What happens to an envelope on its way."""
+        fault = self._strike(self._ack) if only_ack else None
+        return fault or self._strike(self._envelope)
+
+    def on_operation(self, operation: Operation) -> Fault | None:
+        """What happens to an operation of the ledger, or to the process that asked for it."""
+        recording = operation is Operation.COMPLETE
+        return self._strike(self._store) or self._crash(
+            self._outcome_crash if recording else self._ledger_crash
+        )
+
+    def on_send(self, *, has_ack: bool) -> Fault | None:
+        """Whether the process crashes beside a send."""
+        return self._crash(self._ack_crash if has_ack else self._send_crash)
+
+    def on_execution(self) -> Fault | None:
+        """What happens to an execution, or to the process that executes."""
+        return self._strike(self._slowness) or self._crash(self._execution_crash)
+
+    def on_end(self) -> Fault | None:
+        """Whether a handler fails with a temporary error."""
+        return self._strike(self._error)
+
+    def _strike(self, faults: tuple[Fault, ...]) -> Fault | None:
+        return self._roll(faults, self.rate) if faults else None
+
+    def _crash(self, faults: tuple[Fault, ...]) -> Fault | None:
+        return self._roll(faults, self.rate * _CRASHES_AMONG_STRIKES) if faults else None
+
+    def _roll(self, faults: tuple[Fault, ...], chance: float) -> Fault | None:
+        random = self.rng.random
+        if random() >= chance:
+            return None
+        fault = faults[int(random() * len(faults))]
+        self.count(fault)
+        return fault
+
+    def count(self, fault: Fault) -> None:
+        """It struck."""
+        self.counts[fault] = self.counts.get(fault, 0) + 1

@@ -1,0 +1,525 @@
+"""What must hold after every event, and the witness that holds it against what happened.
+
+The witness keeps its own account of everything that was ever entered, received, claimed, executed,
+recorded and told, made from the arguments and answers of operations, and asks of every new event
+whether it agrees. It looks only at what the event touched, so that a run stays fast; at the end it
+looks at everything. What it demands:
+
+* numbers of a link have no gaps, and one number means one message for ever (AACP-10);
+* an acknowledgement is exactly what was received without a gap, never goes back, and nothing says
+  it before the ledger has it (AACP-11, AACP-17);
+* what was received or entered is in the ledger until it expires (AACP-02);
+* a request is entered once, has one live claim, and one outcome: of the newest claim, made by a
+  real execution, and never changed (AACP-01, AACP-03, AACP-12, AACP-21 to 23);
+* executions begin in the order of the numbers; a void message is not executed (AACP-04, AACP-14);
+* what a caller is told, and what a RESPONSE says, is the recorded outcome of that very request
+  (AACP-12, AACP-16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import orjson
+from attrs import define, field
+
+from foundation_rt.aacp.ledger import conflict_error, response_payload
+from foundation_rt.aacp.node import Operation
+from foundation_rt.aacp.types import (
+    TERMINAL,
+    Appended,
+    Arrival,
+    Claim,
+    Claimed,
+    Completed,
+    Completion,
+    Draft,
+    Due,
+    Envelope,
+    Link,
+    MessageRecord,
+    MessageState,
+    MessageType,
+    Received,
+    Release,
+    RequestRecord,
+    RequestState,
+    Verdict,
+)
+
+from .disk import Disk
+from .faults import Fault
+
+Outcome = tuple[RequestState, bytes | None, bytes | None]
+"""State, result and error of a finished request."""
+
+Message = tuple[MessageType, str | None, bytes]
+"""What a number of a link stands for: type, request id and payload."""
+
+
+class Violation(AssertionError):
+    """Something happened that must not.
+
+    Attributes:
+        invariant: its short name.
+    """
+
+    def __init__(self, invariant: str, message: str) -> None:
+        super().__init__(f"{invariant}: {message}")
+        self.invariant = invariant
+
+
+@define(eq=False, repr=False)
+class LinkAccount:
+    """What happened on one link.
+
+    Attributes:
+        messages: what was entered, by number less one.
+        contiguous, ahead: which numbers have come in.
+        acked: the last acknowledgement that the sender's ledger took.
+        dead: numbers that first came in as tombstones.
+        begun: numbers whose execution has begun.
+        last_begun: the highest of them.
+        executed_as: under which id the message of a number is executed.
+        to_repeat: numbers that failed temporarily, with their expiry.
+    """
+
+    messages: list[Message] = field(factory=list)
+    contiguous: int = 0
+    ahead: set[int] = field(factory=set)
+    acked: int = 0
+    dead: set[int] = field(factory=set)
+    begun: set[int] = field(factory=set)
+    last_begun: int = 0
+    executed_as: dict[int, str] = field(factory=dict)
+    to_repeat: dict[int, int] = field(factory=dict)
+
+    def arrive(self, seq: int) -> bool:
+        """A number has come in; whether for the first time."""
+        if seq <= self.contiguous or seq in self.ahead:
+            return False
+        self.ahead.add(seq)
+        while self.contiguous + 1 in self.ahead:
+            self.contiguous += 1
+            self.ahead.remove(self.contiguous)
+        return True
+
+
+@define(eq=False, repr=False)
+class RequestAccount:
+    """What happened to one request in the ledger in which it is executed, in one lifetime.
+
+    Attributes:
+        process: which claimed it last, and in which life.
+        lease_until_ms: of that claim; None when it was given back.
+        runs: the numbers of its executions.
+    """
+
+    expires_at_ms: int
+    epoch: int = 0
+    process: str | None = None
+    lease_until_ms: int | None = None
+    outcome: Outcome | None = None
+    runs: set[int] = field(factory=set)
+
+
+@define(eq=False, repr=False)
+class Witness:
+    """Sees everything; raises `Violation` (see the module).
+
+    Args:
+        count: is told which messages expired or were given up.
+    """
+
+    count: Callable[[Fault], None]
+    links: dict[Link, LinkAccount] = field(factory=dict, init=False)
+    # By number of the disk and id.
+    requests: dict[tuple[int, str], RequestAccount] = field(factory=dict, init=False)
+    _entered: dict[tuple[int, str], int] = field(factory=dict, init=False)
+    # All outcomes that a request ever had, by id: more than one only after it had expired.
+    _outcomes: dict[str, list[Outcome]] = field(factory=dict, init=False)
+    # Claims that may be live, by number of the disk and agent, then by request id.
+    _live: dict[tuple[int, str], dict[str, RequestAccount]] = field(factory=dict, init=False)
+    _latest_ms: int = field(default=0, init=False)  # by the clock that is furthest ahead
+    taken_over: set[tuple[int, str]] = field(factory=set, init=False)
+    """Queues, by disk and agent, out of which a lapsed claim was taken over by another process."""
+    _expired: set[tuple[int, str]] = field(factory=set, init=False)
+    reused: set[str] = field(factory=set, init=False)
+    """Ids that came again after their lifetime: nothing is promised of them (AACP-01)."""
+    void: set[tuple[Link, int]] = field(factory=set, init=False)
+    """Messages that became tombstones where they were made."""
+
+    def link(self, link: Link) -> LinkAccount:
+        """The account of a link."""
+        account = self.links.get(link)
+        if account is None:
+            account = self.links[link] = LinkAccount()
+        return account
+
+    def performed(
+        self, disk: Disk, operation: Operation, arguments: tuple[Any, ...], result: Any
+    ) -> None:
+        """A ledger did what it was asked."""
+        check = _CHECKS.get(operation)
+        if check is not None:
+            check(self, disk, arguments, result)
+
+    # -- entering and receiving ---------------------------------------------------------------
+
+    def appended(self, disk: Disk, arguments: tuple[Any, ...], results: list[Appended]) -> None:
+        """Numbers are given out in order, and once for each request."""
+        drafts: list[Draft] = arguments[0]
+        for draft, appended in zip(drafts, results, strict=True):
+            if appended.verdict is Verdict.NEW:
+                link = (draft.source_agent_id, draft.target_agent_id)
+                content = (draft.message_type, draft.request_id, draft.payload)
+                self._numbered(disk, link, appended.seq, content)
+                if draft.local:
+                    self.link(link).arrive(appended.seq)
+                if draft.local or draft.message_type is MessageType.REQUEST:
+                    self._enter(disk, draft.key, draft.expires_at_ms)
+            elif appended.existing is not None:
+                same = appended.existing.digest == draft.digest
+                if same is not (appended.verdict is Verdict.DUPLICATE):
+                    raise Violation("identity", f"{draft.key} is a {appended.verdict}")
+
+    def _numbered(self, disk: Disk, link: Link, seq: int, content: Message) -> None:
+        account = self.link(link)
+        account.messages.append(content)
+        if seq != len(account.messages) or disk.links[link].last_seq < seq:
+            raise Violation("gapless", f"{link} got number {seq} as its {len(account.messages)}.")
+
+    def _enter(self, disk: Disk, key: str, expires_at_ms: int) -> None:
+        """A record was made: there must not have been one."""
+        if (disk.number, key) in self._entered:
+            raise Violation("deduplication", f"{key} was entered twice")
+        if (disk.number, key) in self._expired:
+            self.reused.add(key)
+        self._entered[disk.number, key] = expires_at_ms
+
+    def received(self, disk: Disk, arguments: tuple[Any, ...], received: Received) -> None:
+        """What is acknowledged is there; what was there before is not taken again."""
+        arrivals: list[Arrival] = arguments[0]
+        new = 0
+        for arrival in arrivals:
+            envelope = arrival.envelope
+            link = (envelope.source_agent_id, envelope.target_agent_id)
+            if envelope.ack is not None:
+                self._acknowledged(disk, (link[1], link[0]))
+            if envelope.seq and self.link(link).arrive(envelope.seq):
+                if envelope.tombstone:
+                    self.link(link).dead.add(envelope.seq)
+                else:
+                    new += 1
+                    self._taken_in(disk, envelope)
+        if new != len(received.accepted):
+            raise Violation("deduplication", f"{len(received.accepted)} taken, {new} were new")
+        for link, ack in received.acks.items():
+            if ack != self.link(link).contiguous:
+                there = self.link(link).contiguous
+                raise Violation("contiguous ack", f"{link} acknowledges {ack}, has {there}")
+        for message in received.responses:
+            self._answered(disk, message)
+
+    def _acknowledged(self, disk: Disk, link: Link) -> None:
+        state = disk.links.get(link)
+        if state is None:
+            return
+        account = self.link(link)
+        if not account.acked <= state.acked <= account.contiguous:
+            raise Violation(
+                "contiguous ack",
+                f"{link} went from {account.acked} to {state.acked}, has {account.contiguous}",
+            )
+        account.acked = state.acked
+
+    def _taken_in(self, disk: Disk, envelope: Envelope) -> None:
+        if envelope.message_type is MessageType.RESPONSE:
+            return
+        key = envelope.request_id or envelope.message_id
+        record = disk.requests.get(key)
+        if record is None:
+            raise Violation("durability", f"{key} was received and is not in the ledger")
+        self._entered[disk.number, key] = record.expires_at_ms
+
+    # -- executing ----------------------------------------------------------------------------
+
+    def claimed(self, disk: Disk, arguments: tuple[Any, ...], claimed: Claimed) -> None:
+        """Nothing is claimed that another has, or behind what another has."""
+        _, owner, now_ms, lease_until_ms, _ = arguments
+        process = owner.partition("+")[0]
+        self._latest_ms = max(self._latest_ms, now_ms)
+        for claim in claimed.claims:
+            account = self._request(disk, claim)
+            self._check_claim(disk, claim, account, process, now_ms)
+            if account.lease_until_ms is not None and account.process != process:
+                self.taken_over.add((disk.number, claim.target_agent_id))
+            account.epoch, account.process = claim.epoch, process
+            account.lease_until_ms = lease_until_ms
+            queue = self._live.setdefault((disk.number, claim.target_agent_id), {})
+            queue[claim.request_id] = account
+
+    def _request(self, disk: Disk, claim: Claim) -> RequestAccount:
+        """The account of what is claimed, in the lifetime in which it is."""
+        key = (disk.number, claim.request_id)
+        account = self.requests.get(key)
+        if account is None:
+            account = self.requests[key] = RequestAccount(claim.expires_at_ms)
+        return account
+
+    def _check_claim(
+        self, disk: Disk, claim: Claim, account: RequestAccount, process: str, now_ms: int
+    ) -> None:
+        if account.outcome is not None:
+            raise Violation("terminal", f"{claim.request_id} is claimed after its outcome")
+        if claim.epoch != account.epoch + 1:
+            raise Violation("epochs", f"{claim.request_id}: {account.epoch}, then {claim.epoch}")
+        if _is_live(account, now_ms):
+            raise Violation("lease", f"{claim.request_id} is claimed although its claim is live")
+        for request_id, other in self._live.get((disk.number, claim.target_agent_id), {}).items():
+            if not _is_live(other, now_ms) or other.process == process:
+                continue
+            if _position(disk, request_id) < _position(disk, claim.request_id):
+                raise Violation(
+                    "one at a time",
+                    f"{claim.request_id} is claimed while {other.process} has {request_id}",
+                )
+        link = self.link((claim.source_agent_id, claim.target_agent_id))
+        if claim.seq in link.dead:
+            raise Violation("tombstone", f"{claim.request_id} is claimed and was void")
+        if link.executed_as.setdefault(claim.seq, claim.request_id) != claim.request_id:
+            raise Violation("deduplication", f"number {claim.seq} is claimed under two ids")
+        link.to_repeat.pop(claim.seq, None)
+
+    def is_live(self, disk: Disk, claim: Claim, now_ms: int) -> bool:
+        """Whether a claim is the newest of its request, and not lapsed."""
+        account = self.requests.get((disk.number, claim.request_id))
+        return (
+            account is not None
+            and claim.request_id not in self.reused
+            and account.epoch == claim.epoch
+            and account.expires_at_ms > self._latest_ms
+            and _is_live(account, now_ms)
+        )
+
+    def begun(self, disk: Disk, claim: Claim, run: int) -> None:
+        """An execution has begun: not before those of earlier messages, but those that had expired,
+        if only by the clock of another."""
+        account = self.requests.get((disk.number, claim.request_id))
+        if account is not None:
+            account.runs.add(run)
+        link = self.link((claim.source_agent_id, claim.target_agent_id))
+        for seq, expires_at_ms in link.to_repeat.items():
+            if seq < claim.seq and expires_at_ms > self._latest_ms:
+                raise Violation("order", f"{claim.request_id} overtakes number {seq}")
+        if claim.seq in link.begun:
+            return
+        if claim.seq < link.last_begun and claim.expires_at_ms > self._latest_ms:
+            raise Violation(
+                "order",
+                f"{claim.source_agent_id}>{claim.target_agent_id} number {claim.seq} is executed"
+                f" after {link.last_begun}",
+            )
+        link.begun.add(claim.seq)
+        link.last_begun = claim.seq
+
+    def to_be_repeated(self, claim: Claim) -> None:
+        """An execution has failed, but not for good."""
+        link = self.link((claim.source_agent_id, claim.target_agent_id))
+        link.to_repeat[claim.seq] = claim.expires_at_ms
+
+    def completed(self, disk: Disk, arguments: tuple[Any, ...], results: list[Completed]) -> None:
+        """An outcome is that of the newest claim, and stays."""
+        completions: list[Completion] = arguments[0]
+        for completion, completed in zip(completions, results, strict=True):
+            account = self.requests.get((disk.number, completion.request_id))
+            if completed.record is not None and account is not None:
+                self._recorded(completion, completed.record, account)
+                live = self._live[disk.number, completed.record.target_agent_id]
+                live.pop(completion.request_id, None)
+            if completed.response is not None:
+                self._answered(disk, completed.response)
+
+    def _recorded(
+        self, completion: Completion, record: RequestRecord, account: RequestAccount
+    ) -> None:
+        if completion.epoch != account.epoch:
+            raise Violation("fence", f"{record.request_id}: an outcome of an older epoch is taken")
+        outcome = _outcome(record)
+        if account.outcome is not None:
+            if outcome != account.outcome:
+                raise Violation("one outcome", f"{record.request_id} has another outcome now")
+            return
+        made_here = outcome[1] is None or orjson.loads(outcome[1])["run"] in account.runs
+        if not made_here and record.request_id not in self.reused:
+            raise Violation("one outcome", f"{record.request_id}: this was never executed")
+        account.outcome = outcome
+        self._outcomes.setdefault(record.request_id, []).append(outcome)
+
+    def _answered(self, disk: Disk, message: MessageRecord) -> None:
+        """A RESPONSE was entered: with the outcome that was recorded, or the conflict."""
+        link = (message.source_agent_id, message.target_agent_id)
+        content = (message.message_type, message.request_id, message.payload)
+        self._numbered(disk, link, message.seq, content)
+        request_id = message.request_id or ""
+        recorded = self._outcomes.get(request_id, ())
+        if _canonical(message.payload) != _conflict(request_id) and not any(
+            _canonical(message.payload) == _canonical(response_payload(*outcome))
+            for outcome in recorded
+        ):
+            raise Violation("outcome before ledger", f"{request_id} is answered, not recorded")
+
+    def renewed(self, disk: Disk, arguments: tuple[Any, ...], results: list[bool]) -> None:
+        """Only the newest claim is renewed."""
+        claims, lease_until_ms = arguments
+        for (request_id, epoch), still_held in zip(claims, results, strict=True):
+            if still_held:
+                account = self.requests[disk.number, request_id]
+                if account.epoch != epoch or account.outcome is not None:
+                    raise Violation("lease", f"{request_id} is renewed by an older claim")
+                account.lease_until_ms = lease_until_ms
+
+    def released(self, disk: Disk, arguments: tuple[Any, ...], result: None) -> None:
+        """What is given back is nobody's."""
+        releases: list[Release] = arguments[0]
+        for release in releases:
+            account = self.requests.get((disk.number, release.request_id))
+            if account is not None and account.epoch == release.epoch:
+                account.lease_until_ms = None
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def taken(self, disk: Disk, arguments: tuple[Any, ...], due: Due) -> None:
+        """Remember what was given up."""
+        now_ms = arguments[0]
+        for message in (*due.given_up, *due.messages):
+            link = (message.source_agent_id, message.target_agent_id)
+            void = message.state is MessageState.TOMBSTONE
+            if void and (link, message.seq) not in self.void:
+                self.void.add((link, message.seq))
+                expired = message.expires_at_ms <= now_ms
+                self.count(Fault.EXPIRY if expired else Fault.GIVEN_UP)
+
+    def purged(self, disk: Disk, arguments: tuple[Any, ...], count: int) -> None:
+        """The lifetime of what is gone has ended; should it come again, it is another."""
+        if count:
+            now_ms = arguments[0]
+            for key, expires_at_ms in list(self._entered.items()):
+                if key[0] == disk.number and expires_at_ms <= now_ms:
+                    del self._entered[key]
+                    self._expired.add(key)
+                    self.requests.pop(key, None)
+
+    # -- sending and telling ------------------------------------------------------------------
+
+    def sent(self, envelope: Envelope) -> None:
+        """Nothing is said to anybody that is not in a ledger."""
+        link = (envelope.source_agent_id, envelope.target_agent_id)
+        if envelope.ack is not None and envelope.ack > self.link((link[1], link[0])).contiguous:
+            raise Violation("ack before ledger", f"{link} acknowledges {envelope.ack} too early")
+        if envelope.seq == 0:
+            return
+        messages = self.link(link).messages
+        if envelope.seq > len(messages):
+            raise Violation("send before ledger", f"{link} number {envelope.seq}")
+        if envelope.tombstone:
+            if (link, envelope.seq) not in self.void:
+                raise Violation("tombstone", f"{link} number {envelope.seq} was not given up")
+            return
+        content = (envelope.message_type, envelope.request_id, envelope.payload)
+        if content != messages[envelope.seq - 1]:
+            raise Violation("gapless", f"{link} number {envelope.seq} is another message now")
+
+    def told(self, record: RequestRecord) -> None:
+        """Somebody is told an outcome: one that was recorded, for the same payload."""
+        request_id = record.request_id
+        if record.state not in TERMINAL:
+            raise Violation("told", f"{request_id} is {record.state}, and its caller is told")
+        if request_id in self.reused or (record.error is not None and _is_conflict(record)):
+            return
+        if _outcome(record) not in self._outcomes.get(request_id, ()):
+            raise Violation("told", f"{request_id}: no such outcome was recorded")
+        if record.result is not None and record.payload != b"null":
+            asked, answered = orjson.loads(record.payload), orjson.loads(record.result)
+            if asked["n"] != answered["n"]:
+                raise Violation("identity", f"{request_id} got the result of another request")
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def everything(self, disks: list[Disk]) -> None:
+        """Look at all that is there: for the end, when nothing is under way."""
+        for disk in disks:
+            for number, request_id in self._entered:
+                if number == disk.number and request_id not in disk.requests:
+                    raise Violation("durability", f"{request_id} is gone")
+            for (number, request_id), account in self.requests.items():
+                if number == disk.number and account.outcome is not None:
+                    record = disk.requests.get(request_id)
+                    if record is not None and _outcome(record) != account.outcome:
+                        raise Violation("terminal", f"{request_id} has changed its outcome")
+            for link, state in disk.links.items():
+                self._check_link(link, state.last_seq, state.contiguous)
+
+    def each_executed_once(self) -> None:
+        """Nothing was executed twice: leases were renewed while handlers ran (AACP-24)."""
+        for (_, request_id), account in self.requests.items():
+            if account.epoch > 1 or len(account.runs) > 1:
+                raise Violation("renewal", f"{request_id} was executed {len(account.runs)} times")
+
+    def _check_link(self, link: Link, last_seq: int, contiguous: int) -> None:
+        account = self.link(link)
+        if last_seq not in (0, len(account.messages)):
+            raise Violation("gapless", f"{link} gave out {last_seq}")
+        if contiguous not in (0, account.contiguous):
+            raise Violation("contiguous ack", f"{link} says {contiguous}")
+        if account.contiguous != len(account.messages):
+            missing = f"{account.contiguous} of {len(account.messages)}"
+            raise Violation("liveness", f"{link} has received {missing}")
+
+
+def _position(disk: Disk, request_id: str) -> float:
+    """Its place in its queue; one that is gone is in nobody's way."""
+    record = disk.requests.get(request_id)
+    return inf if record is None or record.position is None else record.position
+
+
+def _is_live(account: RequestAccount, now_ms: int) -> bool:
+    return (
+        account.outcome is None
+        and account.expires_at_ms > now_ms
+        and account.lease_until_ms is not None
+        and account.lease_until_ms > now_ms
+    )
+
+
+def _outcome(record: RequestRecord) -> Outcome:
+    return record.state, record.result, record.error and _canonical(record.error)
+
+
+def _canonical(error: bytes) -> bytes:
+    """As it is after it was decoded from an envelope."""
+    return orjson.dumps(orjson.loads(error), option=orjson.OPT_SORT_KEYS)
+
+
+def _conflict(request_id: str) -> bytes:
+    error = orjson.dumps(conflict_error(request_id).to_wire())
+    return _canonical(response_payload(RequestState.FAILED, None, error))
+
+
+def _is_conflict(record: RequestRecord) -> bool:
+    error = orjson.dumps(conflict_error(record.request_id).to_wire())
+    return record.error is not None and _canonical(record.error) == _canonical(error)
+
+
+_CHECKS: dict[Operation, Callable[[Witness, Disk, tuple[Any, ...], Any], None]] = {
+    Operation.APPEND: Witness.appended,
+    Operation.RECEIVE: Witness.received,
+    Operation.CLAIM: Witness.claimed,
+    Operation.COMPLETE: Witness.completed,
+    Operation.RENEW: Witness.renewed,
+    Operation.RELEASE: Witness.released,
+    Operation.TAKE_DUE: Witness.taken,
+    Operation.PURGE: Witness.purged,
+}

@@ -1,0 +1,263 @@
+"""Bugs to be planted, each a function that puts it in: what shows that the simulator finds bugs.
+
+Those above the line are the classic ones; those below it were in the core once, and the simulation
+found them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from attrs import evolve
+
+from foundation_rt.aacp import node as node_module
+from foundation_rt.aacp.ledger import Claimability, claimability
+from foundation_rt.aacp.node import Node, Operation
+from foundation_rt.aacp.session_manager import Arrival, LinkState, arrive
+from foundation_rt.aacp.stores import memory, records
+from foundation_rt.aacp.stores.memory import InMemoryAACPPersistenceAdapter as Ledger
+from foundation_rt.aacp.types import (
+    Claim,
+    Draft,
+    Envelope,
+    MessageState,
+    RequestRecord,
+    RequestState,
+)
+from foundation_rt.errors import StructuredError
+
+from .process import Process
+
+
+class Patch(Protocol):
+    """What a plant needs of `pytest.MonkeyPatch`."""
+
+    def setattr(self, target: object, name: str, value: object) -> None:
+        """Replace `target.name`."""
+
+    def setitem(self, table: Any, name: Any, value: Any) -> None:
+        """Replace `table[name]`."""
+
+
+def requests_not_deduplicated(patch: Patch) -> None:
+    """A request whose id is known is entered once more."""
+    append, take_in = Ledger._append, Ledger._take_in
+
+    def forgetful_append(self: Ledger, draft: Draft) -> Any:
+        self._requests.pop(draft.key, None)
+        return append(self, draft)
+
+    def forgetful_take_in(self: Ledger, arrival: Any, *rest: Any) -> None:
+        self._requests.pop(arrival.envelope.request_id, None)
+        take_in(self, arrival, *rest)
+
+    patch.setattr(Ledger, "_append", forgetful_append)
+    patch.setattr(Ledger, "_take_in", forgetful_take_in)
+
+
+def numbers_not_deduplicated(patch: Patch) -> None:
+    """A number that has come in before is taken for new."""
+
+    def arrive_always(link: LinkState, seq: int) -> Arrival:
+        arrive(link, seq)
+        return Arrival.NEW
+
+    patch.setattr(memory, "arrive", arrive_always)
+
+
+def conflicts_not_seen(patch: Patch) -> None:
+    """A request gets the outcome of another that has its id."""
+    append = Ledger._append
+
+    def trusting_append(self: Ledger, draft: Draft) -> Any:
+        existing = self._requests.get(draft.key)
+        if existing is not None:
+            draft.digest = existing.digest
+        return append(self, draft)
+
+    patch.setattr(Ledger, "_append", trusting_append)
+
+
+def ack_over_a_gap(patch: Patch) -> None:
+    """The highest number received is acknowledged, whatever is missing below it."""
+
+    def arrive_over_gaps(link: LinkState, seq: int) -> Arrival:
+        found = arrive(link, seq)
+        link.contiguous = max(link.contiguous, seq)
+        link.ahead.clear()
+        return found
+
+    patch.setattr(memory, "arrive", arrive_over_gaps)
+
+
+def ack_before_the_ledger(patch: Patch) -> None:
+    """What comes in is acknowledged at once."""
+    deliver = Node.deliver
+
+    def hasty_deliver(self: Node, envelopes: list[Envelope], ticket: Any, now_ms: int) -> None:
+        self._send(
+            [
+                self._bare_ack((each.source_agent_id, each.target_agent_id), each.seq, now_ms)
+                for each in envelopes
+                if each.seq
+            ]
+        )
+        deliver(self, envelopes, ticket, now_ms)
+
+    patch.setattr(Node, "deliver", hasty_deliver)
+
+
+def outcome_before_the_ledger(patch: Patch) -> None:
+    """Whoever waits is told the outcome before it is recorded."""
+    executed = Node.executed
+
+    def hasty_executed(
+        self: Node, claim: Claim, result: bytes | None, error: StructuredError | None, now_ms: int
+    ) -> None:
+        self._settle(
+            RequestRecord(
+                claim.request_id,
+                claim.message_type,
+                claim.source_agent_id,
+                claim.target_agent_id,
+                claim.seq,
+                b"",
+                claim.payload,
+                RequestState.COMPLETED if error is None else RequestState.FAILED,
+                claim.created_at_ms,
+                claim.expires_at_ms,
+                result=result,
+                error=b"{}",
+            )
+        )
+        executed(self, claim, result, error, now_ms)
+
+    patch.setattr(Node, "executed", hasty_executed)
+
+
+def send_before_the_ledger(patch: Patch) -> None:
+    """A message goes out while the ledger is still entering it."""
+    send = Node.send
+
+    def hasty_send(self: Node, draft: Draft, ticket: Any, now_ms: int) -> None:
+        if not draft.local:
+            message = records.drafted_message(draft, 1)
+            self._send([self._first_attempt(message)])
+        send(self, draft, ticket, now_ms)
+
+    patch.setattr(Node, "send", hasty_send)
+
+
+def fence_removed(patch: Patch) -> None:
+    """An outcome is taken whatever the epoch of its claim."""
+
+    def may_complete(record: RequestRecord | None, completion: Any) -> bool:
+        return record is not None and record.state is RequestState.CLAIMED
+
+    patch.setattr(memory, "may_complete", may_complete)
+
+
+def outcome_overwritten(patch: Patch) -> None:
+    """A late outcome replaces the one that was recorded."""
+    complete = Ledger._complete
+
+    def overwriting_complete(self: Ledger, completion: Any, now_ms: int) -> Any:
+        record = self._requests.get(completion.request_id)
+        if record is not None and record.state in (RequestState.COMPLETED, RequestState.FAILED):
+            record.state, record.result = completion.state, completion.result
+            record.error = completion.error
+        return complete(self, completion, now_ms)
+
+    patch.setattr(Ledger, "_complete", overwriting_complete)
+
+
+def lease_ignored(patch: Patch) -> None:
+    """What somebody else executes is claimed."""
+
+    def claimable(record: RequestRecord, owner: str, now_ms: int) -> Claimability:
+        found = claimability(record, owner, now_ms)
+        return Claimability.TAKE if found is Claimability.STOP else found
+
+    patch.setattr(memory, "claimability", claimable)
+
+
+def lease_not_renewed(patch: Patch) -> None:
+    """A handler that takes long loses its claim."""
+    patch.setitem(node_module._ARGUMENTS, Operation.RENEW, _nothing)
+
+
+def seq_reused_after_a_crash(patch: Patch) -> None:
+    """The last number given out is kept in the process only."""
+    crash = Process.crash
+
+    def forgetful_crash(self: Process) -> None:
+        for state in self.disk.links.values():
+            state.last_seq = max(state.last_seq - 1, state.acked)
+        crash(self)
+
+    patch.setattr(Process, "crash", forgetful_crash)
+
+
+def tombstone_not_sent(patch: Patch) -> None:
+    """A message that expires, or is given up, is not sent any more."""
+    take_due = Ledger.take_due
+
+    async def forgetful_take_due(self: Ledger, *arguments: Any) -> Any:
+        due = await take_due(self, *arguments)
+        due.messages = [each for each in due.messages if each.state is MessageState.PENDING]
+        return due
+
+    patch.setattr(Ledger, "take_due", forgetful_take_due)
+
+
+def tombstone_executed(patch: Patch) -> None:
+    """A message that was void when its number came is executed when it comes itself."""
+    receive = Ledger._receive
+
+    def credulous_receive(self: Ledger, arrival: Any, *rest: Any) -> None:
+        receive(self, evolve(arrival, envelope=evolve(arrival.envelope, tombstone=False)), *rest)
+
+    patch.setattr(Ledger, "_receive", credulous_receive)
+
+
+def held_not_held(patch: Patch) -> None:
+    """What comes before an earlier message is executed before it."""
+    enter = Ledger._enter
+
+    def hasty_enter(self: Ledger, record: RequestRecord, link: Any, state: LinkState) -> None:
+        enter(self, record, link, LinkState(contiguous=record.seq))
+
+    patch.setattr(Ledger, "_enter", hasty_enter)
+
+
+# -- the simulation found these -----------------------------------------------------------------
+
+
+def lost_claim_passed_over(patch: Patch) -> None:
+    """After a CLAIM that failed and happened, what is behind its claims is executed first."""
+    patch.setattr(Node, "_forget_claims", lambda self: None)
+
+
+def doubt_not_followed_up(patch: Patch) -> None:
+    """After an operation that failed and happened, nobody asks what it led to."""
+    patch.setattr(node_module, "_CONSEQUENCES", {})
+
+
+def retried_request_overtaken(patch: Patch) -> None:
+    """What is held behind a request that is to be executed again does not wait for it."""
+    patch.setattr(Node, "_held_behind", lambda self, claim: [])
+
+
+def claims_cross_releases(patch: Patch) -> None:
+    """What a CLAIM under way brings is executed before what was given back meanwhile."""
+    claimed = Node._claimed
+
+    def forgetful_claimed(self: Node, *arguments: Any) -> None:
+        self._overtaken.clear()
+        claimed(self, *arguments)
+
+    patch.setitem(node_module._CONTINUATIONS, Operation.CLAIM, forgetful_claimed)
+
+
+def _nothing(self: Node, batch: list[Any], now_ms: int) -> None:
+    return None

@@ -1,0 +1,344 @@
+"""A process that runs a node: does what the node decides, as `aacp.driver` does, and may die.
+
+What it is made of goes with it: the node, the executions, the tickets. Its disk stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from foundation_rt.aacp.node import (
+    Abandon,
+    Execute,
+    Node,
+    NoticeReceived,
+    NoticeSettled,
+    Persist,
+    Send,
+    Tell,
+)
+from foundation_rt.aacp.persistence import StoreError
+from foundation_rt.aacp.retransmitter import Retransmitter
+
+from .disk import Disk
+from .executor import Executor, take_all
+from .faults import Fault
+from .network import Packet
+from .scenario import START_MS
+from .workload import Call
+
+if TYPE_CHECKING:
+    from .simulator import Simulator
+
+_DOWN_MS = 3_000
+_SHUTDOWN_MS = 50
+_SLOW_STORE_MS = 2_000
+_AFTER_DEATH = 0.5
+"""How likely something happens that was under way when its process died."""
+
+_STORE_ERROR = StoreError("simulated")
+
+
+@define(eq=False, repr=False)
+class Process:
+    """See the module.
+
+    Attributes:
+        skew_ms: by how much its clock is wrong.
+        life: changes when it begins, and when it ends.
+    """
+
+    simulator: Simulator
+    number: int
+    disk: Disk
+    skew_ms: int
+    life: int = field(default=0, init=False)
+    is_up: bool = field(default=False, init=False)
+    node: Node = field(init=False)
+    executor: Executor = field(init=False)
+    _paused_until: int = field(default=0, init=False)
+    _wake_at: int | None = field(default=None, init=False)
+    # Whether the node was told something while its effects were performed.
+    _told: bool = field(default=False, init=False)
+
+    @property
+    def now_ms(self) -> int:
+        """What its clock says."""
+        return START_MS + self.simulator.now + self.skew_ms
+
+    @property
+    def paused_ms(self) -> int:
+        """For how long it will do nothing; at most 0 when it is running."""
+        return self._paused_until - self.simulator.now
+
+    # -- life and death -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin a life."""
+        simulator = self.simulator
+        scenario = simulator.scenario
+        self.life += 1
+        self.is_up, self._paused_until, self._wake_at = True, 0, None
+        self.node = Node(
+            scenario.node_settings(self.number, self.life),
+            simulator.new_id,
+            Retransmitter(scenario.policy, simulator.rng.random),
+            scenario.notices,
+        )
+        self.executor = Executor(self)
+        simulator.note("start", self.number)
+        self.node.start(self.now_ms)
+        for agent_id, processes in simulator.registered.items():
+            if self.number in processes:
+                self._seat(agent_id)
+        self.pump()
+        if self.is_up:
+            simulator.workload.resume(self.number)
+
+    def crash(self) -> None:
+        """End at once; a new life begins later."""
+        self._end("crash")
+
+    def shut_down(self) -> None:
+        """Give back what is not begun, then end; what the ledger does not take is left as it is."""
+        self.node.stop()
+        for seat in self.executor.seats.values():
+            for claim in take_all(seat):
+                self.node.give_back(claim, self.now_ms)
+        self.simulator.after(_SHUTDOWN_MS, self._after_shutdown, self.life)
+        self.pump()
+
+    def _after_shutdown(self, life: int) -> None:
+        if self.life == life:
+            self._end("shutdown")
+
+    def _end(self, how: str) -> None:
+        simulator = self.simulator
+        simulator.note(how, self.number)
+        self.life += 1
+        self.is_up, self._paused_until = False, 0
+        down_ms = 0 if simulator.healed else simulator.below(_DOWN_MS)
+        simulator.after(1 + down_ms, self._restart, None)
+
+    def _restart(self, _: None) -> None:
+        self.simulator.dice.count(Fault.RESTART)
+        self.start()
+
+    def pause(self, for_ms: int) -> None:
+        """Do nothing for so long; what is to be done is done then."""
+        self._paused_until = self.simulator.now + for_ms
+
+    def jump(self, by_ms: int) -> None:
+        """Its clock is set."""
+        self.skew_ms += by_ms
+        self._wake_at = None
+        self._arm()
+
+    # -- what others do to it -----------------------------------------------------------------
+
+    def send(self, call: Call) -> None:
+        """A caller sends."""
+        self.simulator.note("send", self.number, call.draft)
+        self.node.send(call.draft, call, self.now_ms)
+        self.pump()
+
+    def deliver(self, packet: Packet) -> None:
+        """Envelopes have come in."""
+        self.simulator.note("deliver", self.number, packet[1])
+        self.node.deliver(packet[1], packet, self.now_ms)
+        self.pump()
+
+    def register(self, agent_id: str) -> None:
+        """An agent comes."""
+        self._seat(agent_id)
+        self.pump()
+
+    def _seat(self, agent_id: str) -> None:
+        self.executor.take_seat(agent_id)
+        self.node.add_agent(agent_id, self.now_ms)
+
+    def unregister(self, agent_id: str) -> None:
+        """An agent goes; what it has not begun is given back."""
+        self.node.remove_agent(agent_id)
+        for claim in self.executor.leave_seat(agent_id):
+            self.node.give_back(claim, self.now_ms)
+        self.pump()
+
+    # -- what its node decides ----------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Do what the node has decided."""
+        life = self.life
+        self._told = True
+        while self._told:
+            self._told = False
+            for effect in self.node.take_effects():
+                _PERFORM[type(effect)](self, effect)
+                if self.life != life:
+                    return
+        self._arm()
+
+    def _arm(self) -> None:
+        """Be back when the node wants to know that time has passed."""
+        due_ms = self.node.wake_at_ms
+        if due_ms is None:
+            return
+        simulator = self.simulator
+        wake_at = max(due_ms - START_MS - self.skew_ms, simulator.now)
+        if self._wake_at is None or wake_at < self._wake_at:
+            self._wake_at = wake_at
+            simulator.after(wake_at - simulator.now, self._wake, (self.life, wake_at))
+
+    def _wake(self, due: tuple[int, int]) -> None:
+        if due != (self.life, self._wake_at):
+            return
+        if self.paused_ms > 0:
+            self._wake_at = self._paused_until
+            self.simulator.after(self.paused_ms, self._wake, (self.life, self._wake_at))
+            return
+        self._wake_at = None
+        self.node.tick(self.now_ms)
+        self.pump()
+
+    def _execute(self, execute: Execute) -> None:
+        if not self.executor.execute(execute.claim):
+            self.node.give_back(execute.claim, self.now_ms)
+            self._told = True
+
+    def _abandon(self, abandon: Abandon) -> None:
+        self.simulator.note("abandon", self.number, abandon.claim)
+        self.executor.abandon(abandon.claim)
+
+    def _send(self, send: Send) -> None:
+        simulator = self.simulator
+        has_ack = any(envelope.seq == 0 for envelope in send.envelopes)
+        fault = simulator.dice.on_send(has_ack=has_ack)
+        if fault not in (Fault.CRASH_BEFORE_SEND, Fault.CRASH_BEFORE_ACK):
+            simulator.note("sent", self.number, send.envelopes)
+            simulator.network.send(self.number, send.envelopes)
+        if fault is not None:
+            self.crash()
+
+    def _tell(self, tell: Tell) -> None:
+        if isinstance(tell.ticket, Call):
+            self.simulator.note("tell", self.number, tell.ticket.draft, tell.answer)
+            self.simulator.workload.told(tell.ticket, tell.answer)
+        elif tell.answer is not None:
+            self.simulator.network.bring_again(tell.ticket)
+
+    def _notice(self, notice: NoticeReceived | NoticeSettled) -> None:
+        self.simulator.note("notice", self.number, type(notice).__name__)
+
+    # -- its ledger ---------------------------------------------------------------------------
+
+    def _persist(self, persist: Persist) -> None:
+        simulator = self.simulator
+        fault = simulator.dice.on_operation(persist.operation)
+        simulator.after(simulator.latency(), self._on_disk, (self.life, persist, fault))
+
+    def _on_disk(self, job: tuple[int, Persist, Fault | None]) -> None:
+        """The time has come at which an operation happens, or does not.
+
+        What a process had asked for when it died may happen until its next life begins.
+        """
+        life, persist, fault = job
+        if self.life != life:
+            if not self.is_up and self.simulator.rng.random() < _AFTER_DEATH:
+                self._apply(persist)
+        elif fault is None:
+            self._report((life, persist, self._apply(persist)))
+        else:
+            _STORE_FAULTS[fault](self, persist)
+
+    def _apply(self, persist: Persist) -> Any:
+        operation, arguments = persist.operation, persist.arguments
+        result = self.disk.perform(operation, arguments)
+        self.simulator.note(operation._value_, self.number, arguments[0], "->", result)
+        self.simulator.witness.performed(self.disk, operation, arguments, result)
+        return result
+
+    def _report(self, report: tuple[int, Persist, Any]) -> None:
+        """The node hears of it, unless it is gone."""
+        life, persist, result = report
+        if self.life != life:
+            return
+        if self.paused_ms > 0:
+            self.simulator.after(self.paused_ms, self._report, report)
+            return
+        if result is _STORE_ERROR:
+            self.simulator.note("failed", self.number, persist.operation._value_)
+            self.node.failed(persist, result, self.now_ms)
+        else:
+            self.node.persisted(persist, result, self.now_ms)
+        self.pump()
+
+    def _fail(self, persist: Persist) -> None:
+        self._report((self.life, persist, _STORE_ERROR))
+
+    def _apply_and_fail(self, persist: Persist) -> None:
+        self._apply(persist)
+        self._fail(persist)
+
+    def _fail_and_apply(self, persist: Persist) -> None:
+        """The connection broke, and the commit was already on its way."""
+        delay_ms = self.simulator.below(self.node.settings.store_retry_ms)
+        self.simulator.after(delay_ms, self._apply_late, (self.life, persist))
+        self._fail(persist)
+
+    def _apply_late(self, job: tuple[int, Persist]) -> None:
+        life, persist = job
+        if self.life == life or not self.is_up:
+            self._apply(persist)
+
+    def _apply_slowly(self, persist: Persist) -> None:
+        """It takes long until it happens, or until it is known."""
+        simulator = self.simulator
+        delay_ms = simulator.below(_SLOW_STORE_MS)
+        if simulator.below(2):
+            simulator.after(delay_ms, self._on_disk, (self.life, persist, None))
+        else:
+            simulator.after(delay_ms, self._report, (self.life, persist, self._apply(persist)))
+
+    def _crash_before(self, persist: Persist) -> None:
+        self.crash()
+
+    def _crash_after(self, persist: Persist) -> None:
+        self._apply(persist)
+        self.crash()
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def unfinished(self) -> str | None:
+        """What it still does, in words; None when it rests."""
+        if not self.is_up:
+            return "is down"
+        if not self.node.is_quiet:
+            return "waits for its ledger"
+        if self.node.held:
+            return f"holds {list(self.node.held)}"
+        return self.executor.unfinished()
+
+
+_PERFORM: dict[type, Callable[[Process, Any], None]] = {
+    Persist: Process._persist,
+    Send: Process._send,
+    Tell: Process._tell,
+    Execute: Process._execute,
+    Abandon: Process._abandon,
+    NoticeReceived: Process._notice,
+    NoticeSettled: Process._notice,
+}
+
+_STORE_FAULTS: dict[Fault, Callable[[Process, Persist], None]] = {
+    Fault.STORE_ERROR: Process._fail,
+    Fault.COMMIT_UNKNOWN: Process._apply_and_fail,
+    Fault.LATE_COMMIT: Process._fail_and_apply,
+    Fault.SLOW_STORE: Process._apply_slowly,
+    Fault.CRASH_BEFORE_LEDGER: Process._crash_before,
+    Fault.CRASH_BEFORE_OUTCOME: Process._crash_before,
+    Fault.CRASH_AFTER_LEDGER: Process._crash_after,
+    Fault.CRASH_AFTER_OUTCOME: Process._crash_after,
+}

@@ -1,0 +1,202 @@
+"""What a seed stands for: who takes part, with which settings, and what may go wrong.
+
+Everything is drawn from the seed, here at once or later from the same chance in the order in which
+things happen; so the seed alone says the whole run.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from random import Random
+from typing import Any
+
+from attrs import asdict, define, fields
+
+from foundation_rt.aacp.node import NodeSettings
+from foundation_rt.aacp.retransmitter import RetryPolicy
+from foundation_rt.errors import ErrorCode, StructuredError
+
+from .faults import LEASE_KEEPING, SELECTABLE, Fault
+
+TEMPORARY = StructuredError(ErrorCode.RESOURCE_EXHAUSTED, "Try again.", {"reason": "temporary"})
+"""The error of a handler that the policy calls temporary."""
+
+PERMANENT = StructuredError(ErrorCode.INTERNAL, "The agent failed.")
+
+_LONG_TTL_MS = 600_000
+
+START_MS = 1_700_000_000_000
+"""When every simulation begins, by a clock that is right."""
+
+
+class Topology(StrEnum):
+    """Who keeps which ledger."""
+
+    SEPARATE = "separate"
+    """Every process its own; envelopes go between them."""
+    SHARED = "shared"
+    """All the same one; there is no transport."""
+    MIXED = "mixed"
+    """The first two share one, the others have their own; envelopes go between them."""
+
+
+@define(eq=False)
+class Scenario:
+    """The drawn choices.
+
+    Attributes:
+        disks: for every process, the number of its ledger.
+        agents: for every agent, the processes with which it is registered.
+        skews_ms: for every process, by how much its clock is wrong at first.
+        faults, rate: see `Dice`.
+        heal_ms: when things stop to go wrong, in ms after the start.
+        latency_ms: of the network and of the ledgers: at least 1, at most this.
+        handler_ms: which handlers do not reach when nothing is wrong.
+        as_bytes: envelopes are encoded and decoded on their way.
+        redelivers: the transport brings again what a ledger did not take.
+    """
+
+    seed: int
+    topology: Topology
+    disks: tuple[int, ...]
+    agents: dict[str, tuple[int, ...]]
+    skews_ms: tuple[int, ...]
+    requests: int
+    faults: tuple[Fault, ...]
+    rate: float
+    heal_ms: int
+    latency_ms: int
+    handler_ms: int
+    ttl_ms: int
+    lease_ms: int
+    poll_ms: int
+    purge_ms: int
+    store_retry_ms: int
+    max_batch: int
+    max_held: int
+    max_held_by_agent: int
+    notices: bool
+    as_bytes: bool
+    redelivers: bool
+    policy: RetryPolicy
+
+    def describe(self) -> str:
+        """All of it, a line for each choice."""
+        names = (attribute.name for attribute in fields(type(self)))
+        return "\n".join(f"{name:<18}{_words(getattr(self, name))}" for name in names)
+
+    @property
+    def keeps_leases(self) -> bool:
+        """Whether nothing in it makes anybody lose a claim, or give one back."""
+        same_time = self.topology is Topology.SEPARATE or not any(self.skews_ms)
+        lives_long = self.ttl_ms == _LONG_TTL_MS
+        return same_time and lives_long and set(self.faults) <= set(LEASE_KEEPING)
+
+    def node_settings(self, process: int, life: int) -> NodeSettings:
+        """For the node of a process in one of its lives."""
+        return NodeSettings(
+            owner=f"p{process}/{life}",
+            lease_ms=self.lease_ms,
+            ttl_ms=self.ttl_ms,
+            poll_ms=self.poll_ms,
+            purge_ms=self.purge_ms,
+            store_retry_ms=self.store_retry_ms,
+            max_batch=self.max_batch,
+            max_held=self.max_held,
+            max_held_by_agent=self.max_held_by_agent,
+            has_transport=self.topology is not Topology.SHARED,
+            shared=self.disks.count(self.disks[process]) > 1,
+        )
+
+
+def draw(seed: int, rng: Random, requests: int | None = None) -> Scenario:
+    """The scenario of a seed.
+
+    Args:
+        requests: so many, instead of as many as the seed says.
+    """
+    topology = rng.choices((Topology.SEPARATE, Topology.SHARED, Topology.MIXED), (3, 1, 1))[0]
+    processes = rng.randint(3 if topology is Topology.MIXED else 2, 4)
+    disks = _disks(topology, processes)
+    short_lived = rng.random() < 0.25
+    faults = _faults(rng)
+    drawn_requests = 200 if rng.random() < 0.01 else rng.randint(5, 60)
+    return Scenario(
+        seed,
+        topology,
+        disks,
+        _agents(rng, disks),
+        tuple(rng.choice((0, 0, rng.randint(-500, 500))) for _ in disks),
+        drawn_requests if requests is None else requests,
+        faults,
+        rng.choice((0.02, 0.05, 0.1, 0.2)),
+        heal_ms=rng.randint(2_000, 10_000),
+        latency_ms=rng.choice((1, 3, 20)),
+        handler_ms=rng.choice((1, 1, 20)),
+        ttl_ms=rng.randint(1_000, 6_000) if short_lived else _LONG_TTL_MS,
+        lease_ms=rng.randint(300, 4_000),
+        poll_ms=rng.randint(100, 1_000),
+        purge_ms=rng.randint(300, 5_000),
+        store_retry_ms=rng.randint(50, 500),
+        max_batch=rng.choice((1, 3, 500, 500)),
+        max_held=rng.choice((2, 1_000, 1_000)),
+        max_held_by_agent=rng.choice((1, 3, 100, 100)),
+        notices=rng.random() < 0.2,
+        as_bytes=rng.random() < 0.05,
+        redelivers=rng.random() < 0.5,
+        policy=_policy(rng),
+    )
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_words, value)) or "none"
+    if isinstance(value, RetryPolicy):
+        numbers = asdict(value, filter=lambda _, each: not callable(each))
+        return ", ".join(f"{name} {each}" for name, each in numbers.items())
+    return str(value)
+
+
+def _disks(topology: Topology, processes: int) -> tuple[int, ...]:
+    if topology is Topology.SHARED:
+        return (0,) * processes
+    if topology is Topology.MIXED:
+        return (0, *range(processes - 1))
+    return tuple(range(processes))
+
+
+def _agents(rng: Random, disks: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Two to five agents; where a ledger is shared, some are registered with several processes."""
+    agents = {}
+    for number in range(rng.randint(2, 5)):
+        home = rng.randrange(len(disks))
+        others = [
+            process
+            for process, disk in enumerate(disks)
+            if disk == disks[home] and process != home and rng.random() < 0.4
+        ]
+        agents[f"agent-{number}"] = (home, *others)
+    return agents
+
+
+def _faults(rng: Random) -> tuple[Fault, ...]:
+    """None for some, all for few, for most a few; for some only such as cost nobody a claim."""
+    share = rng.choice((0, 0.1, 0.2, 0.3, 0.3, 0.5, 0.5, 1))
+    among = LEASE_KEEPING if rng.random() < 0.1 else SELECTABLE
+    return tuple(fault for fault in among if rng.random() < share)
+
+
+def _is_temporary(error: StructuredError) -> bool:
+    return error.details == TEMPORARY.details
+
+
+def _policy(rng: Random) -> RetryPolicy:
+    return RetryPolicy(
+        max_attempts=5 if rng.random() < 0.1 else 10_000,
+        base_delay_ms=rng.randint(40, 400),
+        max_delay_ms=rng.randint(1_000, 3_000),
+        backoff_multiplier=rng.choice((1, 1.5, 2)),
+        jitter=rng.choice((0, 0.5, 1)),
+        should_retry_error=_is_temporary,
+        max_executions=rng.choice((1, 5, 5)),
+    )

@@ -1,0 +1,265 @@
+"""The world: time, chance, and everything that is to happen, in order.
+
+`Simulator(seed).run()` lives through what the seed stands for. Until the scenario heals, its faults
+strike; then all is well, and everything has to come to rest. A `Violation` says what did not hold.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from random import Random
+from typing import Any, TypeAlias
+
+from foundation_rt.aacp.types import Claim
+
+from .disk import Disk
+from .executor import Execution, Executor
+from .faults import SPELLS, Dice, Fault
+from .invariants import Violation, Witness
+from .network import Network
+from .process import Process
+from .scenario import Scenario, Topology, draw
+from .trace import Event
+from .workload import Workload, draw_orders
+
+_REST_CHECK_MS = 250
+_PATIENCE_MS = 120_000
+"""By when, after all was well, everything must have come to rest."""
+
+Happening: TypeAlias = tuple[int, int, Callable[[Any], object], Any]
+
+
+class Simulator:
+    """One run.
+
+    Args:
+        seed: says everything.
+        requests: so many, instead of as many as the seed says.
+
+    Attributes:
+        now: ms since the start, by the right clock.
+        trace: what happened.
+        directory: the process that speaks for an agent.
+        registered: for every agent, the processes with which it is registered.
+        stuck: executions that end only when all is well.
+    """
+
+    def __init__(self, seed: int, requests: int | None = None) -> None:
+        self.rng = rng = Random(seed)
+        self.scenario: Scenario = draw(seed, rng, requests)
+        self.now = 0
+        self.trace: list[Event] = []
+        self.healed = False
+        self.dice = Dice(rng, self.scenario.faults, self.scenario.rate)
+        self.witness = Witness(self.dice.count)
+        self.network = Network(self)
+        self.workload = Workload(self)
+        self.disks = [Disk(number) for number in range(max(self.scenario.disks) + 1)]
+        self.processes = [
+            Process(self, number, self.disks[disk], self.scenario.skews_ms[number])
+            for number, disk in enumerate(self.scenario.disks)
+        ]
+        self.registered = {agent: list(where) for agent, where in self.scenario.agents.items()}
+        self.directory = {agent: where[0] for agent, where in self.scenario.agents.items()}
+        self.stuck: list[tuple[Executor, Execution]] = []
+        self._heap: list[Happening] = []
+        self._serial = 0
+        self._ids = 0
+        self._runs = 0
+        self._rested = False
+
+    # -- what everybody needs -----------------------------------------------------------------
+
+    def after(self, delay_ms: int, do: Callable[[Any], object], argument: Any) -> None:
+        """Have `do(argument)` called in so many ms; what is due at once keeps its order."""
+        self._serial += 1
+        heapq.heappush(self._heap, (self.now + delay_ms, self._serial, do, argument))
+
+    def note(self, what: str, who: int, *details: Any) -> None:
+        """Keep for the trace."""
+        self.trace.append((self.now, what, who, *details))
+
+    def below(self, limit: int) -> int:
+        """A whole number from 0, below the limit."""
+        return int(self.rng.random() * limit)
+
+    def latency(self) -> int:
+        """How long a packet or an operation of a ledger takes when nothing is wrong."""
+        return 1 + int(self.rng.random() * self.scenario.latency_ms)
+
+    def new_id(self) -> str:
+        """A new UUID, of version 4 by its form."""
+        self._ids += 1
+        return f"{self._ids:08x}-0000-4000-8000-000000000000"
+
+    def next_run(self) -> int:
+        """The number of the next execution."""
+        self._runs += 1
+        return self._runs
+
+    # -- the run ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Live until everything rests.
+
+        Raises:
+            Violation: something that must hold did not.
+        """
+        for process in self.processes:
+            process.start()
+        self.workload.plan(draw_orders(self.rng, self.scenario))
+        self._plan_spells()
+        self.after(self.scenario.heal_ms, self._heal, None)
+        heap, pop = self._heap, heapq.heappop
+        while not self._rested:
+            self.now, _, do, argument = pop(heap)
+            do(argument)
+        self.witness.everything(self.disks)
+        if self.scenario.keeps_leases:
+            self.witness.each_executed_once()
+
+    def _heal(self, _: None) -> None:
+        self.note("healed", 0)
+        self.healed = True
+        self.dice.heal()
+        self.network.cut.clear()
+        for executor, execution in self.stuck:
+            self.after(0, executor.end, execution)
+        self.after(_REST_CHECK_MS, self._check_rest, None)
+
+    def _check_rest(self, _: None) -> None:
+        why = self._unrest()
+        if why is None:
+            self._rested = True
+        elif self.now > self.scenario.heal_ms + _PATIENCE_MS:
+            raise Violation("liveness", why)
+        else:
+            self.after(_REST_CHECK_MS, self._check_rest, None)
+
+    def _unrest(self) -> str | None:
+        if self.network.in_flight:
+            return "envelopes are on their way"
+        for process in self.processes:
+            why = process.unfinished() or process.disk.unfinished(process.now_ms)
+            if why is not None:
+                return f"process {process.number}: {why}"
+        return self.workload.unfinished()
+
+    def check_alone(self, process: Process, claim: Claim) -> None:
+        """No two processes execute for one agent at a time, while no lease lapsed (AACP-04)."""
+        witness, now_ms = self.witness, process.now_ms
+        if (process.disk.number, claim.target_agent_id) in witness.taken_over:
+            return
+        if not witness.is_live(process.disk, claim, now_ms):
+            return
+        for other in self.processes:
+            if other is process or other.disk is not process.disk or not other.is_up:
+                continue
+            for run in other.executor.runs(claim.target_agent_id):
+                if witness.is_live(process.disk, run.claim, now_ms):
+                    raise Violation(
+                        "one at a time",
+                        f"{claim.request_id} and {run.claim.request_id} of {claim.target_agent_id}",
+                    )
+
+    # -- spells -------------------------------------------------------------------------------
+
+    def _plan_spells(self) -> None:
+        for fault in SPELLS:
+            if fault in self.scenario.faults:
+                for _ in range(1 + self.below(3)):
+                    at_ms = self.below(self.scenario.heal_ms)
+                    self.after(at_ms, _SPELLS[fault].__get__(self), self.below(1_000_000))
+
+    def _process(self, chance: int) -> Process | None:
+        """A process, if it is running."""
+        process = self.processes[chance % len(self.processes)]
+        return process if process.is_up and process.paused_ms <= 0 else None
+
+    def _begin_partition(self, chance: int) -> None:
+        if self.healed or self.scenario.topology is Topology.SHARED:
+            return
+        count = len(self.processes)
+        source, target = chance % count, (chance // count) % count
+        self._strike(Fault.PARTITION, source, target)
+        self.network.cut.add((source, target))
+        self.after(self.below(4_000), self.network.cut.discard, (source, target))
+
+    def _begin_pause(self, chance: int) -> None:
+        process = self._process(chance)
+        if process is not None:
+            for_ms = self.below(2 * self.scenario.lease_ms)
+            self._strike(Fault.PAUSE, process.number, for_ms)
+            process.pause(for_ms)
+
+    def _crash(self, chance: int) -> None:
+        process = self._process(chance)
+        if process is not None:
+            self._strike(Fault.CRASH, process.number)
+            process.crash()
+
+    def _shut_down(self, chance: int) -> None:
+        process = self._process(chance)
+        if process is not None:
+            self._strike(Fault.SHUTDOWN, process.number)
+            process.shut_down()
+
+    def _jump_forward(self, chance: int) -> None:
+        self._jump(Fault.CLOCK_FORWARD, chance, 1 + self.below(10_000))
+
+    def _jump_backward(self, chance: int) -> None:
+        self._jump(Fault.CLOCK_BACKWARD, chance, -1 - self.below(5_000))
+
+    def _jump(self, fault: Fault, chance: int, by_ms: int) -> None:
+        process = self._process(chance)
+        if process is not None:
+            self._strike(fault, process.number, by_ms)
+            process.jump(by_ms)
+
+    def _unregister(self, chance: int) -> None:
+        """An agent goes from a process, and comes back, there or where its ledger is too."""
+        agents = list(self.registered)
+        agent_id = agents[chance % len(agents)]
+        where = self.registered[agent_id]
+        if not where:
+            return
+        process = self.processes[where[chance % len(where)]]
+        if process.is_up and process.paused_ms <= 0:
+            self._strike(Fault.UNREGISTER, process.number, agent_id)
+            where.remove(process.number)
+            process.unregister(agent_id)
+            self.after(self.below(3_000), self._register, (agent_id, process.number, chance))
+
+    def _register(self, what: tuple[str, int, int]) -> None:
+        agent_id, was_with, chance = what
+        disk = self.processes[was_with].disk
+        candidates = [
+            process
+            for process in self.processes
+            if process.disk is disk and process.number not in self.registered[agent_id]
+        ]
+        process = candidates[chance % len(candidates)]
+        if process.paused_ms > 0:
+            self.after(process.paused_ms, self._register, what)
+            return
+        self.note("register", process.number, agent_id)
+        self.registered[agent_id].append(process.number)
+        self.directory[agent_id] = process.number
+        if process.is_up:
+            process.register(agent_id)
+
+    def _strike(self, fault: Fault, who: int, *details: Any) -> None:
+        self.dice.count(fault)
+        self.note(fault.value, who, *details)
+
+
+_SPELLS: dict[Fault, Callable[[Simulator, int], None]] = {
+    Fault.PARTITION: Simulator._begin_partition,
+    Fault.PAUSE: Simulator._begin_pause,
+    Fault.CRASH: Simulator._crash,
+    Fault.SHUTDOWN: Simulator._shut_down,
+    Fault.CLOCK_FORWARD: Simulator._jump_forward,
+    Fault.CLOCK_BACKWARD: Simulator._jump_backward,
+    Fault.UNREGISTER: Simulator._unregister,
+}

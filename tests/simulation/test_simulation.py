@@ -1,0 +1,130 @@
+"""Thousands of histories with faults: what is promised holds in all, and planted bugs show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import orjson
+import pytest
+
+from tests.simulation import plants
+from tests.simulation.faults import Fault
+from tests.simulation.invariants import Violation
+from tests.simulation.runner import digest_of, run_some, tell
+from tests.simulation.simulator import Simulator
+
+SEEDS = 5_000
+PATIENCE = 900.0
+CAUGHT_WITHIN = 1_000
+
+CLASSIC = (
+    plants.requests_not_deduplicated,
+    plants.numbers_not_deduplicated,
+    plants.conflicts_not_seen,
+    plants.ack_over_a_gap,
+    plants.ack_before_the_ledger,
+    plants.outcome_before_the_ledger,
+    plants.send_before_the_ledger,
+    plants.fence_removed,
+    plants.outcome_overwritten,
+    plants.lease_ignored,
+    plants.lease_not_renewed,
+    plants.seq_reused_after_a_crash,
+    plants.tombstone_not_sent,
+    plants.tombstone_executed,
+    plants.held_not_held,
+)
+FOUND_BY_SIMULATION = (
+    plants.lost_claim_passed_over,
+    plants.doubt_not_followed_up,
+    plants.retried_request_overtaken,
+    plants.claims_cross_releases,
+)
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def simulate(*words: str, hash_seed: str = "random") -> str:
+    """What `python -m tests.simulation` prints; it is not measured, which would make it slow."""
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("COVERAGE_")
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *words],
+        capture_output=True,
+        env=environment | {"PYTHONHASHSEED": hash_seed},
+        timeout=PATIENCE,
+        text=True,
+    )
+    assert not done.stderr
+    return done.stdout
+
+
+@pytest.mark.rule("AACP-01", "AACP-02", "AACP-03", "AACP-04", "AACP-10", "AACP-11", "AACP-12")
+@pytest.mark.rule("AACP-14", "AACP-16", "AACP-17", "AACP-18", "AACP-20", "AACP-21", "AACP-22")
+@pytest.mark.rule("AACP-23", "AACP-24", "AACP-25", "AACP-26", "AACP-27", "AACP-30", "AACP-41")
+def test_what_is_promised_holds_whatever_goes_wrong() -> None:
+    report = orjson.loads(simulate("--json", "--seeds", str(SEEDS)))
+    assert report["failures"] == []
+    assert report["seeds"] == SEEDS
+    never = [fault for fault, strikes in report["strikes"].items() if not strikes]
+    assert not never
+    assert len(report["strikes"]) == len(Fault) >= 15
+
+
+def test_some_histories_under_measurement() -> None:
+    assert run_some(range(20)).failures == []
+
+
+def test_a_long_history() -> None:
+    assert run_some(range(3), requests=200).failures == []
+
+
+def test_a_seed_says_everything() -> None:
+    once, again = (simulate("--digests", "--seeds", "40", hash_seed=each) for each in ("1", "2"))
+    assert once == again
+    digests = once.split()
+    assert len(set(digests)) == 40
+    assert [digest_of(seed) for seed in range(3)] == digests[:3]
+
+
+@pytest.mark.parametrize("plant", [*CLASSIC, *FOUND_BY_SIMULATION], ids=lambda each: each.__name__)
+def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    seed, violation = first_violation()
+    again = violation_of(seed)
+    assert str(again) == str(violation)
+
+
+def first_violation() -> tuple[int, Violation]:
+    for seed in range(CAUGHT_WITHIN):
+        violation = violation_of(seed)
+        if violation is not None:
+            return seed, violation
+    pytest.fail(f"not caught within {CAUGHT_WITHIN} seeds")
+
+
+def violation_of(seed: int) -> Violation | None:
+    try:
+        Simulator(seed).run()
+    except Violation as violation:
+        return violation
+    return None
+
+
+def test_a_failing_seed_is_told_and_can_be_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    plants.ack_over_a_gap(monkeypatch)
+    seed, violation = first_violation()
+    story = tell(seed)
+    assert f"make simulate SEED={seed}" in story
+    assert f"Violation: {violation}" in story
+    assert "topology" in story
+    assert " receive " in story
+    assert run_some([seed]).failures[0].why == f"Violation: {violation}"
+
+
+def test_a_seed_that_holds_is_told_as_well() -> None:
+    assert "all that must hold held" in simulate("--seed", "1")

@@ -1,0 +1,132 @@
+"""What happened, in order: kept as tuples, and put in words only when somebody wants to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+from foundation_rt.aacp.types import (
+    Appended,
+    Claim,
+    Claimed,
+    Completed,
+    Completion,
+    Draft,
+    Due,
+    Envelope,
+    MessageRecord,
+    MessageType,
+    Received,
+    Release,
+    RequestRecord,
+)
+from foundation_rt.aacp.types import Arrival as ArrivalOf
+
+Event: TypeAlias = tuple[Any, ...]
+"""Time in ms since the start; a word for what happened; whom it happened to; details."""
+
+
+def render(events: Iterable[Event]) -> list[str]:
+    """One line for every event."""
+    return [
+        f"{time_ms:>8} ms  {who!s:<6} {what:<10} {' '.join(map(_say, details))}".rstrip()
+        for time_ms, what, who, *details in events
+    ]
+
+
+def digest(events: Iterable[Event]) -> str:
+    """The same for two runs if, and only if, they went the same way."""
+    return blake2b("\n".join(render(events)).encode(), digest_size=16).hexdigest()
+
+
+def _say(value: Any) -> str:
+    sayer = _SAYERS.get(type(value))
+    return str(value) if sayer is None else sayer(value)
+
+
+def _say_all(values: Iterable[Any]) -> str:
+    return "[" + ", ".join(map(_say, values)) + "]"
+
+
+def _envelope(envelope: Envelope) -> str:
+    ack = "" if envelope.ack is None else f" ack {envelope.ack}"
+    link = f"{envelope.source_agent_id}>{envelope.target_agent_id}"
+    if envelope.seq == 0:
+        return f"({link}{ack})"
+    kind = "TOMBSTONE" if envelope.tombstone else envelope.message_type.value
+    request = envelope.request_id or ""
+    return f"({link} #{envelope.seq} {kind} {request} {_text(envelope.payload)}{ack})"
+
+
+def _text(payload: bytes | None) -> str:
+    return "" if payload is None else payload.decode()
+
+
+def _draft(draft: Draft) -> str:
+    where = "here" if draft.local else "there"
+    link = f"{draft.source_agent_id}>{draft.target_agent_id}"
+    return f"({link} {draft.message_type.value} {draft.key} {_text(draft.payload)} {where})"
+
+
+def _message(message: MessageRecord) -> str:
+    kind = "" if message.message_type is MessageType.REQUEST else f" {message.message_type.value}"
+    link = f"{message.source_agent_id}>{message.target_agent_id}"
+    return f"({link} #{message.seq}{kind} {message.state.value} attempt {message.attempts})"
+
+
+def _record(record: RequestRecord) -> str:
+    outcome = _text(record.result or record.error)
+    return f"({record.request_id} {record.state.value} epoch {record.epoch} {outcome})"
+
+
+def _appended(appended: Appended) -> str:
+    return f"{appended.verdict.value} #{appended.seq}"
+
+
+def _received(received: Received) -> str:
+    acks = ", ".join(f"{link[0]}>{link[1]} {ack}" for link, ack in received.acks.items())
+    return (
+        f"acks [{acks}] finished {_say_all(received.finished)}"
+        f" acknowledged {_say_all(received.acknowledged)} responses {_say_all(received.responses)}"
+    )
+
+
+def _claim(claim: Claim) -> str:
+    return f"({claim.target_agent_id} {claim.request_id} #{claim.seq} epoch {claim.epoch})"
+
+
+def _completed(completed: Completed) -> str:
+    if completed.record is None:
+        return "not taken"
+    answer = "" if completed.response is None else f" RESPONSE #{completed.response.seq}"
+    return f"{_record(completed.record)}{answer}"
+
+
+def _completion(completion: Completion) -> str:
+    outcome = _text(completion.result or completion.error)
+    return f"({completion.request_id} epoch {completion.epoch} {completion.state.value} {outcome})"
+
+
+def _release(release: Release) -> str:
+    return f"({release.request_id} epoch {release.epoch} from {release.not_before_ms})"
+
+
+_SAYERS: dict[type, Any] = {
+    list: _say_all,
+    tuple: _say_all,
+    bytes: _text,
+    Envelope: _envelope,
+    ArrivalOf: lambda arrival: _envelope(arrival.envelope),
+    Draft: _draft,
+    MessageRecord: _message,
+    RequestRecord: _record,
+    Appended: _appended,
+    Received: _received,
+    Claim: _claim,
+    Claimed: lambda claimed: f"{_say_all(claimed.claims)} next {claimed.next_at_ms}",
+    Completed: _completed,
+    Completion: _completion,
+    Release: _release,
+    Due: lambda due: f"{_say_all(due.messages)} void {_say_all(due.given_up)} {due.next_at_ms}",
+}

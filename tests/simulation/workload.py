@@ -1,0 +1,272 @@
+"""What agents ask of one another, and what they do when they are asked.
+
+A payload is `{"n": number}`; the result of a request names that number and the number of the
+execution it came from, so that everybody who sees a result can say whose it is.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, evolve, field
+
+from foundation_rt.aacp.ledger import digest_of
+from foundation_rt.aacp.node import Node
+from foundation_rt.aacp.types import (
+    TERMINAL,
+    Appended,
+    Draft,
+    MessageType,
+    RequestRecord,
+    RequestState,
+    Verdict,
+)
+
+from .faults import Fault
+from .invariants import Violation
+from .scenario import Scenario
+
+if TYPE_CHECKING:
+    from .process import Process
+    from .simulator import Simulator
+
+_MAX_BURSTS = 30
+_OTHER = 1_000_000
+"""Added to the number of an order whose request id is that of another."""
+
+
+def result_of(payload: bytes, run: int) -> bytes:
+    """What the handler answers in its `run`-th execution, counted over all handlers."""
+    return b'%s,"run":%d}' % (payload[:-1], run)
+
+
+@define(eq=False)
+class Order:
+    """A message that an agent is to send.
+
+    Attributes:
+        number: of the payload.
+        request_id: None leaves the id to the sender, for an EVENT it has none then.
+        patience_ms: how long the caller of a REQUEST waits.
+    """
+
+    at_ms: int
+    number: int
+    source: str
+    target: str
+    message_type: MessageType
+    request_id: str | None
+    patience_ms: int
+
+
+def draw_orders(rng: Random, scenario: Scenario) -> list[Order]:
+    """Requests and events between all agents, in bursts; some asked again, some in conflict."""
+    agents = list(scenario.agents)
+    bursts = [rng.randrange(scenario.heal_ms) for _ in range(rng.randint(1, _MAX_BURSTS))]
+    orders: list[Order] = []
+    for number in range(scenario.requests):
+        order = Order(
+            rng.choice(bursts),
+            number,
+            rng.choice(agents),
+            rng.choice(agents),
+            MessageType.EVENT if rng.random() < 0.2 else MessageType.REQUEST,
+            f"r{number}" if rng.random() < 0.9 else None,
+            rng.choice((200, 2_000, 600_000)),
+        )
+        if order.message_type is MessageType.EVENT and rng.random() < 0.7:
+            order.request_id = None
+        orders.append(order)
+        if order.request_id is not None and rng.random() < 0.15:
+            orders.append(_again(rng, order, scenario))
+    return orders
+
+
+def _again(rng: Random, order: Order, scenario: Scenario) -> Order:
+    """The same request once more, at once or later; or another one with its id."""
+    at_ms = min(order.at_ms + rng.choice((0, 5, 300, 3_000)), scenario.heal_ms)
+    if rng.random() < 0.3:
+        return evolve(order, at_ms=at_ms, number=order.number + _OTHER)
+    return evolve(order, at_ms=at_ms)
+
+
+@define(eq=False, repr=False)
+class Call:
+    """An order that was given to a node; the ticket of its sender.
+
+    Attributes:
+        life: of the process, when it was given.
+        entered: the ledger has it.
+        refused: its id belonged to another request.
+        record: what the caller was told.
+        gave_up: the caller waits no longer.
+    """
+
+    order: Order
+    draft: Draft
+    process: Process
+    life: int
+    entered: bool = False
+    refused: bool = False
+    record: RequestRecord | None = None
+    gave_up: bool = False
+
+
+@define(eq=False, repr=False)
+class Workload:
+    """Gives orders to the processes of their senders, and sees what becomes of them."""
+
+    simulator: Simulator
+    calls: list[Call] = field(factory=list, init=False)
+    to_submit: int = field(default=0, init=False)
+    _waiting: dict[int, list[Order]] = field(factory=dict, init=False)
+    _said: set[str] = field(factory=set, init=False)
+
+    def plan(self, orders: list[Order]) -> None:
+        """Have all orders submitted at their times."""
+        self.to_submit = len(orders)
+        for order in orders:
+            self.simulator.after(order.at_ms, self.submit, order)
+
+    def submit(self, order: Order) -> None:
+        """Send, from the process with which the sender is registered, when it runs."""
+        process = self.simulator.processes[self.simulator.directory[order.source]]
+        if not process.is_up:
+            self._waiting.setdefault(process.number, []).append(order)
+            return
+        if process.paused_ms > 0:
+            self.simulator.after(process.paused_ms, self.submit, order)
+            return
+        self.to_submit -= 1
+        self._count(order)
+        call = Call(order, self._draft(order, process), process, process.life)
+        self.calls.append(call)
+        if order.message_type is MessageType.REQUEST:
+            process.node.wait_for(call.draft.key, call, process.now_ms)
+            self.simulator.after(order.patience_ms, self._lose_patience, call)
+        process.send(call)
+
+    def resume(self, process: int) -> None:
+        """A process is up: what waited for it is sent."""
+        for order in self._waiting.pop(process, ()):
+            self.submit(order)
+
+    def _count(self, order: Order) -> None:
+        if order.number >= _OTHER:
+            self.simulator.dice.count(Fault.CONFLICT)
+        elif order.request_id is not None:
+            if order.request_id in self._said:
+                self.simulator.dice.count(Fault.REPEATED)
+            self._said.add(order.request_id)
+
+    def _draft(self, order: Order, process: Process) -> Draft:
+        """As `AgentCoordinatorV2` makes it."""
+        node: Node = process.node
+        now_ms = process.now_ms
+        payload = b'{"n":%d}' % order.number
+        request_id = order.request_id
+        if request_id is None and order.message_type is MessageType.REQUEST:
+            request_id = self.simulator.new_id()
+        return Draft(
+            self.simulator.new_id(),
+            request_id,
+            order.source,
+            order.target,
+            order.message_type,
+            payload,
+            digest_of(order.source, order.target, order.message_type, payload),
+            now_ms,
+            now_ms + self.simulator.scenario.ttl_ms,
+            order.target in process.executor.seats or not node.settings.has_transport,
+            now_ms + node.retransmitter.backoff_delay_ms(1),
+        )
+
+    def _lose_patience(self, call: Call) -> None:
+        """The caller goes on without the outcome (AACP-26)."""
+        if call.record is None and not call.refused and call.process.life == call.life:
+            call.gave_up = True
+            call.process.node.stop_waiting(call.draft.key, call)
+
+    # -- what senders are told ----------------------------------------------------------------
+
+    def told(self, call: Call, answer: Any) -> None:
+        """A node has an answer for a sender."""
+        if isinstance(answer, Appended):
+            self._entered(call, answer)
+        elif isinstance(answer, RequestRecord):
+            self._finished(call, answer)
+        else:
+            raise Violation("told", f"{call.draft.key}: {answer!r}")
+
+    def _entered(self, call: Call, appended: Appended) -> None:
+        if appended.verdict is Verdict.CONFLICT:
+            call.refused = True
+            call.process.node.stop_waiting(call.draft.key, call)
+            return
+        call.entered = True
+        existing = appended.existing
+        if existing is not None and existing.state in TERMINAL and not call.gave_up:
+            call.process.node.stop_waiting(call.draft.key, call)
+            self._finished(call, existing)
+
+    def _finished(self, call: Call, record: RequestRecord) -> None:
+        if call.gave_up or call.refused:
+            raise Violation("told", f"{call.draft.key}: a void ticket got an answer")
+        if call.record is None:
+            self.simulator.witness.told(record)
+            self._check_own(call, record)
+            call.record = record
+
+    def _check_own(self, call: Call, record: RequestRecord) -> None:
+        if not call.entered or call.draft.key in self.simulator.witness.reused:
+            return  # the ticket waited for an id that turns out to be another's
+        if record.payload != call.draft.payload:
+            raise Violation("identity", f"{call.draft.key} got what another was told")
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def unfinished(self) -> str | None:
+        """Whose outcome is still to come, in words; None when all have theirs.
+
+        Nobody has to wait for what expired, or was given up on its way here or there.
+        """
+        if self.to_submit:
+            return f"{self.to_submit} messages are not sent"
+        for call in self.calls:
+            why = self._unfinished(call)
+            if why is not None:
+                return why
+        return None
+
+    def _unfinished(self, call: Call) -> str | None:
+        draft, process = call.draft, call.process
+        alive = call.life == process.life
+        if alive and not call.entered and not call.refused:
+            return f"{draft.key} was never entered"
+        if call.refused or not call.entered or draft.message_type is MessageType.EVENT:
+            return None
+        record = process.disk.requests.get(draft.key)
+        if record is None or record.expires_at_ms <= process.now_ms:
+            return None
+        if record.state in TERMINAL:
+            if alive and not call.gave_up and call.record is None:
+                return f"{draft.key} is finished, and its caller was not told"
+            return None
+        if record.state is RequestState.SENT and self._was_given_up(record):
+            return None
+        return f"{draft.key} is {record.state}"
+
+    def _was_given_up(self, record: RequestRecord) -> bool:
+        """Whether the request, or its answer, became a tombstone on its way."""
+        there = (record.source_agent_id, record.target_agent_id)
+        back = (record.target_agent_id, record.source_agent_id)
+        witness = self.simulator.witness
+        if (there, record.seq) in witness.void:
+            return True
+        answers = witness.link(back).messages
+        return any(
+            (back, seq) in witness.void
+            for seq, (kind, request_id, _) in enumerate(answers, 1)
+            if kind is MessageType.RESPONSE and request_id == record.request_id
+        )
