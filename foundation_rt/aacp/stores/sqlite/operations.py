@@ -74,8 +74,8 @@ _MESSAGE = (
 
 _INSERT_REQUEST = f"INSERT INTO requests ({_REQUEST}) VALUES ({', '.join('?' * 20)})"
 _INSERT_MESSAGE = f"INSERT INTO messages ({_MESSAGE}) VALUES ({', '.join('?' * 12)})"
-# Two updates, because one that sets a column of an index writes that index, changed or not: setting
-# seq and position with an outcome costs 15 us instead of 8.
+# Two updates, each of what it changes: an outcome written with seq and position, which are in
+# indexes, costs 4.8 us instead of 4.0.
 _ENTER = "UPDATE requests SET state = ?, seq = ?, by_message = ?, position = ? WHERE request_id = ?"
 _FINISH = (
     "UPDATE requests SET state = ?, owner = NULL, lease_until_ms = NULL, result = ?, error = ?,"
