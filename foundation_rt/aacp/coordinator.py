@@ -558,9 +558,13 @@ class AgentCoordinatorV2(AgentCoordinator):
         message = _read_message(claim)
 
         async def work(handle: Handle) -> Ended:
-            writes = self._collect_writes()
+            turn, driver = current_turn(), self._driver
+            assert turn is not None
+            if driver is not None and driver.store.takes_writes:
+                turn.context.begin_writes()
             try:
                 result = self._encode_result(await handle(message))
+                writes = turn.context.end_writes()
                 return result, None, partial(_write_all, writes) if writes else None
             except ToolError as error:
                 return None, _serializable(error.to_structured()), None
@@ -580,13 +584,6 @@ class AgentCoordinatorV2(AgentCoordinator):
             )
         except (AbortError, AgentNotFoundError, AgentUnregisteredError):
             return None
-
-    def _collect_writes(self) -> list[Within]:
-        """Where the handler that runs next puts what it wants written with its outcome."""
-        turn, driver = current_turn(), self._driver
-        if turn is None or driver is None or not driver.store.takes_writes:
-            return []
-        return turn.context.collect_writes()
 
     def _log_failure(self, claim: Claim, error: BaseException) -> None:
         fields = {

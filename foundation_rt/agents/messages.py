@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from ..errors import UsageError
+from ..registry import is_async_callable
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal
@@ -122,19 +123,27 @@ class AgentContext:
                 has to be repeated.
 
         Raises:
-            UsageError: this message did not come through a ledger that can do that.
+            UsageError: this message did not come through a ledger that can do that, its handler
+                has ended, or `write` is not `async def`.
         """
         if self._writes is None:
             raise UsageError(
-                "in_outcome() is for messages sent by send_request or send_reliable_message"
-                " through a ledger in PostgreSQL: set aacp.store to postgresql://..."
+                "in_outcome() is for the handlers of messages sent by send_request or"
+                " send_reliable_message through a ledger in PostgreSQL: set aacp.store to"
+                " postgresql://..., and call it before the handler returns"
             )
+        if not is_async_callable(write):
+            raise UsageError("what in_outcome() is given must be async def write(connection)")
         self._writes.append(write)
 
-    def collect_writes(self) -> list[Write]:
-        """Where `in_outcome` puts what it is given: for whoever records the outcome."""
+    def begin_writes(self) -> None:
+        """Let `in_outcome` take writes from now on: for whoever records the outcome."""
         self._writes = []
-        return self._writes
+
+    def end_writes(self) -> list[Write]:
+        """What `in_outcome` was given; it takes no more."""
+        writes, self._writes = self._writes or [], None
+        return writes
 
     @property
     def base_logger(self) -> StructuredLogger:

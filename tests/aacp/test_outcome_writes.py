@@ -84,6 +84,43 @@ def test_a_write_that_fails_fails_its_message_and_no_other(place: tuple[str, str
     assert money(url, schema) == 12
 
 
+@pytest.mark.parametrize("how", ["cancel", "exit", "close"])
+def test_a_write_that_breaks_out_fails_its_message_and_no_other(
+    place: tuple[str, str], how: str
+) -> None:
+    url, schema = place
+
+    async def pay(message: AgentMessage, context: AgentContext) -> str:
+        async def write(connection: Any) -> None:
+            if how == "cancel":
+                raise asyncio.CancelledError
+            if how == "exit":
+                raise SystemExit(3)
+            await connection.close()
+
+        if message.payload == "break":
+            context.in_outcome(write)
+        return "paid"
+
+    async def main() -> list[Any]:
+        store = PostgresAACPPersistenceAdapter(url, schema=schema)
+        agents = AgentCoordinatorV2(store=store)
+        for agent_id in ("bank", "other"):
+            agents.register_agent(agent_id, pay)
+        async with agents:
+            requests = [
+                agents.send_request("bank", "break"),
+                agents.send_request("bank", "pay"),
+                agents.send_request("other", "pay"),
+            ]
+            return await asyncio.gather(*requests, return_exceptions=True)
+
+    broken, *others = asyncio.run(main())
+    assert isinstance(broken, RequestFailedError)
+    assert broken.details == {"reason": "writes_failed"}
+    assert others == ["paid", "paid"]
+
+
 def test_a_handler_that_fails_writes_nothing(place: tuple[str, str]) -> None:
     url, schema = place
     [failed] = run(url, schema, [5], breaks=True)
@@ -105,5 +142,28 @@ def test_other_ledgers_and_messages_refuse_it() -> None:
         async with agents:
             assert await agents.send_request("a", 1) == "refused"
             assert await agents.send_message("a", AgentMessage("x")) == "refused"
+
+    asyncio.run(main())
+
+
+def test_what_is_asked_too_late_or_cannot_be_awaited_is_refused(place: tuple[str, str]) -> None:
+    url, schema = place
+    kept: list[AgentContext] = []
+
+    async def keep(message: AgentMessage, context: AgentContext) -> None:
+        kept.append(context)
+        with pytest.raises(UsageError, match="async def"):
+            context.in_outcome(lambda connection: None)  # type: ignore[arg-type, return-value]
+
+    async def write(connection: Any) -> None: ...
+
+    async def main() -> None:
+        store = PostgresAACPPersistenceAdapter(url, schema=schema)
+        agents = AgentCoordinatorV2(store=store)
+        agents.register_agent("a", keep)
+        async with agents:
+            await agents.send_request("a", 1)
+        with pytest.raises(UsageError, match="before the handler returns"):
+            kept[0].in_outcome(write)
 
     asyncio.run(main())
