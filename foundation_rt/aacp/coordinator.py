@@ -42,7 +42,7 @@ from .errors import (
 )
 from .ledger import conflict_error, digest_of
 from .persistence import StoreError
-from .retransmitter import MAX_DELAY_MS, Retransmitter, RetryPolicy
+from .retransmitter import MAX_DELAY_MS, PATIENT_POLICY, Retransmitter, RetryPolicy
 from .setup import make_store, make_transport
 from .types import (
     TERMINAL,
@@ -124,7 +124,8 @@ class AgentCoordinatorV2(AgentCoordinator):
         transport: the way to other ledgers; by default what `aacp.transport` says: none.
         name: who sends what no agent sends; by default `aacp.name`. Unique among those that share a
             ledger or a transport, and the same after a restart.
-        policy: when messages are sent again.
+        policy: when messages are sent, and requests executed, again; by default what suits the
+            transport.
         clock: gives the time.
         on_message_received: called with every message for an agent here, once it is in the ledger.
         on_message_completed: called with the message id of every message sent from here that has
@@ -136,7 +137,7 @@ class AgentCoordinatorV2(AgentCoordinator):
     store: AACPPersistenceAdapter | None = field(default=None, kw_only=True)
     transport: AACPTransport | None = field(default=None, kw_only=True)
     name: str | None = field(default=None, kw_only=True)
-    policy: RetryPolicy = field(factory=RetryPolicy, kw_only=True)
+    policy: RetryPolicy | None = field(default=None, kw_only=True)
     aacp: AacpSection = field(factory=AacpSection, kw_only=True)
     clock: Clock = field(factory=SystemClock, kw_only=True)
     on_message_received: MessageHook | None = field(default=None, kw_only=True)
@@ -206,7 +207,10 @@ class AgentCoordinatorV2(AgentCoordinator):
             has_transport=transport is not None,
             shared=store.shared,
         )
-        node = Node(settings, self._ids.run_id, Retransmitter(self.policy, random))
+        retransmitter = sending = Retransmitter(self.policy or RetryPolicy(), random)
+        if self.policy is None and transport is not None and transport.keeps:
+            sending = Retransmitter(PATIENT_POLICY, random)
+        node = Node(settings, self._ids.run_id, retransmitter, sending=sending)
         driver = Driver(node, store, transport, NodeClock(self.clock), logger, self._execute)
         self._attach_hooks(driver)
         await driver.start()
@@ -321,28 +325,38 @@ class AgentCoordinatorV2(AgentCoordinator):
 
     # -- sending ------------------------------------------------------------------------------
 
-    async def send_reliable_message(self, target_agent_id: str, message: Any) -> str:
+    async def send_reliable_message(
+        self, target_agent_id: str, message: Any, *, timeout_ms: int | None = None
+    ) -> str:
         """Send an EVENT: it is in the ledger when this returns, and arrives once (AACP-01).
 
         Args:
             message: an `AgentMessage`, or the payload of one; JSON.
+            timeout_ms: how long the ledger is waited for; by default `aacp.request_timeout_ms`.
 
         Returns:
             The message id, by which `status` knows it.
 
         Raises:
+            OutcomeUnknownError: the ledger did not answer in that time; the message may be in it,
+                under the id in `request_id`.
             AgentNotFoundError: there is no such agent, and no other process that could have it.
             ToolError: INVALID_ARGUMENT, the payload cannot be said in JSON; RESOURCE_EXHAUSTED,
                 it is too large, or too much waits for the ledger already.
             StoreError, TransportError: as `start`.
         """
+        import asyncio
+
         driver = await self._started()
         draft = self._draft(driver, MessageType.EVENT, target_agent_id, message, None, None)
         entered = driver.open_ticket()
+        timeout = _milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
+        timer = asyncio.get_running_loop().call_later(timeout, _time_out, entered, draft.message_id)
         try:
             self._enter(driver, draft, entered)
             await entered
         finally:
+            timer.cancel()
             driver.close_ticket(entered)
         return draft.message_id
 
@@ -457,7 +471,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             now_ms,
             now_ms + _milliseconds(ttl_ms, self.aacp.default_ttl_ms),
             local,
-            0 if local else now_ms + driver.node.retransmitter.backoff_delay_ms(1),
+            0 if local else now_ms + driver.node.sending.backoff_delay_ms(1),
         )
 
     def _encode(self, message: Any) -> bytes:

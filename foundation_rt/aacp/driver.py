@@ -47,7 +47,13 @@ Run: TypeAlias = Callable[[Claim, AbortSignal], Awaitable["Ended | None"]]
 """Executes a claim; None means that it was not, and is to be given back. What it raises is no
 outcome: then the claim is given back too, and not claimed again at once."""
 
+_CLOCK_TOLERANCE_MS = 1_000
+
 _LISTEN_RETRY_SECONDS = 1.0
+
+_MAX_UNSENT = 100
+_SEND_ATTEMPTS = 30
+_SEND_RETRY_SECONDS = 1.0
 
 _QUIET_SECONDS = 2.0
 """In which, at the end, the ledger may still take what was decided; and again as long for handlers
@@ -57,19 +63,33 @@ _GLANCE_SECONDS = 0.01
 
 
 class NodeClock:
-    """Whole milliseconds since 1970: the wall clock, read once, and what has passed since then.
+    """Whole milliseconds since 1970, as steady as can be.
 
-    So the time of a node never jumps while it lives; leases and attempts are measured with it.
+    It is the wall clock as it was when it was last set by, and what has passed since then: so it
+    does not jump by itself. A wall clock that has been put right, or a machine that was suspended,
+    is noticed when it is compared (`set_by_wall`).
     """
 
     __slots__ = ("_clock", "_origin_ms")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._origin_ms = clock.now().timestamp() * 1000 - clock.monotonic() * 1000
+        self._origin_ms = self._wall_origin_ms()
 
     def __call__(self) -> int:
         return int(self._origin_ms + self._clock.monotonic() * 1000)
+
+    def set_by_wall(self) -> int:
+        """Follow the wall clock if it is more than a second off; return by how much, in ms."""
+        origin_ms = self._wall_origin_ms()
+        jump_ms = int(origin_ms - self._origin_ms)
+        if abs(jump_ms) <= _CLOCK_TOLERANCE_MS:
+            return 0
+        self._origin_ms = origin_ms
+        return jump_ms
+
+    def _wall_origin_ms(self) -> float:
+        return self._clock.now().timestamp() * 1000 - self._clock.monotonic() * 1000
 
 
 @define(eq=False, repr=False)
@@ -111,6 +131,7 @@ class Driver:
     _queues: dict[str, deque[_Execution]] = field(factory=dict, init=False)
     _workers: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
     _executions: dict[int, _Execution] = field(factory=dict, init=False)
+    _unsent: int = field(default=0, init=False)
     _notices: deque[NoticeReceived | NoticeSettled] = field(factory=deque, init=False)
     _noticing: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -305,6 +326,10 @@ class Driver:
 
     def _tick(self) -> None:
         self._timer = self._due_ms = None
+        jump_ms = self.now_ms.set_by_wall()
+        if jump_ms:
+            self.logger.warn("the clock was put right", {"byMs": jump_ms})
+            self.node.shift_timers(jump_ms)
         self.node.tick(self.now_ms())
         self._perform()
 
@@ -355,12 +380,28 @@ class Driver:
             self._spawn(self._do_send(self.transport, effect.envelopes))
 
     async def _do_send(self, transport: AACPTransport, envelopes: list[Envelope]) -> None:
+        """Send envelopes; while the transport cannot, a limited number of sends wait for it.
+
+        What is given up here is sent again when its next attempt is due (AACP-13).
+        """
         try:
             await transport.send(envelopes)
+            return
         except TransportError as error:
             self.logger.warn("envelopes not sent; they are sent again", {"why": str(error)})
         except Exception as error:
             self.logger.error("transport failed", {"error": describe_exception(error)})
+        if self._unsent >= _MAX_UNSENT:
+            return
+        self._unsent += 1
+        try:
+            for _ in range(_SEND_ATTEMPTS):
+                await asyncio.sleep(_SEND_RETRY_SECONDS)
+                with suppress(Exception):  # which was logged already
+                    await transport.send(envelopes)
+                    return
+        finally:
+            self._unsent -= 1
 
     def _tell(self, effect: Tell) -> None:
         ticket: asyncio.Future[Any] = effect.ticket

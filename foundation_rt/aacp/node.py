@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 import orjson
-from attrs import define, evolve, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from ..errors import ErrorCode, StructuredError
 from .ledger import digest_of
@@ -192,6 +192,10 @@ class Node:
     settings: NodeSettings
     new_id: Callable[[], str]
     retransmitter: Retransmitter
+    sending: Retransmitter = field(
+        default=Factory(lambda node: node.retransmitter, takes_self=True), kw_only=True
+    )
+    """Decides when messages are sent again; `retransmitter`, when requests are executed again."""
     notices: bool = False
     """Whether `NoticeReceived` and `NoticeSettled` are wanted."""
     held: dict[str, Claim] = field(factory=dict, init=False)
@@ -349,6 +353,13 @@ class Node:
                 self._want(operation)
         self._now_ms = now_ms
 
+    def shift_timers(self, by_ms: int) -> None:
+        """The clock was put right: what is due in a while is still due in that while."""
+        for operation in self._timers:
+            self._timers[operation] += by_ms
+        for lane in self._lanes.values():
+            lane.not_before_ms += by_ms
+
     @property
     def wake_at_ms(self) -> int | None:
         """When `tick` is due; None when nothing waits for time to pass."""
@@ -473,10 +484,10 @@ class Node:
         return (batch,)
 
     def _take_due_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
-        retransmitter = self.retransmitter
+        sending = self.sending
 
         def decide(message: MessageRecord) -> int | None:
-            return retransmitter.next_attempt_at_ms(message, now_ms)
+            return sending.next_attempt_at_ms(message, now_ms)
 
         return (now_ms, self.settings.max_batch, decide)
 
@@ -677,7 +688,7 @@ class Node:
         """Id and next attempt of a RESPONSE, should there be one to send."""
         if not self.settings.has_transport:
             return self.new_id(), now_ms
-        return self.new_id(), now_ms + self.retransmitter.backoff_delay_ms(1)
+        return self.new_id(), now_ms + self.sending.backoff_delay_ms(1)
 
     def _arrival(self, envelope: Envelope, now_ms: int) -> Arrival:
         digest = digest_of(

@@ -62,6 +62,10 @@ class RetryPolicy:
             raise ValueError("jitter must be from 0 to 1")
 
 
+PATIENT_POLICY = RetryPolicy(base_delay_ms=30_000, max_delay_ms=3_600_000)
+"""For a transport that keeps what was sent: about thirty copies in a day, not two thousand."""
+
+
 @define(eq=False, repr=False)
 class Retransmitter:
     """Decides by a policy, with chance from outside.

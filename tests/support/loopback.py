@@ -75,6 +75,8 @@ async def _deliver(deliver: Deliver, envelope: Envelope) -> None:
 class LoopbackTransport:
     """One end of a `Network`."""
 
+    keeps = False
+
     network: Network
     max_envelope_bytes: int = 1 << 20
     deliver: Deliver | None = None

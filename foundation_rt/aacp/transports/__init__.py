@@ -23,6 +23,10 @@ class AACPTransport(Protocol):
     max_envelope_bytes: int
     """The largest envelope it carries, encoded."""
 
+    keeps: bool
+    """Whether what was sent waits there for its target, so that sending it again is for the case
+    that the transport lost it: every copy would wait as well."""
+
     async def open(self, deliver: Deliver) -> None:
         """Connect.
 

@@ -114,6 +114,8 @@ class NatsTransport:
         " machines, prevent that."
     )
 
+    keeps = True
+
     url: str
     stream: str = field(default="AACP", kw_only=True)
     prefix: str = field(default="aacp", kw_only=True)
