@@ -6,6 +6,11 @@ notes what has come and acknowledges the highest number up to which nothing is m
 that of the target only the receiving half; in a ledger that holds the queues of both agents the two
 move together.
 
+Numbers are those of one ledger of the source, named by its *series*. When that ledger is lost and
+another one begins at 1 again, its series is newer, and the receiving half begins anew with it; when
+the ledger of the target is lost, the *floor* that comes with every message says where the new one
+begins (AACP-19).
+
 Plain functions over values; where they are kept is the business of a store.
 """
 
@@ -26,6 +31,8 @@ class Arrival(StrEnum):
     DUPLICATE = "DUPLICATE"
     BEYOND = "BEYOND"
     """More than `WINDOW` ahead: not taken, and not acknowledged, so it comes again."""
+    OUTDATED = "OUTDATED"
+    """Of an older ledger than the one last heard of: neither taken nor acknowledged."""
 
 
 @define(eq=True, repr=True)
@@ -35,14 +42,22 @@ class LinkState:
     Attributes:
         last_seq: the last number given out.
         acked: the number up to which the target says it has everything; never goes back.
-        contiguous: the number up to which everything was received; never goes back.
+        contiguous: the number up to which everything was received; in one series it never goes
+            back.
         ahead: what was received beyond it.
+        series: that of the ledger whose numbers these two are; 0 before the first.
     """
 
     last_seq: int = 0
     acked: int = 0
     contiguous: int = 0
     ahead: set[int] = field(factory=set)
+    series: int = 0
+
+    @property
+    def floor(self) -> int:
+        """The lowest number that is not acknowledged: nothing below it is sent any more."""
+        return self.acked + 1
 
 
 def allocate(link: LinkState) -> int:
@@ -64,24 +79,63 @@ def acknowledge(link: LinkState, ack: int) -> range:
     return settled
 
 
-def arrive(link: LinkState, seq: int) -> Arrival:
+def arrive(
+    link: LinkState, seq: int, series: int, floor: int = 1, *, ours: bool = False
+) -> Arrival:
     """Take note of a number that came in, at least 1; `contiguous` moves past every filled gap.
 
-    Where the source is in this ledger too, what was acknowledged is no gap: the target had its
-    queue in another ledger then, and that one has it (AACP-42).
+    A newer series begins anew; what is held of the older one waits for nothing any more (AACP-19).
+
+    Args:
+        floor: what is below is no gap, for it was acknowledged.
+        ours: the source is in this ledger too. Then what was acknowledged to it is no gap either:
+            the target had its queue in another ledger, and that one has it (AACP-42).
     """
-    if link.acked > link.contiguous:
-        link.contiguous = link.acked
-        link.ahead = {ahead for ahead in link.ahead if ahead > link.acked}
+    if series < link.series:
+        return Arrival.OUTDATED
+    if series > link.series:
+        _begin(link, series)
+    # What is sent is never below its floor.
+    _skip(link, max(min(floor, seq) - 1, link.acked if ours else 0))
     if seq <= link.contiguous or seq in link.ahead:
         return Arrival.DUPLICATE
     if seq > link.contiguous + 1 + WINDOW:
         return Arrival.BEYOND
     link.ahead.add(seq)
+    _pass_what_came(link)
+    return Arrival.NEW
+
+
+def arrive_here(link: LinkState, seq: int, series: int) -> None:
+    """Take note of a number that was just given out here, to an agent whose queue is here too.
+
+    It is acknowledged at once, unless an earlier one is not. If the numbers of another ledger have
+    come in, the source was there meanwhile: now it is here, whichever ledger is the newer.
+    """
+    if link.acked == seq - 1:
+        link.acked = seq
+    if series != link.series:
+        _begin(link, series)
+    arrive(link, seq, series, ours=True)
+
+
+def _begin(link: LinkState, series: int) -> None:
+    link.series, link.contiguous, link.ahead = series, 0, set()
+
+
+def _skip(link: LinkState, seq: int) -> None:
+    """Miss nothing up to a number."""
+    if seq > link.contiguous:
+        link.contiguous = seq
+        link.ahead = {ahead for ahead in link.ahead if ahead > seq}
+        _pass_what_came(link)
+
+
+def _pass_what_came(link: LinkState) -> None:
+    """Move `contiguous` on: the number behind it is never one that has come."""
     while link.contiguous + 1 in link.ahead:
         link.contiguous += 1
         link.ahead.remove(link.contiguous)
-    return Arrival.NEW
 
 
 def missing(link: LinkState) -> list[int]:

@@ -257,3 +257,10 @@ def test_what_another_ledger_has_acknowledged_is_no_gap() -> None:
     assert (link.contiguous, link.ahead) == (3, {5, 6})
     assert arrive(link, 4) is Arrival.NEW
     assert (link.contiguous, link.ahead) == (6, set())
+
+
+@pytest.mark.rule("AACP-11", "AACP-42")
+def test_what_came_behind_that_is_passed_at_once() -> None:
+    link = LinkState(last_seq=3, acked=3, contiguous=0, ahead={4, 5, 7})
+    assert arrive(link, 3) is Arrival.DUPLICATE
+    assert (link.contiguous, link.ahead) == (5, {7})
