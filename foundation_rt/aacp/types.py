@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
-from attrs import define
+from attrs import define, field
 
 
 class MessageType(StrEnum):
@@ -115,8 +115,11 @@ class Envelope(_Value):
             other direction; None when it says nothing.
         timestamp_ms: when the logical message was made.
         payload: JSON; for a RESPONSE an object with the outcome (`response_payload`).
-        expires_at_ms: when the message stops to count; None leaves it to the receiver's TTL.
+        expires_at_ms: when the message stops counting; None leaves it to the receiver's TTL.
         tombstone: the message is void; only its number counts.
+        series: that of the sender's ledger, whose numbers these are (AACP-19).
+        ack_series: the series that `ack` is about; None when there is none.
+        floor: the lowest number of the link that was not acknowledged when this was sent.
     """
 
     message_id: str
@@ -130,6 +133,9 @@ class Envelope(_Value):
     payload: bytes
     expires_at_ms: int | None = None
     tombstone: bool = False
+    series: int = 0
+    ack_series: int | None = None
+    floor: int = 1
 
 
 @define(eq=False, repr=False)
@@ -184,6 +190,7 @@ class MessageRecord(_Value):
         message_id: that of the first attempt; the record's key.
         attempts: how often it was sent, or is about to be.
         next_attempt_at_ms: when it is sent again; None once it is acknowledged.
+        floor: of its link, where the record is given out to be sent; it is not kept.
     """
 
     message_id: str
@@ -198,14 +205,17 @@ class MessageRecord(_Value):
     expires_at_ms: int
     attempts: int = 1
     next_attempt_at_ms: int | None = None
+    floor: int = 1
 
     @property
     def outcome(self) -> Outcome:
         """COMPLETED once it is acknowledged, FAILED once it is void, else UNKNOWN."""
         return _MESSAGE_OUTCOMES[self.state]
 
-    def envelope(self, message_id: str, ack: int | None) -> Envelope:
-        """The message for one attempt."""
+    def envelope(
+        self, message_id: str, ack: int | None, series: int, ack_series: int | None = None
+    ) -> Envelope:
+        """The message for one attempt, from a ledger of this series."""
         return Envelope(
             message_id,
             self.request_id,
@@ -218,6 +228,9 @@ class MessageRecord(_Value):
             self.payload,
             self.expires_at_ms,
             self.state is MessageState.TOMBSTONE,
+            series,
+            ack_series,
+            self.floor,
         )
 
 
@@ -226,6 +239,9 @@ _MESSAGE_OUTCOMES = {
     MessageState.TOMBSTONE: Outcome.FAILED,
     MessageState.ACKNOWLEDGED: Outcome.COMPLETED,
 }
+
+MESSAGE_STATES = {outcome: state for state, outcome in _MESSAGE_OUTCOMES.items()}
+"""The state of the messages with an outcome."""
 
 VOID_PAYLOAD = b"null"
 """The payload of a tombstone, and of a record that need not keep its own any longer."""
@@ -369,8 +385,11 @@ class Received(_Value):
         finished: requests made here whose outcome has become known.
         acknowledged: messages of ours that the other side has.
         responses: answers that are to be sent: to requests finished before, or refused.
-        refused: how many envelopes were too far ahead to be taken; they come again.
+        refused: how many envelopes were not taken: too far ahead, so that they come again, or
+            outdated.
         ready: whether there may be something new to claim.
+        series: for every link in `acks`, the series that its number is of.
+        outdated: the envelopes of ledgers that have successors.
     """
 
     acks: dict[Link, int]
@@ -380,6 +399,8 @@ class Received(_Value):
     responses: list[MessageRecord]
     refused: int
     ready: bool
+    series: dict[Link, int] = field(factory=dict)
+    outdated: list[Envelope] = field(factory=list)
 
 
 @define(eq=False, repr=False)

@@ -665,6 +665,17 @@ class StoreContract:
         assert (done.response.source_agent_id, done.response.target_agent_id) == ("b", "a")
         assert ledger.state("r1") is RequestState.COMPLETED
 
+    @pytest.mark.rule("AACP-18", "AACP-42")
+    def test_what_is_held_behind_what_another_ledger_has_is_released(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1", local=False), draft("r2", local=False))
+        ledger.receive(arrival(3, source="a"))
+        assert ledger.claim_ids() == []
+        ledger.receive(bare_ack(2, source="b"))
+        received = ledger.receive(arrival(1, source="a"))
+        assert (received.acks, received.accepted) == ({("a", "b"): 3}, [])
+        assert received.ready
+        assert ledger.claim_ids() == ["a-b-3"]
+
     # -- receive: acknowledgements and responses --------------------------------------------------
 
     @pytest.mark.rule("AACP-11", "AACP-30")

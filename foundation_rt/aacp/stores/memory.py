@@ -6,6 +6,7 @@ It is also the measure of the others: what it answers, every store answers.
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Callable, Sequence
 
 import orjson
@@ -24,7 +25,7 @@ from ..ledger import (
 )
 from ..persistence import RetryDecision
 from ..session_manager import Arrival as SeqArrival
-from ..session_manager import LinkState, acknowledge, allocate, arrive
+from ..session_manager import LinkState, acknowledge, allocate, arrive, arrive_here
 from ..types import (
     TERMINAL,
     VOID_PAYLOAD,
@@ -55,6 +56,9 @@ class InMemoryAACPPersistenceAdapter:
     """Keeps everything in dictionaries.
 
     Records that can still change are copied on their way out; those that cannot are not.
+
+    Args:
+        series: of the ledger; by default the time.
     """
 
     durability = (
@@ -65,6 +69,7 @@ class InMemoryAACPPersistenceAdapter:
     takes_writes = False
     immediate = True
 
+    series: int = field(factory=lambda: time.time_ns() // 1_000_000, kw_only=True)
     _requests: dict[str, RequestRecord] = field(factory=dict, init=False)
     _messages: dict[str, MessageRecord] = field(factory=dict, init=False)
     _links: dict[Link, LinkState] = field(factory=dict, init=False)
@@ -108,19 +113,20 @@ class InMemoryAACPPersistenceAdapter:
         state = self._link(link)
         seq = allocate(state)
         if draft.local:
-            if state.acked == seq - 1:
-                state.acked = seq
-            arrive(state, seq)
+            series = state.series
+            arrive_here(state, seq, self.series)
+            if state.series != series:
+                self._release_held(link, None)
             record = records.drafted_request(draft, seq)
             self._keep(record)
             self._enter(record, link, state)
-            self._release_held(link, state)
+            self._release_held(link, state.contiguous)
             return Appended(Verdict.NEW, seq)
         if draft.message_type is MessageType.REQUEST:
             self._keep(records.drafted_request(draft, seq))
         message = records.drafted_message(draft, seq)
         self._post(message)
-        return Appended(Verdict.NEW, seq, None, evolve(message))
+        return Appended(Verdict.NEW, seq, None, evolve(message, floor=state.floor))
 
     def _keep(self, record: RequestRecord) -> None:
         self._requests[record.request_id] = record
@@ -161,17 +167,23 @@ class InMemoryAACPPersistenceAdapter:
         if envelope.seq == 0:
             return
         state = self._link(link)
-        before = state.contiguous
-        found = arrive(state, envelope.seq)
-        received.acks[link] = state.contiguous
+        series, before = state.series, state.contiguous
+        ours = envelope.series == self.series
+        found = arrive(state, envelope.seq, envelope.series, envelope.floor, ours=ours)
+        if found is SeqArrival.OUTDATED:
+            received.refused += 1
+            received.outdated.append(envelope)
+            return
+        if state.series != series and self._release_held(link, None):
+            received.ready = True
+        received.acks[link], received.series[link] = state.contiguous, state.series
         if found is SeqArrival.BEYOND:
             received.refused += 1
-        elif found is SeqArrival.NEW:
-            if not envelope.tombstone:
-                received.accepted.append(envelope)
-                self._take_in(arrival, link, state, now_ms, ttl_ms, received)
-            if state.contiguous > before and self._release_held(link, state):
-                received.ready = True
+        elif found is SeqArrival.NEW and not envelope.tombstone:
+            received.accepted.append(envelope)
+            self._take_in(arrival, link, state, now_ms, ttl_ms, received)
+        if state.contiguous > before and self._release_held(link, state.contiguous):
+            received.ready = True
 
     def _take_in(
         self,
@@ -236,10 +248,11 @@ class InMemoryAACPPersistenceAdapter:
         now_ms: int,
     ) -> MessageRecord:
         """Enter the RESPONSE to a request that came from another ledger."""
-        seq = allocate(self._link((request.target_agent_id, request.source_agent_id)))
+        state = self._link((request.target_agent_id, request.source_agent_id))
+        seq = allocate(state)
         message = records.response_to(request, payload, expires_at_ms, reply, seq, now_ms)
         self._post(message)
-        return evolve(message)
+        return evolve(message, floor=state.floor)
 
     def _acknowledge(self, link: Link, ack: int, received: Received) -> None:
         state = self._links.get(link)
@@ -262,19 +275,26 @@ class InMemoryAACPPersistenceAdapter:
         if record.seq > state.contiguous:
             record.state = RequestState.HELD
             self._held.setdefault(link, {})[record.seq] = record
-            return
+        else:
+            self._queue(record)
+
+    def _queue(self, record: RequestRecord) -> None:
         self._position += 1
         record.state, record.position = RequestState.RECEIVED, self._position
         self._queues.setdefault(record.target_agent_id, {})[record.request_id] = record
 
-    def _release_held(self, link: Link, state: LinkState) -> bool:
-        """Queue what waited for a gap that is filled now, in the order of its numbers."""
+    def _release_held(self, link: Link, up_to: int | None) -> bool:
+        """Queue what waited for a gap that is filled now, in the order of its numbers.
+
+        Args:
+            up_to: nothing is missing up to this number; None: none will ever come of those missing.
+        """
         held = self._held.get(link)
         if not held:
             return False
-        ready = sorted(seq for seq in held if seq <= state.contiguous)
+        ready = sorted(seq for seq in held if up_to is None or seq <= up_to)
         for seq in ready:
-            self._enter(held.pop(seq), link, state)
+            self._queue(held.pop(seq))
         return bool(ready)
 
     # -- execution ----------------------------------------------------------------------------
@@ -295,7 +315,7 @@ class InMemoryAACPPersistenceAdapter:
                     return claimed
                 decision = claimability(record, owner, now_ms)
                 if decision is Claimability.STOP:
-                    _hint(claimed, record)
+                    records.note_stop(claimed, record)
                     break
                 if decision is Claimability.TAKE:
                     claimed.claims.append(records.claim(record, owner, lease_until_ms))
@@ -363,7 +383,8 @@ class InMemoryAACPPersistenceAdapter:
                 due.next_at_ms = at_ms
                 break
             heapq.heappop(attempts)
-            records.retry(message, now_ms, decide, due)
+            state = self._link((message.source_agent_id, message.target_agent_id))
+            records.retry(message, state.floor, now_ms, decide, due)
             self._plan(message)
         return due
 
@@ -436,7 +457,8 @@ class InMemoryAACPPersistenceAdapter:
     ) -> list[Envelope]:
         """See `AACPPersistenceAdapter`."""
         outbox = self._outbox.get((source_agent_id, target_agent_id), {})
-        return [outbox[seq].envelope(outbox[seq].message_id, None) for seq in sorted(outbox)]
+        messages = [outbox[seq] for seq in sorted(outbox)]
+        return [each.envelope(each.message_id, None, self.series) for each in messages]
 
     async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""
@@ -494,13 +516,6 @@ class InMemoryAACPPersistenceAdapter:
 
 def _snapshot(record: RequestRecord) -> RequestRecord:
     return record if record.state in TERMINAL else evolve(record)
-
-
-def _hint(claimed: Claimed, record: RequestRecord) -> None:
-    """When the record that stops a queue may have stopped to stop it."""
-    at_ms = records.stops_until_ms(record)
-    if at_ms is not None and (claimed.next_at_ms is None or at_ms < claimed.next_at_ms):
-        claimed.next_at_ms = at_ms
 
 
 def _is_older(record: RequestRecord | MessageRecord, than_ms: int | None) -> bool:

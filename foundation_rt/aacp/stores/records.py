@@ -1,13 +1,16 @@
 """The records that ledgers make, and what they make of them: the same in every store.
 
-What may become of a request is decided in `ledger`; here are the values that come of it, and the
-decisions about messages that are sent again. Plain functions over values.
+What may become of a request is decided in `ledger`; here are the values that come of it, what they
+are as rows, and the decisions about messages that are sent again. Plain functions over values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import orjson
-from attrs import evolve
+from attrs import evolve, fields
 
 from ...errors import UsageError
 from ..ledger import conflict_error, response_payload
@@ -17,6 +20,7 @@ from ..types import (
     VOID_PAYLOAD,
     Arrival,
     Claim,
+    Claimed,
     Completed,
     Completion,
     Draft,
@@ -81,6 +85,40 @@ def received_request(arrival: Arrival, now_ms: int, ttl_ms: int) -> RequestRecor
         now_ms,
         now_ms + ttl_ms if expires_at_ms is None else expires_at_ms,
     )
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+REQUEST_COLUMNS = tuple(each.name for each in fields(RequestRecord))
+"""In their order a row of a request is read and written."""
+
+MESSAGE_COLUMNS = tuple(each.name for each in fields(MessageRecord) if each.name != "floor")
+"""Likewise, of a message; the floor is that of its link."""
+
+_TYPE, _STATE, _BY_MESSAGE = map(REQUEST_COLUMNS.index, ("message_type", "state", "by_message"))
+_MESSAGE_TYPE, _MESSAGE_STATE = map(MESSAGE_COLUMNS.index, ("message_type", "state"))
+
+MESSAGE_TYPES = {str(each): each for each in MessageType}
+"""A dict finds one in 0.03 us, a call of the enum in 0.5 us."""
+_REQUEST_STATES = {str(each): each for each in RequestState}
+_MESSAGE_STATES = {str(each): each for each in MessageState}
+
+
+def request_of(row: Sequence[Any]) -> RequestRecord:
+    """The request in a row of `REQUEST_COLUMNS`."""
+    values = list(row)
+    values[_TYPE] = MESSAGE_TYPES[row[_TYPE]]
+    values[_STATE] = _REQUEST_STATES[row[_STATE]]
+    values[_BY_MESSAGE] = row[_BY_MESSAGE] == 1  # SQLite has no booleans
+    return RequestRecord(*values)
+
+
+def message_of(row: Sequence[Any]) -> MessageRecord:
+    """The message in a row of `MESSAGE_COLUMNS`."""
+    values = list(row)
+    values[_MESSAGE_TYPE] = MESSAGE_TYPES[row[_MESSAGE_TYPE]]
+    values[_MESSAGE_STATE] = _MESSAGE_STATES[row[_MESSAGE_STATE]]
+    return MessageRecord(*values)
 
 
 # -- responses ----------------------------------------------------------------------------------
@@ -150,11 +188,12 @@ def claim(record: RequestRecord, owner: str, lease_until_ms: int) -> Claim:
     )
 
 
-def stops_until_ms(record: RequestRecord) -> int | None:
-    """When a record that stops its queue may have stopped to stop it."""
-    if record.state is RequestState.CLAIMED:
-        return record.lease_until_ms
-    return record.not_before_ms
+def note_stop(claimed: Claimed, record: RequestRecord) -> None:
+    """A record stops its queue: ask again, at the latest, when it may do so no longer."""
+    is_claimed = record.state is RequestState.CLAIMED
+    until_ms = record.lease_until_ms if is_claimed else record.not_before_ms
+    if until_ms is not None and (claimed.next_at_ms is None or until_ms < claimed.next_at_ms):
+        claimed.next_at_ms = until_ms
 
 
 def finish(record: RequestRecord, completion: Completion, now_ms: int) -> None:
@@ -172,7 +211,9 @@ def not_within() -> Completed:
     )
 
 
-def retry(message: MessageRecord, now_ms: int, decide: RetryDecision, due: Due) -> None:
+def retry(
+    message: MessageRecord, floor: int, now_ms: int, decide: RetryDecision, due: Due
+) -> None:
     """Settle the next attempt of a message that is due, or give it up (AACP-13, AACP-14)."""
     if message.state is MessageState.PENDING and message.expires_at_ms <= now_ms:
         make_void(message)
@@ -184,7 +225,7 @@ def retry(message: MessageRecord, now_ms: int, decide: RetryDecision, due: Due) 
         next_at_ms = decide(evolve(message))
     message.attempts += 1
     message.next_attempt_at_ms = next_at_ms
-    due.messages.append(evolve(message))
+    due.messages.append(evolve(message, floor=floor))
 
 
 def make_void(message: MessageRecord) -> None:

@@ -2,7 +2,7 @@
 
     adapter      the operations, each one transaction
     sheet        what a batch works on: read under locks, changed by the rules, written in sets
-    statements   the SQL, and records out of rows
+    statements   the SQL
     migrations   the tables, version by version
     connections  few connections, transactions that are repeated while that is safe
     listening    hears that others have changed something

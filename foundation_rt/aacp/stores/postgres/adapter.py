@@ -16,6 +16,7 @@ from ....logs import StructuredLogger
 from ...ledger import is_repeated, may_complete, response_payload
 from ...persistence import RetryDecision, StoreError
 from ...types import (
+    MESSAGE_STATES,
     Appended,
     Arrival,
     Claimed,
@@ -25,7 +26,6 @@ from ...types import (
     Due,
     Envelope,
     MessageRecord,
-    MessageState,
     MessageType,
     Outcome,
     Received,
@@ -55,14 +55,10 @@ T = TypeVar("T")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _BUSY_MS = 10
 """After how long it is worth while to ask again for a queue for which another is claiming."""
+_MAX_LOSSES = 3
+"""After how many connections lost in its writes an outcome is not taken."""
 _PURGE_BATCH = 5_000
 """How many records are deleted in one transaction: well within what a statement may take."""
-
-_MESSAGE_STATES = {
-    Outcome.UNKNOWN: MessageState.PENDING,
-    Outcome.FAILED: MessageState.TOMBSTONE,
-    Outcome.COMPLETED: MessageState.ACKNOWLEDGED,
-}
 
 
 @define(eq=False, repr=False)
@@ -102,6 +98,7 @@ class PostgresAACPPersistenceAdapter:
     _loop: asyncio.AbstractEventLoop = field(init=False)  # while it is open
     _callback: Callable[[], object] | None = field(default=None, init=False)
     _listening: asyncio.Task[None] | None = field(default=None, init=False)
+    _losses: dict[str, int] = field(factory=dict, init=False)
 
     @_schema.validator
     def _check_schema(self, _: object, schema: str) -> None:
@@ -278,7 +275,7 @@ class PostgresAACPPersistenceAdapter:
 
         async def work(transaction: Transaction) -> list[Completed]:
             [rows] = await transaction.ask(statements.lock_claims(request_ids))
-            known = {row[0]: statements.request_of(row) for row in rows}
+            known = {row[0]: records.request_of(row) for row in rows}
             completed, taken = [], []
             for completion in completions:
                 record = known.get(completion.request_id)
@@ -286,7 +283,9 @@ class PostgresAACPPersistenceAdapter:
                     completed.append(Completed(record, None))
                 elif record is None or not may_complete(record, completion):
                     completed.append(Completed(None, None))
-                elif failure := await _failure_within(transaction.connection, completion):
+                elif failure := await _failure_within(
+                    transaction.connection, completion, self._losses
+                ):
                     completed.append(Completed(None, None, failure))
                 else:
                     records.finish(record, completion, now_ms)
@@ -337,7 +336,7 @@ class PostgresAACPPersistenceAdapter:
             if not rows:
                 await transaction.commit()
                 return due
-            for message in map(statements.message_of, rows):
+            for message in map(records.message_of, rows):
                 records.retry(message, now_ms, decide, due)
             _, [(due.next_at_ms,)] = await transaction.commit(
                 statements.plan(due.messages), statements.next_due()
@@ -372,12 +371,12 @@ class PostgresAACPPersistenceAdapter:
 
     async def get_request_records(self, request_ids: Sequence[str]) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""
-        return list(map(statements.request_of, await self._ask(statements.requests(request_ids))))
+        return list(map(records.request_of, await self._ask(statements.requests(request_ids))))
 
     async def get_message_record(self, message_id: str) -> MessageRecord | None:
         """See `AACPPersistenceAdapter`."""
         rows = await self._ask(statements.messages([message_id]))
-        return statements.message_of(rows[0]) if rows else None
+        return records.message_of(rows[0]) if rows else None
 
     async def mark_completed(
         self, request_id: str, result: bytes | None, now_ms: int, completion_ref: str | None = None
@@ -431,19 +430,19 @@ class PostgresAACPPersistenceAdapter:
     ) -> list[Envelope]:
         """See `AACPPersistenceAdapter`."""
         rows = await self._ask(statements.outbox((source_agent_id, target_agent_id)))
-        messages = map(statements.message_of, rows)
+        messages = map(records.message_of, rows)
         return [message.envelope(message.message_id, None) for message in messages]
 
     async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""
-        return list(map(statements.request_of, await self._ask(statements.pending(older_than_ms))))
+        return list(map(records.request_of, await self._ask(statements.pending(older_than_ms))))
 
     async def list_messages_in_state(
         self, outcome: Outcome, older_than_ms: int | None = None
     ) -> list[MessageRecord]:
         """See `AACPPersistenceAdapter`."""
-        query = statements.in_state(_MESSAGE_STATES[outcome], older_than_ms)
-        return list(map(statements.message_of, await self._ask(query)))
+        query = statements.in_state(MESSAGE_STATES[outcome], older_than_ms)
+        return list(map(records.message_of, await self._ask(query)))
 
     async def purge_expired(self, now_ms: int) -> int:
         """See `AACPPersistenceAdapter`; in several transactions, so that nobody waits for long."""
@@ -474,21 +473,42 @@ def _choose(
     return chosen, min(hints, default=None)
 
 
-async def _failure_within(connection: Connection, completion: Completion) -> Exception | None:
+async def _failure_within(
+    connection: Connection, completion: Completion, losses: dict[str, int]
+) -> Exception | None:
     """Do what goes with an outcome; if that fails it is undone, and nothing else is (AACP-05).
+
+    Whatever it raises is its failure, `SystemExit` included; and so is the connection, when it was
+    lost in it again and again: or it would keep every other outcome from being recorded.
+
+    Args:
+        losses: how often that happened, by request id.
 
     Raises:
         Raced, psycopg.Error: the whole transaction has to be done again.
     """
     if completion.within is None:
         return None
+    key = completion.request_id
+    if losses.get(key, 0) >= _MAX_LOSSES:
+        return StoreError("the connection was lost whenever it was written")
+    failure: Exception | None = None
     try:
         async with asyncio.timeout(STATEMENT_MS / 1000), connection.transaction():
             await completion.within(connection)
     except ROLLED_BACK:
         raise
-    except Exception as error:
-        if connection.closed:
-            raise Raced(str(error)) from None
-        return error
-    return None
+    except BaseException as error:
+        if _is_cancelled():
+            raise
+        failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
+    if connection.closed:
+        losses[key] = losses.get(key, 0) + 1
+        raise Raced("the connection was lost in a handler's write")
+    losses.pop(key, None)
+    return failure
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

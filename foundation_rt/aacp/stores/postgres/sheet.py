@@ -94,7 +94,7 @@ class Sheet:
             await transaction.rollback()
             await transaction.commit(*statements.make_rows(names, targets))
             raise Raced
-        requests = map(statements.request_of, [*settling, *known])
+        requests = map(records.request_of, [*settling, *known])
         return cls(
             dict(map(statements.link_of, links)),
             dict(queues),
@@ -105,15 +105,17 @@ class Sheet:
     async def read_held(
         self, transaction: Transaction, numbers: Iterable[tuple[Link, int]]
     ) -> None:
-        """Read what waits for a gap that one of these numbers fills."""
+        """Read what waits for a gap that one of these numbers fills, or an acknowledgement."""
         filled = {
             link
             for link, seq in numbers
-            if self._links[link].ahead and seq == self._links[link].contiguous + 1
+            if self._links[link].ahead
+            # What was sent from here too may be acknowledged, which `arrive` takes for received.
+            and (self._links[link].last_seq or seq == self._links[link].contiguous + 1)
         }
         if filled:
             [rows] = await transaction.ask(statements.lock_held(filled))
-            for record in map(statements.request_of, rows):
+            for record in map(records.request_of, rows):
                 link = (record.source_agent_id, record.target_agent_id)
                 self._held.setdefault(link, {})[record.seq] = record
 
@@ -146,7 +148,7 @@ class Sheet:
         queries.append(statements.forget_tombstones(self._settled))
         queries.append(statements.acknowledge(self._settled))
         rows = await transaction.commit(*queries, then=then)
-        return [statements.message_of(row) for row in rows[-1]]
+        return [records.message_of(row) for row in rows[-1]]
 
     # -- what is sent -------------------------------------------------------------------------
 
@@ -226,13 +228,13 @@ class Sheet:
         received.acks[link] = state.contiguous
         if found is SeqArrival.BEYOND:
             received.refused += 1
-        elif found is SeqArrival.NEW:
+        elif found is SeqArrival.NEW and not envelope.tombstone:
+            received.accepted.append(envelope)
+            self._take_in(arrival, link, now_ms, ttl_ms, received)
+        if found is SeqArrival.NEW or state.contiguous > before:
             self._touch(link)
-            if not envelope.tombstone:
-                received.accepted.append(envelope)
-                self._take_in(arrival, link, now_ms, ttl_ms, received)
-            if state.contiguous > before and self._release_held(link, state):
-                received.ready = True
+        if state.contiguous > before and self._release_held(link, state):
+            received.ready = True
 
     def _acknowledge(self, link: Link, ack: int) -> None:
         settled = acknowledge(self._links[link], ack)

@@ -1,9 +1,9 @@
-"""The SQL of a ledger, and records out of rows.
+"""The SQL of a ledger.
 
-Functions make queries of values, `*_of` make values of rows. Statements work on whole batches: each
-column is an array. Rows are locked in one order everywhere, so that two transactions seldom wait
-for each other in a circle: links, queues and mailboxes by their names, requests by target and
-position.
+Functions make queries of values; `link_of` and `claim_of` make values of rows, as `records` does of
+requests and messages. Statements work on whole batches: each column is an array. Rows are locked in
+one order everywhere, so that two transactions seldom wait for each other in a circle: links, queues
+and mailboxes by their names, requests by target and position.
 """
 
 from __future__ import annotations
@@ -21,44 +21,16 @@ from ...types import (
     Link,
     MessageRecord,
     MessageState,
-    MessageType,
     Release,
     RequestRecord,
     RequestState,
 )
+from ..records import MESSAGE_COLUMNS, MESSAGE_TYPES, REQUEST_COLUMNS
 from .arrays import blobs, flags, numbers, texts
 from .connections import Query, Row
 
-_TYPES = {str(each): each for each in MessageType}
-_REQUEST_STATES = {str(each): each for each in RequestState}
-_MESSAGE_STATES = {str(each): each for each in MessageState}
-
-# In the order of the attributes of `RequestRecord`.
-_REQUEST = """
-    request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
-    created_at_ms, expires_at_ms, by_message, position, epoch, owner, lease_until_ms, not_before_ms,
-    result, error, completion_ref, finished_at_ms
-"""
-# In the order of the attributes of `MessageRecord`.
-_MESSAGE = """
-    message_id, request_id, source_agent_id, target_agent_id, seq, message_type, payload, state,
-    created_at_ms, expires_at_ms, attempts, next_attempt_at_ms
-"""
-
-
-def request_of(row: Row) -> RequestRecord:
-    """A row of `_REQUEST`."""
-    values = list(row)
-    values[1], values[7] = _TYPES[row[1]], _REQUEST_STATES[row[7]]
-    return RequestRecord(*values)
-
-
-def message_of(row: Row) -> MessageRecord:
-    """A row of `_MESSAGE`."""
-    values = list(row)
-    values[5], values[7] = _TYPES[row[5]], _MESSAGE_STATES[row[7]]
-    return MessageRecord(*values)
-
+_REQUEST = ", ".join(REQUEST_COLUMNS)
+_MESSAGE = ", ".join(MESSAGE_COLUMNS)
 
 # -- links and queues -----------------------------------------------------------------------------
 
@@ -188,9 +160,8 @@ FROM unnest(
 ORDER BY request_id
 """
 _PUT_REQUEST = f"""
-INSERT INTO {{schema}}.request ({_REQUEST}, finished) VALUES (
-    %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b
-)
+INSERT INTO {{schema}}.request (finished, {_REQUEST})
+VALUES (%b{", %b" * len(REQUEST_COLUMNS)})
 ON CONFLICT DO NOTHING
 """
 _ENTER = """
@@ -229,27 +200,27 @@ RETURNING true
 
 
 def requests(request_ids: Iterable[str]) -> Query:
-    """Rows for `request_of`."""
+    """Rows for `records.request_of`."""
     return _REQUESTS, [texts(request_ids)]
 
 
 def lock_sent(request_ids: Iterable[str]) -> Query:
-    """Rows for `request_of`: those that were made here and have no outcome."""
+    """Rows for `records.request_of`: those that were made here and have no outcome."""
     return _LOCK_SENT, [texts(request_ids)]
 
 
 def lock_claims(request_ids: Iterable[str]) -> Query:
-    """Rows for `request_of`: those that were ever claimed."""
+    """Rows for `records.request_of`: those that were ever claimed."""
     return _LOCK_CLAIMS, [texts(request_ids)]
 
 
 def lock_held(links: Iterable[Link]) -> Query:
-    """Rows for `request_of`, without their payloads: what waits for a gap of these links."""
+    """Rows for `records.request_of`, without payloads: what waits for a gap of these links."""
     return _LOCK_HELD, _ends(links)
 
 
 def pending(older_than_ms: int | None) -> Query:
-    """Rows for `request_of`: those without an outcome, the oldest first."""
+    """Rows for `records.request_of`: those without an outcome, the oldest first."""
     return _PENDING, [_or_any_time(older_than_ms)]
 
 
@@ -273,7 +244,7 @@ def add_requests(records: Sequence[RequestRecord]) -> Query:
 
 def put_request(record: RequestRecord) -> Query:
     """Keep a record, in whatever state, unless it is there; it enters no queue."""
-    return _PUT_REQUEST, [*_row_of(record), record.state in TERMINAL]
+    return _PUT_REQUEST, [record.state in TERMINAL, *_row_of(record)]
 
 
 def enter(records: Sequence[RequestRecord]) -> Query:
@@ -415,7 +386,7 @@ def claim(
 def claim_of(row: Row) -> Claim:
     """A row of `claim`."""
     values = list(row)
-    values[4] = _TYPES[row[4]]
+    values[4] = MESSAGE_TYPES[row[4]]
     return Claim(*values)
 
 
@@ -505,7 +476,7 @@ Settled = dict[Link, tuple[int, int]]
 
 
 def messages(message_ids: Iterable[str]) -> Query:
-    """Rows for `message_of`."""
+    """Rows for `records.message_of`."""
     return _MESSAGES, [texts(message_ids)]
 
 
@@ -528,7 +499,7 @@ def add_messages(records: Sequence[MessageRecord]) -> Query:
 
 
 def acknowledge(settled: Settled) -> Query:
-    """Rows for `message_of`: what was pending among them and is acknowledged now."""
+    """Rows for `records.message_of`: what was pending among them and is acknowledged now."""
     return _ACKNOWLEDGE, [VOID_PAYLOAD, *_ranges(settled)]
 
 
@@ -538,7 +509,7 @@ def forget_tombstones(settled: Settled) -> Query:
 
 
 def lock_due(now_ms: int, limit: int) -> Query:
-    """Rows for `message_of` that nobody else is taking."""
+    """Rows for `records.message_of` that nobody else is taking."""
     return _LOCK_DUE, (now_ms, limit)
 
 
@@ -559,12 +530,12 @@ def next_due() -> Query:
 
 
 def outbox(link: Link) -> Query:
-    """Rows for `message_of`: what is not acknowledged, by number."""
+    """Rows for `records.message_of`: what is not acknowledged, by number."""
     return _OUTBOX, link
 
 
 def in_state(state: MessageState, older_than_ms: int | None) -> Query:
-    """Rows for `message_of`, the oldest first."""
+    """Rows for `records.message_of`, the oldest first."""
     return _IN_STATE, (str(state), _or_any_time(older_than_ms))
 
 
