@@ -299,12 +299,17 @@ class AgentsSection:
     )
 
 
+DEFAULT_AACP_NAME = "host"
+
+
 @frozen
 class AacpSection:
     """Delivery of messages between agents."""
 
     name: str = _setting(
-        "host", Text(), "Who sends what no agent sends; unique among those that share a ledger."
+        DEFAULT_AACP_NAME,
+        Text(),
+        "Who sends what no agent sends; unique among ledgers that a transport joins.",
     )
     store: str = _setting(
         "memory",

@@ -43,7 +43,7 @@ from .errors import (
 from .ledger import conflict_error, digest_of
 from .persistence import StoreError
 from .retransmitter import MAX_DELAY_MS, PATIENT_POLICY, Retransmitter, RetryPolicy
-from .setup import make_store, make_transport
+from .setup import check_settings, make_store, make_transport
 from .types import (
     TERMINAL,
     Appended,
@@ -122,8 +122,9 @@ class AgentCoordinatorV2(AgentCoordinator):
     Args:
         store: the ledger; by default what `aacp.store` says: in memory, which forgets.
         transport: the way to other ledgers; by default what `aacp.transport` says: none.
-        name: who sends what no agent sends; by default `aacp.name`. Unique among those that share a
-            ledger or a transport, and the same after a restart.
+        name: who sends what no agent sends; by default `aacp.name`. The same after a restart, and
+            in all processes that serve the same clients on one ledger; unique among ledgers that a
+            transport joins.
         policy: when messages are sent, and requests executed, again; by default what suits the
             transport.
         clock: gives the time.
@@ -153,9 +154,15 @@ class AgentCoordinatorV2(AgentCoordinator):
             raise UsageError("the name of a coordinator has the form of an agent's id")
 
     def attach(self, logger: StructuredLogger, config: ServerConfig, ids: IdGenerator) -> None:
-        """Use these from now on: what a server does with its coordinator."""
+        """Use these from now on: what a server does with its coordinator.
+
+        Raises:
+            UsageError: the ledger, or the transport, that the configuration names cannot be.
+        """
         AgentCoordinator.attach(self, logger, config, ids)
         self.aacp = config.aacp
+        if self.store is None and self.transport is None:
+            check_settings(config.aacp)
 
     def new_request_id(self) -> str:
         """A request id that is nobody's yet."""
@@ -514,6 +521,8 @@ class AgentCoordinatorV2(AgentCoordinator):
         Raises:
             StoreError: the ledger cannot be asked.
         """
+        if not is_request_id(message_or_request_id):
+            return None
         driver, late_calls = await self._started(), self._late_calls
         # First: it may be written while the ledger is being asked.
         is_late = late_calls is not None and late_calls.is_unwritten(message_or_request_id)

@@ -2,12 +2,78 @@
 
 from __future__ import annotations
 
+import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ..config import DEFAULT_AACP_NAME
+from ..errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
+    from ..config import AacpSection
     from ..logs import StructuredLogger
     from .persistence import AACPPersistenceAdapter
     from .transports import AACPTransport
+
+
+def check_settings(settings: AacpSection) -> None:
+    """See before anything starts what cannot work, as far as that can be seen without trying.
+
+    Nothing expensive is imported.
+
+    Raises:
+        UsageError: says what to change; no password is repeated.
+        MissingExtraError: names the extra that is needed.
+    """
+    store, transport = settings.store, settings.transport
+    scheme, _, rest = store.partition(":")
+    if scheme == "sqlite":
+        _check_file(rest)
+    elif scheme == "postgresql":
+        _check_extra("psycopg", "postgres", "a ledger in PostgreSQL")
+        _check_url(store, "aacp.store")
+    if transport != "none":
+        _check_extra("nats", "nats", "the transport over NATS")
+        _check_url(transport, "aacp.transport")
+        _check_identity(settings)
+
+
+def _check_identity(settings: AacpSection) -> None:
+    """What other ledgers were told is here has to be here after a restart, under the same name."""
+    if settings.store == "memory":
+        raise UsageError(
+            "aacp.transport needs a ledger that outlives the process: set aacp.store to sqlite:PATH"
+            " or postgresql://..."
+        )
+    if settings.name == DEFAULT_AACP_NAME:
+        raise UsageError(
+            f"aacp.transport needs an aacp.name that no other ledger has: not {settings.name!r},"
+            " which is everybody's default"
+        )
+
+
+def _check_file(path: str) -> None:
+    folder = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 - pathlib is slow to load
+    if path.startswith(":") or os.path.isdir(path):  # noqa: PTH112
+        raise UsageError(f"aacp.store: {path!r} is no file: name one, as in sqlite:/var/lib/x.db")
+    if not os.path.isdir(folder):  # noqa: PTH112
+        raise UsageError(f"aacp.store: there is no folder {folder!r}: make it, or name another")
+
+
+def _check_extra(module: str, extra: str, what: str) -> None:
+    if find_spec(module) is None:
+        raise MissingExtraError(what, extra)
+
+
+def _check_url(url: str, setting: str) -> None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise UsageError(f"{setting}: the URL is not valid: its port must be a number") from None
+    if not parts.hostname and not parts.query:
+        raise UsageError(f"{setting}: the URL names no host: {parts.scheme}://host:port")
 
 
 def make_store(address: str, logger: StructuredLogger) -> AACPPersistenceAdapter:

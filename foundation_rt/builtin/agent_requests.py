@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..aacp.errors import OutcomeUnknownError, RequestFailedError
+from ..aacp.persistence import StoreError
+from ..aacp.transports import TransportError
 from ..agents.messages import AgentMessage
 from ..errors import ErrorCode, ToolError
 from ..registry import ToolDefinition
@@ -93,6 +95,8 @@ def request_handler(coordinator: AgentCoordinatorV2, limits: Callable[[], ToolsS
             )
         except OutcomeUnknownError:
             return {"requestId": request_id, "outcome": "UNKNOWN"}
+        except (StoreError, TransportError):
+            raise _unavailable() from None
         except RequestFailedError as failed:
             error = failed.to_structured().to_wire()
             return {"requestId": request_id, "outcome": "FAILED", "error": error}
@@ -110,7 +114,10 @@ def status_handler(coordinator: AgentCoordinatorV2) -> Handler:
 
     async def status(arguments: dict[str, Any], context: ToolContext) -> Any:
         request_id = arguments["requestId"]
-        found = await coordinator.status(request_id)
+        try:
+            found = await coordinator.status(request_id)
+        except (StoreError, TransportError):
+            raise _unavailable() from None
         if found is None:
             raise ToolError(
                 ErrorCode.NOT_FOUND,
@@ -120,6 +127,14 @@ def status_handler(coordinator: AgentCoordinatorV2) -> Handler:
         return _to_wire(request_id, found)
 
     return status
+
+
+def _unavailable() -> ToolError:
+    return ToolError(
+        ErrorCode.INTERNAL,
+        "The ledger cannot be reached: try again later.",
+        {"reason": "ledger_unavailable"},
+    )
 
 
 def _to_wire(request_id: str, status: MessageStatus) -> dict[str, Any]:
