@@ -69,6 +69,11 @@ class StructuredError:
     run_id: str | None = None
     correlation_id: str | None = None
 
+    @classmethod
+    def from_wire(cls, wire: Mapping[str, Any]) -> StructuredError:
+        """The error that `to_wire` wrote, without the ids of a call."""
+        return cls(ErrorCode(wire["code"]), wire["message"], wire.get("details"))
+
     def to_wire(self) -> dict[str, Any]:
         """The camelCase object that goes into a response; absent members are left out."""
         wire: dict[str, Any] = {"code": self.code.value, "message": self.message}

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .coordinator import AgentCoordinatorV2 as AgentCoordinatorV2
-    from .coordinator import MessageStatus as MessageStatus
     from .encoder import DecodeError as DecodeError
     from .encoder import decode as decode
     from .encoder import encode as encode
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from .persistence import AACPPersistenceAdapter as AACPPersistenceAdapter
     from .persistence import StoreError as StoreError
     from .retransmitter import RetryPolicy as RetryPolicy
+    from .status import MessageStatus as MessageStatus
     from .stores.memory import InMemoryAACPPersistenceAdapter as InMemoryAACPPersistenceAdapter
     from .stores.postgres import PostgresAACPPersistenceAdapter as PostgresAACPPersistenceAdapter
     from .stores.sqlite import SqliteAACPPersistenceAdapter as SqliteAACPPersistenceAdapter
@@ -40,7 +40,7 @@ _HOMES = {
     "DecodeError": "encoder",
     "Envelope": "types",
     "InMemoryAACPPersistenceAdapter": "stores.memory",
-    "MessageStatus": "coordinator",
+    "MessageStatus": "status",
     "MessageType": "types",
     "NatsTransport": "transports.nats",
     "Outcome": "types",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +17,12 @@ from attrs import define, field
 
 from ..abort import AbortSignal
 from ..agents.coordinator import AgentCoordinator
-from ..agents.errors import AgentNotFoundError, AgentUnregisteredError
-from ..agents.messages import AgentHandler, AgentMessage, Handle
+from ..agents.errors import AgentNotFoundError
+from ..agents.messages import AgentHandler
 from ..agents.turns import current_turn, waiting_for
 from ..clock import Clock, SystemClock
 from ..config import AacpSection, ServerConfig
 from ..errors import (
-    AbortError,
     ErrorCode,
     StructuredError,
     ToolError,
@@ -33,7 +31,7 @@ from ..errors import (
 )
 from ..ids import IdGenerator
 from ..logs import StructuredLogger
-from .encoder import PayloadError, encode_payload, is_agent_id, is_request_id
+from .encoder import is_agent_id, is_request_id
 from .errors import (
     OutcomeUnknownError,
     RequestConflictError,
@@ -41,40 +39,32 @@ from .errors import (
     invalid,
 )
 from .ledger import conflict_error, digest_of
+from .payloads import encode_message
 from .persistence import StoreError
 from .retransmitter import MAX_DELAY_MS, PATIENT_POLICY, Retransmitter, RetryPolicy
 from .setup import check_settings, make_store, make_transport
+from .status import MessageStatus, message_status, request_status
 from .types import (
-    TERMINAL,
-    Appended,
-    Claim,
     Draft,
     Envelope,
-    MessageRecord,
     MessageType,
     Outcome,
     RequestRecord,
-    Verdict,
-    Within,
 )
+from .waiting import Entry, fail_when_aborted, time_out
 
 if TYPE_CHECKING:
     import asyncio
 
     from ..invocation import Invocation
     from ..invocation import Outcome as CallOutcome
-    from .driver import Driver, Ended
+    from .driver import Driver
     from .late_calls import LateCalls
     from .persistence import AACPPersistenceAdapter
     from .transports import AACPTransport
 
 _MAX_BACKLOG = 10_000
 """Messages that may wait to be entered in the ledger: what a slow disk can pile up."""
-
-_NO_LIMIT = 2**62
-"""The queue of an agent has room for what it has claimed: that is one at a time."""
-
-_ALWAYS_TOLD_BYTES = 4096
 
 _ENVELOPE_BYTES = 8192
 """More than the rest of an envelope takes: most of it for two ids of 256 characters of any kind."""
@@ -89,27 +79,6 @@ _LAST_GRACE_SECONDS = 0.2
 MessageHook = Callable[[Envelope], Awaitable[None]]
 CompletedHook = Callable[[str], Awaitable[None]]
 FailedHook = Callable[[str, StructuredError], Awaitable[None]]
-
-
-@define
-class MessageStatus:
-    """What the ledger says of a message (AACP-20).
-
-    Attributes:
-        message_id: of the first attempt; None where the ledger keeps the request only.
-        request_id: None for an EVENT without one.
-        result: what the handler returned, once COMPLETED.
-        error: once FAILED.
-        timestamp_ms: when that became so, or else when the message was made.
-    """
-
-    message_id: str | None
-    request_id: str | None
-    outcome: Outcome
-    timestamp_ms: int
-    result: Any = None
-    error: StructuredError | None = None
-    completion_ref: str | None = None
 
 
 @define(eq=False, repr=False)
@@ -201,6 +170,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         from random import random
 
         from .driver import Driver, NodeClock
+        from .execution import Executor
         from .late_calls import LateCalls
         from .node import Node, NodeSettings
 
@@ -218,7 +188,8 @@ class AgentCoordinatorV2(AgentCoordinator):
         if self.policy is None and transport is not None and transport.keeps:
             sending = Retransmitter(PATIENT_POLICY, random)
         node = Node(settings, self._ids.run_id, retransmitter, sending=sending)
-        driver = Driver(node, store, transport, NodeClock(self.clock), logger, self._execute)
+        executor = Executor(self, logger, store.takes_writes, self._max_payload_bytes)
+        driver = Driver(node, store, transport, NodeClock(self.clock), logger, executor.execute)
         self._attach_hooks(driver)
         await driver.start()
         driver.listen(self._name)
@@ -358,7 +329,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         draft = self._draft(driver, MessageType.EVENT, target_agent_id, message, None, None)
         entered = driver.open_ticket()
         timeout = _milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
-        timer = asyncio.get_running_loop().call_later(timeout, _time_out, entered, draft.message_id)
+        timer = asyncio.get_running_loop().call_later(timeout, time_out, entered, draft.message_id)
         try:
             self._enter(driver, draft, entered)
             await entered
@@ -410,7 +381,9 @@ class AgentCoordinatorV2(AgentCoordinator):
         with nullcontext() if lane is None else waiting_for(lane, turn):
             record = await self._outcome(driver, draft, timeout, abort_signal)
         if record.error is not None:
-            raise RequestFailedError(draft.key, _read_error(record.error))
+            raise RequestFailedError(
+                draft.key, StructuredError.from_wire(orjson.loads(record.error))
+            )
         return None if record.result is None else orjson.loads(record.result)
 
     async def _outcome(
@@ -423,10 +396,10 @@ class AgentCoordinatorV2(AgentCoordinator):
         finished: asyncio.Future[RequestRecord] = driver.open_ticket()
         # First: it may be finished before this task hears that it was entered.
         driver.node.wait_for(draft.key, finished, driver.now_ms())
-        timer = loop.call_later(timeout, _time_out, finished, draft.key)
-        remove = _fail_when_aborted(abort_signal, finished, loop)
+        timer = loop.call_later(timeout, time_out, finished, draft.key)
+        remove = fail_when_aborted(abort_signal, finished, loop)
         try:
-            self._enter(driver, draft, _Entry(draft.key, finished))
+            self._enter(driver, draft, Entry(draft.key, finished))
             record = await finished
         except StoreError as error:
             raise OutcomeUnknownError(draft.key) from error
@@ -465,7 +438,7 @@ class AgentCoordinatorV2(AgentCoordinator):
                 )
         turn = current_turn()
         source_agent_id = self._name if turn is None else turn.lane.agent_id
-        payload = self._encode(message)
+        payload = encode_message(message, self._max_payload_bytes())
         now_ms = driver.now_ms()
         return Draft(
             self._ids.run_id(),
@@ -480,25 +453,6 @@ class AgentCoordinatorV2(AgentCoordinator):
             local,
             0 if local else now_ms + driver.node.sending.backoff_delay_ms(1),
         )
-
-    def _encode(self, message: Any) -> bytes:
-        """The payload as it is kept: type and payload of the `AgentMessage` (AACP-44)."""
-        if not isinstance(message, AgentMessage):
-            message = AgentMessage(_DEFAULT_TYPE, message)
-        try:
-            payload = encode_payload({"payload": message.payload, "type": message.type})
-        except PayloadError as error:
-            raise invalid(
-                f"The payload cannot be written as JSON: {error}.", "payload_not_serializable"
-            ) from None
-        limit = self._max_payload_bytes()
-        if len(payload) > limit:
-            raise ToolError(
-                ErrorCode.RESOURCE_EXHAUSTED,
-                f"The message is {len(payload)} bytes as JSON; at most {limit} are taken.",
-                {"reason": "payload_too_large", "maxPayloadBytes": limit},
-            )
-        return payload
 
     def _enter(self, driver: Driver, draft: Draft, ticket: Any) -> None:
         if driver.node.backlog >= _MAX_BACKLOG:
@@ -528,10 +482,10 @@ class AgentCoordinatorV2(AgentCoordinator):
         is_late = late_calls is not None and late_calls.is_unwritten(message_or_request_id)
         record = await driver.store.get_request_record(message_or_request_id)
         if record is not None:
-            return _request_status(record)
+            return request_status(record)
         message = await driver.store.get_message_record(message_or_request_id)
         if message is not None:
-            return _message_status(message)
+            return message_status(message)
         if is_late:
             return MessageStatus(None, message_or_request_id, Outcome.UNKNOWN, driver.now_ms())
         return None
@@ -570,52 +524,6 @@ class AgentCoordinatorV2(AgentCoordinator):
         if self._loop is not before:
             self._driver = self._late_calls = self._starting = None
 
-    async def _execute(self, claim: Claim, signal: AbortSignal) -> Ended | None:
-        """Have the agent handle what was claimed for it, in its turn.
-
-        Whatever the handler raises is an outcome, `SystemExit` included (ERR-05).
-
-        Returns:
-            None if it did not begin, or was stopped: another may execute it.
-        """
-        message = _read_message(claim)
-
-        async def work(handle: Handle) -> Ended:
-            turn, driver = current_turn(), self._driver
-            assert turn is not None
-            if driver is not None and driver.store.takes_writes:
-                turn.context.begin_writes()
-            try:
-                result = self._encode_result(await handle(message))
-                writes = turn.context.end_writes()
-                return result, None, partial(_write_all, writes) if writes else None
-            except ToolError as error:
-                return None, _serializable(error.to_structured()), None
-            except BaseException as error:
-                if _is_stopped(error, signal):
-                    raise
-                self._log_failure(claim, error)
-                return None, StructuredError(ErrorCode.INTERNAL, "The agent failed."), None
-
-        try:
-            return await self.run_in_turn(
-                claim.target_agent_id,
-                work,
-                abort_signal=signal,
-                correlation_id=claim.request_id,
-                max_queue=_NO_LIMIT,
-            )
-        except (AbortError, AgentNotFoundError, AgentUnregisteredError):
-            return None
-
-    def _log_failure(self, claim: Claim, error: BaseException) -> None:
-        fields = {
-            "requestId": claim.request_id,
-            "agentId": claim.target_agent_id,
-            "error": describe_exception(error),
-        }
-        self._own_logger().error("agent handler failed", fields)
-
     def _max_payload_bytes(self) -> int:
         """What the ledger may hold, and the transport, if there is one, can carry."""
         limit = self.aacp.max_payload_bytes
@@ -624,45 +532,6 @@ class AgentCoordinatorV2(AgentCoordinator):
             return limit
         return min(limit, transport.max_envelope_bytes - _ENVELOPE_BYTES)
 
-    def _encode_result(self, value: Any) -> bytes:
-        """What a handler returned, as the ledger keeps it."""
-        try:
-            result = encode_payload(value)
-        except PayloadError:
-            raise ToolError(
-                ErrorCode.INTERNAL,
-                "The agent's response cannot be written as JSON.",
-                {"reason": "result_not_serializable"},
-            ) from None
-        limit = self._max_payload_bytes()
-        if len(result) > limit:
-            raise ToolError(
-                ErrorCode.INTERNAL,
-                f"The agent's response is larger than {limit} bytes.",
-                {"reason": "result_too_large", "maxPayloadBytes": limit},
-            )
-        return result
-
-
-_DEFAULT_TYPE = "message"
-
-
-async def _write_all(writes: list[Within], connection: Any) -> None:
-    for write in writes:
-        await write(connection)
-
-
-def _read_message(claim: Claim) -> AgentMessage:
-    """The message in a claim; a payload of another form than ours is one of the default type."""
-    payload = orjson.loads(claim.payload)
-    if (
-        type(payload) is dict
-        and payload.keys() == {"payload", "type"}
-        and type(payload["type"]) is str
-    ):
-        return AgentMessage(payload["type"], payload["payload"], claim.source_agent_id)
-    return AgentMessage(_DEFAULT_TYPE, payload, claim.source_agent_id)
-
 
 def _milliseconds(given: int | None, default: int) -> int:
     if given is None:
@@ -670,93 +539,6 @@ def _milliseconds(given: int | None, default: int) -> int:
     if type(given) is not int or not 0 < given <= MAX_DELAY_MS:
         raise invalid(f"A time is a number of ms from 1 to {MAX_DELAY_MS}.", "invalid_time")
     return given
-
-
-def _serializable(error: StructuredError) -> StructuredError:
-    """The error as the ledger can keep it: what JSON cannot say is left out."""
-    try:
-        if len(orjson.dumps(error.to_wire())) <= _ALWAYS_TOLD_BYTES:
-            return error
-        details = {"reason": "error_too_large"}
-    except (TypeError, RecursionError):
-        details = {"reason": "details_not_serializable"}
-    message = error.message.encode("utf-8", "backslashreplace").decode()
-    return StructuredError(error.code, message[:1024], details)
-
-
-def _read_error(error: bytes) -> StructuredError:
-    wire = orjson.loads(error)
-    return StructuredError(ErrorCode(wire["code"]), wire["message"], wire.get("details"))
-
-
-def _request_status(record: RequestRecord) -> MessageStatus:
-    return MessageStatus(
-        None if record.message_type is MessageType.REQUEST else record.request_id,
-        record.request_id if record.message_type is MessageType.REQUEST else None,
-        record.outcome,
-        record.finished_at_ms or record.created_at_ms,
-        None if record.result is None else orjson.loads(record.result),
-        None if record.error is None else _read_error(record.error),
-        record.completion_ref,
-    )
-
-
-def _message_status(message: MessageRecord) -> MessageStatus:
-    return MessageStatus(
-        message.message_id, message.request_id, message.outcome, message.created_at_ms
-    )
-
-
-@define(eq=False, repr=False)
-class _Entry:
-    """The ticket of a request: hands on what its entry in the ledger decides already."""
-
-    request_id: str
-    finished: asyncio.Future[RequestRecord]
-
-    def done(self) -> bool:
-        return self.finished.done()
-
-    def set_result(self, appended: Appended) -> None:
-        if appended.verdict is Verdict.CONFLICT:
-            self.finished.set_exception(RequestConflictError(conflict_error(self.request_id)))
-        elif appended.existing is not None and appended.existing.state in TERMINAL:
-            self.finished.set_result(appended.existing)
-
-    def set_exception(self, error: Exception) -> None:
-        self.finished.set_exception(error)
-
-
-def _fail(future: asyncio.Future[Any], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
-
-
-def _time_out(future: asyncio.Future[Any], request_id: str) -> None:
-    _fail(future, OutcomeUnknownError(request_id))
-
-
-def _fail_when_aborted(
-    signal: AbortSignal | None, future: asyncio.Future[Any], loop: asyncio.AbstractEventLoop
-) -> Callable[[], None]:
-    if signal is None:
-        return _nothing
-    return signal.add_callback(
-        lambda: loop.call_soon_threadsafe(_fail, future, AbortError(signal.reason))
-    )
-
-
-def _nothing() -> None:
-    pass
-
-
-def _is_stopped(error: BaseException, signal: AbortSignal) -> bool:
-    """Whether a handler ended because it was told to, and not of its own accord."""
-    import asyncio
-
-    if isinstance(error, asyncio.CancelledError):
-        return _is_cancelled()
-    return isinstance(error, AbortError) and signal.aborted
 
 
 def _is_cancelled() -> bool:

@@ -17,7 +17,8 @@ from ..errors import ErrorCode, ToolError
 from ..registry import ToolDefinition
 
 if TYPE_CHECKING:
-    from ..aacp.coordinator import AgentCoordinatorV2, MessageStatus
+    from ..aacp.coordinator import AgentCoordinatorV2
+    from ..aacp.status import MessageStatus
     from ..config import ToolsSection
     from ..context import ToolContext
     from ..errors import StructuredError
