@@ -24,6 +24,7 @@ from .node import (
     Execute,
     Node,
     NoticeFailure,
+    NoticeOutdated,
     NoticeReceived,
     NoticeSettled,
     Persist,
@@ -146,6 +147,7 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         try:
             await self.store.open()
+            self.node.series = self.store.series
             if self.transport is not None:
                 await self.transport.open(self.deliver)
         except BaseException:
@@ -502,6 +504,15 @@ class Driver:
         for error in execution.signal.fire(reason):
             self.logger.error("abort callback failed", {"error": describe_exception(error)})
 
+    def _report_outdated(self, effect: NoticeOutdated) -> None:
+        envelope = effect.envelope
+        fields = {
+            "sourceAgentId": envelope.source_agent_id,
+            "targetAgentId": envelope.target_agent_id,
+            "series": envelope.series,
+        }
+        self.logger.warn("messages of an older ledger of this agent are refused", fields)
+
     def _complain(self, effect: NoticeFailure) -> None:
         fields = {
             "requestId": effect.claim.request_id,
@@ -555,6 +566,7 @@ _PERFORM: dict[type[Effect], Callable[[Driver, Any], None]] = {
     Execute: Driver._execute,
     Abandon: Driver._abandon,
     NoticeFailure: Driver._complain,
+    NoticeOutdated: Driver._report_outdated,
     NoticeReceived: Driver._notice,
     NoticeSettled: Driver._notice,
 }

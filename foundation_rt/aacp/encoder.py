@@ -138,8 +138,12 @@ def encode(envelope: Envelope) -> bytes:
     wire["sourceAgentId"] = envelope.source_agent_id
     wire["targetAgentId"] = envelope.target_agent_id
     wire["seq"] = envelope.seq
+    wire["series"] = envelope.series
+    if envelope.seq:
+        wire["floor"] = envelope.floor
     if envelope.ack is not None:
         wire["ack"] = envelope.ack
+        wire["ackSeries"] = envelope.ack_series
     wire["messageType"] = envelope.message_type._value_
     wire["timestamp"] = format_time(envelope.timestamp_ms)
     if envelope.expires_at_ms is not None:
@@ -211,6 +215,10 @@ def _read_number(value: object) -> Any:
     return value if type(value) is int and 0 <= value <= MAX_SEQ else _INVALID
 
 
+def _read_counter(value: object) -> Any:
+    return value if type(value) is int and 1 <= value <= MAX_SEQ else _INVALID
+
+
 def _read_type(value: object) -> Any:
     return _TYPES.get(value, _INVALID) if type(value) is str else _INVALID
 
@@ -250,6 +258,9 @@ _MEMBERS: tuple[tuple[str, Any, Callable[[object], Any], str], ...] = (
     ("payload", _INVALID, _read_payload, "any JSON"),
     ("expiresAt", None, _read_time, _INSTANT),
     ("tombstone", False, _read_tombstone, "true, or nothing"),
+    ("series", _INVALID, _read_number, _NUMBER),
+    ("ackSeries", None, _read_number, _NUMBER),
+    ("floor", 0, _read_counter, "an integer from 1 to 2^63-1"),
 )
 _NAMES = {name for name, *_ in _MEMBERS}
 
@@ -258,8 +269,12 @@ def _check_combination(envelope: Envelope, payload: Any) -> None:
     is_event = envelope.message_type is MessageType.EVENT
     if envelope.request_id is None and not is_event:
         raise DecodeError("/requestId", f"one, since it is a {envelope.message_type._value_}")
+    if (envelope.ack is None) != (envelope.ack_series is None):
+        raise DecodeError("/ackSeries", "one with an ack, and none without")
     if envelope.tombstone and payload is not None:
         raise DecodeError("/payload", "null, since it is a tombstone")
+    if envelope.seq > 0 and envelope.floor == 0:
+        raise DecodeError("/floor", "one, since seq is at least 1")
     if envelope.seq == 0 and not (is_event and _carries_only_an_ack(envelope, payload)):
         raise DecodeError("/seq", "at least 1, unless it is an EVENT that carries only an ack")
 
@@ -270,6 +285,7 @@ def _carries_only_an_ack(envelope: Envelope, payload: Any) -> bool:
         and envelope.request_id is None
         and envelope.expires_at_ms is None
         and not envelope.tombstone
+        and envelope.floor == 0
         and payload is None
     )
 

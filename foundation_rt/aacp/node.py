@@ -128,6 +128,13 @@ class NoticeSettled:
 
 
 @define(eq=False, repr=False)
+class NoticeOutdated:
+    """A message was refused: its sender's ledger has a successor, or a rival (AACP-19)."""
+
+    envelope: Envelope
+
+
+@define(eq=False, repr=False)
 class NoticeFailure:
     """The writes that a handler asked for raised `error`."""
 
@@ -136,7 +143,15 @@ class NoticeFailure:
 
 
 Effect: TypeAlias = (
-    Persist | Send | Execute | Abandon | Tell | NoticeReceived | NoticeSettled | NoticeFailure
+    Persist
+    | Send
+    | Execute
+    | Abandon
+    | Tell
+    | NoticeReceived
+    | NoticeSettled
+    | NoticeFailure
+    | NoticeOutdated
 )
 
 
@@ -198,13 +213,18 @@ class Node:
     """Decides when messages are sent again; `retransmitter`, when requests are executed again."""
     notices: bool = False
     """Whether `NoticeReceived` and `NoticeSettled` are wanted."""
+    series: int = 0
+    """That of its ledger: to be set when this is open, before anything is sent or comes in."""
     held: dict[str, Claim] = field(factory=dict, init=False)
     """The claims that are being executed, by request id."""
     _agents: dict[str, int] = field(factory=dict, init=False)  # with the number of claims held
     _lanes: dict[Operation, _Lane] = field(init=False)
     _timers: dict[Operation, int] = field(factory=dict, init=False)
     _effects: list[Effect] = field(factory=list, init=False)
-    _acks: dict[Link, int] = field(factory=dict, init=False)
+    # What is acknowledged: the number, and of which series it is.
+    _acks: dict[Link, tuple[int, int]] = field(factory=dict, init=False)
+    # Links on which an older ledger still speaks, which was noticed.
+    _outdated: set[Link] = field(factory=set, init=False)
     _waiting: dict[str, list[Ticket]] = field(factory=dict, init=False)
     # Messages sent from here whose end is still to be noticed, by the key of their record.
     _unsettled: dict[str, tuple[str, int]] = field(factory=dict, init=False)
@@ -518,7 +538,9 @@ class Node:
 
     def _received(self, persist: Persist, received: Received, now_ms: int) -> None:
         for link, ack in received.acks.items():
-            self._remember_ack(link, ack)
+            self._remember_ack(link, (ack, received.series[link]))
+        for envelope in received.outdated:
+            self._notice_outdated(envelope)
         self._effects += [Tell(ticket, None) for _, ticket in persist.batch]
         if self.notices:
             self._effects += [NoticeReceived(envelope) for envelope in received.accepted]
@@ -533,7 +555,7 @@ class Node:
             if message.next_attempt_at_ms is not None:
                 self._arm(Operation.TAKE_DUE, message.next_attempt_at_ms)
         acks = [
-            self._bare_ack(link, ack, now_ms)
+            self._bare_ack(link, ack, received.series[link], now_ms)
             for link, ack in received.acks.items()
             if link not in answered
         ]
@@ -673,11 +695,21 @@ class Node:
                     draft.created_at_ms,
                     draft.payload,
                     draft.expires_at_ms,
+                    series=self.series,
                 )
             )
         )
         if draft.message_type is MessageType.EVENT:
             self._notice_end(draft.key, None)
+
+    def _notice_outdated(self, envelope: Envelope) -> None:
+        """Once for each link: what it has stored on its way may be much."""
+        link = (envelope.source_agent_id, envelope.target_agent_id)
+        if link not in self._outdated:
+            if len(self._outdated) >= _MAX_CACHED_ACKS:
+                self._outdated.clear()
+            self._outdated.add(link)
+            self._effects.append(NoticeOutdated(envelope))
 
     def _notice_end(self, key: str, error: StructuredError | None) -> None:
         unsettled = self._unsettled.pop(key, None)
@@ -691,6 +723,9 @@ class Node:
         return self.new_id(), now_ms + self.sending.backoff_delay_ms(1)
 
     def _arrival(self, envelope: Envelope, now_ms: int) -> Arrival:
+        if envelope.ack is not None and envelope.ack_series != self.series:
+            # It is about the numbers of a ledger that was here before this one (AACP-19).
+            envelope = evolve(envelope, ack=None, ack_series=None)
         digest = digest_of(
             envelope.source_agent_id,
             envelope.target_agent_id,
@@ -709,17 +744,29 @@ class Node:
     def _envelope(self, message: MessageRecord, message_id: str) -> Envelope:
         """One attempt; it takes along what the other direction has received."""
         reverse = (message.target_agent_id, message.source_agent_id)
-        return message.envelope(message_id, self._acks.get(reverse))
+        ack, ack_series = self._acks.get(reverse, (None, None))
+        return message.envelope(message_id, ack, self.series, ack_series)
 
     def _remember_ack(self, link: Link, ack: int) -> None:
         if len(self._acks) >= _MAX_CACHED_ACKS:
             self._acks.clear()
         self._acks[link] = ack
 
-    def _bare_ack(self, link: Link, ack: int, now_ms: int) -> Envelope:
+    def _bare_ack(self, link: Link, ack: int, ack_series: int, now_ms: int) -> Envelope:
         source, target = link
         return Envelope(
-            self.new_id(), None, target, source, 0, ack, MessageType.EVENT, now_ms, VOID_PAYLOAD
+            self.new_id(),
+            None,
+            target,
+            source,
+            0,
+            ack,
+            MessageType.EVENT,
+            now_ms,
+            VOID_PAYLOAD,
+            series=self.series,
+            ack_series=ack_series,
+            floor=0,
         )
 
 

@@ -53,6 +53,9 @@ class AACPPersistenceAdapter(Protocol):
     immediate: bool
     """Whether operations end without waiting for anything, so that they need no task."""
 
+    series: int
+    """Names the ledger, when it is open: ms since 1970 at which it was made (AACP-19)."""
+
     async def open(self) -> None:
         """Get ready.
 

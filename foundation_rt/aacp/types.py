@@ -119,7 +119,8 @@ class Envelope(_Value):
         tombstone: the message is void; only its number counts.
         series: that of the sender's ledger, whose numbers these are (AACP-19).
         ack_series: the series that `ack` is about; None when there is none.
-        floor: the lowest number of the link that was not acknowledged when this was sent.
+        floor: the lowest number of the link that was not acknowledged when this was sent; 0 in a
+            bare acknowledgement.
     """
 
     message_id: str

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import Any
 
 from attrs import evolve
@@ -46,6 +47,7 @@ from foundation_rt.aacp.types import (
 from tests.aacp.contract import (
     COMPLETED_PAYLOAD,
     ERROR,
+    FAR_SERIES,
     NOW,
     Ledger,
     MakeAdapter,
@@ -70,6 +72,7 @@ TTL = 70
 
 times = st.sampled_from((0, 1, 10, LEASE, 40))
 request_ids = st.sampled_from(REQUEST_IDS)
+floors = st.sampled_from((1, 1, 1, 2, 4, 7))
 payloads = st.sampled_from((PAYLOADS[0], PAYLOADS[0], PAYLOADS[1]))
 
 
@@ -103,7 +106,10 @@ class BesideMemory(RuleBasedStateMachine):
     def begin(self) -> None:
         make = self.stack.enter_context(type(self).place())
         self.store = self.stack.enter_context(Ledger(make))
-        self.model = self.stack.enter_context(Ledger(InMemoryAACPPersistenceAdapter))
+        series = self.store.adapter.series
+        self.series = dict.fromkeys(LOCAL, series) | dict.fromkeys(FAR, FAR_SERIES)
+        model = partial(InMemoryAACPPersistenceAdapter, series=series)
+        self.model = self.stack.enter_context(Ledger(model))
 
     def teardown(self) -> None:
         self.stack.close()
@@ -172,6 +178,8 @@ class BesideMemory(RuleBasedStateMachine):
                 st.none() | st.sampled_from(LIFETIMES).map(lambda lifetime: self.now + lifetime)
             ),
             "reply": self.new_name(),
+            "series": self.series[source] - (data.draw(st.integers(0, 15)) == 0),
+            "floor": data.draw(floors),
         }
         kind = data.draw(st.sampled_from(MessageType))
         if seq == 0:
@@ -307,6 +315,11 @@ class BesideMemory(RuleBasedStateMachine):
         self.ask(lambda store: store.purge_expired(now))
 
     # -- what happens to them ---------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.arrivals) > 8)
+    @rule(source=st.sampled_from(FAR + LOCAL[:1]))
+    def a_ledger_is_lost(self, source: str) -> None:
+        self.series[source] += 1
 
     @rule(ms=times)
     def time_passes(self, ms: int) -> None:

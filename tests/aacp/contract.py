@@ -25,6 +25,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
+from itertools import count
 from types import TracebackType
 from typing import Any, TypeVar
 from uuid import UUID
@@ -67,6 +68,8 @@ MakeAdapter = Callable[[], AACPPersistenceAdapter]
 NOW = 1_700_000_000_000
 TTL = 3_600_000
 LEASE = 30_000
+FAR_SERIES = 1_600_000_000_000
+"""That of another ledger, unless a test says otherwise."""
 RETRY = 200
 """After how many ms a message is sent a second time."""
 
@@ -129,6 +132,8 @@ def arrival(
     expires_at_ms: int | None = NOW + TTL,
     tombstone: bool = False,
     reply: str = "",
+    series: int = FAR_SERIES,
+    floor: int = 1,
 ) -> Arrival:
     """An envelope from `source`, a request named after its number unless told otherwise."""
     if request_id is None and message_type is MessageType.REQUEST:
@@ -147,6 +152,9 @@ def arrival(
         payload,
         expires_at_ms,
         tombstone,
+        series,
+        None if ack is None else 1,
+        floor,
     )
     digest = digest_of(source, target, message_type, payload)
     return Arrival(envelope, digest, uuid_of(f"reply {reply} to {message_id}"), NOW + RETRY)
@@ -395,7 +403,9 @@ class StoreContract:
         assert ledger.state("r1") is RequestState.SENT
         assert ledger.request("r1").position is None
         assert ledger.claim_ids("far") == []
-        assert ledger.unacknowledged("a", "far") == [message.envelope(made.message_id, None)]
+        assert ledger.unacknowledged("a", "far") == [
+            message.envelope(made.message_id, None, ledger.adapter.series)
+        ]
 
     def test_an_event_to_another_ledger_is_a_message_only(self, ledger: Ledger) -> None:
         made = event("e1", "a", "far", local=False)
@@ -498,7 +508,14 @@ class StoreContract:
         first, second = arrival(1), arrival(2)
         received = ledger.receive(first, second)
         assert received == Received(
-            {("far", "b"): 2}, [first.envelope, second.envelope], [], [], [], 0, True
+            {("far", "b"): 2},
+            [first.envelope, second.envelope],
+            [],
+            [],
+            [],
+            0,
+            True,
+            {("far", "b"): FAR_SERIES},
         )
         record = ledger.request("far-b-1")
         assert evolve(record, position=None) == RequestRecord(
@@ -668,13 +685,134 @@ class StoreContract:
     @pytest.mark.rule("AACP-18", "AACP-42")
     def test_what_is_held_behind_what_another_ledger_has_is_released(self, ledger: Ledger) -> None:
         ledger.append(draft("r1", local=False), draft("r2", local=False))
-        ledger.receive(arrival(3, source="a"))
+        own = ledger.adapter.series
+        ledger.receive(arrival(3, source="a", series=own))
         assert ledger.claim_ids() == []
         ledger.receive(bare_ack(2, source="b"))
-        received = ledger.receive(arrival(1, source="a"))
+        received = ledger.receive(arrival(1, source="a", series=own))
         assert (received.acks, received.accepted) == ({("a", "b"): 3}, [])
         assert received.ready
         assert ledger.claim_ids() == ["a-b-3"]
+
+    # -- receive: ledgers that begin anew ---------------------------------------------------------
+
+    @pytest.mark.rule("AACP-19")
+    def test_a_ledger_has_a_series_that_it_is_made_with(self, ledger: Ledger) -> None:
+        assert FAR_SERIES < ledger.adapter.series < 2**43
+
+    @pytest.mark.rule("AACP-19")
+    def test_numbers_of_a_newer_ledger_are_not_those_of_its_predecessor(
+        self, ledger: Ledger
+    ) -> None:
+        ledger.receive(arrival(1, "old-1"), arrival(2, "old-2"))
+        received = ledger.receive(arrival(1, "new-1", series=FAR_SERIES + 1))
+        assert received.acks == {("far", "b"): 1}
+        assert received.series == {("far", "b"): FAR_SERIES + 1}
+        assert received.ready
+        assert ledger.claim_ids() == ["old-1", "old-2", "new-1"]
+        again = ledger.receive(arrival(1, "new-1", series=FAR_SERIES + 1))
+        assert (again.acks, again.accepted) == ({("far", "b"): 1}, [])
+
+    @pytest.mark.rule("AACP-19")
+    def test_what_an_older_ledger_still_sends_is_neither_taken_nor_acknowledged(
+        self, ledger: Ledger
+    ) -> None:
+        ledger.receive(arrival(1, series=FAR_SERIES + 1))
+        old = [arrival(1, "old-1"), arrival(2, "old-2", floor=2)]
+        received = ledger.receive(*old)
+        assert (received.acks, received.accepted) == ({}, [])
+        assert received.outdated == [each.envelope for each in old]
+        assert received.refused == 2
+        assert not ledger.has_request("old-1")
+        mixed = ledger.receive(old[0], arrival(2, series=FAR_SERIES + 1))
+        assert (mixed.acks, mixed.refused) == ({("far", "b"): 2}, 1)
+
+    @pytest.mark.rule("AACP-12", "AACP-19")
+    def test_the_same_request_of_a_newer_ledger_is_the_same_request(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(3, "r1"))
+        received = ledger.receive(arrival(1, "r1", series=FAR_SERIES + 1))
+        assert received.accepted != []
+        [claim] = ledger.claim().claims
+        assert (claim.request_id, claim.seq) == ("r1", 3)
+        ledger.complete(completion(claim))
+        again = ledger.receive(arrival(2, "r1", series=FAR_SERIES + 2))
+        assert [each.payload for each in again.responses] == [COMPLETED_PAYLOAD]
+        assert ledger.claim_ids() == []
+
+    @pytest.mark.rule("AACP-18", "AACP-19")
+    def test_what_waits_for_what_is_lost_waits_no_longer(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(5, "old-5"), arrival(3, "old-3"), arrival(4, tombstone=True))
+        assert ledger.claim_ids() == []
+        new = FAR_SERIES + 1
+        received = ledger.receive(
+            arrival(3, "new-3", series=new), arrival(7, "old-7"), arrival(1, "new-1", series=new)
+        )
+        assert received.ready
+        assert received.acks == {("far", "b"): 1}
+        assert ledger.claim_ids() == ["old-3", "old-5", "new-1"]
+        ledger.receive(arrival(2, "new-2", series=new))
+        assert ledger.claim_ids() == ["new-2", "new-3"]
+
+    @pytest.mark.rule("AACP-18", "AACP-19")
+    def test_what_waits_on_a_link_whose_source_comes_here_waits_no_longer(
+        self, ledger: Ledger
+    ) -> None:
+        newer = ledger.adapter.series + 1
+        ledger.receive(arrival(2, "there", source="a", series=newer))
+        ledger.append(draft("here"))
+        assert ledger.claim_ids() == ["there", "here"]
+        assert ledger.receive(arrival(9, source="a")).refused == 1
+
+    @pytest.mark.rule("AACP-19")
+    def test_a_ledger_that_was_lost_begins_at_the_floor(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(12, floor=9))
+        assert ledger.claim_ids() == []
+        received = ledger.receive(arrival(11, floor=11))
+        assert received.acks == {("far", "b"): 12}
+        assert received.ready
+        assert ledger.claim_ids() == ["far-b-11", "far-b-12"]
+        assert ledger.receive(arrival(8, floor=8)).accepted == []
+
+    @pytest.mark.rule("AACP-18", "AACP-19")
+    def test_a_floor_releases_what_is_behind_it_even_with_a_duplicate(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(5), arrival(6), arrival(9))
+        assert ledger.claim_ids() == []
+        received = ledger.receive(arrival(6, floor=5))
+        assert (received.acks, received.accepted) == ({("far", "b"): 6}, [])
+        assert received.ready
+        assert ledger.claim_ids() == ["far-b-5", "far-b-6"]
+
+    @pytest.mark.rule("AACP-19")
+    def test_what_is_sent_says_what_was_not_acknowledged_before_it(self, ledger: Ledger) -> None:
+        def floors() -> list[int]:
+            now = NOW + RETRY + next(times)
+            [appended] = ledger.append(draft(f"r{now}", local=False))
+            assert appended.message is not None
+            due = ledger.take_due(now, decide=lambda message: now + 1)
+            return [appended.message.floor, *(each.floor for each in due.messages)]
+
+        times = count()
+        assert floors() == [1, 1]
+        assert floors() == [1, 1, 1]
+        ledger.receive(bare_ack(1, source="b"))
+        assert floors() == [2, 2, 2]
+        ledger.receive(bare_ack(3, source="b"))
+        assert floors() == [4, 4]
+        assert {each.floor for each in ledger.messages(Outcome.UNKNOWN)} == {1}
+
+    @pytest.mark.rule("AACP-16", "AACP-19")
+    def test_a_response_says_so_too(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(1), arrival(2))
+        first, second = ledger.claim().claims
+        [done] = ledger.complete(completion(first))
+        assert done.response is not None
+        assert done.response.floor == 1
+        ledger.receive(bare_ack(1, target="b"))
+        [done] = ledger.complete(completion(second))
+        assert done.response is not None
+        assert done.response.floor == 2
+        [again] = ledger.receive(arrival(3, "far-b-1"), bare_ack(2, target="b")).responses
+        assert again.floor == 2
 
     # -- receive: acknowledgements and responses --------------------------------------------------
 
@@ -1195,6 +1333,7 @@ class StoreContract:
             NOW,
             drafts[1].payload,
             NOW + TTL,
+            series=ledger.adapter.series,
         )
 
     # -- purge ------------------------------------------------------------------------------------

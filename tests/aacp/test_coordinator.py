@@ -1392,6 +1392,72 @@ def test_ledgers_that_fail_at_either_end_delay_and_repeat_nothing(
     play(scene)
 
 
+@pytest.mark.rule("AACP-01", "AACP-19")
+@pytest.mark.parametrize("lost", ["one", "two"])
+def test_a_ledger_that_was_lost_and_made_anew_is_not_taken_for_its_predecessor(lost: str) -> None:
+    async def scene(stage: Stage) -> None:
+        network, seen = Network(), []
+        ledgers = {
+            "one": [FaultyStore(series=1), FaultyStore(series=3)],
+            "two": [FaultyStore(series=2), FaultyStore(series=4)],
+        }
+
+        async def note(message: AgentMessage, context: AgentContext) -> Any:
+            seen.append(message.payload)
+            return message.payload
+
+        for life in (0, 1):
+            stores = {name: ledgers[name][life if name == lost else 0] for name in ledgers}
+            async with (
+                stage.coordinator("one", store=stores["one"], transport=network.end()) as one,
+                stage.coordinator("two", store=stores["two"], transport=network.end()) as two,
+            ):
+                two.register_agent("b", note)
+                sent = [one.send_request("b", 3 * life + n) for n in range(3)]
+                assert await asyncio.gather(*sent) == [3 * life + n for n in range(3)]
+                await asyncio.sleep(60)
+                assert seen == list(range(3 * life + 3))
+                for store in stores.values():
+                    assert not any(store._outbox.values())
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-19")
+def test_an_acknowledgement_to_a_lost_ledger_settles_nothing_of_the_new_one() -> None:
+    async def scene(stage: Stage) -> None:
+        network, seen = Network(), []
+
+        async def note(message: AgentMessage, context: AgentContext) -> None:
+            seen.append(message.payload)
+
+        far = stage.coordinator("two", store=FaultyStore(series=2), transport=network.end())
+        async with far as two:
+            two.register_agent("b", note)
+            old = FaultyStore(series=1)
+            async with stage.coordinator("one", store=old, transport=network.end()) as one:
+                await one.send_request("b", "old")
+            acks = [each for each in network.sent if each.ack == 1 and each.ack_series == 1]
+            assert acks
+            network.cut_off.add("b")
+            new = FaultyStore(series=3)
+            async with stage.coordinator("one", store=new, transport=network.end()) as one:
+                request_id = await unknown(one, "b", "new")
+                network.carry(acks[0])
+                await asyncio.sleep(1)
+                assert [*new._outbox["one", "b"]] == [1]
+                network.cut_off.clear()
+                await until_finished(one, request_id)
+                assert seen == ["old", "new"]
+                stale = next(each for each in network.sent if each.series == 1 and each.seq)
+                network.carry(stale)
+                await asyncio.sleep(1)
+                assert stage.logged("messages of an older ledger of this agent are refused")
+                assert seen == ["old", "new"]
+
+    play(scene)
+
+
 @pytest.mark.rule("AACP-41")
 def test_an_end_that_stops_takes_no_more_envelopes() -> None:
     async def scene(stage: Stage) -> None:

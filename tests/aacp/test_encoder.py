@@ -43,7 +43,10 @@ REQUEST: dict[str, Any] = {
     "sourceAgentId": "shop",
     "targetAgentId": "warehouse",
     "seq": 3,
+    "series": 1_705_000_000_000,
+    "floor": 2,
     "ack": 2,
+    "ackSeries": 1_704_000_000_000,
     "messageType": "REQUEST",
     "timestamp": TIME,
     "expiresAt": "2024-01-15T11:30:00.000Z",
@@ -56,8 +59,7 @@ RESPONSE = REQUEST | {
 EVENT = {name: REQUEST[name] for name in REQUEST if name != "requestId"} | {"messageType": "EVENT"}
 TOMBSTONE = REQUEST | {"tombstone": True, "payload": None}
 ACK = {
-    name: EVENT[name]
-    for name in ("messageId", "sourceAgentId", "targetAgentId", "ack", "messageType", "timestamp")
+    name: EVENT[name] for name in EVENT if name not in ("seq", "floor", "expiresAt", "payload")
 } | {"seq": 0, "payload": None}
 KINDS = {
     "request": REQUEST,
@@ -116,6 +118,9 @@ def test_an_envelope_on_the_wire() -> None:
         TIME_MS,
         b'{"item":5}',
         TIME_MS + 3_600_000,
+        series=1_705_000_000_000,
+        ack_series=1_704_000_000_000,
+        floor=2,
     )
     assert orjson.loads(encode(envelope)) == REQUEST
     assert decode_value(REQUEST) == envelope
@@ -206,7 +211,10 @@ WRONG: dict[str, list[Any]] = {
     "sourceAgentId": NO_AGENT_ID,
     "targetAgentId": NO_AGENT_ID,
     "seq": NO_NUMBER,
+    "series": NO_NUMBER,
+    "floor": [*NO_NUMBER, 0],
     "ack": NO_NUMBER,
+    "ackSeries": NO_NUMBER,
     "messageType": [*NO_STRING, "", "request", "COMMAND", "REQUEST ", ["REQUEST"]],
     "timestamp": NO_TIME,
     "expiresAt": NO_TIME,
@@ -217,8 +225,12 @@ WRONG: dict[str, list[Any]] = {
 @pytest.mark.rule("AACP-40")
 @pytest.mark.parametrize("name", MEMBERS)
 def test_a_member_is_required_or_it_is_not(name: str) -> None:
-    optional = {"requestId", "ack", "expiresAt", "tombstone"}
-    if name in optional:
+    optional = {"requestId", "expiresAt", "tombstone"}
+    if name in ("ack", "ackSeries"):
+        assert refusal(without(REQUEST, name)).path == "/ackSeries"
+        wire = without(without(REQUEST, "ack"), "ackSeries")
+        assert orjson.loads(encode(decode_value(wire))) == wire
+    elif name in optional:
         assert orjson.loads(encode(decode_value(without(EVENT, name)))) == without(EVENT, name)
     else:
         error = refusal(without(REQUEST, name))
@@ -246,8 +258,14 @@ def test_a_member_has_its_type_and_range(name: str) -> None:
         ("targetAgentId", "🤖" * 256),
         ("seq", 1),
         ("seq", MAX_SEQ),
+        ("series", 0),
+        ("series", MAX_SEQ),
+        ("floor", 1),
+        ("floor", MAX_SEQ),
         ("ack", 0),
         ("ack", MAX_SEQ),
+        ("ackSeries", 0),
+        ("ackSeries", MAX_SEQ),
         ("timestamp", "1970-01-01T00:00:00.000Z"),
         ("timestamp", "9999-12-31T23:59:59.999Z"),
         ("expiresAt", "2024-02-29T23:59:59.999Z"),
@@ -288,6 +306,7 @@ def test_only_an_event_may_be_without_a_request_id(wire: dict[str, Any]) -> None
         {"messageType": "REQUEST", "requestId": "r"},
         {"messageType": "RESPONSE", "requestId": "r", "payload": RESPONSE["payload"]},
         {"requestId": "r"},
+        {"floor": 1},
         {"expiresAt": TIME},
         {"tombstone": True},
         {"payload": {}},
@@ -297,7 +316,7 @@ def test_only_an_event_may_be_without_a_request_id(wire: dict[str, Any]) -> None
 def test_a_bare_acknowledgement_carries_nothing_else(change: dict[str, Any]) -> None:
     assert decode_value(ACK).seq == 0
     assert refusal(ACK | change).path == "/seq"
-    assert refusal(without(ACK, "ack")).path == "/seq"
+    assert refusal(without(without(ACK, "ack"), "ackSeries")).path == "/seq"
 
 
 @pytest.mark.rule("AACP-16", "AACP-40")
@@ -713,7 +732,8 @@ def test_the_schema_refuses_what_the_decoder_refuses(name: str) -> None:
 @given(data=st.data(), envelope=envelopes())
 def test_the_schema_and_the_decoder_take_the_same(data: st.DataObject, envelope: Envelope) -> None:
     wire = data.draw(mutations(orjson.loads(encode(envelope))))
-    assume(not any(type(wire.get(name)) is float for name in ("seq", "ack")))
+    counters = ("seq", "series", "floor", "ack", "ackSeries")
+    assume(not any(type(wire.get(name)) is float for name in counters))
     problems = schemas.problems("aacp-envelope", wire)
     try:
         decode_value(wire)

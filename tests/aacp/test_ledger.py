@@ -99,10 +99,20 @@ def test_what_is_known_of_a_message_and_what_an_attempt_of_it_carries(
     state: MessageState, outcome: Outcome, tombstone: bool
 ) -> None:
     message = MessageRecord(
-        "first", "request", "a", "b", 7, MessageType.REQUEST, b"5", state, NOW_MS, NOW_MS + 9
+        "first",
+        "request",
+        "a",
+        "b",
+        7,
+        MessageType.REQUEST,
+        b"5",
+        state,
+        NOW_MS,
+        NOW_MS + 9,
+        floor=5,
     )
     assert message.outcome is outcome
-    assert message.envelope("another", 3) == Envelope(
+    assert message.envelope("another", 3, 11, 12) == Envelope(
         "another",
         "request",
         "a",
@@ -114,6 +124,9 @@ def test_what_is_known_of_a_message_and_what_an_attempt_of_it_carries(
         b"5",
         NOW_MS + 9,
         tombstone,
+        11,
+        12,
+        5,
     )
 
 

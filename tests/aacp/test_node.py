@@ -15,6 +15,7 @@ from foundation_rt.aacp.node import (
     Execute,
     Node,
     NodeSettings,
+    NoticeOutdated,
     NoticeReceived,
     NoticeSettled,
     Operation,
@@ -35,8 +36,9 @@ from foundation_rt.aacp.types import (
     Verdict,
 )
 from foundation_rt.errors import ErrorCode, StructuredError
-from tests.aacp.contract import NOW, RETRY, TTL, draft, event, uuid_of
+from tests.aacp.contract import FAR_SERIES, NOW, RETRY, TTL, draft, event, uuid_of
 
+SERIES = NOW
 BUSY = StructuredError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
 POLICY = RetryPolicy(jitter=0, should_retry_error=lambda error: error == BUSY)
 
@@ -60,7 +62,8 @@ class Bench:
             Retransmitter(POLICY, lambda: 0.0),
             notices,
         )
-        self.store = store or InMemoryAACPPersistenceAdapter()
+        self.store = store or InMemoryAACPPersistenceAdapter(series=SERIES)
+        self.node.series = SERIES
         self.now = NOW
         self.effects: list[Effect] = []
         self.calls: list[Operation] = []
@@ -152,6 +155,8 @@ def arrived(
         NOW,
         more.pop("payload", b"1"),
         NOW + TTL,
+        series=more.pop("series", FAR_SERIES),
+        ack_series=more.pop("ack_series", SERIES),
         **more,
     )
 
@@ -509,6 +514,52 @@ def test_an_acknowledgement_ends_the_sending() -> None:
     bench.pass_time(600_000)
     assert bench.sent() == []
     assert bench.calls.count(Operation.TAKE_DUE) <= 2
+
+
+@pytest.mark.rule("AACP-19")
+def test_what_is_sent_says_whose_numbers_it_has_and_whose_it_acknowledges() -> None:
+    bench = Bench(has_transport=True)
+    bench.node.deliver([arrived(1), arrived(2)], "ticket", bench.now)
+    bench.perform()
+    [ack] = bench.sent()
+    assert (ack.seq, ack.series, ack.ack, ack.ack_series) == (0, SERIES, 2, FAR_SERIES)
+    bench.node.send(draft("r1", "b", "far", local=False), "ticket", bench.now)
+    bench.perform()
+    [first] = bench.sent()
+    assert (first.series, first.ack, first.ack_series, first.floor) == (SERIES, 2, FAR_SERIES, 1)
+    bench.node.deliver([arrived(1, "new", series=FAR_SERIES + 1)], "ticket", bench.now)
+    bench.perform()
+    [ack] = bench.sent()
+    assert (ack.ack, ack.ack_series) == (1, FAR_SERIES + 1)
+
+
+@pytest.mark.rule("AACP-19")
+def test_an_acknowledgement_of_numbers_of_another_ledger_settles_nothing() -> None:
+    bench = Bench(has_transport=True)
+    bench.node.send(draft("r1", target="far", local=False), "ticket", bench.now)
+    bench.perform()
+    for series in (SERIES - 1, SERIES + 1):
+        old = arrived(1, target="a", ack=1, ack_series=series)
+        bench.node.deliver([old], "ticket", bench.now)
+    bench.perform()
+    assert [each.seq for each in bench.store._outbox["a", "far"].values()] == [1]
+    bench.node.deliver([arrived(1, target="a", ack=1)], "ticket", bench.now)
+    bench.perform()
+    assert bench.store._outbox["a", "far"] == {}
+
+
+@pytest.mark.rule("AACP-19")
+def test_that_an_older_ledger_speaks_is_noticed_once_for_each_link() -> None:
+    bench = Bench(has_transport=True)
+    bench.node.deliver([arrived(1)], "ticket", bench.now)
+    bench.perform()
+    bench.sent()
+    old = [arrived(seq, series=FAR_SERIES - 1) for seq in (2, 3)]
+    for each in old:
+        bench.node.deliver([each], "ticket", bench.now)
+        bench.perform()
+    assert [each.envelope for each in bench.take(NoticeOutdated)] == [old[0]]
+    assert bench.sent() == []
 
 
 @pytest.mark.rule("AACP-27")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise, permutations
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -16,14 +17,17 @@ from foundation_rt.aacp.session_manager import (
     acknowledge,
     allocate,
     arrive,
+    arrive_here,
     missing,
 )
+
+SERIES = 0
 
 
 def received(*numbers: int) -> LinkState:
     link = LinkState()
     for seq in numbers:
-        arrive(link, seq)
+        arrive(link, seq, SERIES)
     return link
 
 
@@ -45,7 +49,7 @@ def test_each_end_of_a_link_moves_alone() -> None:
     allocate(link)
     allocate(link)
     assert (link.acked, link.contiguous) == (0, 0)
-    arrive(link, 1)
+    arrive(link, 1, SERIES)
     assert (link.last_seq, link.acked, link.contiguous) == (2, 0, 1)
     acknowledge(link, 1)
     assert (link.last_seq, link.acked, link.contiguous) == (2, 1, 1)
@@ -58,7 +62,7 @@ def test_each_end_of_a_link_moves_alone() -> None:
 def test_what_comes_in_order_moves_the_acknowledgement_each_time() -> None:
     link = LinkState()
     for seq in range(1, 20):
-        assert arrive(link, seq) is Arrival.NEW
+        assert arrive(link, seq, SERIES) is Arrival.NEW
         assert (link.contiguous, link.ahead) == (seq, set())
         assert missing(link) == []
 
@@ -67,11 +71,11 @@ def test_what_comes_in_order_moves_the_acknowledgement_each_time() -> None:
 def test_the_acknowledgement_stops_at_a_gap_and_passes_all_of_it_when_it_is_filled() -> None:
     link = received(1, 3, 4, 7)
     assert (link.contiguous, missing(link)) == (1, [2, 5, 6])
-    arrive(link, 2)
+    arrive(link, 2, SERIES)
     assert (link.contiguous, missing(link)) == (4, [5, 6])
-    arrive(link, 6)
+    arrive(link, 6, SERIES)
     assert (link.contiguous, missing(link)) == (4, [5])
-    arrive(link, 5)
+    arrive(link, 5, SERIES)
     assert (link.contiguous, missing(link), link.ahead) == (7, [], set())
 
 
@@ -86,7 +90,7 @@ def test_a_number_that_came_before_is_a_duplicate_below_the_acknowledgement_and_
     link = received(1, 2, 5)
     before = received(1, 2, 5)
     for seq in (1, 2, 5):
-        assert arrive(link, seq) is Arrival.DUPLICATE
+        assert arrive(link, seq, SERIES) is Arrival.DUPLICATE
     assert link == before
 
 
@@ -95,10 +99,10 @@ def test_a_number_that_came_before_is_a_duplicate_below_the_acknowledgement_and_
 def test_a_message_is_taken_up_to_the_window_ahead_of_the_first_gap(contiguous: int) -> None:
     first_gap = contiguous + 1
     link = LinkState(contiguous=contiguous)
-    assert arrive(link, first_gap + WINDOW + 1) is Arrival.BEYOND
-    assert arrive(link, 2**63 - 1) is Arrival.BEYOND
+    assert arrive(link, first_gap + WINDOW + 1, SERIES) is Arrival.BEYOND
+    assert arrive(link, 2**63 - 1, SERIES) is Arrival.BEYOND
     assert link == LinkState(contiguous=contiguous)
-    assert arrive(link, first_gap + WINDOW) is Arrival.NEW
+    assert arrive(link, first_gap + WINDOW, SERIES) is Arrival.NEW
     assert link.ahead == {first_gap + WINDOW}
     assert len(missing(link)) == WINDOW
 
@@ -109,13 +113,13 @@ def test_no_more_than_the_window_piles_up_behind_a_gap_and_what_was_refused_can_
 ):
     assert WINDOW == 4096
     link = LinkState()
-    taken = [seq for seq in range(2, 2 * WINDOW) if arrive(link, seq) is Arrival.NEW]
+    taken = [seq for seq in range(2, 2 * WINDOW) if arrive(link, seq, SERIES) is Arrival.NEW]
     assert taken == list(range(2, WINDOW + 2))
     assert len(link.ahead) == WINDOW
     assert missing(link) == [1]
-    assert arrive(link, 1) is Arrival.NEW
+    assert arrive(link, 1, SERIES) is Arrival.NEW
     assert (link.contiguous, link.ahead) == (WINDOW + 1, set())
-    assert arrive(link, WINDOW + 2) is Arrival.NEW
+    assert arrive(link, WINDOW + 2, SERIES) is Arrival.NEW
 
 
 # -- being acknowledged
@@ -198,7 +202,7 @@ class Links(RuleBasedStateMachine):
 
     def take(self, seq: int) -> None:
         first_gap = self.prefix() + 1
-        found = arrive(self.receiver, seq)
+        found = arrive(self.receiver, seq, SERIES)
         if seq in self.taken:
             assert found is Arrival.DUPLICATE
         elif seq > first_gap + WINDOW:
@@ -252,15 +256,91 @@ TestLinks.settings = settings(max_examples=60, stateful_step_count=40)
 @pytest.mark.rule("AACP-42")
 def test_what_another_ledger_has_acknowledged_is_no_gap() -> None:
     link = LinkState(last_seq=5, acked=3, contiguous=0, ahead={2, 5})
-    assert arrive(link, 3) is Arrival.DUPLICATE
-    assert arrive(link, 6) is Arrival.NEW
+    assert arrive(link, 3, SERIES, ours=True) is Arrival.DUPLICATE
+    assert arrive(link, 6, SERIES, ours=True) is Arrival.NEW
     assert (link.contiguous, link.ahead) == (3, {5, 6})
-    assert arrive(link, 4) is Arrival.NEW
+    assert arrive(link, 4, SERIES, ours=True) is Arrival.NEW
     assert (link.contiguous, link.ahead) == (6, set())
 
 
 @pytest.mark.rule("AACP-11", "AACP-42")
 def test_what_came_behind_that_is_passed_at_once() -> None:
     link = LinkState(last_seq=3, acked=3, contiguous=0, ahead={4, 5, 7})
-    assert arrive(link, 3) is Arrival.DUPLICATE
+    assert arrive(link, 3, SERIES, ours=True) is Arrival.DUPLICATE
     assert (link.contiguous, link.ahead) == (5, {7})
+
+
+# -- ledgers that begin anew
+
+
+@pytest.mark.rule("AACP-19")
+def test_a_newer_series_begins_at_one_and_an_older_one_is_outdated() -> None:
+    link = LinkState()
+    for seq in (1, 2, 3, 6):
+        assert arrive(link, seq, 10) is Arrival.NEW
+    assert arrive(link, 2, 20) is Arrival.NEW
+    assert (link.contiguous, link.ahead, link.series) == (0, {2}, 20)
+    before = evolve(link, ahead={2})
+    for seq in (1, 4, 2**63 - 1):
+        assert arrive(link, seq, 10, seq) is Arrival.OUTDATED
+        assert arrive(link, seq, 19, ours=True) is Arrival.OUTDATED
+    assert link == before
+    assert arrive(link, 1, 20) is Arrival.NEW
+    assert link == LinkState(contiguous=2, series=20)
+
+
+@pytest.mark.rule("AACP-19")
+def test_a_series_has_begun_even_with_a_number_that_is_not_taken() -> None:
+    link = LinkState(contiguous=5, ahead={7}, series=10)
+    assert arrive(link, WINDOW + 2, 20) is Arrival.BEYOND
+    assert link == LinkState(series=20)
+
+
+@pytest.mark.rule("AACP-19")
+def test_what_is_below_the_floor_is_no_gap() -> None:
+    link = LinkState()
+    assert arrive(link, 9, SERIES, 7) is Arrival.NEW
+    assert (link.contiguous, link.ahead) == (6, {9})
+    assert arrive(link, 5, SERIES, 3) is Arrival.DUPLICATE
+    assert arrive(link, 8, SERIES, 8) is Arrival.NEW
+    assert (link.contiguous, link.ahead) == (9, set())
+    assert arrive(link, 12, SERIES) is Arrival.NEW
+    assert arrive(link, 13, SERIES, 12) is Arrival.NEW
+    assert link == LinkState(contiguous=13)
+    assert arrive(link, 10**15, SERIES, 10**15) is Arrival.NEW
+    assert link == LinkState(contiguous=10**15)
+
+
+@pytest.mark.rule("AACP-19")
+def test_a_floor_passes_what_came_behind_it_and_never_the_number_it_comes_with() -> None:
+    link = received(4, 5, 8)
+    assert arrive(link, 5, SERIES, 4) is Arrival.DUPLICATE
+    assert (link.contiguous, link.ahead) == (5, {8})
+    assert arrive(link, 7, SERIES, 2**63 - 1) is Arrival.NEW
+    assert (link.contiguous, link.ahead) == (8, set())
+
+
+@pytest.mark.rule("AACP-19")
+@given(
+    acks=st.lists(st.integers(0, 12), max_size=6),
+    order=st.permutations([*range(1, 11), *range(1, 11)]),
+)
+def test_the_floor_of_a_sender_changes_nothing_for_a_receiver_that_forgets_nothing(
+    acks: list[int], order: list[int]
+) -> None:
+    sender, receiver, plain = LinkState(last_seq=10), LinkState(), LinkState()
+    for place, seq in enumerate(order):
+        assert arrive(receiver, seq, SERIES, sender.floor) is arrive(plain, seq, SERIES)
+        assert receiver == plain
+        if place % 3 == 0 and acks:
+            acknowledge(sender, min(acks.pop(), receiver.contiguous))
+
+
+@pytest.mark.rule("AACP-19", "AACP-42")
+def test_what_is_made_in_the_ledger_of_its_target_is_of_that_ledger_however_old() -> None:
+    link = LinkState(last_seq=3, acked=3, contiguous=9, ahead={11}, series=20)
+    arrive_here(link, allocate(link), 10)
+    assert link == LinkState(last_seq=4, acked=4, contiguous=4, series=10)
+    link = LinkState(last_seq=3, acked=1, contiguous=1, series=10)
+    arrive_here(link, allocate(link), 10)
+    assert link == LinkState(last_seq=4, acked=1, contiguous=1, ahead={4}, series=10)

@@ -97,7 +97,9 @@ def ack_before_the_ledger(patch: Patch) -> None:
     def hasty_deliver(self: Node, envelopes: list[Envelope], ticket: Any, now_ms: int) -> None:
         self._send(
             [
-                self._bare_ack((each.source_agent_id, each.target_agent_id), each.seq, now_ms)
+                self._bare_ack(
+                    (each.source_agent_id, each.target_agent_id), each.seq, each.series, now_ms
+                )
                 for each in envelopes
                 if each.seq
             ]

@@ -14,6 +14,8 @@ from foundation_rt.aacp.node import (
     Abandon,
     Execute,
     Node,
+    NoticeAbandoned,
+    NoticeOutdated,
     NoticeReceived,
     NoticeSettled,
     Persist,
@@ -86,9 +88,11 @@ class Process:
             scenario.node_settings(self.number, self.life),
             simulator.new_id,
             Retransmitter(scenario.policy, simulator.rng.random),
-            scenario.notices,
+            notices=scenario.notices,
+            series=self.disk.series,
         )
         self.executor = Executor(self)
+        self.node.series = self.disk.series
         simulator.note("start", self.number)
         self.node.start(self.now_ms)
         for agent_id, processes in simulator.registered.items():
@@ -229,7 +233,9 @@ class Process:
         elif tell.answer is not None:
             self.simulator.network.bring_again(tell.ticket)
 
-    def _notice(self, notice: NoticeReceived | NoticeSettled) -> None:
+    def _notice(
+        self, notice: NoticeReceived | NoticeSettled | NoticeAbandoned | NoticeOutdated
+    ) -> None:
         self.simulator.note("notice", self.number, type(notice).__name__)
 
     # -- its ledger ---------------------------------------------------------------------------
@@ -330,6 +336,8 @@ _PERFORM: dict[type, Callable[[Process, Any], None]] = {
     Abandon: Process._abandon,
     NoticeReceived: Process._notice,
     NoticeSettled: Process._notice,
+    NoticeAbandoned: Process._notice,
+    NoticeOutdated: Process._notice,
 }
 
 _STORE_FAULTS: dict[Fault, Callable[[Process, Persist], None]] = {

@@ -55,7 +55,9 @@ class Simulator:
         self.witness = Witness(self.dice.count)
         self.network = Network(self)
         self.workload = Workload(self)
-        self.disks = [Disk(number) for number in range(max(self.scenario.disks) + 1)]
+        self.disks = [
+            Disk(number, series=START_MS + number) for number in range(max(self.scenario.disks) + 1)
+        ]
         self.processes = [
             Process(self, number, self.disks[disk], self.scenario.skews_ms[number])
             for number, disk in enumerate(self.scenario.disks)

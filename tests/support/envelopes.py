@@ -36,6 +36,7 @@ agent_ids = st.text(printable | st.just(" "), min_size=1, max_size=256).filter(
 )
 times = st.integers(0, MAX_TIME_MS)
 numbers = st.integers(1, 100) | st.integers(1, MAX_SEQ)
+series = st.integers(0, MAX_SEQ)
 acks = st.none() | st.integers(0, 100) | st.integers(0, MAX_SEQ)
 
 errors = st.fixed_dictionaries(
@@ -67,12 +68,15 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         draw(agent_ids),
         draw(agent_ids),
         draw(numbers),
-        draw(acks),
+        ack := draw(acks),
         message_type,
         draw(times),
         VOID_PAYLOAD if tombstone else draw(payloads),
         draw(st.none() | times),
         tombstone,
+        draw(series),
+        None if ack is None else draw(series),
+        draw(numbers),
     )
 
 
@@ -87,6 +91,9 @@ bare_acks = st.builds(
     message_type=st.just(MessageType.EVENT),
     timestamp_ms=times,
     payload=st.just(VOID_PAYLOAD),
+    series=series,
+    ack_series=series,
+    floor=st.just(0),
 )
 
 MEMBERS = (
@@ -95,7 +102,10 @@ MEMBERS = (
     "sourceAgentId",
     "targetAgentId",
     "seq",
+    "series",
+    "floor",
     "ack",
+    "ackSeries",
     "messageType",
     "timestamp",
     "expiresAt",

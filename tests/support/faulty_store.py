@@ -30,8 +30,8 @@ class FaultyStore(InMemoryAACPPersistenceAdapter):
 
     immediate = False  # it may wait for a gate
 
-    def __init__(self, *, shared: bool = False) -> None:
-        super().__init__()
+    def __init__(self, *, shared: bool = False, **more: Any) -> None:
+        super().__init__(**more)
         self.shared = shared  # type: ignore[misc]
         self.immediate = False  # type: ignore[misc]
         self.calls: defaultdict[str, int] = defaultdict(int)

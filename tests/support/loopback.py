@@ -28,6 +28,7 @@ class Network:
         lost, doubled: the share of them, from 0 to 1.
         max_delay_ms: the longest delay.
         is_down: nothing can be sent.
+        cut_off: agents to whom everything is lost.
         sent: the envelopes so far.
     """
 
@@ -36,6 +37,7 @@ class Network:
     doubled: float = 0.0
     max_delay_ms: int = 0
     is_down: bool = False
+    cut_off: set[str] = field(factory=set)
     sent: list[Envelope] = field(factory=list)
     ends: list[LoopbackTransport] = field(factory=list)
     _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
@@ -49,6 +51,8 @@ class Network:
     def carry(self, envelope: Envelope) -> None:
         """Bring it, as often and as late as chance has it."""
         self.sent.append(envelope)
+        if envelope.target_agent_id in self.cut_off:
+            return
         copies, delay = 1, 0.0
         if self.rng is not None:
             copies = 0 if self.rng.random() < self.lost else 1 + (self.rng.random() < self.doubled)

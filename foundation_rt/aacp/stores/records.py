@@ -211,9 +211,7 @@ def not_within() -> Completed:
     )
 
 
-def retry(
-    message: MessageRecord, floor: int, now_ms: int, decide: RetryDecision, due: Due
-) -> None:
+def retry(message: MessageRecord, floor: int, now_ms: int, decide: RetryDecision, due: Due) -> None:
     """Settle the next attempt of a message that is due, or give it up (AACP-13, AACP-14)."""
     if message.state is MessageState.PENDING and message.expires_at_ms <= now_ms:
         make_void(message)

@@ -90,6 +90,7 @@ class PostgresAACPPersistenceAdapter:
     takes_writes = True
     immediate = False
 
+    series: int = field(default=0, init=False)
     _parameters: dict[str, Any] = field(alias="url", converter=read_url)
     _schema: str = field(default="aacp", kw_only=True)
     _size: int = field(default=4, alias="connections", kw_only=True)
@@ -119,6 +120,7 @@ class PostgresAACPPersistenceAdapter:
         self._connections = Connections(self._parameters, self._schema, self._size)
         try:
             await self._connections.transact(migrate)
+            [(self.series,)] = await self._ask(statements.series())
             await self._check_server()
         except BaseException:
             await self.close()
@@ -187,6 +189,7 @@ class PostgresAACPPersistenceAdapter:
         async def work(transaction: Transaction) -> list[Appended]:
             sheet = await Sheet.read(
                 transaction,
+                self.series,
                 on_links=[(each.source_agent_id, each.target_agent_id) for each in drafts],
                 agents=[each.target_agent_id for each in drafts if each.local],
                 request_ids=[each.key for each in drafts],
@@ -215,16 +218,14 @@ class PostgresAACPPersistenceAdapter:
             received = Received({}, [], [], [], [], 0, False)
             sheet = await Sheet.read(
                 transaction,
+                self.series,
                 on_links=links,
                 # Of RESPONSEs too: one may fill the gap for which a request waits.
                 agents=[each.target_agent_id for each in numbered],
                 request_ids=[each.request_id or each.message_id for each in others],
                 sent=[each.request_id or "" for each in responses],
             )
-            numbers = [
-                ((each.source_agent_id, each.target_agent_id), each.seq) for each in numbered
-            ]
-            await sheet.read_held(transaction, numbers)
+            await sheet.read_held(transaction, numbered)
             for arrival in arrivals:
                 sheet.receive(arrival, now_ms, ttl_ms, received)
             news = self._news if received.ready or received.finished else ()
@@ -305,7 +306,9 @@ class PostgresAACPPersistenceAdapter:
         """Write outcomes, and enter the RESPONSEs."""
         answered = [record for _, record, _ in taken if record.by_message]
         links = [(record.target_agent_id, record.source_agent_id) for record in answered]
-        sheet = await Sheet.read(transaction, links) if links else Sheet()
+        sheet = Sheet(self.series)
+        if links:
+            sheet = await Sheet.read(transaction, self.series, links)
         for completion, record, each in taken:
             sheet.finish(record)
             if record.by_message:
@@ -336,8 +339,8 @@ class PostgresAACPPersistenceAdapter:
             if not rows:
                 await transaction.commit()
                 return due
-            for message in map(records.message_of, rows):
-                records.retry(message, now_ms, decide, due)
+            for *row, floor in rows:
+                records.retry(records.message_of(row), floor, now_ms, decide, due)
             _, [(due.next_at_ms,)] = await transaction.commit(
                 statements.plan(due.messages), statements.next_due()
             )
@@ -356,7 +359,7 @@ class PostgresAACPPersistenceAdapter:
         link = (record.source_agent_id, record.target_agent_id)
 
         async def work(transaction: Transaction) -> None:
-            sheet = await Sheet.read(transaction, [link], message_ids=[message_id])
+            sheet = await Sheet.read(transaction, self.series, [link], message_ids=[message_id])
             if message_id not in sheet.numbers:
                 sheet.advance(link, record.seq)
                 sheet.post(record)
@@ -417,7 +420,7 @@ class PostgresAACPPersistenceAdapter:
         link = (source_agent_id, target_agent_id)
 
         async def work(transaction: Transaction) -> None:
-            sheet = await Sheet.read(transaction, [link])
+            sheet = await Sheet.read(transaction, self.series, [link])
             sheet.advance(link, seq)
             await sheet.write(transaction)
 
@@ -431,7 +434,7 @@ class PostgresAACPPersistenceAdapter:
         """See `AACPPersistenceAdapter`."""
         rows = await self._ask(statements.outbox((source_agent_id, target_agent_id)))
         messages = map(records.message_of, rows)
-        return [message.envelope(message.message_id, None) for message in messages]
+        return [message.envelope(message.message_id, None, self.series) for message in messages]
 
     async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""

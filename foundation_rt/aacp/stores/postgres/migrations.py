@@ -7,6 +7,7 @@ has migrated is refused: nobody knows here what its columns mean.
 
 How the tables are shaped:
 
+- `ledger` has one row: what names the ledger, the ms since 1970 at which it was made.
 - `link` and `queue` are counters, locked by whoever enters something until it is committed. So
   numbers and positions have no gaps and are committed in their order; sequences of the database
   promise neither (AACP-10, AACP-22).
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from .connections import Transaction
 
 _FIRST = """
+CREATE TABLE {schema}.ledger (series bigint NOT NULL);
+INSERT INTO {schema}.ledger VALUES (floor(extract(epoch FROM clock_timestamp()) * 1000));
+
 CREATE TABLE {schema}.link (
     source_agent_id text COLLATE "C" NOT NULL,
     target_agent_id text COLLATE "C" NOT NULL,
@@ -34,6 +38,7 @@ CREATE TABLE {schema}.link (
     acked bigint NOT NULL DEFAULT 0,
     contiguous bigint NOT NULL DEFAULT 0,
     ahead bigint[] NOT NULL DEFAULT '{}',
+    series bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (source_agent_id, target_agent_id)
 ) WITH (fillfactor = 20);
 

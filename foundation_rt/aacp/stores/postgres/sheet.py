@@ -18,7 +18,7 @@ from attrs import define, evolve, field
 
 from ...ledger import judge, may_settle, read_response
 from ...session_manager import Arrival as SeqArrival
-from ...session_manager import LinkState, acknowledge, allocate, arrive
+from ...session_manager import LinkState, acknowledge, allocate, arrive, arrive_here
 from ...types import (
     Appended,
     Arrival,
@@ -43,10 +43,12 @@ class Sheet:
     """Links, queues, requests and messages, as they are within one transaction.
 
     Attributes:
+        own: the series of this ledger.
         requests: what is known, by id.
         numbers: of messages to other ledgers that were there already, by message id.
     """
 
+    own: int
     _links: dict[Link, LinkState] = field(factory=dict)
     _queues: dict[str, int] = field(factory=dict)
     requests: dict[str, RequestRecord] = field(factory=dict)
@@ -66,6 +68,7 @@ class Sheet:
     async def read(
         cls,
         transaction: Transaction,
+        own: int,
         on_links: Iterable[Link],
         agents: Iterable[str] = (),
         request_ids: Sequence[str] = (),
@@ -96,25 +99,32 @@ class Sheet:
             raise Raced
         requests = map(records.request_of, [*settling, *known])
         return cls(
+            own,
             dict(map(statements.link_of, links)),
             dict(queues),
             {record.request_id: record for record in requests},
             {row[0]: row[4] for row in messages},
         )
 
-    async def read_held(
-        self, transaction: Transaction, numbers: Iterable[tuple[Link, int]]
-    ) -> None:
-        """Read what waits for a gap that one of these numbers fills, or an acknowledgement."""
-        filled = {
-            link
-            for link, seq in numbers
-            if self._links[link].ahead
-            # What was sent from here too may be acknowledged, which `arrive` takes for received.
-            and (self._links[link].last_seq or seq == self._links[link].contiguous + 1)
-        }
-        if filled:
-            [rows] = await transaction.ask(statements.lock_held(filled))
+    async def read_held(self, transaction: Transaction, envelopes: Iterable[Envelope]) -> None:
+        """Read what may wait no longer when these have come in."""
+        links = set()
+        for envelope in envelopes:
+            link = (envelope.source_agent_id, envelope.target_agent_id)
+            state = self._links[link]
+            if (
+                state.last_seq  # and perhaps acknowledged, which `arrive` takes for received
+                or envelope.series != state.series
+                or envelope.seq == state.contiguous + 1
+                or envelope.floor > state.contiguous + 1
+            ):
+                links.add(link)
+        await self._read_held(transaction, links)
+
+    async def _read_held(self, transaction: Transaction, links: Iterable[Link]) -> None:
+        with_gaps = [link for link in links if self._links[link].ahead]
+        if with_gaps:
+            [rows] = await transaction.ask(statements.lock_held(with_gaps))
             for record in map(records.request_of, rows):
                 link = (record.source_agent_id, record.target_agent_id)
                 self._held.setdefault(link, {})[record.seq] = record
@@ -122,8 +132,7 @@ class Sheet:
     async def read_held_before(self, transaction: Transaction, drafts: Sequence[Draft]) -> None:
         """The same for what is made here."""
         local = {(each.source_agent_id, each.target_agent_id) for each in drafts if each.local}
-        numbers = [(link, self._links[link].last_seq + 1) for link in local]
-        await self.read_held(transaction, numbers)
+        await self._read_held(transaction, local)
 
     async def write(
         self, transaction: Transaction, then: Sequence[Query] = ()
@@ -165,16 +174,18 @@ class Sheet:
         state = self._touch(link)
         seq = allocate(state)
         if draft.local:
-            if state.acked == seq - 1:
-                state.acked = seq
-            arrive(state, seq)
+            series = state.series
+            arrive_here(state, seq, self.own)
+            if state.series != series:
+                self._release_held(link, None)
             self._enter(self._add(records.drafted_request(draft, seq)), link, state)
-            self._release_held(link, state)
+            self._release_held(link, state.contiguous)
             return Appended(Verdict.NEW, seq)
         if draft.message_type is MessageType.REQUEST:
             self._add(records.drafted_request(draft, seq))
         message = records.drafted_message(draft, seq)
         self.post(message)
+        message.floor = state.floor
         return Appended(Verdict.NEW, seq, None, message)
 
     def respond(
@@ -186,9 +197,11 @@ class Sheet:
         now_ms: int,
     ) -> MessageRecord:
         """Enter the RESPONSE to a request that came from another ledger (AACP-16)."""
-        seq = allocate(self._touch((request.target_agent_id, request.source_agent_id)))
+        state = self._touch((request.target_agent_id, request.source_agent_id))
+        seq = allocate(state)
         message = records.response_to(request, payload, expires_at_ms, reply, seq, now_ms)
         self.post(message)
+        message.floor = state.floor
         return message
 
     def advance(self, link: Link, seq: int) -> None:
@@ -223,9 +236,18 @@ class Sheet:
         if envelope.seq == 0:
             return
         state = self._links[link]
-        before = state.contiguous
-        found = arrive(state, envelope.seq)
-        received.acks[link] = state.contiguous
+        series, before = state.series, state.contiguous
+        ours = envelope.series == self.own
+        found = arrive(state, envelope.seq, envelope.series, envelope.floor, ours=ours)
+        if found is SeqArrival.OUTDATED:
+            received.refused += 1
+            received.outdated.append(envelope)
+            return
+        if state.series != series:
+            self._touch(link)
+            if self._release_held(link, None):
+                received.ready = True
+        received.acks[link], received.series[link] = state.contiguous, state.series
         if found is SeqArrival.BEYOND:
             received.refused += 1
         elif found is SeqArrival.NEW and not envelope.tombstone:
@@ -233,7 +255,7 @@ class Sheet:
             self._take_in(arrival, link, now_ms, ttl_ms, received)
         if found is SeqArrival.NEW or state.contiguous > before:
             self._touch(link)
-        if state.contiguous > before and self._release_held(link, state):
+        if state.contiguous > before and self._release_held(link, state.contiguous):
             received.ready = True
 
     def _acknowledge(self, link: Link, ack: int) -> None:
@@ -300,18 +322,28 @@ class Sheet:
         if record.seq > state.contiguous:
             record.state = RequestState.HELD
             self._held.setdefault(link, {})[record.seq] = record
-            return
+        else:
+            self._queue(record)
+
+    def _queue(self, record: RequestRecord) -> None:
         self._moved.add(record.target_agent_id)
         self._queues[record.target_agent_id] += 1
         record.state = RequestState.RECEIVED
         record.position = self._queues[record.target_agent_id]
 
-    def _release_held(self, link: Link, state: LinkState) -> bool:
-        """Queue what waited for a gap that is filled now, in the order of its numbers."""
+    def _release_held(self, link: Link, up_to: int | None) -> bool:
+        """Queue what waited for a gap that is filled now, in the order of its numbers.
+
+        Args:
+            up_to: nothing is missing up to this number; None: none will ever come of those missing.
+        """
         held = self._held.get(link)
         if not held:
             return False
-        ready = sorted(seq for seq in held if seq <= state.contiguous)
+        ready = sorted(seq for seq in held if up_to is None or seq <= up_to)
         for seq in ready:
-            self._enter(held.pop(seq), link, state)
+            record = held.pop(seq)
+            if record.request_id not in self._added:
+                self._entered[record.request_id] = record
+            self._queue(record)
         return bool(ready)

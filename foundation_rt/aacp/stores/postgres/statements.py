@@ -35,7 +35,7 @@ _MESSAGE = ", ".join(MESSAGE_COLUMNS)
 # -- links and queues -----------------------------------------------------------------------------
 
 _LOCK_LINKS = """
-SELECT l.source_agent_id, l.target_agent_id, last_seq, acked, contiguous, ahead
+SELECT l.source_agent_id, l.target_agent_id, last_seq, acked, contiguous, ahead, series
 FROM {schema}.link AS l
 JOIN unnest(%b::text[], %b::text[]) AS given (source_agent_id, target_agent_id)
     USING (source_agent_id, target_agent_id)
@@ -45,6 +45,7 @@ _LOCK_QUEUES = """
 SELECT agent_id, last_position FROM {schema}.queue WHERE agent_id = ANY (%b)
 ORDER BY agent_id FOR UPDATE
 """
+_SERIES = "SELECT series FROM {schema}.ledger"
 _LAST_SEQ = """
 SELECT last_seq FROM {schema}.link WHERE source_agent_id = %b AND target_agent_id = %b
 """
@@ -62,9 +63,12 @@ ON CONFLICT DO NOTHING
 """
 _WRITE_LINKS = """
 UPDATE {schema}.link AS l
-SET last_seq = n.last_seq, acked = n.acked, contiguous = n.contiguous, ahead = n.ahead::bigint[]
-FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[])
-    AS n (source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead)
+SET last_seq = n.last_seq, acked = n.acked, contiguous = n.contiguous, ahead = n.ahead::bigint[],
+    series = n.series
+FROM unnest(
+    %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::bigint[]
+)
+    AS n (source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead, series)
 WHERE l.source_agent_id = n.source_agent_id AND l.target_agent_id = n.target_agent_id
 """
 _WRITE_QUEUES = """
@@ -82,6 +86,11 @@ def _ends(links: Iterable[Link]) -> list[object]:
 def lock_links(links: Iterable[Link]) -> Query:
     """Rows for `link_of`; a link that has no row yet is missing."""
     return _LOCK_LINKS, _ends(links)
+
+
+def series() -> Query:
+    """One row."""
+    return _SERIES, ()
 
 
 def last_seq(link: Link) -> Query:
@@ -102,7 +111,7 @@ def make_rows(links: Iterable[Link], agents: Iterable[str]) -> list[Query]:
 
 def link_of(row: Row) -> tuple[Link, LinkState]:
     """A row of `lock_links`."""
-    return (row[0], row[1]), LinkState(row[2], row[3], row[4], set(row[5]))
+    return (row[0], row[1]), LinkState(row[2], row[3], row[4], set(row[5]), row[6])
 
 
 def write_links(links: dict[Link, LinkState]) -> Query:
@@ -114,6 +123,7 @@ def write_links(links: dict[Link, LinkState]) -> Query:
         numbers([state.acked for state in states]),
         numbers([state.contiguous for state in states]),
         texts([f"{{{','.join(map(str, state.ahead))}}}" for state in states]),
+        numbers([state.series for state in states]),
     ]
 
 
@@ -433,7 +443,11 @@ WHERE source_agent_id = source AND target_agent_id = target AND seq BETWEEN low 
     AND state = 'TOMBSTONE'
 """
 _LOCK_DUE = f"""
-SELECT {_MESSAGE} FROM {{schema}}.message WHERE next_attempt_at_ms <= %b::bigint
+SELECT {_MESSAGE}, (
+    SELECT acked + 1 FROM {{schema}}.link AS l
+    WHERE l.source_agent_id = m.source_agent_id AND l.target_agent_id = m.target_agent_id
+)
+FROM {{schema}}.message AS m WHERE next_attempt_at_ms <= %b::bigint
 ORDER BY next_attempt_at_ms, message_id LIMIT %b::bigint FOR UPDATE SKIP LOCKED
 """
 _PLAN = """
@@ -509,7 +523,7 @@ def forget_tombstones(settled: Settled) -> Query:
 
 
 def lock_due(now_ms: int, limit: int) -> Query:
-    """Rows for `records.message_of` that nobody else is taking."""
+    """Rows for `records.message_of`, and their floors, that nobody else is taking."""
     return _LOCK_DUE, (now_ms, limit)
 
 

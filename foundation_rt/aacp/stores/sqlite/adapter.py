@@ -84,6 +84,7 @@ class SqliteAACPPersistenceAdapter:
 
     path: str = field(converter=_real_path)
     logger: StructuredLogger | None = None
+    series: int = field(default=0, init=False)
     _presence: Presence | None = field(default=None, init=False)
     _committer: Committer | None = field(default=None, init=False)
     _pid: int = field(default=0, init=False)
@@ -146,6 +147,7 @@ class SqliteAACPPersistenceAdapter:
             connection = sqlite3.connect(self.path, BUSY_TIMEOUT_S, isolation_level=None)
             _set_up(connection)
             schema.migrate(connection, self.path)
+            self.series = operations.get_series(connection)
             if presence.alone:
                 operations.release_all(connection)
         except BaseException as error:
@@ -195,11 +197,11 @@ class SqliteAACPPersistenceAdapter:
 
     async def append(self, drafts: Sequence[Draft], now_ms: int) -> list[Appended]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.append, drafts)
+        return await self._perform(operations.append, drafts, self.series)
 
     async def receive(self, arrivals: Sequence[Arrival], now_ms: int, ttl_ms: int) -> Received:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.receive, arrivals, now_ms, ttl_ms)
+        return await self._perform(operations.receive, arrivals, self.series, now_ms, ttl_ms)
 
     async def claim(
         self,
@@ -278,7 +280,7 @@ class SqliteAACPPersistenceAdapter:
     ) -> list[Envelope]:
         """See `AACPPersistenceAdapter`."""
         link = (source_agent_id, target_agent_id)
-        return await self._perform(operations.get_unacknowledged, link)
+        return await self._perform(operations.get_unacknowledged, link, self.series)
 
     async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""

@@ -33,7 +33,7 @@ from ...ledger import (
 )
 from ...persistence import RetryDecision
 from ...session_manager import Arrival as SeqArrival
-from ...session_manager import LinkState, acknowledge, allocate, arrive
+from ...session_manager import LinkState, acknowledge, allocate, arrive, arrive_here
 from ...types import (
     MESSAGE_STATES,
     VOID_PAYLOAD,
@@ -79,6 +79,10 @@ _FINISH = (
 )
 _IS_QUEUED = "position IS NOT NULL AND finished_at_ms IS NULL"
 _IS_OUTBOUND = "state IN ('PENDING', 'TOMBSTONE')"
+_FLOOR = (
+    "(SELECT acked + 1 FROM links AS l WHERE l.source_agent_id = m.source_agent_id"
+    " AND l.target_agent_id = m.target_agent_id)"
+)
 
 
 # -- rows and records -----------------------------------------------------------------------------
@@ -162,9 +166,11 @@ class _Batch:
         now_ms: int,
     ) -> MessageRecord:
         """Enter the RESPONSE to a request that came from another ledger."""
-        seq = allocate(self.link((request.target_agent_id, request.source_agent_id)))
+        state = self.link((request.target_agent_id, request.source_agent_id))
+        seq = allocate(state)
         message = records.response_to(request, payload, expires_at_ms, reply, seq, now_ms)
         self.post(message)
+        message.floor = state.floor
         return message
 
     def enter(self, record: RequestRecord, state: LinkState) -> None:
@@ -174,20 +180,28 @@ class _Batch:
         if record.seq > state.contiguous:
             record.state = RequestState.HELD
         else:
-            record.state, record.position = RequestState.RECEIVED, self._next_position()
+            self._queue(record)
 
-    def release_held(self, link: Link, state: LinkState) -> bool:
-        """Queue what waited for a gap that is filled now, in the order of its numbers."""
+    def _queue(self, record: RequestRecord) -> None:
+        record.state, record.position = RequestState.RECEIVED, self._next_position()
+
+    def release_held(self, link: Link, up_to: int | None) -> bool:
+        """Queue what waited for a gap that is filled now, in the order of its numbers.
+
+        Args:
+            up_to: nothing is missing up to this number; None: none will ever come of those missing.
+        """
         self._flush_records()
         ids = self.connection.execute(
             "SELECT request_id FROM requests WHERE state = 'HELD'"
-            " AND source_agent_id = ? AND target_agent_id = ? AND seq <= ? ORDER BY seq",
-            (*link, state.contiguous),
+            " AND source_agent_id = ? AND target_agent_id = ? AND seq <= ifnull(?, seq)"
+            " ORDER BY seq",
+            (*link, up_to),
         ).fetchall()
         found = _requests(self.connection, (request_id for (request_id,) in ids))
         for (request_id,) in ids:
-            record = self.requests[request_id] = found[request_id]
-            self.enter(record, state)
+            record = self.requests[request_id] = self._entered[request_id] = found[request_id]
+            self._queue(record)
         return bool(ids)
 
     def _next_position(self) -> int:
@@ -200,14 +214,11 @@ class _Batch:
         """Write everything."""
         self._flush_records()
         self.connection.executemany(
-            "INSERT INTO links VALUES (?, ?, ?, ?, ?, ?)"
+            "INSERT INTO links VALUES (?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (source_agent_id, target_agent_id) DO UPDATE SET"
             " last_seq = excluded.last_seq, acked = excluded.acked,"
-            " contiguous = excluded.contiguous, ahead = excluded.ahead",
-            [
-                (*link, state.last_seq, state.acked, state.contiguous, _write_ahead(state.ahead))
-                for link, state in self.links.items()
-            ],
+            " contiguous = excluded.contiguous, ahead = excluded.ahead, series = excluded.series",
+            [_link_row(link, state) for link, state in self.links.items()],
         )
         if self._position is not None:
             self.connection.execute("UPDATE positions SET last = ?", (self._position,))
@@ -230,25 +241,30 @@ class _Batch:
 
 def _read_link(connection: sqlite3.Connection, link: Link) -> LinkState | None:
     row = connection.execute(
-        "SELECT last_seq, acked, contiguous, ahead FROM links"
+        "SELECT last_seq, acked, contiguous, ahead, series FROM links"
         " WHERE source_agent_id = ? AND target_agent_id = ?",
         link,
     ).fetchone()
     if row is None:
         return None
-    last_seq, acked, contiguous, ahead = row
-    return LinkState(last_seq, acked, contiguous, set(orjson.loads(ahead)))
+    last_seq, acked, contiguous, ahead, series = row
+    return LinkState(last_seq, acked, contiguous, set(orjson.loads(ahead)), series)
 
 
-def _write_ahead(ahead: set[int]) -> str:
-    return orjson.dumps(sorted(ahead)).decode()
+def _link_row(link: Link, state: LinkState) -> Row:
+    ahead = orjson.dumps(sorted(state.ahead)).decode()
+    return (*link, state.last_seq, state.acked, state.contiguous, ahead, state.series)
 
 
 # -- append ---------------------------------------------------------------------------------------
 
 
-def append(connection: sqlite3.Connection, drafts: Sequence[Draft]) -> list[Appended]:
-    """See `AACPPersistenceAdapter`."""
+def append(connection: sqlite3.Connection, drafts: Sequence[Draft], own: int) -> list[Appended]:
+    """See `AACPPersistenceAdapter`.
+
+    Args:
+        own: the series of this ledger.
+    """
     batch = _Batch(connection, _requests(connection, [draft.key for draft in drafts]))
     # What is executed here and has a request id has no message.
     elsewhere = [each.message_id for each in drafts if not each.local or each.request_id is None]
@@ -259,12 +275,12 @@ def append(connection: sqlite3.Connection, drafts: Sequence[Draft]) -> list[Appe
             (_ids(elsewhere),),
         ).fetchall()
     )
-    appended = [_append(batch, draft, sent) for draft in drafts]
+    appended = [_append(batch, draft, sent, own) for draft in drafts]
     batch.flush()
     return appended
 
 
-def _append(batch: _Batch, draft: Draft, sent: dict[str, int]) -> Appended:
+def _append(batch: _Batch, draft: Draft, sent: dict[str, int], own: int) -> Appended:
     existing = batch.requests.get(draft.key)
     verdict = judge(existing, draft.digest)
     if existing is not None:
@@ -276,38 +292,44 @@ def _append(batch: _Batch, draft: Draft, sent: dict[str, int]) -> Appended:
     state = batch.link(link)
     seq = allocate(state)
     if draft.local:
-        _append_local(batch, draft, link, state, seq)
+        _append_local(batch, draft, link, seq, own)
         return Appended(Verdict.NEW, seq)
     if draft.message_type is MessageType.REQUEST:
         batch.add(records.drafted_request(draft, seq))
     message = records.drafted_message(draft, seq)
     sent[draft.message_id] = seq
     batch.post(message)
+    message.floor = state.floor
     return Appended(Verdict.NEW, seq, None, message)
 
 
-def _append_local(batch: _Batch, draft: Draft, link: Link, state: LinkState, seq: int) -> None:
+def _append_local(batch: _Batch, draft: Draft, link: Link, seq: int, own: int) -> None:
     """Enter what is sent and received in one."""
-    if state.acked == seq - 1:
-        state.acked = seq
-    before = state.contiguous
-    arrive(state, seq)
+    state = batch.link(link)
+    series, before, waiting = state.series, state.contiguous, state.ahead
+    arrive_here(state, seq, own)
+    if waiting and state.series != series:
+        batch.release_held(link, None)
     record = records.drafted_request(draft, seq)
     batch.enter(record, state)
     batch.add(record)
     if state.contiguous > before + 1:  # as in `_Reception.take`
-        batch.release_held(link, state)
+        batch.release_held(link, state.contiguous)
 
 
 # -- receive --------------------------------------------------------------------------------------
 
 
 def receive(
-    connection: sqlite3.Connection, arrivals: Sequence[Arrival], now_ms: int, ttl_ms: int
+    connection: sqlite3.Connection, arrivals: Sequence[Arrival], own: int, now_ms: int, ttl_ms: int
 ) -> Received:
-    """See `AACPPersistenceAdapter`."""
+    """See `AACPPersistenceAdapter`.
+
+    Args:
+        own: the series of this ledger.
+    """
     keys = (each.envelope.request_id or each.envelope.message_id for each in arrivals)
-    reception = _Reception(_Batch(connection, _requests(connection, keys)), now_ms, ttl_ms)
+    reception = _Reception(_Batch(connection, _requests(connection, keys)), own, now_ms, ttl_ms)
     for arrival in arrivals:
         reception.take(arrival)
     reception.batch.flush()
@@ -320,6 +342,7 @@ class _Reception:
     """A batch of arrivals on its way into the ledger."""
 
     batch: _Batch
+    own: int
     now_ms: int
     ttl_ms: int
     received: Received = field(factory=lambda: Received({}, [], [], [], [], 0, False))
@@ -335,16 +358,23 @@ class _Reception:
         if envelope.seq == 0:
             return
         state = self.batch.link(link)
-        before = state.contiguous
-        found = arrive(state, envelope.seq)
-        received.acks[link] = state.contiguous
+        series, before, waiting = state.series, state.contiguous, state.ahead
+        ours = envelope.series == self.own
+        found = arrive(state, envelope.seq, envelope.series, envelope.floor, ours=ours)
+        if found is SeqArrival.OUTDATED:
+            received.refused += 1
+            received.outdated.append(envelope)
+            return
+        if waiting and state.series != series:
+            received.ready |= self.batch.release_held(link, None)
+        received.acks[link], received.series[link] = state.contiguous, state.series
         if found is SeqArrival.BEYOND:
             received.refused += 1
         elif found is SeqArrival.NEW and not envelope.tombstone:
             received.accepted.append(envelope)
             self._take_in(arrival, state)
         if state.contiguous > before + 1:  # by one, nothing that was held is passed
-            received.ready |= self.batch.release_held(link, state)
+            received.ready |= self.batch.release_held(link, state.contiguous)
 
     def _take_in(self, arrival: Arrival, state: LinkState) -> None:
         """A message that was not here before, whose number has just been noted."""
@@ -529,12 +559,12 @@ def take_due(connection: sqlite3.Connection, now_ms: int, limit: int, decide: Re
     """See `AACPPersistenceAdapter`."""
     due = Due([], [], None)
     rows = connection.execute(
-        f"SELECT {_MESSAGE} FROM messages WHERE next_attempt_at_ms <= ?"
+        f"SELECT {_MESSAGE}, {_FLOOR} FROM messages AS m WHERE next_attempt_at_ms <= ?"
         " ORDER BY next_attempt_at_ms, message_id LIMIT ?",
         (now_ms, limit),
     ).fetchall()
-    for message in map(records.message_of, rows):
-        records.retry(message, now_ms, decide, due)
+    for *row, floor in rows:
+        records.retry(records.message_of(row), floor, now_ms, decide, due)
     connection.executemany(
         "UPDATE messages SET state = ?, payload = ?, attempts = ?, next_attempt_at_ms = ?"
         " WHERE message_id = ?",
@@ -621,6 +651,12 @@ def _state(connection: sqlite3.Connection, request_id: str) -> str | None:
 # -- numbers --------------------------------------------------------------------------------------
 
 
+def get_series(connection: sqlite3.Connection) -> int:
+    """See `AACPPersistenceAdapter.series`."""
+    [series] = connection.execute("SELECT series FROM ledger").fetchone()
+    return int(series)
+
+
 def get_last_seq(connection: sqlite3.Connection, link: Link) -> int:
     """See `AACPPersistenceAdapter.get_last_sequence`."""
     state = _read_link(connection, link)
@@ -630,7 +666,7 @@ def get_last_seq(connection: sqlite3.Connection, link: Link) -> int:
 def update_last_seq(connection: sqlite3.Connection, link: Link, seq: int) -> None:
     """See `AACPPersistenceAdapter.update_last_sequence`."""
     connection.execute(
-        "INSERT INTO links VALUES (?, ?, ?, 0, 0, '[]')"
+        "INSERT INTO links VALUES (?, ?, ?, 0, 0, '[]', 0)"
         " ON CONFLICT (source_agent_id, target_agent_id) DO UPDATE SET"
         " last_seq = max(last_seq, excluded.last_seq)",
         (*link, seq),
@@ -640,14 +676,15 @@ def update_last_seq(connection: sqlite3.Connection, link: Link, seq: int) -> Non
 # -- recovery and retention -----------------------------------------------------------------------
 
 
-def get_unacknowledged(connection: sqlite3.Connection, link: Link) -> list[Envelope]:
+def get_unacknowledged(connection: sqlite3.Connection, link: Link, own: int) -> list[Envelope]:
     """See `AACPPersistenceAdapter.get_unacknowledged_messages`."""
     rows = connection.execute(
         f"SELECT {_MESSAGE} FROM messages WHERE {_IS_OUTBOUND}"
         " AND source_agent_id = ? AND target_agent_id = ? ORDER BY seq",
         link,
     )
-    return [message.envelope(message.message_id, None) for message in map(records.message_of, rows)]
+    messages = map(records.message_of, rows)
+    return [message.envelope(message.message_id, None, own) for message in messages]
 
 
 def list_pending(connection: sqlite3.Connection, older_than_ms: int | None) -> list[RequestRecord]:

@@ -91,12 +91,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             acked INTEGER NOT NULL,
             contiguous INTEGER NOT NULL,
             ahead TEXT NOT NULL,  -- JSON: the numbers received beyond contiguous
+            series INTEGER NOT NULL,  -- whose numbers those two are
             PRIMARY KEY (source_agent_id, target_agent_id)
         ) WITHOUT ROWID
         """,
         # One row: the last position given out.
         "CREATE TABLE positions (last INTEGER NOT NULL)",
         "INSERT INTO positions VALUES (0)",
+        # One row: what names the ledger, the ms since 1970 at which it was made.
+        "CREATE TABLE ledger (series INTEGER NOT NULL)",
+        """
+        INSERT INTO ledger
+            VALUES (CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
+        """,
     ),
 )
 
