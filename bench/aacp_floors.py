@@ -260,8 +260,8 @@ class _Postgres:
         )
 
     async def _claim(self, requests: list[RequestRecord]) -> None:
-        ids, epochs = [each.request_id for each in requests], [0] * len(requests)
-        await self._write(1, statements.claim(ids, epochs, _OWNER, _NOW_MS, _LATER_MS))
+        chosen = [(each.request_id, 0, False) for each in requests]
+        await self._write(1, statements.claim(chosen, _OWNER, _NOW_MS, _LATER_MS))
 
     async def _finish(self, requests: list[RequestRecord]) -> None:
         for each in requests:

@@ -23,6 +23,7 @@ from .node import (
     Effect,
     Execute,
     Node,
+    NoticeAbandoned,
     NoticeFailure,
     NoticeOutdated,
     NoticeReceived,
@@ -461,12 +462,12 @@ class Driver:
         try:
             ended = await self.run(claim, execution.signal)
         except BaseException as error:
-            self._give_back(execution, self._not_before_ms(claim, error))
+            self._give_back(execution, self._not_before_ms(claim, error), begun=True)
             if not isinstance(error, Exception):
                 raise
             return False
         if ended is None:
-            self._give_back(execution)
+            self._give_back(execution, begun=execution.signal.aborted)
             return False
         self._forget(execution)
         result, failure, within = ended
@@ -480,11 +481,13 @@ class Driver:
             return None
         described = {"requestId": claim.request_id, "error": describe_exception(error)}
         self.logger.error("claim not executed; it is tried again", described)
-        return self.now_ms() + self.node.retransmitter.backoff_delay_ms(claim.epoch)
+        return self.now_ms() + self.node.retransmitter.backoff_delay_ms(claim.executions)
 
-    def _give_back(self, execution: _Execution, not_before_ms: int | None = None) -> None:
+    def _give_back(
+        self, execution: _Execution, not_before_ms: int | None = None, *, begun: bool = False
+    ) -> None:
         self._forget(execution)
-        self.node.give_back(execution.claim, self.now_ms(), not_before_ms)
+        self.node.give_back(execution.claim, self.now_ms(), not_before_ms, begun=begun)
         self.kick()
 
     def _give_back_all(self, queue: deque[_Execution]) -> None:
@@ -520,6 +523,14 @@ class Driver:
             "error": describe_exception(effect.error),
         }
         self.logger.error("writes of an agent failed", fields)
+
+    def _report_abandoned(self, effect: NoticeAbandoned) -> None:
+        fields = {
+            "requestId": effect.claim.request_id,
+            "agentId": effect.claim.target_agent_id,
+            "executions": effect.claim.executions - 1,
+        }
+        self.logger.error("request abandoned: its execution never ends", fields)
 
     # -- hooks --------------------------------------------------------------------------------
 
@@ -567,6 +578,7 @@ _PERFORM: dict[type[Effect], Callable[[Driver, Any], None]] = {
     Abandon: Driver._abandon,
     NoticeFailure: Driver._complain,
     NoticeOutdated: Driver._report_outdated,
+    NoticeAbandoned: Driver._report_abandoned,
     NoticeReceived: Driver._notice,
     NoticeSettled: Driver._notice,
 }

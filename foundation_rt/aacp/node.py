@@ -14,6 +14,7 @@ one commit.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -142,6 +143,13 @@ class NoticeFailure:
     error: Exception
 
 
+@define(eq=False, repr=False)
+class NoticeAbandoned:
+    """A claim is not executed but FAILED: its execution was begun too often and never ended."""
+
+    claim: Claim
+
+
 Effect: TypeAlias = (
     Persist
     | Send
@@ -152,6 +160,7 @@ Effect: TypeAlias = (
     | NoticeSettled
     | NoticeFailure
     | NoticeOutdated
+    | NoticeAbandoned
 )
 
 
@@ -166,8 +175,8 @@ class NodeSettings:
         poll_ms: how often a shared ledger is looked at unasked.
         purge_ms: how often expired records are deleted.
         store_retry_ms: after which a failed operation of the ledger is tried again.
-        max_batch: the most that one operation of the ledger takes.
-        max_held: the most claims held at once, for all agents and for one.
+        max_batch: the most that one operation of the ledger takes of what waits for it.
+        max_held_by_agent: the most claims held at once for one agent.
         has_transport: whether there are other ledgers to send to.
         shared: whether other processes use this ledger.
     """
@@ -179,7 +188,6 @@ class NodeSettings:
     purge_ms: int = 60_000
     store_retry_ms: int = 500
     max_batch: int = 500
-    max_held: int = 1_000
     max_held_by_agent: int = 100
     has_transport: bool = False
     shared: bool = False
@@ -201,6 +209,21 @@ class _Lane:
 
 
 @define(eq=False, repr=False)
+class _Seat:
+    """An agent that is here.
+
+    Attributes:
+        held: how many claims are held for it.
+        room: how many may be. It begins with one, and has twice as many with every outcome that is
+            recorded: so what is claimed ahead, and may be lost with this process, is in proportion
+            to what it gets done.
+    """
+
+    held: int = 0
+    room: int = 1
+
+
+@define(eq=False, repr=False)
 class Node:
     """See the module."""
 
@@ -217,7 +240,7 @@ class Node:
     """That of its ledger: to be set when this is open, before anything is sent or comes in."""
     held: dict[str, Claim] = field(factory=dict, init=False)
     """The claims that are being executed, by request id."""
-    _agents: dict[str, int] = field(factory=dict, init=False)  # with the number of claims held
+    _agents: dict[str, _Seat] = field(factory=dict, init=False)
     _lanes: dict[Operation, _Lane] = field(init=False)
     _timers: dict[Operation, int] = field(factory=dict, init=False)
     _effects: list[Effect] = field(factory=list, init=False)
@@ -256,7 +279,7 @@ class Node:
 
     def add_agent(self, agent_id: str, now_ms: int) -> None:
         """An agent was registered: what waits for it may be claimed."""
-        self._agents.setdefault(agent_id, 0)
+        self._agents.setdefault(agent_id, _Seat())
         self._want(Operation.CLAIM)
         self._now_ms = now_ms
 
@@ -296,10 +319,10 @@ class Node:
         """
         if self.held.get(claim.request_id) is not claim:
             return  # it was lost meanwhile
-        if error is not None and self.retransmitter.should_execute_again(claim.epoch, error):
-            delay = self.retransmitter.backoff_delay_ms(claim.epoch)
+        if error is not None and self.retransmitter.should_execute_again(claim.executions, error):
+            delay = self.retransmitter.backoff_delay_ms(claim.executions)
             behind = self._held_behind(claim)
-            self.give_back(claim, now_ms, now_ms + delay)
+            self.give_back(claim, now_ms, now_ms + delay, begun=True)
             for each in behind:
                 self.give_back(each, now_ms)
             return
@@ -316,15 +339,25 @@ class Node:
         self._ended.add(claim.request_id)
         self._now_ms = now_ms
 
-    def give_back(self, claim: Claim, now_ms: int, not_before_ms: int | None = None) -> None:
-        """A claim is not executed, or not any more: it may be claimed again (AACP-25)."""
+    def give_back(
+        self, claim: Claim, now_ms: int, not_before_ms: int | None = None, *, begun: bool = False
+    ) -> None:
+        """A claim is not executed, or not any more: it may be claimed again (AACP-25).
+
+        Args:
+            begun: whether its execution was begun, and so counts (AACP-13, AACP-46).
+        """
         if self.held.get(claim.request_id) is claim:
             self._let_go(claim)
             if self._lanes[Operation.CLAIM].busy:
                 self._overtaken.add(claim.target_agent_id)
-            release = Release(claim.request_id, claim.epoch, not_before_ms)
-            self._lanes[Operation.RELEASE].pending.append(release)
+            self._release(claim, not_before_ms, begun)
             self._now_ms = now_ms
+
+    def _release(self, claim: Claim, not_before_ms: int | None, begun: bool) -> None:
+        executions = claim.executions if begun else claim.executions - 1
+        release = Release(claim.request_id, claim.epoch, executions, not_before_ms)
+        self._lanes[Operation.RELEASE].pending.append(release)
 
     def _held_behind(self, claim: Claim) -> list[Claim]:
         """What must not be executed before a request that will be executed again (AACP-04)."""
@@ -476,19 +509,16 @@ class Node:
         return (arrivals, now_ms, self.settings.ttl_ms)
 
     def _claim_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
-        settings = self.settings
-        room = min(settings.max_batch, settings.max_held - len(self.held))
-        # Those that hold the fewest come first, so that none is kept waiting by a busy one.
-        agents = [
-            agent_id
-            for held, agent_id in sorted((held, agent) for agent, held in self._agents.items())
-            if held < settings.max_held_by_agent
-        ]
+        wanted = {
+            agent_id: seat.room - seat.held
+            for agent_id, seat in self._agents.items()
+            if seat.held < seat.room
+        }
         releases = self._lanes[Operation.RELEASE]
-        if self._stopping or room <= 0 or not agents or releases.busy or releases.pending:
+        if self._stopping or not wanted or releases.busy or releases.pending:
             return None  # what is being given back comes before what is behind it
-        limit = min(room, settings.max_held_by_agent)
-        return (agents, self._owner, now_ms, now_ms + settings.lease_ms, limit)
+        idle = {agent_id for agent_id in wanted if not self._agents[agent_id].held}
+        return (wanted, self._owner, now_ms, now_ms + self.settings.lease_ms, idle)
 
     def _complete_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
         return ([completion for completion, _ in batch], now_ms)
@@ -570,16 +600,17 @@ class Node:
             if held is not None:
                 held.epoch = claim.epoch  # its lease lapsed unnoticed: it goes on
             elif claim.target_agent_id in overtaken or claim.target_agent_id not in self._agents:
-                release = Release(claim.request_id, claim.epoch)
-                self._lanes[Operation.RELEASE].pending.append(release)
+                self._release(claim, None, begun=False)
             else:
                 self.held[claim.request_id] = claim
-                self._agents[claim.target_agent_id] += 1
-                self._effects.append(Execute(claim))
+                self._agents[claim.target_agent_id].held += 1
+                self._begin(claim, now_ms)
         if claimed.claims:
             self._arm(Operation.RENEW, now_ms + self.settings.lease_ms // 3)
-        if len(claimed.claims) == persist.arguments[-1]:
-            self._want(Operation.CLAIM)  # the limit was reached: there may be more
+        wanted: dict[str, int] = persist.arguments[0]
+        counts = Counter(claim.target_agent_id for claim in claimed.claims)
+        if any(count == wanted[agent_id] for agent_id, count in counts.items()):
+            self._want(Operation.CLAIM)  # there may be more, and room for it by now
         if claimed.next_at_ms is not None:
             self._arm(Operation.CLAIM, max(claimed.next_at_ms, now_ms + 1))
         if self.settings.shared and self._agents:
@@ -603,6 +634,7 @@ class Node:
                     self._lose(claim, now_ms)
                 else:
                     self._let_go(claim)
+                    self._make_room(claim.target_agent_id)
             if record is not None:
                 self._settle(record)
             if completed.response is not None:
@@ -647,6 +679,14 @@ class Node:
 
     # -- parts of that ------------------------------------------------------------------------
 
+    def _begin(self, claim: Claim, now_ms: int) -> None:
+        """Have a claim executed, unless that was begun too often and never ended (AACP-46)."""
+        if self.retransmitter.may_begin(claim.executions):
+            self._effects.append(Execute(claim))
+        else:
+            self._effects.append(NoticeAbandoned(claim))
+            self.executed(claim, None, _abandoned(claim.executions - 1), now_ms)
+
     def _fail_writes(self, claim: Claim, failure: Exception, now_ms: int) -> None:
         """What a handler wanted to have written with its outcome could not be: it has failed."""
         self._effects.append(NoticeFailure(claim, failure))
@@ -657,6 +697,8 @@ class Node:
         """A claim was lost, and with it what is behind it, unless it only expired."""
         behind = self._held_behind(claim) if claim.expires_at_ms > now_ms else []
         self._let_go(claim)
+        if claim.target_agent_id in self._agents:
+            self._agents[claim.target_agent_id].room = 1
         self._effects.append(Abandon(claim))
         for each in behind:
             self.give_back(each, now_ms)
@@ -666,8 +708,15 @@ class Node:
     def _let_go(self, claim: Claim) -> None:
         del self.held[claim.request_id]
         self._ended.discard(claim.request_id)
-        if self._agents.get(claim.target_agent_id):
-            self._agents[claim.target_agent_id] -= 1
+        seat = self._agents.get(claim.target_agent_id)
+        if seat is not None and seat.held:
+            seat.held -= 1
+
+    def _make_room(self, agent_id: str) -> None:
+        """An agent has got something done: more may be claimed for it at once."""
+        seat = self._agents.get(agent_id)
+        if seat is not None:
+            seat.room = min(2 * seat.room, self.settings.max_held_by_agent)
 
     def _settle(self, record: RequestRecord) -> None:
         """A request has its outcome: tell whoever waits for it."""
@@ -747,7 +796,7 @@ class Node:
         ack, ack_series = self._acks.get(reverse, (None, None))
         return message.envelope(message_id, ack, self.series, ack_series)
 
-    def _remember_ack(self, link: Link, ack: int) -> None:
+    def _remember_ack(self, link: Link, ack: tuple[int, int]) -> None:
         if len(self._acks) >= _MAX_CACHED_ACKS:
             self._acks.clear()
         self._acks[link] = ack
@@ -788,6 +837,15 @@ _GIVEN_UP = StructuredError(
     "The message was not acknowledged within its lifetime; it may have been received.",
     {"reason": "given_up"},
 )
+
+
+def _abandoned(executions: int) -> StructuredError:
+    return StructuredError(
+        ErrorCode.INTERNAL,
+        f"Its execution was begun {executions} times and never ended: its process died, or lost its"
+        " lease, each time.",
+        {"reason": "abandoned"},
+    )
 
 
 def _recorded_error(record: RequestRecord) -> StructuredError:

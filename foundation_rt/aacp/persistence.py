@@ -10,7 +10,7 @@ Batches keep their order, and their items do not affect one another except by th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from ..errors import StructuredError
@@ -91,16 +91,18 @@ class AACPPersistenceAdapter(Protocol):
 
     async def claim(
         self,
-        agent_ids: Sequence[str],
+        wanted: Mapping[str, int],
         owner: str,
         now_ms: int,
         lease_until_ms: int,
-        limit: int,
+        idle: Collection[str] = (),
     ) -> Claimed:
         """Claim, in the order of their queues, what may be claimed for these agents (AACP-22).
 
         Args:
-            limit: the most that are claimed.
+            wanted: the most that are claimed for each agent, by its id.
+            idle: those among them that execute nothing: the first request that is claimed for one
+                of them is begun at once, and counted in its `executions` (AACP-46).
         """
 
     async def complete(self, completions: Sequence[Completion], now_ms: int) -> list[Completed]:

@@ -35,6 +35,8 @@ class RetryPolicy:
         jitter: the share of a delay that is left to chance, from 0 to 1.
         should_retry_error: whether an execution that failed so is tried again.
         max_executions: after so many executions a temporary error counts as final.
+        max_starts: a request whose execution was begun so often, and at least `max_executions`
+            times, and has no outcome, is not executed again (AACP-46).
 
     Raises:
         ValueError: says which value cannot be.
@@ -47,10 +49,11 @@ class RetryPolicy:
     jitter: float = 0.5
     should_retry_error: Callable[[StructuredError], bool] = nothing_is_temporary
     max_executions: int = 5
+    max_starts: int = 10
 
     def __attrs_post_init__(self) -> None:
-        if self.max_attempts < 1 or self.max_executions < 1:
-            raise ValueError("max_attempts and max_executions must be at least 1")
+        if min(self.max_attempts, self.max_executions, self.max_starts) < 1:
+            raise ValueError("max_attempts, max_executions and max_starts must be at least 1")
         if not 0 < self.base_delay_ms <= self.max_delay_ms <= MAX_DELAY_MS:
             raise ValueError(
                 "base_delay_ms must be above 0, and max_delay_ms not below it"
@@ -101,3 +104,7 @@ class Retransmitter:
         """Whether an execution, the `executions`-th of its request, that failed so is repeated."""
         policy = self.policy
         return executions < policy.max_executions and policy.should_retry_error(error)
+
+    def may_begin(self, executions: int) -> bool:
+        """Whether an execution, the `executions`-th of its request, may be begun (AACP-46)."""
+        return executions <= max(self.policy.max_starts, self.policy.max_executions)

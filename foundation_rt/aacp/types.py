@@ -149,6 +149,8 @@ class RequestRecord(_Value):
         by_message: its maker is in another ledger and is told the outcome by a RESPONSE.
         position: its place in the queue of its target, once it may be claimed.
         epoch: how often it was claimed; the outcome of an older epoch is not taken (AACP-23).
+        executions: how often its execution was begun, as far as is known: one that was not the
+            first of its agent when it was claimed counts when it is given back (AACP-13, AACP-46).
         owner: who claimed it last.
         not_before_ms: it is not claimed earlier: it failed, and is tried again.
         result: JSON, once COMPLETED.
@@ -169,6 +171,7 @@ class RequestRecord(_Value):
     by_message: bool = False
     position: int | None = None
     epoch: int = 0
+    executions: int = 0
     owner: str | None = None
     lease_until_ms: int | None = None
     not_before_ms: int | None = None
@@ -297,10 +300,15 @@ class Arrival:
 
 @define(eq=False, repr=False)
 class Claim(_Value):
-    """The right to execute a request, until its lease lapses."""
+    """The right to execute a request, until its lease lapses.
+
+    Attributes:
+        executions: how many executions there are of it, as far as is known, with this one.
+    """
 
     request_id: str
     epoch: int
+    executions: int
     source_agent_id: str
     target_agent_id: str
     message_type: MessageType
@@ -340,10 +348,15 @@ class Completion:
 
 @define(eq=False, repr=False)
 class Release:
-    """A claim that is given back, to be claimed again from `not_before_ms` on."""
+    """A claim that is given back, to be claimed again from `not_before_ms` on.
+
+    Attributes:
+        executions: how many there were: those of the claim, or one less if it was not begun.
+    """
 
     request_id: str
     epoch: int
+    executions: int
     not_before_ms: int | None = None
 
 

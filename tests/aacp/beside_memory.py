@@ -212,8 +212,10 @@ class BesideMemory(RuleBasedStateMachine):
     )
     def claim(self, agents: list[str], owner: str, limit: int) -> None:
         now = self.now
+        wanted = {agent: limit + n for n, agent in enumerate(agents)}
+        idle = agents[1:]
         claimed: Claimed = self.ask(
-            lambda store: store.claim(agents, owner, now, now + LEASE, limit)
+            lambda store: store.claim(wanted, owner, now, now + LEASE, idle)
         )
         self.claims += claimed.claims
 
@@ -241,7 +243,8 @@ class BesideMemory(RuleBasedStateMachine):
     @rule(data=st.data(), delay=st.none() | times)
     def release(self, data: st.DataObject, delay: int | None) -> None:
         not_before = None if delay is None else self.now + delay
-        releases = [Release(*claim, not_before) for claim in self.draw_claims(data)]
+        executions = 7 if delay is None else 1
+        releases = [Release(*claim, executions, not_before) for claim in self.draw_claims(data)]
         self.ask(lambda store: store.release(releases))
 
     def draw_claims(self, data: st.DataObject) -> list[tuple[str, int]]:
@@ -334,7 +337,7 @@ class BesideMemory(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         for claim in self.claims:  # so that the store need not find out whose they were
-            release = Release(claim.request_id, claim.epoch)
+            release = Release(claim.request_id, claim.epoch, claim.executions)
             self.ask(lambda store, release=release: store.release([release]))
         self.claims.clear()
         self.store.reopen()

@@ -249,9 +249,12 @@ class Ledger:
         owner: str = "me",
         now: int = NOW,
         lease: int = LEASE,
-        limit: int = 100,
+        most: int = 100,
+        idle: Sequence[str] = (),
     ) -> Claimed:
-        return self.run(self.adapter.claim(agents or ("b",), owner, now, now + lease, limit))
+        """Claim for each of these agents, or for "b"."""
+        wanted = dict.fromkeys(agents or ("b",), most)
+        return self.run(self.adapter.claim(wanted, owner, now, now + lease, idle))
 
     def claim_ids(self, *agents: str, **more: Any) -> list[str]:
         """The ids of the requests that are claimed."""
@@ -356,7 +359,7 @@ class StoreContract:
         assert ledger.complete() == []
         assert ledger.renew(until=NOW) == []
         ledger.release()
-        assert ledger.run(ledger.adapter.claim([], "me", NOW, NOW + 1, 10)) == Claimed([], None)
+        assert ledger.run(ledger.adapter.claim({}, "me", NOW, NOW + 1)) == Claimed([], None)
         assert ledger.run(ledger.adapter.get_request_records([])) == []
 
     @pytest.mark.rule("AACP-20")
@@ -597,10 +600,10 @@ class StoreContract:
     def test_a_long_gap_is_filled_at_once(self, ledger: Ledger) -> None:
         count = 600
         ledger.receive(*(arrival(seq) for seq in range(count, 1, -1)))
-        assert ledger.claim_ids(limit=count) == []
+        assert ledger.claim_ids(most=count) == []
         assert ledger.receive(arrival(1)).acks == {("far", "b"): count}
         expected = [f"far-b-{seq}" for seq in range(1, count + 1)]
-        assert ledger.claim_ids(limit=count) == expected
+        assert ledger.claim_ids(most=count) == expected
 
     @pytest.mark.rule("AACP-14")
     def test_the_number_of_a_tombstone_fills_its_place(self, ledger: Ledger) -> None:
@@ -919,10 +922,10 @@ class StoreContract:
         ledger.append(draft("r3"), draft("r1", "c"))
         ledger.receive(arrival(1, "r2"))
         ledger.append(draft("r0"), draft("x", target="c"))
-        claimed = ledger.claim("b", limit=2)
+        claimed = ledger.claim("b", most=2)
         made = draft("r3")
         assert claimed.claims[0] == Claim(
-            "r3", 1, "a", "b", MessageType.REQUEST, made.payload, 1, NOW, NOW + TTL
+            "r3", 1, 1, "a", "b", MessageType.REQUEST, made.payload, 1, NOW, NOW + TTL
         )
         assert [claim.request_id for claim in claimed.claims] == ["r3", "r1"]
         assert ledger.claim_ids("b", "c") == ["r2", "r0", "x"]
@@ -935,15 +938,53 @@ class StoreContract:
         )
 
     @pytest.mark.rule("AACP-22")
-    def test_a_limit_counts_over_all_agents(self, ledger: Ledger) -> None:
+    def test_for_each_agent_so_many_are_claimed_as_are_wanted_for_it(self, ledger: Ledger) -> None:
+        ledger.append(
+            *(draft(f"{target}{n}", target=target) for n in (1, 2, 3) for target in "bcd")
+        )
+        wanted = {"c": 2, "nobody": 9, "b": 1, "d": 0}
+        claimed = ledger.run(ledger.adapter.claim(wanted, "me", NOW, NOW + LEASE))
+        assert [each.request_id for each in claimed.claims] == ["c1", "c2", "b1"]
+        assert claimed.next_at_ms is None
+        assert ledger.claim_ids("b", "c", "d", most=2) == ["b2", "b3", "c3", "d1", "d2"]
+
+    @pytest.mark.rule("AACP-46")
+    def test_only_what_is_begun_at_once_counts_as_an_execution(self, ledger: Ledger) -> None:
         ledger.append(*(draft(f"{target}{n}", target=target) for target in "bc" for n in (1, 2)))
-        assert ledger.claim_ids("b", "c", limit=3) == ["b1", "b2", "c1"]
-        assert ledger.claim_ids("nobody", "c", limit=3) == ["c2"]
+        claims = ledger.claim("b", "c", idle=["b", "nobody"]).claims
+        assert [(each.request_id, each.executions) for each in claims] == [
+            ("b1", 1),
+            ("b2", 1),
+            ("c1", 1),
+            ("c2", 1),
+        ]
+        ids = ["b1", "b2", "c1", "c2"]
+        assert [ledger.request(each).executions for each in ids] == [1, 0, 0, 0]
+        claims = ledger.claim("b", "c", now=NOW + LEASE, idle=["b", "c"]).claims
+        assert [(each.request_id, each.executions) for each in claims] == [
+            ("b1", 2),
+            ("b2", 1),
+            ("c1", 1),
+            ("c2", 1),
+        ]
+        assert [ledger.request(each).executions for each in ids] == [2, 0, 1, 0]
+
+    @pytest.mark.rule("AACP-13", "AACP-46")
+    def test_a_release_says_how_many_executions_there_were(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"), draft("r2"))
+        ledger.claim(idle=["b"])
+        for _ in range(2):
+            ledger.release(Release("r1", 1, 0), Release("r2", 1, 1))
+        assert [ledger.request(each).executions for each in ("r1", "r2")] == [0, 1]
+        claims = ledger.claim(idle=["b"]).claims
+        assert [each.executions for each in claims] == [1, 2]
+        ledger.release(Release("r1", 1, 7))
+        assert ledger.request("r1").executions == 1
 
     @pytest.mark.rule("AACP-22")
     def test_a_live_claim_of_another_stops_the_queue(self, ledger: Ledger) -> None:
         ledger.append(draft("r1"), draft("r2"), draft("other", target="c"))
-        ledger.claim("b", limit=1)
+        ledger.claim("b", most=1)
         claimed = ledger.claim("b", "c", owner="another", now=NOW + LEASE - 1)
         assert [claim.request_id for claim in claimed.claims] == ["other"]
         assert claimed.next_at_ms == NOW + LEASE
@@ -951,7 +992,7 @@ class StoreContract:
     @pytest.mark.rule("AACP-22", "AACP-30")
     def test_ones_own_live_claims_are_passed_over(self, ledger: Ledger) -> None:
         ledger.append(draft("r1"), draft("r2"), draft("r3"))
-        assert ledger.claim_ids(limit=2) == ["r1", "r2"]
+        assert ledger.claim_ids(most=2) == ["r1", "r2"]
         assert ledger.claim().claims[0].request_id == "r3"
         assert ledger.claim_ids() == []
         assert ledger.request("r1").epoch == 1
@@ -970,8 +1011,8 @@ class StoreContract:
     @pytest.mark.rule("AACP-13", "AACP-22")
     def test_what_waits_to_be_tried_again_stops_the_queue(self, ledger: Ledger) -> None:
         ledger.append(draft("r1"), draft("r2"))
-        ledger.claim(limit=1)
-        ledger.release(Release("r1", 1, NOW + 50))
+        ledger.claim(most=1)
+        ledger.release(Release("r1", 1, 1, NOW + 50))
         claimed = ledger.claim(now=NOW + 49)
         assert claimed == Claimed([], NOW + 50)
         claims = ledger.claim(now=NOW + 50).claims
@@ -1111,13 +1152,13 @@ class StoreContract:
         ledger.append(draft("r1"), draft("r2"))
         ledger.claim()
         for _ in range(2):
-            ledger.release(Release("r1", 1), Release("r2", 2), Release("nothing", 1))
+            ledger.release(Release("r1", 1, 1), Release("r2", 2, 1), Release("nothing", 1, 1))
         record = ledger.request("r1")
         assert record.state is RequestState.RECEIVED
         assert (record.owner, record.lease_until_ms, record.epoch) == (None, None, 1)
         claims = ledger.claim(owner="another").claims
         assert [(claim.request_id, claim.epoch) for claim in claims] == [("r1", 2)]
-        ledger.release(Release("r1", 1))
+        ledger.release(Release("r1", 1, 1))
         assert ledger.state("r1") is RequestState.CLAIMED
         assert ledger.complete(completion(("r1", 1))) == [Completed(None, None)]
 
@@ -1127,7 +1168,7 @@ class StoreContract:
         [claim] = ledger.claim().claims
         ledger.complete(completion(claim))
         before = ledger.request("r1")
-        ledger.release(Release("r1", 1))
+        ledger.release(Release("r1", 1, 0))
         ledger.renew(("r1", 1), until=NOW + TTL)
         ledger.append(draft("r1"))
         ledger.receive(arrival(1, "r1", "a", "b"), response(1, "r1", COMPLETED_PAYLOAD, "b", "a"))
@@ -1271,7 +1312,7 @@ class StoreContract:
     @pytest.mark.rule("AACP-20")
     def test_what_is_executed_here_is_not_marked(self, ledger: Ledger) -> None:
         ledger.append(draft("r1"), draft("r2"))
-        ledger.claim(limit=1)
+        ledger.claim(most=1)
         for name in ("r1", "r2"):
             assert not ledger.run(ledger.adapter.mark_completed(name, None, NOW))
             assert not ledger.run(ledger.adapter.mark_failed(name, ERROR, NOW))
@@ -1345,7 +1386,7 @@ class StoreContract:
             draft("r2", expires_at_ms=NOW + 2),
             draft("r3", expires_at_ms=NOW + 3),
         )
-        ledger.complete(completion(ledger.claim(limit=1).claims[0]))
+        ledger.complete(completion(ledger.claim(most=1).claims[0]))
         assert ledger.purge(NOW) == 0
         assert ledger.purge(NOW + 2) == 2
         assert ledger.purge(NOW + 2) == 0
@@ -1446,7 +1487,10 @@ class StoreContract:
         agents = ["b", "c", "d"]
         ledger.append(*(draft(f"{agent}{n:02}", "a", agent) for agent in agents for n in range(20)))
         answers = ledger.together(
-            [adapter.claim(agents, f"owner{n % 4}", NOW, NOW + LEASE, 1 + n % 7) for n in range(40)]
+            [
+                adapter.claim(dict.fromkeys(agents, 1 + n % 7), f"owner{n % 4}", NOW, NOW + LEASE)
+                for n in range(40)
+            ]
         )
         claims = [claim for answer in answers for claim in answer.claims]
         assert len({claim.request_id for claim in claims}) == len(claims) > 0
@@ -1474,7 +1518,7 @@ class StoreContract:
         async def one(n: int) -> None:
             await adapter.append([draft(f"out{n}", "b", "far", local=False)], NOW)
             await adapter.receive([arrival(n)], NOW, TTL)
-            claimed = await adapter.claim(["b"], "me", NOW, NOW + LEASE, 5)
+            claimed = await adapter.claim({"b": 5}, "me", NOW, NOW + LEASE)
             done = await adapter.complete([completion(claim) for claim in claimed.claims], NOW)
             assert all(each.response is not None for each in done)
 
@@ -1611,11 +1655,11 @@ class SharedStoreContract(DurableStoreContract):
         self, ledger: Ledger, other: Ledger
     ) -> None:
         ledger.append(draft("r1"), draft("r2"), draft("r3", target="c"))
-        assert ledger.claim_ids("b", owner="first", limit=1) == ["r1"]
+        assert ledger.claim_ids("b", owner="first", most=1) == ["r1"]
         claimed = other.claim("b", "c", owner="second")
         assert [claim.request_id for claim in claimed.claims] == ["r3"]
         assert claimed.next_at_ms == NOW + LEASE
-        [late] = other.claim("b", owner="second", now=NOW + LEASE, limit=1).claims
+        [late] = other.claim("b", owner="second", now=NOW + LEASE, most=1).claims
         assert late.epoch == 2
         assert ledger.renew(("r1", 1), until=NOW + 9 * LEASE) == [False]
         assert ledger.complete(completion(("r1", 1))) == [Completed(None, None)]
@@ -1637,7 +1681,7 @@ class SharedStoreContract(DurableStoreContract):
                 )
                 claimed = await asyncio.gather(
                     *(
-                        adapters[n % 2].claim(["b"], f"owner{n % 2}", NOW, NOW + LEASE, 7)
+                        adapters[n % 2].claim({"b": 7}, f"owner{n % 2}", NOW, NOW + LEASE)
                         for n in range(40)
                     )
                 )

@@ -781,6 +781,58 @@ def test_a_handler_that_cancels_its_own_task_is_not_executed_in_a_hot_loop() -> 
     play(scene)
 
 
+@pytest.mark.rule("AACP-46")
+def test_a_request_that_was_begun_too_often_fails_for_its_sender() -> None:
+    async def scene(stage: Stage) -> None:
+        store = FaultyStore(shared=True)
+        policy = RetryPolicy(max_executions=1, max_starts=2)
+        options: dict[str, Any] = {"store": store, "policy": policy, "aacp": {"lease_ms": 3000}}
+        async with stage.coordinator("sender", **options) as sender:
+            sent = asyncio.ensure_future(sender.send_request("a", 1, request_id="r1"))
+            await asyncio.sleep(1)
+            for life in range(2):  # which end without a word
+                now_ms = int(stage.clock.now().timestamp() * 1000)
+                claimed = await store.claim({"a": 1}, f"life {life}", now_ms, now_ms + 10, ["a"])
+                assert [claim.executions for claim in claimed.claims] == [life + 1]
+                await asyncio.sleep(0.1)
+            seen = []
+
+            async def note(message: AgentMessage, context: AgentContext) -> None:
+                seen.append(message.payload)
+
+            sender.register_agent("a", note)
+            with pytest.raises(RequestFailedError, match="begun 2 times") as caught:
+                await sent
+            assert caught.value.code is ErrorCode.INTERNAL
+            assert (caught.value.details or {})["reason"] == "abandoned"
+            await sender.send_request("a", 2)
+            assert seen == [2]
+            [heard] = stage.logged("request abandoned: its execution never ends")
+            assert (heard["requestId"], heard["executions"]) == ("r1", 2)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-22")
+def test_ten_busy_agents_with_long_queues_keep_no_other_waiting() -> None:
+    async def scene(stage: Stage) -> None:
+        async def slow(message: AgentMessage, context: AgentContext) -> None:
+            await asyncio.sleep(0.2)
+
+        async with stage.coordinator() as agents:
+            for number in range(10):
+                agents.register_agent(f"slow{number}", slow)
+                for n in range(200):
+                    await agents.send_reliable_message(f"slow{number}", n)
+            await asyncio.sleep(5)  # by now they hold as much as they may
+            agents.register_agent("idle", echo)
+            begin = stage.clock.monotonic()
+            await agents.send_request("idle", 7)
+            assert stage.clock.monotonic() - begin < 0.1
+
+    play(scene)
+
+
 # -- agents come and go ---------------------------------------------------------------------------
 
 
@@ -806,7 +858,7 @@ def test_what_waits_for_an_agent_that_leaves_waits_for_its_return() -> None:
             gate.opened.set()
             await until_finished(agents, *ids)
             assert (gate.seen, second.seen) == ([0], [1, 2, 3])
-            assert [(await record_of(agents, each)).epoch for each in ids[:2]] == [1, 2]
+            assert [(await record_of(agents, each)).epoch for each in ids[:2]] == [1, 1]
 
     play(scene)
 
@@ -1226,7 +1278,7 @@ def test_claims_that_were_lost_make_room_for_others() -> None:
         aacp = {"lease_ms": 3000}
         async with stage.coordinator("one", store=store, aacp=aacp) as one:
             one.register_agent("a", gate)
-            ids = [await unknown(one, "a", n) for n in range(100)]  # all it may hold
+            ids = [await unknown(one, "a", n) for n in range(100)]
             await gate.begun.wait()
             renewing = store.gates["renew"] = asyncio.Event()
             await asyncio.sleep(5)

@@ -164,7 +164,7 @@ def test_what_was_not_executed_is_given_back_and_may_be_claimed_at_once() -> Non
         assert [(claim.request_id, claim.epoch) for claim in stage.runs] == [
             ("r1", 1),
             ("r1", 2),
-            ("r2", 2),
+            ("r2", 1),
         ]
 
     play(scene)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 import pytest
 
 from foundation_rt.aacp.ledger import digest_of
@@ -15,6 +16,7 @@ from foundation_rt.aacp.node import (
     Execute,
     Node,
     NodeSettings,
+    NoticeAbandoned,
     NoticeOutdated,
     NoticeReceived,
     NoticeSettled,
@@ -68,6 +70,11 @@ class Bench:
         self.effects: list[Effect] = []
         self.calls: list[Operation] = []
         self.node.start(self.now)
+
+    def seat(self, agent_id: str) -> None:
+        """Register an agent that has been busy: all may be claimed for it that ever may."""
+        self.node.add_agent(agent_id, self.now)
+        self.node._agents[agent_id].room = self.node.settings.max_held_by_agent
 
     def look(self) -> list[Effect]:
         """The effects that wait, with those the node has decided since."""
@@ -274,7 +281,7 @@ def test_an_entry_that_failed_is_made_again_first_and_later() -> None:
 def executing(count: int = 3, **more: Any) -> tuple[Bench, list[Claim]]:
     """A bench whose agent "b" has so many claims."""
     bench = Bench(**more)
-    bench.node.add_agent("b", bench.now)
+    bench.seat("b")
     for number in range(count):
         bench.node.send(draft(f"r{number}"), number, bench.now)
     bench.perform()
@@ -283,20 +290,111 @@ def executing(count: int = 3, **more: Any) -> tuple[Bench, list[Claim]]:
 
 @pytest.mark.rule("AACP-22")
 def test_only_for_agents_that_are_here_something_is_claimed_and_no_more_than_may_be_held() -> None:
-    bench = Bench(max_held_by_agent=2, max_held=3)
+    bench = Bench(max_held_by_agent=2)
     for target, number in itertools.product("bcd", range(4)):
         bench.node.send(draft(f"{target}{number}", target=target), target, bench.now)
     bench.perform()
     assert bench.claims() == []
-    bench.node.add_agent("b", bench.now)
-    bench.node.add_agent("c", bench.now)
+    bench.seat("b")
+    bench.seat("c")
     bench.perform()
     claims = bench.claims()
-    assert [each.request_id for each in claims] == ["b0", "b1", "c0"]
-    bench.node.add_agent("d", bench.now)
+    assert [each.request_id for each in claims] == ["b0", "b1", "c0", "c1"]
+    bench.seat("d")
     bench.finish(claims[0])
     bench.perform()
-    assert [each.request_id for each in bench.claims()] == ["d0"]  # who holds the fewest is first
+    assert sorted(each.request_id for each in bench.claims()) == ["b2", "d0", "d1"]
+
+
+@pytest.mark.rule("AACP-22")
+def test_however_many_claims_busy_agents_hold_an_idle_one_gets_its_own() -> None:
+    bench = Bench()
+    for number in range(10):
+        bench.seat(f"busy{number}")
+        for n in range(200):
+            bench.node.send(draft(f"{number}-{n}", target=f"busy{number}"), n, bench.now)
+    bench.perform()
+    assert len(bench.claims()) == 1000
+    bench.node.add_agent("idle", bench.now)
+    bench.node.send(draft("r1", target="idle"), "ticket", bench.now)
+    bench.perform()
+    assert [each.request_id for each in bench.claims()] == ["r1"]
+
+
+@pytest.mark.rule("AACP-22")
+def test_an_agent_has_twice_the_room_with_every_outcome_and_begins_anew_after_a_loss() -> None:
+    bench = Bench(max_held_by_agent=5, lease_ms=3000)
+    bench.node.add_agent("b", bench.now)
+    for number in range(20):
+        bench.node.send(draft(f"r{number}"), number, bench.now)
+    bench.perform()
+    held = bench.claims()
+    sizes = [len(held)]
+    for _ in range(4):
+        bench.finish(held.pop(0))
+        bench.perform()
+        held += bench.claims()
+        sizes.append(len(held))
+    assert sizes == [1, 2, 4, 5, 5]
+    bench.store._requests[held[0].request_id].epoch += 1  # another has it
+    bench.store._requests[held[0].request_id].owner = "another"
+    bench.pass_time(1000)
+    assert bench.claims() == []  # all that was claimed is behind what another has
+    bench.pass_time(3000)
+    assert [each.request_id for each in bench.claims()] == [held[0].request_id]
+
+
+@pytest.mark.rule("AACP-46")
+def test_what_was_begun_too_often_is_failed_and_what_is_behind_it_goes_on() -> None:
+    store = InMemoryAACPPersistenceAdapter()
+    for life in range(POLICY.max_starts):
+        bench = Bench(store)
+        bench.now += life * 40_000
+        bench.seat("b")
+        if life == 0:
+            for number in range(3):
+                bench.node.send(draft(f"r{number}"), number, bench.now)
+        bench.node.tick(bench.now)
+        bench.perform()
+        claims = bench.claims()  # all three, and the process dies
+        assert [(each.request_id, each.executions) for each in claims] == [
+            ("r0", life + 1),
+            ("r1", 1),
+            ("r2", 1),
+        ]
+    bench = Bench(store, notices=True)
+    bench.now += POLICY.max_starts * 40_000
+    bench.node.add_agent("b", bench.now)
+    bench.perform()
+    [notice] = bench.take(NoticeAbandoned)
+    assert notice.claim.request_id == "r0"
+    record = store._requests["r0"]
+    assert record.state is RequestState.FAILED
+    error = orjson.loads(record.error or b"")
+    assert (error["code"], error["details"]) == ("INTERNAL", {"reason": "abandoned"})
+    assert "begun 10 times" in error["message"]
+    assert [each.request_id for each in bench.claims()] == ["r1", "r2"]
+
+
+@pytest.mark.rule("AACP-13", "AACP-46")
+def test_only_executions_that_were_begun_count() -> None:
+    bench, claims = executing(3)
+    for execution in range(1, POLICY.max_executions):
+        assert [each.executions for each in claims] == [execution, 1, 1]
+        bench.finish(claims[0], None, BUSY)
+        bench.pass_time(60_000)
+        claims = bench.claims()
+    for _ in range(20):  # it is given back unbegun, and counts as often as before
+        for claim in claims:
+            bench.node.give_back(claim, bench.now)
+        bench.perform()
+        claims = bench.claims()
+    assert [each.executions for each in claims] == [POLICY.max_executions, 1, 1]
+    for claim in claims:
+        bench.finish(claim, None, BUSY if claim is claims[0] else None)
+    bench.perform()
+    assert bench.store._requests["r0"].state is RequestState.FAILED
+    assert bench.store._requests["r2"].state is RequestState.COMPLETED
 
 
 @pytest.mark.rule("AACP-24")
@@ -378,7 +476,7 @@ def test_a_permanent_error_is_an_outcome_and_so_is_a_temporary_one_at_last() -> 
 def test_claims_that_nobody_heard_of_bar_the_way_until_they_lapse() -> None:
     bench = Bench(lease_ms=3000)
     bench.perform()
-    bench.node.add_agent("b", bench.now)
+    bench.seat("b")
     for number in range(2):
         bench.node.send(draft(f"r{number}"), number, bench.now)
     bench.perform(Operation.APPEND)
@@ -402,7 +500,7 @@ def test_a_node_that_stops_claims_nothing_and_gives_back_what_it_is_told() -> No
     bench.perform()
     assert bench.claims() == []
     other = Bench(bench.store)
-    other.node.add_agent("b", other.now)
+    other.seat("b")
     other.perform()
     assert [each.request_id for each in other.claims()] == ["r0", "r1"]
 

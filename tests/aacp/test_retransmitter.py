@@ -220,6 +220,14 @@ def test_a_policy_is_not_asked_when_it_makes_no_difference() -> None:
     assert asked == []
 
 
+@pytest.mark.rule("AACP-46")
+@pytest.mark.parametrize(("executions", "starts", "most"), [(1, 1, 1), (1, 3, 3), (5, 3, 5)])
+def test_an_execution_may_be_begun_so_often(executions: int, starts: int, most: int) -> None:
+    policy = RetryPolicy(max_executions=executions, max_starts=starts)
+    retransmitter = Retransmitter(policy, lambda: 0.0)
+    assert [retransmitter.may_begin(each) for each in (1, most, most + 1)] == [True, True, False]
+
+
 # -- policies
 
 

@@ -77,11 +77,11 @@ class _TakesLateOutcomes(InMemoryAACPPersistenceAdapter):
 
 
 class _ClaimsTheLastFirst(InMemoryAACPPersistenceAdapter):
-    async def claim(self, agent_ids: Any, *rest: Any) -> Any:
+    async def claim(self, wanted: Any, *rest: Any) -> Any:
         for queue in self._queues.values():
             for request_id in sorted(queue, reverse=True):
                 queue[request_id] = queue.pop(request_id)
-        return await super().claim(agent_ids, *rest)
+        return await super().claim(wanted, *rest)
 
 
 class _AcknowledgesOverGaps(InMemoryAACPPersistenceAdapter):

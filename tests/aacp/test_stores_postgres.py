@@ -339,11 +339,11 @@ def test_a_mailbox_in_use_is_passed_over_and_asked_again(place: Place) -> None:
         async with place.open() as ledger:
             await ledger.append([draft("r1"), draft("r2", target="c")], NOW)
             async with place.locked("mailbox WHERE agent_id = 'b'"):
-                claimed = await ledger.claim(["b", "c"], "me", NOW, NOW + LEASE, 10)
+                claimed = await ledger.claim({"b": 10, "c": 10}, "me", NOW, NOW + LEASE)
                 assert [each.request_id for each in claimed.claims] == ["r2"]
                 assert claimed.next_at_ms is not None
                 assert NOW < claimed.next_at_ms < NOW + 100
-            claimed = await ledger.claim(["b", "c"], "me", NOW, NOW + LEASE, 10)
+            claimed = await ledger.claim({"b": 10, "c": 10}, "me", NOW, NOW + LEASE)
             assert [each.request_id for each in claimed.claims] == ["r1"]
 
     run(main())
@@ -354,14 +354,14 @@ def test_a_lease_renewed_in_the_same_instant_is_not_claimed(place: Place) -> Non
     async def main() -> None:
         async with place.open() as ledger, place.direct() as other:
             await ledger.append([draft("r1"), draft("r2")], NOW)
-            await ledger.claim(["b"], "first", NOW, NOW + LEASE, 1)
+            await ledger.claim({"b": 1}, "first", NOW, NOW + LEASE)
             later = NOW + LEASE
             async with other.transaction():  # what `renew` does, not committed yet
                 await other.execute(
                     f"UPDATE {place.schema}.request SET lease_until_ms = {later + LEASE}"
                     " WHERE request_id = 'r1'".encode()
                 )
-                claim = asyncio.create_task(ledger.claim(["b"], "second", later, later + LEASE, 10))
+                claim = asyncio.create_task(ledger.claim({"b": 10}, "second", later, later + LEASE))
                 await place.waiting()
             claimed = await claim
             assert claimed.claims == []  # not even r2, for it is behind r1
@@ -412,8 +412,8 @@ def test_batches_over_the_same_links_lose_no_number_and_end(place: Place) -> Non
 
     async def worker(ledger: PostgresAACPPersistenceAdapter, chance: random.Random) -> None:
         for _ in range(25):
-            mine = chance.sample(agents, 3)
-            claimed = await ledger.claim(mine, f"owner{chance.random()}", NOW, NOW + LEASE, 20)
+            mine = dict.fromkeys(chance.sample(agents, 3), 7)
+            claimed = await ledger.claim(mine, f"owner{chance.random()}", NOW, NOW + LEASE)
             claims = [(each.request_id, each.epoch) for each in claimed.claims]
             chance.shuffle(claims)
             assert all(await ledger.renew(claims, NOW + 2 * LEASE))
@@ -458,7 +458,8 @@ async def main(url, schema, owner):
     print("ready", flush=True)
     sys.stdin.readline()
     while await ledger.list_pending_requests():
-        claimed = await ledger.claim([f"agent{n}" for n in range(5)], owner, NOW, NOW + LEASE, 7)
+        wanted = {f"agent{n}": 2 for n in range(5)}
+        claimed = await ledger.claim(wanted, owner, NOW, NOW + LEASE)
         for claim in claimed.claims:
             end = completion(claim)
             end.within = lambda connection, claim=claim: note(connection, claim)
@@ -528,7 +529,7 @@ async def with_claims(place: Place, number: int) -> AsyncIterator[Any]:
     async with place.open() as ledger:
         await place.rows("CREATE TABLE {schema}.effect (text text PRIMARY KEY)")
         await ledger.receive([arrival(seq) for seq in range(1, number + 1)], NOW, TTL)
-        yield ledger, (await ledger.claim(["b"], "me", NOW, NOW + LEASE, number)).claims
+        yield ledger, (await ledger.claim({"b": number}, "me", NOW, NOW + LEASE)).claims
 
 
 async def effects(place: Place) -> list[str]:
@@ -553,7 +554,7 @@ def test_writes_happen_with_the_outcome_and_once(place: Place) -> None:
 def test_writes_of_a_claim_that_was_lost_do_not_happen(place: Place) -> None:
     async def main() -> None:
         async with with_claims(place, 1) as (ledger, [claim]):
-            await ledger.claim(["b"], "other", NOW + LEASE, NOW + 2 * LEASE, 1)
+            await ledger.claim({"b": 1}, "other", NOW + LEASE, NOW + 2 * LEASE)
             end = completion(claim)
             end.within = noting(place, "late")
             assert await ledger.complete([end], NOW) == [Completed(None, None)]
@@ -670,7 +671,7 @@ def test_what_others_change_is_heard_and_what_one_does_oneself_is_not(place: Pla
             await two.append([draft("r2")], NOW)
             await calls.until(2)
             assert calls.count == 2
-            [claim] = (await one.claim(["b"], "me", NOW, NOW + LEASE, 1)).claims
+            [claim] = (await one.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims
             await two.complete([completion(claim)], NOW)
             await calls.until(3)
 

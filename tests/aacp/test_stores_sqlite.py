@@ -205,7 +205,7 @@ async def enter(store, task):
 
 async def execute(store):
     while True:
-        claimed = await store.claim(["b"], f"owner{cycle}", NOW, NOW + LEASE, 7)
+        claimed = await store.claim({"b": 7}, f"owner{cycle}", NOW, NOW + LEASE)
         ended = [completion(claim, f'"{cycle}"'.encode()) for claim in claimed.claims]
         for completed, claim in zip(await store.complete(ended, NOW), claimed.claims):
             assert completed.record is not None
@@ -832,7 +832,7 @@ def test_what_nodes_ask_reads_no_table_from_end_to_end(path: Path) -> None:
         ledger.receive(arrival(1, ack=0))
         claims = ledger.claim().claims
         ledger.renew((claims[0].request_id, 1), until=NOW + LEASE)
-        ledger.release(Release(claims[0].request_id, 1))
+        ledger.release(Release(claims[0].request_id, 1, 1))
         ledger.complete(*map(completion, claims))
         ledger.take_due(NOW + 10**6)
         ledger.unacknowledged("b", "far")

@@ -153,7 +153,7 @@ class Executor:
         held = process.node.holds(run.claim)
         process.node.executed(run.claim, result, error, process.now_ms)
         if held and not process.node.holds(run.claim):
-            simulator.witness.to_be_repeated(run.claim)
+            simulator.witness.to_be_repeated(process.disk, run.claim)
 
     def abandon(self, claim: Claim) -> None:
         """A claim was lost: if it is being executed, that is told to end."""

@@ -49,80 +49,9 @@ from foundation_rt.aacp.types import (
     Verdict,
 )
 
+from .accounts import LinkAccount, Message, Outcome, RequestAccount, Violation
 from .disk import Disk
 from .faults import Fault
-
-Outcome = tuple[RequestState, bytes | None, bytes | None]
-"""State, result and error of a finished request."""
-
-Message = tuple[MessageType, str | None, bytes]
-"""What a number of a link stands for: type, request id and payload."""
-
-
-class Violation(AssertionError):
-    """Something happened that must not.
-
-    Attributes:
-        invariant: its short name.
-    """
-
-    def __init__(self, invariant: str, message: str) -> None:
-        super().__init__(f"{invariant}: {message}")
-        self.invariant = invariant
-
-
-@define(eq=False, repr=False)
-class LinkAccount:
-    """What happened on one link.
-
-    Attributes:
-        messages: what was entered, by number less one.
-        contiguous, ahead: which numbers have come in.
-        acked: the last acknowledgement that the sender's ledger took.
-        dead: numbers that first came in as tombstones.
-        begun: numbers whose execution has begun.
-        last_begun: the highest of them.
-        executed_as: under which id the message of a number is executed.
-        to_repeat: numbers that failed temporarily, with their expiry.
-    """
-
-    messages: list[Message] = field(factory=list)
-    contiguous: int = 0
-    ahead: set[int] = field(factory=set)
-    acked: int = 0
-    dead: set[int] = field(factory=set)
-    begun: set[int] = field(factory=set)
-    last_begun: int = 0
-    executed_as: dict[int, str] = field(factory=dict)
-    to_repeat: dict[int, int] = field(factory=dict)
-
-    def arrive(self, seq: int) -> bool:
-        """A number has come in; whether for the first time."""
-        if seq <= self.contiguous or seq in self.ahead:
-            return False
-        self.ahead.add(seq)
-        while self.contiguous + 1 in self.ahead:
-            self.contiguous += 1
-            self.ahead.remove(self.contiguous)
-        return True
-
-
-@define(eq=False, repr=False)
-class RequestAccount:
-    """What happened to one request in the ledger in which it is executed, in one lifetime.
-
-    Attributes:
-        process: which claimed it last, and in which life.
-        lease_until_ms: of that claim; None when it was given back.
-        runs: the numbers of its executions.
-    """
-
-    expires_at_ms: int
-    epoch: int = 0
-    process: str | None = None
-    lease_until_ms: int | None = None
-    outcome: Outcome | None = None
-    runs: set[int] = field(factory=set)
 
 
 @define(eq=False, repr=False)
@@ -242,7 +171,10 @@ class Witness:
         record = disk.requests.get(key)
         if record is None:
             raise Violation("durability", f"{key} was received and is not in the ledger")
-        self._entered[disk.number, key] = record.expires_at_ms
+        place = (disk.number, key)
+        if place in self._expired and place not in self._entered:
+            self.reused.add(key)
+        self._entered[place] = record.expires_at_ms
 
     # -- executing ----------------------------------------------------------------------------
 
@@ -305,28 +237,28 @@ class Witness:
         )
 
     def begun(self, disk: Disk, claim: Claim, run: int) -> None:
-        """An execution has begun: not before those of earlier messages, but those that had expired,
-        if only by the clock of another."""
+        """An execution has begun: in order (AACP-04), but for what has expired by some clock."""
         account = self.requests.get((disk.number, claim.request_id))
-        if account is not None:
-            account.runs.add(run)
+        if account is None:
+            return
+        account.runs.add(run)
+        if account.epoch != claim.epoch or account.outcome is not None:
+            return  # it was lost, and the process has not heard
         link = self.link((claim.source_agent_id, claim.target_agent_id))
         for seq, expires_at_ms in link.to_repeat.items():
             if seq < claim.seq and expires_at_ms > self._latest_ms:
                 raise Violation("order", f"{claim.request_id} overtakes number {seq}")
-        if claim.seq in link.begun:
-            return
-        if claim.seq < link.last_begun and claim.expires_at_ms > self._latest_ms:
-            raise Violation(
-                "order",
-                f"{claim.source_agent_id}>{claim.target_agent_id} number {claim.seq} is executed"
-                f" after {link.last_begun}",
-            )
+        first = claim.seq not in link.begun
+        if first and claim.seq < link.last_begun and claim.expires_at_ms > self._latest_ms:
+            raise Violation("order", f"{claim.request_id} is executed after {link.last_begun}")
         link.begun.add(claim.seq)
-        link.last_begun = claim.seq
+        link.last_begun = max(link.last_begun, claim.seq)
 
-    def to_be_repeated(self, claim: Claim) -> None:
-        """An execution has failed, but not for good."""
+    def to_be_repeated(self, disk: Disk, claim: Claim) -> None:
+        """An execution has failed, but not for good; if it still counted, all behind it waits."""
+        account = self.requests.get((disk.number, claim.request_id))
+        if account is None or account.epoch != claim.epoch:
+            return
         link = self.link((claim.source_agent_id, claim.target_agent_id))
         link.to_repeat[claim.seq] = claim.expires_at_ms
 
@@ -364,11 +296,9 @@ class Witness:
         content = (message.message_type, message.request_id, message.payload)
         self._numbered(disk, link, message.seq, content)
         request_id = message.request_id or ""
-        recorded = self._outcomes.get(request_id, ())
-        if _canonical(message.payload) != _conflict(request_id) and not any(
-            _canonical(message.payload) == _canonical(response_payload(*outcome))
-            for outcome in recorded
-        ):
+        answer = _canonical(message.payload)
+        recorded = (response_payload(*each) for each in self._outcomes.get(request_id, ()))
+        if answer not in recorded and answer != _conflict(request_id):
             raise Violation("outcome before ledger", f"{request_id} is answered, not recorded")
 
     def renewed(self, disk: Disk, arguments: tuple[Any, ...], results: list[bool]) -> None:
@@ -404,8 +334,9 @@ class Witness:
 
     def purged(self, disk: Disk, arguments: tuple[Any, ...], count: int) -> None:
         """The lifetime of what is gone has ended; should it come again, it is another."""
+        now_ms = arguments[0]
+        self._latest_ms = max(self._latest_ms, now_ms)
         if count:
-            now_ms = arguments[0]
             for key, expires_at_ms in list(self._entered.items()):
                 if key[0] == disk.number and expires_at_ms <= now_ms:
                     del self._entered[key]
@@ -498,9 +429,9 @@ def _outcome(record: RequestRecord) -> Outcome:
     return record.state, record.result, record.error and _canonical(record.error)
 
 
-def _canonical(error: bytes) -> bytes:
+def _canonical(json: bytes) -> bytes:
     """As it is after it was decoded from an envelope."""
-    return orjson.dumps(orjson.loads(error), option=orjson.OPT_SORT_KEYS)
+    return orjson.dumps(orjson.loads(json), option=orjson.OPT_SORT_KEYS)
 
 
 def _conflict(request_id: str) -> bytes:

@@ -58,8 +58,8 @@ def requests_not_deduplicated(patch: Patch) -> None:
 def numbers_not_deduplicated(patch: Patch) -> None:
     """A number that has come in before is taken for new."""
 
-    def arrive_always(link: LinkState, seq: int) -> Arrival:
-        arrive(link, seq)
+    def arrive_always(link: LinkState, seq: int, *rest: Any, **more: Any) -> Arrival:
+        arrive(link, seq, *rest, **more)
         return Arrival.NEW
 
     patch.setattr(memory, "arrive", arrive_always)
@@ -81,8 +81,8 @@ def conflicts_not_seen(patch: Patch) -> None:
 def ack_over_a_gap(patch: Patch) -> None:
     """The highest number received is acknowledged, whatever is missing below it."""
 
-    def arrive_over_gaps(link: LinkState, seq: int) -> Arrival:
-        found = arrive(link, seq)
+    def arrive_over_gaps(link: LinkState, seq: int, *rest: Any, **more: Any) -> Arrival:
+        found = arrive(link, seq, *rest, **more)
         link.contiguous = max(link.contiguous, seq)
         link.ahead.clear()
         return found

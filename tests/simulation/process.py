@@ -138,6 +138,7 @@ class Process:
     def jump(self, by_ms: int) -> None:
         """Its clock is set."""
         self.skew_ms += by_ms
+        self.node.shift_timers(by_ms)
         self._wake_at = None
         self._arm()
 

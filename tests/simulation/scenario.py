@@ -73,7 +73,6 @@ class Scenario:
     purge_ms: int
     store_retry_ms: int
     max_batch: int
-    max_held: int
     max_held_by_agent: int
     notices: bool
     as_bytes: bool
@@ -102,7 +101,6 @@ class Scenario:
             purge_ms=self.purge_ms,
             store_retry_ms=self.store_retry_ms,
             max_batch=self.max_batch,
-            max_held=self.max_held,
             max_held_by_agent=self.max_held_by_agent,
             has_transport=self.topology is not Topology.SHARED,
             shared=self.disks.count(self.disks[process]) > 1,
@@ -139,7 +137,6 @@ def draw(seed: int, rng: Random, requests: int | None = None) -> Scenario:
         purge_ms=rng.randint(300, 5_000),
         store_retry_ms=rng.randint(50, 500),
         max_batch=rng.choice((1, 3, 500, 500)),
-        max_held=rng.choice((2, 1_000, 1_000)),
         max_held_by_agent=rng.choice((1, 3, 100, 100)),
         notices=rng.random() < 0.2,
         as_bytes=rng.random() < 0.05,
@@ -166,9 +163,9 @@ def _disks(topology: Topology, processes: int) -> tuple[int, ...]:
 
 
 def _agents(rng: Random, disks: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """Two to five agents; where a ledger is shared, some are registered with several processes."""
+    """One to five agents; where a ledger is shared, some are registered with several processes."""
     agents = {}
-    for number in range(rng.randint(2, 5)):
+    for number in range(rng.choice((1, 2, 3, 5))):
         home = rng.randrange(len(disks))
         others = [
             process
@@ -199,4 +196,5 @@ def _policy(rng: Random) -> RetryPolicy:
         jitter=rng.choice((0, 0.5, 1)),
         should_retry_error=_is_temporary,
         max_executions=rng.choice((1, 5, 5)),
+        max_starts=rng.choice((1, 3, 10)),
     )

@@ -13,13 +13,14 @@ from typing import Any, TypeAlias
 
 from foundation_rt.aacp.types import Claim
 
+from .accounts import Violation
 from .disk import Disk
 from .executor import Execution, Executor
 from .faults import SPELLS, Dice, Fault
-from .invariants import Violation, Witness
+from .invariants import Witness
 from .network import Network
 from .process import Process
-from .scenario import Scenario, Topology, draw
+from .scenario import START_MS, Scenario, Topology, draw
 from .trace import Event
 from .workload import Workload, draw_orders
 

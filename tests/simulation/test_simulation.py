@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from tests.simulation import plants
+from tests.simulation.accounts import Violation
 from tests.simulation.faults import Fault
-from tests.simulation.invariants import Violation
 from tests.simulation.runner import digest_of, run_some, tell
 from tests.simulation.simulator import Simulator
 

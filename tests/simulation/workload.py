@@ -23,8 +23,8 @@ from foundation_rt.aacp.types import (
     Verdict,
 )
 
+from .accounts import Violation
 from .faults import Fault
-from .invariants import Violation
 from .scenario import Scenario
 
 if TYPE_CHECKING:

@@ -40,6 +40,8 @@ class Part:
         transport: ``STREAM@nats://...``, or nothing.
         agents: that it registers.
         request_ids: that it sends, in turn to `targets`, with their number in this list as payload.
+        kills: the request whose handler ends the process, if any.
+        max_starts: after so many starts a request is abandoned.
         drain: it ends when the ledger has no unfinished request left; else when its requests are
             finished; and never, without requests.
     """
@@ -52,6 +54,8 @@ class Part:
     request_ids: list[str] = field(factory=list)
     concurrency: int = 50
     lease_ms: int = 1_000
+    kills: str = ""
+    max_starts: int = 10
     drain: bool = False
 
 
@@ -174,12 +178,16 @@ async def play(part: Part) -> None:
         store=make_store(part.store),
         transport=make_transport(part.transport),
         name=part.name,
-        policy=RetryPolicy(base_delay_ms=100, max_delay_ms=1_000),
+        policy=RetryPolicy(
+            base_delay_ms=100, max_delay_ms=1_000, max_executions=1, max_starts=part.max_starts
+        ),
         aacp=AacpSection(lease_ms=part.lease_ms, request_timeout_ms=int(PATIENCE * 1000)),
     )
 
     async def execute(message: AgentMessage, context: AgentContext) -> Any:
         say("executed", context.correlation_id)
+        if context.correlation_id == part.kills:
+            os._exit(9)
         await asyncio.sleep(0)
         result = answer(message.payload)
         if result is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import orjson
 from attrs import define, evolve, field
@@ -301,24 +301,26 @@ class InMemoryAACPPersistenceAdapter:
 
     async def claim(
         self,
-        agent_ids: Sequence[str],
+        wanted: Mapping[str, int],
         owner: str,
         now_ms: int,
         lease_until_ms: int,
-        limit: int,
+        idle: Collection[str] = (),
     ) -> Claimed:
         """See `AACPPersistenceAdapter`."""
         claimed = Claimed([], None)
-        for agent_id in agent_ids:
+        for agent_id, left in wanted.items():
+            begins = agent_id in idle
             for record in self._queues.get(agent_id, {}).values():
-                if len(claimed.claims) == limit:
-                    return claimed
+                if left == 0:
+                    break
                 decision = claimability(record, owner, now_ms)
                 if decision is Claimability.STOP:
                     records.note_stop(claimed, record)
                     break
                 if decision is Claimability.TAKE:
-                    claimed.claims.append(records.claim(record, owner, lease_until_ms))
+                    claimed.claims.append(records.claim(record, owner, lease_until_ms, begins))
+                    begins, left = False, left - 1
         return claimed
 
     async def complete(self, completions: Sequence[Completion], now_ms: int) -> list[Completed]:
@@ -360,6 +362,7 @@ class InMemoryAACPPersistenceAdapter:
                 record.state = RequestState.RECEIVED
                 record.owner = record.lease_until_ms = None
                 record.not_before_ms = release.not_before_ms
+                record.executions = release.executions
 
     def _claimed(self, request_id: str, epoch: int) -> RequestRecord | None:
         record = self._requests.get(request_id)

@@ -170,14 +170,20 @@ def response_to(
 # -- changes ------------------------------------------------------------------------------------
 
 
-def claim(record: RequestRecord, owner: str, lease_until_ms: int) -> Claim:
-    """Make a record CLAIMED, under the next epoch (AACP-22)."""
+def claim(record: RequestRecord, owner: str, lease_until_ms: int, begins: bool) -> Claim:
+    """Make a record CLAIMED, under the next epoch (AACP-22).
+
+    Args:
+        begins: its execution is begun at once.
+    """
     record.state = RequestState.CLAIMED
     record.epoch += 1
+    record.executions += begins
     record.owner, record.lease_until_ms, record.not_before_ms = owner, lease_until_ms, None
     return Claim(
         record.request_id,
         record.epoch,
+        record.executions + (not begins),
         record.source_agent_id,
         record.target_agent_id,
         record.message_type,

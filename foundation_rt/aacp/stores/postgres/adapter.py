@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -236,31 +236,31 @@ class PostgresAACPPersistenceAdapter:
 
     async def claim(
         self,
-        agent_ids: Sequence[str],
+        wanted: Mapping[str, int],
         owner: str,
         now_ms: int,
         lease_until_ms: int,
-        limit: int,
+        idle: Collection[str] = (),
     ) -> Claimed:
         """See `AACPPersistenceAdapter`.
 
         Who claims holds the mailbox of the agent until that is committed, so that the next sees it.
         """
-        agents = list(dict.fromkeys(agent_ids))
 
         async def work(transaction: Transaction) -> Claimed:
             mailboxes, heads = await transaction.ask(
-                statements.lock_mailboxes(agents, owner, now_ms),
-                statements.heads(agents, owner, now_ms, limit),
+                statements.lock_mailboxes(wanted, owner, now_ms),
+                statements.heads(wanted, owner, now_ms),
             )
-            chosen, next_at_ms = _choose(heads, {agent for (agent,) in mailboxes}, now_ms, limit)
+            chosen, next_at_ms = _choose(heads, {agent for (agent,) in mailboxes}, now_ms, idle)
             if not chosen:
                 await transaction.commit()
                 return Claimed([], next_at_ms)
-            query = statements.claim(chosen.keys(), chosen.values(), owner, now_ms, lease_until_ms)
-            [rows] = await transaction.commit(query)
+            [rows] = await transaction.commit(
+                statements.claim(chosen, owner, now_ms, lease_until_ms)
+            )
             claims = {row[0]: statements.claim_of(row) for row in rows}
-            return Claimed([claims[request_id] for request_id in chosen], next_at_ms)
+            return Claimed([claims[request_id] for request_id, _, _ in chosen], next_at_ms)
 
         return await self._transact(work)
 
@@ -459,18 +459,18 @@ class PostgresAACPPersistenceAdapter:
 
 
 def _choose(
-    heads: Sequence[Row], mailboxes: set[str], now_ms: int, limit: int
-) -> tuple[dict[str, int], int | None]:
-    """What is claimed, with its epoch, in order; and when it is worth while to ask again."""
-    chosen: dict[str, int] = {}
+    heads: Sequence[Row], mailboxes: set[str], now_ms: int, idle: Collection[str]
+) -> tuple[list[statements.Choice], int | None]:
+    """What is claimed, in order; and when it is worth while to ask again."""
+    chosen: list[statements.Choice] = []
+    begin = set(idle)
     hints = []
     for request_id, agent_id, epoch, stops, until_ms in heads:
-        if len(chosen) == limit:
-            break
         if stops:
             hints.append(until_ms)
         elif agent_id in mailboxes:
-            chosen[request_id] = epoch
+            chosen.append((request_id, epoch, agent_id in begin))
+            begin.discard(agent_id)
         else:
             hints.append(now_ms + _BUSY_MS)
     return chosen, min(hints, default=None)

@@ -65,6 +65,7 @@ CREATE TABLE {schema}.request (
     by_message boolean NOT NULL DEFAULT false,
     position bigint,
     epoch bigint NOT NULL DEFAULT 0,
+    executions bigint NOT NULL DEFAULT 0,
     owner text,
     lease_until_ms bigint,
     not_before_ms bigint,

@@ -8,7 +8,7 @@ and mailboxes by their names, requests by target and position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from attrs import astuple
@@ -311,7 +311,8 @@ ORDER BY agent_id FOR UPDATE OF m SKIP LOCKED
 # The heads of the queues up to what stops them, that included.
 _HEADS = f"""
 SELECT h.request_id, a.agent_id, h.epoch, h.stops, h.until_ms
-FROM unnest(%(agents)b::text[]) WITH ORDINALITY AS a (agent_id, place)
+FROM unnest(%(agents)b::text[], %(most)b::bigint[])
+    WITH ORDINALITY AS a (agent_id, most, place)
 CROSS JOIN LATERAL (
     SELECT *, count(*) FILTER (WHERE stops) OVER (ORDER BY position) AS stopped
     FROM (
@@ -319,12 +320,11 @@ CROSS JOIN LATERAL (
             CASE WHEN state = 'CLAIMED' THEN lease_until_ms ELSE not_before_ms END AS until_ms
         FROM {{schema}}.request
         WHERE target_agent_id = a.agent_id AND queued AND {_COUNTS}
-        ORDER BY position LIMIT %(limit)b
+        ORDER BY position LIMIT a.most
     ) AS waiting
 ) AS h
 WHERE h.stopped = 0 OR h.stopped = 1 AND h.stops
 ORDER BY a.place, h.position
-LIMIT %(limit)b + cardinality(%(agents)b::text[])
 """
 # Whoever had a claim before may have renewed it meanwhile, completed it, or given it back. All are
 # claimed or none, for they are the head of a queue: the division fails, and with it the COMMIT that
@@ -333,11 +333,12 @@ _CLAIM = f"""
 WITH claimed AS (
     UPDATE {{schema}}.request AS r
     SET state = 'CLAIMED', epoch = r.epoch + 1, owner = %(owner)b, lease_until_ms = %(until)b,
-        not_before_ms = NULL
-    FROM unnest(%(request_ids)b::text[], %(epochs)b::bigint[]) AS given (request_id, epoch)
+        not_before_ms = NULL, executions = r.executions + given.begins::integer
+    FROM unnest(%(request_ids)b::text[], %(epochs)b::bigint[], %(begins)b::boolean[])
+        AS given (request_id, epoch, begins)
     WHERE r.request_id = given.request_id AND r.epoch = given.epoch AND queued AND NOT {_STOPS}
-    RETURNING r.request_id, r.epoch, source_agent_id, target_agent_id, message_type, payload, seq,
-        created_at_ms, expires_at_ms
+    RETURNING r.request_id, r.epoch, executions + (NOT given.begins)::integer, source_agent_id,
+        target_agent_id, message_type, payload, seq, created_at_ms, expires_at_ms
 ),
 counted AS (
     SELECT 1 / (count(*) = cardinality(%(request_ids)b::text[]))::integer AS all_of_them
@@ -356,15 +357,21 @@ WHERE r.request_id = kept.request_id RETURNING r.request_id, r.epoch
 """
 _RELEASE = """
 WITH kept AS MATERIALIZED (
-    SELECT r.request_id, given.not_before_ms FROM {schema}.request AS r
-    JOIN unnest(%b::text[], %b::bigint[], %b::bigint[]) AS given (request_id, epoch, not_before_ms)
+    SELECT r.request_id, given.executions, given.not_before_ms FROM {schema}.request AS r
+    JOIN unnest(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[])
+        AS given (request_id, epoch, executions, not_before_ms)
         USING (request_id, epoch)
     WHERE state = 'CLAIMED' ORDER BY target_agent_id, position FOR UPDATE OF r
 )
 UPDATE {schema}.request AS r
-SET state = 'RECEIVED', owner = NULL, lease_until_ms = NULL, not_before_ms = kept.not_before_ms
+SET state = 'RECEIVED', owner = NULL, lease_until_ms = NULL, not_before_ms = kept.not_before_ms,
+    executions = kept.executions
 FROM kept WHERE r.request_id = kept.request_id
 """
+
+
+Choice = tuple[str, int, bool]
+"""A request that is to be claimed, the epoch that it has, and whether it is begun at once."""
 
 
 def lock_mailboxes(agents: Iterable[str], owner: str, now_ms: int) -> Query:
@@ -372,21 +379,25 @@ def lock_mailboxes(agents: Iterable[str], owner: str, now_ms: int) -> Query:
     return _LOCK_MAILBOXES, {"agents": texts(agents), "owner": owner, "now": now_ms}
 
 
-def heads(agents: Iterable[str], owner: str, now_ms: int, limit: int) -> Query:
+def heads(wanted: Mapping[str, int], owner: str, now_ms: int) -> Query:
     """Rows of request, agent, epoch; whether it stops its queue, and until when.
 
-    In the order of the agents and their queues; for each agent at most `limit`.
+    In the order of the agents and their queues; for each agent at most as many as are wanted.
     """
-    return _HEADS, {"agents": texts(agents), "owner": owner, "now": now_ms, "limit": limit}
+    return _HEADS, {
+        "agents": texts(wanted),
+        "most": numbers(wanted.values()),
+        "owner": owner,
+        "now": now_ms,
+    }
 
 
-def claim(
-    request_ids: Iterable[str], epochs: Iterable[int], owner: str, now_ms: int, until_ms: int
-) -> Query:
+def claim(chosen: Sequence[Choice], owner: str, now_ms: int, until_ms: int) -> Query:
     """Rows for `claim_of`, in any order; fails if one of them may not be claimed any more."""
     return _CLAIM, {
-        "request_ids": texts(request_ids),
-        "epochs": numbers(epochs),
+        "request_ids": texts([each[0] for each in chosen]),
+        "epochs": numbers([each[1] for each in chosen]),
+        "begins": flags([each[2] for each in chosen]),
         "owner": owner,
         "now": now_ms,
         "until": until_ms,
@@ -396,7 +407,7 @@ def claim(
 def claim_of(row: Row) -> Claim:
     """A row of `claim`."""
     values = list(row)
-    values[4] = MESSAGE_TYPES[row[4]]
+    values[5] = MESSAGE_TYPES[row[5]]
     return Claim(*values)
 
 
@@ -414,6 +425,7 @@ def release(releases: Sequence[Release]) -> Query:
     return _RELEASE, [
         texts([each.request_id for each in releases]),
         numbers([each.epoch for each in releases]),
+        numbers([each.executions for each in releases]),
         numbers([each.not_before_ms for each in releases]),
     ]
 

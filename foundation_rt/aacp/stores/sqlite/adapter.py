@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from attrs import define, field
@@ -205,16 +205,14 @@ class SqliteAACPPersistenceAdapter:
 
     async def claim(
         self,
-        agent_ids: Sequence[str],
+        wanted: Mapping[str, int],
         owner: str,
         now_ms: int,
         lease_until_ms: int,
-        limit: int,
+        idle: Collection[str] = (),
     ) -> Claimed:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(
-            operations.claim, agent_ids, owner, now_ms, lease_until_ms, limit
-        )
+        return await self._perform(operations.claim, wanted, owner, now_ms, lease_until_ms, idle)
 
     async def complete(self, completions: Sequence[Completion], now_ms: int) -> list[Completed]:
         """See `AACPPersistenceAdapter`."""

@@ -13,7 +13,7 @@ Batches are read through ``json_each(?)``: one statement whatever their size (1.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -455,40 +455,42 @@ class _Reception:
 
 def claim(
     connection: sqlite3.Connection,
-    agent_ids: Sequence[str],
+    wanted: Mapping[str, int],
     owner: str,
     now_ms: int,
     lease_until_ms: int,
-    limit: int,
+    idle: Collection[str],
 ) -> Claimed:
     """See `AACPPersistenceAdapter`."""
     claimed = Claimed([], None)
-    for agent_id in agent_ids:
-        left = limit - len(claimed.claims)
-        if left == 0:
-            break
+    for agent_id, most in wanted.items():
         # What `claimability` passes over is left out here: see the head of the module.
         rows = connection.execute(
             f"SELECT {_REQUEST} FROM requests WHERE {_IS_QUEUED} AND target_agent_id = ?"
             " AND expires_at_ms > ?"
             " AND NOT (state = 'CLAIMED' AND owner = ? AND lease_until_ms > ?)"
             " ORDER BY position LIMIT ?",
-            (agent_id, now_ms, owner, now_ms, left),
+            (agent_id, now_ms, owner, now_ms, most),
         )
-        positions = []
+        positions: list[int | None] = []
+        first = None  # the place of what is begun at once
         for record in map(records.request_of, rows):
             if claimability(record, owner, now_ms) is Claimability.STOP:
                 records.note_stop(claimed, record)
                 break
+            begins = not positions and agent_id in idle
+            if begins:
+                first = record.position
             positions.append(record.position)
-            claimed.claims.append(records.claim(record, owner, lease_until_ms))
+            claimed.claims.append(records.claim(record, owner, lease_until_ms, begins))
         rows.close()
         if positions:
             connection.execute(
                 "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1, owner = ?,"
+                " executions = executions + (position IS ?),"
                 " lease_until_ms = ?, not_before_ms = NULL WHERE finished_at_ms IS NULL"
                 " AND target_agent_id = ? AND position IN (SELECT value FROM json_each(?))",
-                (owner, lease_until_ms, agent_id, orjson.dumps(positions).decode()),
+                (owner, first, lease_until_ms, agent_id, orjson.dumps(positions).decode()),
             )
     return claimed
 
@@ -542,8 +544,9 @@ _RELEASE = "UPDATE requests SET state = 'RECEIVED', owner = NULL, lease_until_ms
 def release(connection: sqlite3.Connection, releases: Sequence[Release]) -> None:
     """See `AACPPersistenceAdapter`."""
     connection.executemany(
-        f"{_RELEASE}, not_before_ms = ? WHERE request_id = ? AND epoch = ? AND state = 'CLAIMED'",
-        [(each.not_before_ms, each.request_id, each.epoch) for each in releases],
+        f"{_RELEASE}, not_before_ms = ?, executions = ?"
+        " WHERE request_id = ? AND epoch = ? AND state = 'CLAIMED'",
+        [(each.not_before_ms, each.executions, each.request_id, each.epoch) for each in releases],
     )
 
 

@@ -29,6 +29,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             request_id TEXT NOT NULL UNIQUE,
             state TEXT NOT NULL,
             epoch INTEGER NOT NULL,
+            executions INTEGER NOT NULL,
             owner TEXT,
             lease_until_ms INTEGER,
             not_before_ms INTEGER,

@@ -1,0 +1,79 @@
+"""What the witness writes down of links and requests, and what it raises when that disagrees."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from foundation_rt.aacp.types import MessageType, RequestState
+
+Outcome = tuple[RequestState, bytes | None, bytes | None]
+"""State, result and error of a finished request."""
+
+Message = tuple[MessageType, str | None, bytes]
+"""What a number of a link stands for: type, request id and payload."""
+
+
+class Violation(AssertionError):
+    """Something happened that must not.
+
+    Attributes:
+        invariant: its short name.
+    """
+
+    def __init__(self, invariant: str, message: str) -> None:
+        super().__init__(f"{invariant}: {message}")
+        self.invariant = invariant
+
+
+@define(eq=False, repr=False)
+class LinkAccount:
+    """What happened on one link.
+
+    Attributes:
+        messages: what was entered, by number less one.
+        contiguous, ahead: which numbers have come in.
+        acked: the last acknowledgement that the sender's ledger took.
+        dead: numbers that first came in as tombstones.
+        begun: numbers whose execution has begun.
+        last_begun: the highest of them.
+        executed_as: under which id the message of a number is executed.
+        to_repeat: numbers that failed temporarily, with their expiry.
+    """
+
+    messages: list[Message] = field(factory=list)
+    contiguous: int = 0
+    ahead: set[int] = field(factory=set)
+    acked: int = 0
+    dead: set[int] = field(factory=set)
+    begun: set[int] = field(factory=set)
+    last_begun: int = 0
+    executed_as: dict[int, str] = field(factory=dict)
+    to_repeat: dict[int, int] = field(factory=dict)
+
+    def arrive(self, seq: int) -> bool:
+        """A number has come in; whether for the first time."""
+        if seq <= self.contiguous or seq in self.ahead:
+            return False
+        self.ahead.add(seq)
+        while self.contiguous + 1 in self.ahead:
+            self.contiguous += 1
+            self.ahead.remove(self.contiguous)
+        return True
+
+
+@define(eq=False, repr=False)
+class RequestAccount:
+    """What happened to one request in the ledger in which it is executed, in one lifetime.
+
+    Attributes:
+        process: which claimed it last, and in which life.
+        lease_until_ms: of that claim; None when it was given back.
+        runs: the numbers of its executions.
+    """
+
+    expires_at_ms: int
+    epoch: int = 0
+    process: str | None = None
+    lease_until_ms: int | None = None
+    outcome: Outcome | None = None
+    runs: set[int] = field(factory=set)
