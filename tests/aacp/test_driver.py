@@ -146,6 +146,7 @@ def test_an_execution_that_breaks_off_is_no_outcome_and_is_tried_again_later_and
         await stage.send("r1", "r2")
         await asyncio.sleep(5)
         assert [claim.request_id for claim in stage.runs] == ["r1"] * 4 + ["r2"]
+        assert [claim.executions for claim in stage.runs] == [1, 2, 3, 4, 1]
         assert times[:4] == [0.0, 0.2, 0.6, 1.4]
         assert len(stage.logged("claim not executed; it is tried again")) == 3
 
@@ -161,10 +162,10 @@ def test_what_was_not_executed_is_given_back_and_may_be_claimed_at_once() -> Non
         stage.run = decline
         await stage.send("r1", "r2")
         await asyncio.sleep(0.1)
-        assert [(claim.request_id, claim.epoch) for claim in stage.runs] == [
-            ("r1", 1),
-            ("r1", 2),
-            ("r2", 1),
+        assert [(claim.request_id, claim.epoch, claim.executions) for claim in stage.runs] == [
+            ("r1", 1, 1),
+            ("r1", 2, 1),
+            ("r2", 1, 1),
         ]
 
     play(scene)

@@ -157,7 +157,7 @@ from foundation_rt.aacp.stores.sqlite import SqliteAACPPersistenceAdapter
 from tests.aacp.contract import Ledger, draft
 with Ledger(lambda: SqliteAACPPersistenceAdapter(sys.argv[1])) as ledger:
     ledger.append(draft("theirs"))
-    print(len(ledger.claim(owner="them").claims), flush=True)
+    print(len(ledger.claim(owner="them", idle=["b"]).claims), flush=True)
     sys.stdin.read()
 """
 
@@ -602,7 +602,7 @@ def test_a_process_opens_a_file_once(path: Path, tmp_path: Path) -> None:
         assert ledger.has_request("r1")
 
 
-@pytest.mark.rule("AACP-25", "AACP-27", "AACP-32")
+@pytest.mark.rule("AACP-25", "AACP-27", "AACP-32", "AACP-46")
 def test_the_claims_of_the_dead_are_given_back(path: Path) -> None:
     with another_process(path) as process:
         process.kill()
@@ -610,8 +610,9 @@ def test_the_claims_of_the_dead_are_given_back(path: Path) -> None:
     with opened(path) as ledger:
         record = ledger.request("theirs")
         assert (record.state, record.owner, record.epoch) == (RequestState.RECEIVED, None, 1)
+        assert record.executions == 1
         [claim] = ledger.claim().claims
-        assert claim.epoch == 2
+        assert (claim.epoch, claim.executions) == (2, 2)
 
 
 @pytest.mark.rule("AACP-01", "AACP-22", "AACP-32")
