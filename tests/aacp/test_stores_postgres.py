@@ -7,6 +7,7 @@ import contextlib
 import random
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
@@ -37,6 +38,22 @@ from tests.support.services import postgres_schema
 
 PATIENCE = 30.0
 """Seconds after which something that should have happened counts as hanging."""
+
+
+@pytest.mark.rule("AACP-33")
+def test_a_clock_that_is_far_off_is_refused() -> None:
+    async def main(off_s: float) -> None:
+        with postgres_schema() as (url, schema):
+            store = PostgresAACPPersistenceAdapter(
+                url, schema=schema, wall_ms=lambda: (time.time() + off_s) * 1000
+            )
+            await store.open()
+            await store.close()
+
+    asyncio.run(main(5))
+    for off_s in (60, -60):
+        with pytest.raises(StoreError, match="clock of this machine"):
+            asyncio.run(main(off_s))
 
 
 class _Contract(SharedStoreContract):

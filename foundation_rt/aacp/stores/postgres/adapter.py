@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -53,6 +54,8 @@ from .sheet import Sheet
 T = TypeVar("T")
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_MAX_CLOCK_DIFFERENCE_MS = 10_000
+"""A clock further off would take live claims for lapsed ones, and delete what has not expired."""
 _BUSY_MS = 10
 """After how long it is worth while to ask again for a queue for which another is claiming."""
 _MAX_LOSSES = 3
@@ -76,6 +79,7 @@ class PostgresAACPPersistenceAdapter:
         schema: lower-case letters, digits and ``_``; it is made, and its tables with it.
         connections: how many are used at most, beside one that listens.
         logger: is told when the server is set to lose what it has acknowledged.
+        wall_ms: the time of this machine, in ms since 1970.
 
     Raises:
         UsageError: says what to change.
@@ -99,6 +103,7 @@ class PostgresAACPPersistenceAdapter:
     _loop: asyncio.AbstractEventLoop = field(init=False)  # while it is open
     _callback: Callable[[], object] | None = field(default=None, init=False)
     _listening: asyncio.Task[None] | None = field(default=None, init=False)
+    _wall_ms: Callable[[], float] = field(default=lambda: time.time() * 1000, kw_only=True)
     _losses: dict[str, int] = field(factory=dict, init=False)
 
     @_schema.validator
@@ -122,6 +127,7 @@ class PostgresAACPPersistenceAdapter:
             await self._connections.transact(migrate)
             [(self.series,)] = await self._ask(statements.series())
             await self._check_server()
+            await self._check_clock()
         except BaseException:
             await self.close()
             raise
@@ -155,6 +161,16 @@ class PostgresAACPPersistenceAdapter:
             self._logger.warn(
                 "PostgreSQL may lose what it has acknowledged: these of its settings are off",
                 {"settings": unsafe},
+            )
+
+    async def _check_clock(self) -> None:
+        """Leases and lifetimes are compared with the clocks of all who share the ledger."""
+        [(server_ms,)] = await self._ask(statements.server_time())
+        off_ms = int(self._wall_ms() - server_ms)
+        if abs(off_ms) > _MAX_CLOCK_DIFFERENCE_MS:
+            raise StoreError(
+                f"the clock of this machine is {off_ms} ms ahead of the database server's:"
+                " put them right"
             )
 
     async def _transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:

@@ -601,6 +601,11 @@ def server_settings() -> Query:
     return _SERVER_SETTINGS, ()
 
 
+def server_time() -> Query:
+    """One row: the time of the database server, in ms since 1970."""
+    return "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8", ()
+
+
 def _or_any_time(older_than_ms: int | None) -> int:
     return 2**63 - 1 if older_than_ms is None else older_than_ms
 
