@@ -785,6 +785,12 @@ class StoreContract:
         assert received.ready
         assert ledger.claim_ids() == ["far-b-5", "far-b-6"]
 
+    @pytest.mark.rule("AACP-04", "AACP-19")
+    def test_what_a_floor_passes_comes_before_what_brings_it(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(3))
+        ledger.receive(arrival(5, floor=5))
+        assert ledger.claim_ids() == ["far-b-3", "far-b-5"]
+
     @pytest.mark.rule("AACP-19")
     def test_what_is_sent_says_what_was_not_acknowledged_before_it(self, ledger: Ledger) -> None:
         def floors() -> list[int]:

@@ -158,8 +158,8 @@ def test_a_call_whose_client_left_is_known_in_the_next_life(tmp_path: Path) -> N
 
 @pytest.mark.rule("AACP-27", "AACP-31")
 def test_a_ledger_that_cannot_be_opened_is_said_and_the_server_serves(tmp_path: Path) -> None:
-    missing = {"aacp.store": f"sqlite:{tmp_path / 'missing' / 'ledger.db'}"}
-    with serve(None, missing) as server:
+    (tmp_path / "ledger.db").write_text("this is no database, and long enough to look like a file")
+    with serve(None, {"aacp.store": f"sqlite:{tmp_path / 'ledger.db'}"}) as server:
         names = {tool["name"] for tool in server.request("tools/list")["result"]["tools"]}
         assert {"agent/request", "agent/status"} <= names
         failed = server.record(message="agents not started; it is tried again")

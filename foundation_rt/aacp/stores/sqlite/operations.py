@@ -371,6 +371,8 @@ class _Reception:
         if found is SeqArrival.BEYOND:
             received.refused += 1
         elif found is SeqArrival.NEW and not envelope.tombstone:
+            if waiting and envelope.floor > before + 1:  # what is passed comes before it
+                received.ready |= self.batch.release_held(link, envelope.floor - 1)
             received.accepted.append(envelope)
             self._take_in(arrival, state)
         if state.contiguous > before + 1:  # by one, nothing that was held is passed
