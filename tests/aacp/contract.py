@@ -790,6 +790,9 @@ class StoreContract:
         ledger.receive(arrival(3))
         ledger.receive(arrival(5, floor=5))
         assert ledger.claim_ids() == ["far-b-3", "far-b-5"]
+        ledger.receive(arrival(8), arrival(9))
+        ledger.receive(arrival(10, floor=8))
+        assert ledger.claim_ids() == ["far-b-8", "far-b-9", "far-b-10"]
 
     @pytest.mark.rule("AACP-19")
     def test_what_is_sent_says_what_was_not_acknowledged_before_it(self, ledger: Ledger) -> None:

@@ -180,8 +180,9 @@ class InMemoryAACPPersistenceAdapter:
         if found is SeqArrival.BEYOND:
             received.refused += 1
         elif found is SeqArrival.NEW and not envelope.tombstone:
-            if envelope.floor > before + 1 and self._release_held(link, envelope.floor - 1):
-                received.ready = True  # what is passed comes before what passes it
+            passed = min(state.contiguous, envelope.seq - 1)
+            if passed > before and self._release_held(link, passed):
+                received.ready = True  # its floor filled a gap below it: that comes first
             received.accepted.append(envelope)
             self._take_in(arrival, link, state, now_ms, ttl_ms, received)
         if state.contiguous > before and self._release_held(link, state.contiguous):

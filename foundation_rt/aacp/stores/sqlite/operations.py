@@ -371,8 +371,9 @@ class _Reception:
         if found is SeqArrival.BEYOND:
             received.refused += 1
         elif found is SeqArrival.NEW and not envelope.tombstone:
-            if waiting and envelope.floor > before + 1:  # what is passed comes before it
-                received.ready |= self.batch.release_held(link, envelope.floor - 1)
+            passed = min(state.contiguous, envelope.seq - 1)
+            if waiting and passed > before:  # its floor filled a gap below it: that comes first
+                received.ready |= self.batch.release_held(link, passed)
             received.accepted.append(envelope)
             self._take_in(arrival, state)
         if state.contiguous > before + 1:  # by one, nothing that was held is passed
