@@ -26,13 +26,27 @@ class Violation(AssertionError):
 
 
 @define(eq=False, repr=False)
-class LinkAccount:
-    """What happened on one link.
+class SentAccount:
+    """The end of a link where its messages are made, in one ledger.
 
     Attributes:
         messages: what was entered, by number less one.
+        acked: the last acknowledgement that the ledger took.
+        covered: up to which number the other end, in whichever ledger, has ever had everything.
+    """
+
+    messages: list[Message] = field(factory=list)
+    acked: int = 0
+    covered: int = 0
+
+
+@define(eq=False, repr=False)
+class ArrivedAccount:
+    """The end of a link where its messages are executed, in one ledger, for one ledger of theirs.
+
+    Attributes:
+        sent: the other end.
         contiguous, ahead: which numbers have come in.
-        acked: the last acknowledgement that the sender's ledger took.
         dead: numbers that first came in as tombstones.
         begun: numbers whose execution has begun.
         last_begun: the highest of them.
@@ -40,25 +54,31 @@ class LinkAccount:
         to_repeat: numbers that failed temporarily, with their expiry.
     """
 
-    messages: list[Message] = field(factory=list)
+    sent: SentAccount
     contiguous: int = 0
     ahead: set[int] = field(factory=set)
-    acked: int = 0
     dead: set[int] = field(factory=set)
     begun: set[int] = field(factory=set)
     last_begun: int = 0
     executed_as: dict[int, str] = field(factory=dict)
     to_repeat: dict[int, int] = field(factory=dict)
 
-    def arrive(self, seq: int) -> bool:
-        """A number has come in; whether for the first time."""
-        if seq <= self.contiguous or seq in self.ahead:
-            return False
-        self.ahead.add(seq)
+    def arrive(self, seq: int, floor: int = 1) -> bool:
+        """A number has come in; whether for the first time.
+
+        Args:
+            floor: what is below has come to another ledger, which was lost.
+        """
+        if floor - 1 > self.contiguous:
+            self.contiguous = floor - 1
+        is_new = seq > self.contiguous and seq not in self.ahead
+        if is_new:
+            self.ahead.add(seq)
         while self.contiguous + 1 in self.ahead:
             self.contiguous += 1
-            self.ahead.remove(self.contiguous)
-        return True
+        self.ahead = {each for each in self.ahead if each > self.contiguous}
+        self.sent.covered = max(self.sent.covered, self.contiguous)
+        return is_new
 
 
 @define(eq=False, repr=False)

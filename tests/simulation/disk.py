@@ -38,17 +38,24 @@ class Disk(InMemoryAACPPersistenceAdapter):
         """Both ends of the links that have one here."""
         return self._links
 
-    def unfinished(self, now_ms: int) -> str | None:
+    def unfinished(self, now_ms: int, lossy: set[str]) -> str | None:
         """What is still to be done here, in words; None when nothing is.
 
         Args:
             now_ms: what has expired by then is not to be done any more.
+            lossy: agents whose ledger was lost: what came from them or to them may wait in vain for
+                what came before it.
         """
         for link, outbox in self._outbox.items():
             if outbox:
                 return f"{link[0]}>{link[1]} has not had acknowledged {sorted(outbox)}"
         queued = (record for queue in self._queues.values() for record in queue.values())
-        held = (record for link in self._held.values() for record in link.values())
+        held = (
+            record
+            for link, waiting in self._held.items()
+            if lossy.isdisjoint(link)
+            for record in waiting.values()
+        )
         for record in chain(queued, held):
             if record.expires_at_ms > now_ms:
                 return f"{record.request_id} is {record.state}"

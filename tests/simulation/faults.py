@@ -53,6 +53,7 @@ class Fault(StrEnum):
     CLOCK_FORWARD = "clock jumps forward"
     CLOCK_BACKWARD = "clock jumps backward"
     UNREGISTER = "unregister in flight"
+    LOST_LEDGER = "ledger lost"
     # Not by the dice, but by what is asked and how long that takes.
     RESTART = "restart with the store kept"
     EXPIRY = "expiry in mid-retry"
@@ -83,6 +84,7 @@ SPELLS = (
     Fault.CLOCK_FORWARD,
     Fault.CLOCK_BACKWARD,
     Fault.UNREGISTER,
+    Fault.LOST_LEDGER,
 )
 SELECTABLE = (
     *ENVELOPE_FAULTS,

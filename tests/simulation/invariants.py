@@ -27,6 +27,7 @@ from attrs import define, field
 
 from foundation_rt.aacp.ledger import conflict_error, response_payload
 from foundation_rt.aacp.node import Operation
+from foundation_rt.aacp.session_manager import LinkState
 from foundation_rt.aacp.types import (
     TERMINAL,
     Appended,
@@ -49,7 +50,14 @@ from foundation_rt.aacp.types import (
     Verdict,
 )
 
-from .accounts import LinkAccount, Message, Outcome, RequestAccount, Violation
+from .accounts import (
+    ArrivedAccount,
+    Message,
+    Outcome,
+    RequestAccount,
+    SentAccount,
+    Violation,
+)
 from .disk import Disk
 from .faults import Fault
 
@@ -60,10 +68,20 @@ class Witness:
 
     Args:
         count: is told which messages expired or were given up.
+        is_alive: whether the process that claims under this name still runs.
+        max_starts: how often an execution may be begun, at least (AACP-46).
     """
 
     count: Callable[[Fault], None]
-    links: dict[Link, LinkAccount] = field(factory=dict, init=False)
+    is_alive: Callable[[str], bool]
+    max_starts: int
+    # By link and by the series of the ledger of its source; then also by that of its target.
+    _sent: dict[tuple[Link, int], SentAccount] = field(factory=dict, init=False)
+    _arrived: dict[tuple[Link, int, int], ArrivedAccount] = field(factory=dict, init=False)
+    # The newest series heard of, by link and by the series of the ledger of its target.
+    _heard: dict[tuple[Link, int], int] = field(factory=dict, init=False)
+    # Where that came in which is to be executed, by number of the disk and id.
+    _came: dict[tuple[int, str], ArrivedAccount] = field(factory=dict, init=False)
     # By number of the disk and id.
     requests: dict[tuple[int, str], RequestAccount] = field(factory=dict, init=False)
     _entered: dict[tuple[int, str], int] = field(factory=dict, init=False)
@@ -73,19 +91,31 @@ class Witness:
     _live: dict[tuple[int, str], dict[str, RequestAccount]] = field(factory=dict, init=False)
     _latest_ms: int = field(default=0, init=False)  # by the clock that is furthest ahead
     taken_over: set[tuple[int, str]] = field(factory=set, init=False)
-    """Queues, by disk and agent, out of which a lapsed claim was taken over by another process."""
+    """Queues, by disk and agent, out of which a lapsed claim was taken from a process that runs: it
+    may execute what it has not heard that it lost."""
     _expired: set[tuple[int, str]] = field(factory=set, init=False)
     reused: set[str] = field(factory=set, init=False)
     """Ids that came again after their lifetime: nothing is promised of them (AACP-01)."""
-    void: set[tuple[Link, int]] = field(factory=set, init=False)
-    """Messages that became tombstones where they were made."""
+    _void: set[tuple[Link, int, int]] = field(factory=set, init=False)
 
-    def link(self, link: Link) -> LinkAccount:
-        """The account of a link."""
-        account = self.links.get(link)
+    def sent_on(self, link: Link, series: int) -> SentAccount:
+        """The account of a link where its messages are made."""
+        account = self._sent.get((link, series))
         if account is None:
-            account = self.links[link] = LinkAccount()
+            account = self._sent[link, series] = SentAccount()
         return account
+
+    def arrived_on(self, link: Link, series: int, at: int) -> ArrivedAccount:
+        """The account of a link where its messages are executed: in the ledger of series `at`."""
+        account = self._arrived.get((link, series, at))
+        if account is None:
+            sent = self.sent_on(link, series)
+            account = self._arrived[link, series, at] = ArrivedAccount(sent)
+        return account
+
+    def is_void(self, link: Link, series: int, seq: int) -> bool:
+        """Whether a message became a tombstone where it was made."""
+        return (link, series, seq) in self._void
 
     def performed(
         self, disk: Disk, operation: Operation, arguments: tuple[Any, ...], result: Any
@@ -106,7 +136,10 @@ class Witness:
                 content = (draft.message_type, draft.request_id, draft.payload)
                 self._numbered(disk, link, appended.seq, content)
                 if draft.local:
-                    self.link(link).arrive(appended.seq)
+                    arrived = self.arrived_on(link, disk.series, disk.series)
+                    arrived.arrive(appended.seq)
+                    self._heard[link, disk.series] = disk.series
+                    self._came[disk.number, draft.key] = arrived
                 if draft.local or draft.message_type is MessageType.REQUEST:
                     self._enter(disk, draft.key, draft.expires_at_ms)
             elif appended.existing is not None:
@@ -115,7 +148,7 @@ class Witness:
                     raise Violation("identity", f"{draft.key} is a {appended.verdict}")
 
     def _numbered(self, disk: Disk, link: Link, seq: int, content: Message) -> None:
-        account = self.link(link)
+        account = self.sent_on(link, disk.series)
         account.messages.append(content)
         if seq != len(account.messages) or disk.links[link].last_seq < seq:
             raise Violation("gapless", f"{link} got number {seq} as its {len(account.messages)}.")
@@ -131,40 +164,46 @@ class Witness:
     def received(self, disk: Disk, arguments: tuple[Any, ...], received: Received) -> None:
         """What is acknowledged is there; what was there before is not taken again."""
         arrivals: list[Arrival] = arguments[0]
-        new = 0
-        for arrival in arrivals:
-            envelope = arrival.envelope
-            link = (envelope.source_agent_id, envelope.target_agent_id)
-            if envelope.ack is not None:
-                self._acknowledged(disk, (link[1], link[0]))
-            if envelope.seq and self.link(link).arrive(envelope.seq):
-                if envelope.tombstone:
-                    self.link(link).dead.add(envelope.seq)
-                else:
-                    new += 1
-                    self._taken_in(disk, envelope)
+        new = sum(self._came_in(disk, arrival.envelope) for arrival in arrivals)
         if new != len(received.accepted):
             raise Violation("deduplication", f"{len(received.accepted)} taken, {new} were new")
         for link, ack in received.acks.items():
-            if ack != self.link(link).contiguous:
-                there = self.link(link).contiguous
+            there = self.arrived_on(link, received.series[link], disk.series).contiguous
+            if ack != there:
                 raise Violation("contiguous ack", f"{link} acknowledges {ack}, has {there}")
         for message in received.responses:
             self._answered(disk, message)
+
+    def _came_in(self, disk: Disk, envelope: Envelope) -> bool:
+        """Whether an envelope brought a message that was not there."""
+        link = (envelope.source_agent_id, envelope.target_agent_id)
+        if envelope.ack is not None:
+            self._acknowledged(disk, (link[1], link[0]))
+        if envelope.seq == 0 or envelope.series < self._heard.get((link, disk.series), 0):
+            return False
+        self._heard[link, disk.series] = envelope.series
+        arrived = self.arrived_on(link, envelope.series, disk.series)
+        if not arrived.arrive(envelope.seq, envelope.floor):
+            return False
+        if envelope.tombstone:
+            arrived.dead.add(envelope.seq)
+            return False
+        self._taken_in(disk, envelope, arrived)
+        return True
 
     def _acknowledged(self, disk: Disk, link: Link) -> None:
         state = disk.links.get(link)
         if state is None:
             return
-        account = self.link(link)
-        if not account.acked <= state.acked <= account.contiguous:
+        account = self.sent_on(link, disk.series)
+        if not account.acked <= state.acked <= account.covered:
             raise Violation(
                 "contiguous ack",
-                f"{link} went from {account.acked} to {state.acked}, has {account.contiguous}",
+                f"{link} went from {account.acked} to {state.acked}, had {account.covered}",
             )
         account.acked = state.acked
 
-    def _taken_in(self, disk: Disk, envelope: Envelope) -> None:
+    def _taken_in(self, disk: Disk, envelope: Envelope, arrived: ArrivedAccount) -> None:
         if envelope.message_type is MessageType.RESPONSE:
             return
         key = envelope.request_id or envelope.message_id
@@ -175,6 +214,8 @@ class Witness:
         if place in self._expired and place not in self._entered:
             self.reused.add(key)
         self._entered[place] = record.expires_at_ms
+        if record.seq == envelope.seq:
+            self._came.setdefault(place, arrived)
 
     # -- executing ----------------------------------------------------------------------------
 
@@ -186,12 +227,16 @@ class Witness:
         for claim in claimed.claims:
             account = self._request(disk, claim)
             self._check_claim(disk, claim, account, process, now_ms)
-            if account.lease_until_ms is not None and account.process != process:
+            if account.lease_until_ms is not None and self._is_another(account.process, process):
                 self.taken_over.add((disk.number, claim.target_agent_id))
             account.epoch, account.process = claim.epoch, process
             account.lease_until_ms = lease_until_ms
             queue = self._live.setdefault((disk.number, claim.target_agent_id), {})
             queue[claim.request_id] = account
+
+    def _is_another(self, before: str | None, process: str) -> bool:
+        """Whether a claim is taken from a process that runs, and may go on with it."""
+        return before is not None and before != process and self.is_alive(before)
 
     def _request(self, disk: Disk, claim: Claim) -> RequestAccount:
         """The account of what is claimed, in the lifetime in which it is."""
@@ -218,12 +263,12 @@ class Witness:
                     "one at a time",
                     f"{claim.request_id} is claimed while {other.process} has {request_id}",
                 )
-        link = self.link((claim.source_agent_id, claim.target_agent_id))
-        if claim.seq in link.dead:
+        arrived = self._came[disk.number, claim.request_id]
+        if claim.seq in arrived.dead:
             raise Violation("tombstone", f"{claim.request_id} is claimed and was void")
-        if link.executed_as.setdefault(claim.seq, claim.request_id) != claim.request_id:
+        if arrived.executed_as.setdefault(claim.seq, claim.request_id) != claim.request_id:
             raise Violation("deduplication", f"number {claim.seq} is claimed under two ids")
-        link.to_repeat.pop(claim.seq, None)
+        arrived.to_repeat.pop(claim.seq, None)
 
     def is_live(self, disk: Disk, claim: Claim, now_ms: int) -> bool:
         """Whether a claim is the newest of its request, and not lapsed."""
@@ -242,25 +287,27 @@ class Witness:
         if account is None:
             return
         account.runs.add(run)
-        if account.epoch != claim.epoch or account.outcome is not None:
-            return  # it was lost, and the process has not heard
-        link = self.link((claim.source_agent_id, claim.target_agent_id))
-        for seq, expires_at_ms in link.to_repeat.items():
+        arrived = self._came[disk.number, claim.request_id]
+        lost = account.epoch != claim.epoch or account.outcome is not None
+        if not lost and (disk.number, claim.target_agent_id) not in self.taken_over:
+            self._check_order(claim, arrived)
+        arrived.begun.add(claim.seq)
+        arrived.last_begun = max(arrived.last_begun, claim.seq)
+
+    def _check_order(self, claim: Claim, arrived: ArrivedAccount) -> None:
+        for seq, expires_at_ms in arrived.to_repeat.items():
             if seq < claim.seq and expires_at_ms > self._latest_ms:
                 raise Violation("order", f"{claim.request_id} overtakes number {seq}")
-        first = claim.seq not in link.begun
-        if first and claim.seq < link.last_begun and claim.expires_at_ms > self._latest_ms:
-            raise Violation("order", f"{claim.request_id} is executed after {link.last_begun}")
-        link.begun.add(claim.seq)
-        link.last_begun = max(link.last_begun, claim.seq)
+        first = claim.seq not in arrived.begun
+        if first and claim.seq < arrived.last_begun and claim.expires_at_ms > self._latest_ms:
+            raise Violation("order", f"{claim.request_id} is executed after {arrived.last_begun}")
 
     def to_be_repeated(self, disk: Disk, claim: Claim) -> None:
         """An execution has failed, but not for good; if it still counted, all behind it waits."""
         account = self.requests.get((disk.number, claim.request_id))
         if account is None or account.epoch != claim.epoch:
             return
-        link = self.link((claim.source_agent_id, claim.target_agent_id))
-        link.to_repeat[claim.seq] = claim.expires_at_ms
+        self._came[disk.number, claim.request_id].to_repeat[claim.seq] = claim.expires_at_ms
 
     def completed(self, disk: Disk, arguments: tuple[Any, ...], results: list[Completed]) -> None:
         """An outcome is that of the newest claim, and stays."""
@@ -287,6 +334,8 @@ class Witness:
         made_here = outcome[1] is None or orjson.loads(outcome[1])["run"] in account.runs
         if not made_here and record.request_id not in self.reused:
             raise Violation("one outcome", f"{record.request_id}: this was never executed")
+        if b'"abandoned"' in (record.error or b"") and account.epoch <= self.max_starts:
+            raise Violation("abandoned", f"{record.request_id} after {account.epoch - 1} claims")
         account.outcome = outcome
         self._outcomes.setdefault(record.request_id, []).append(outcome)
 
@@ -327,8 +376,8 @@ class Witness:
         for message in (*due.given_up, *due.messages):
             link = (message.source_agent_id, message.target_agent_id)
             void = message.state is MessageState.TOMBSTONE
-            if void and (link, message.seq) not in self.void:
-                self.void.add((link, message.seq))
+            if void and not self.is_void(link, disk.series, message.seq):
+                self._void.add((link, disk.series, message.seq))
                 expired = message.expires_at_ms <= now_ms
                 self.count(Fault.EXPIRY if expired else Fault.GIVEN_UP)
 
@@ -342,25 +391,40 @@ class Witness:
                     del self._entered[key]
                     self._expired.add(key)
                     self.requests.pop(key, None)
+                    self._came.pop(key, None)
+
+    def lost(self, disk: Disk) -> None:
+        """A ledger was lost: what was in it is known to nobody (AACP-19)."""
+        number = disk.number
+        for table in (self._entered, self.requests, self._came):
+            for key in [key for key in table if key[0] == number]:
+                del table[key]
+                self._expired.add(key)
+        for queue in [queue for queue in self._live if queue[0] == number]:
+            del self._live[queue]
 
     # -- sending and telling ------------------------------------------------------------------
 
     def sent(self, envelope: Envelope) -> None:
         """Nothing is said to anybody that is not in a ledger."""
         link = (envelope.source_agent_id, envelope.target_agent_id)
-        if envelope.ack is not None and envelope.ack > self.link((link[1], link[0])).contiguous:
-            raise Violation("ack before ledger", f"{link} acknowledges {envelope.ack} too early")
+        if envelope.ack is not None and envelope.ack_series is not None:
+            arrived = self.arrived_on((link[1], link[0]), envelope.ack_series, envelope.series)
+            if envelope.ack > arrived.contiguous:
+                raise Violation("ack before ledger", f"{link}: {envelope.ack} too early")
         if envelope.seq == 0:
             return
-        messages = self.link(link).messages
-        if envelope.seq > len(messages):
+        sent = self.sent_on(link, envelope.series)
+        if envelope.seq > len(sent.messages):
             raise Violation("send before ledger", f"{link} number {envelope.seq}")
+        if not 1 <= envelope.floor <= sent.covered + 1:
+            raise Violation("floor", f"{link}: {envelope.floor}, has {sent.covered}")
         if envelope.tombstone:
-            if (link, envelope.seq) not in self.void:
+            if not self.is_void(link, envelope.series, envelope.seq):
                 raise Violation("tombstone", f"{link} number {envelope.seq} was not given up")
             return
         content = (envelope.message_type, envelope.request_id, envelope.payload)
-        if content != messages[envelope.seq - 1]:
+        if content != sent.messages[envelope.seq - 1]:
             raise Violation("gapless", f"{link} number {envelope.seq} is another message now")
 
     def told(self, record: RequestRecord) -> None:
@@ -391,7 +455,7 @@ class Witness:
                     if record is not None and _outcome(record) != account.outcome:
                         raise Violation("terminal", f"{request_id} has changed its outcome")
             for link, state in disk.links.items():
-                self._check_link(link, state.last_seq, state.contiguous)
+                self._check_link(disk, link, state)
 
     def each_executed_once(self) -> None:
         """Nothing was executed twice: leases were renewed while handlers ran (AACP-24)."""
@@ -399,15 +463,15 @@ class Witness:
             if account.epoch > 1 or len(account.runs) > 1:
                 raise Violation("renewal", f"{request_id} was executed {len(account.runs)} times")
 
-    def _check_link(self, link: Link, last_seq: int, contiguous: int) -> None:
-        account = self.link(link)
-        if last_seq not in (0, len(account.messages)):
-            raise Violation("gapless", f"{link} gave out {last_seq}")
-        if contiguous not in (0, account.contiguous):
-            raise Violation("contiguous ack", f"{link} says {contiguous}")
-        if account.contiguous != len(account.messages):
-            missing = f"{account.contiguous} of {len(account.messages)}"
-            raise Violation("liveness", f"{link} has received {missing}")
+    def _check_link(self, disk: Disk, link: Link, state: LinkState) -> None:
+        sent = self.sent_on(link, disk.series)
+        if state.last_seq != len(sent.messages):
+            raise Violation("gapless", f"{link} gave out {state.last_seq}")
+        if not state.acked <= sent.covered == state.last_seq:
+            raise Violation("liveness", f"{link}: {state}, had {sent.covered}")
+        arrived = self.arrived_on(link, state.series, disk.series)
+        if state.contiguous != arrived.contiguous:
+            raise Violation("contiguous ack", f"{link}: {state}, has {arrived.contiguous}")
 
 
 def _position(disk: Disk, request_id: str) -> float:

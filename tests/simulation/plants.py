@@ -232,6 +232,24 @@ def held_not_held(patch: Patch) -> None:
     patch.setattr(Ledger, "_enter", hasty_enter)
 
 
+def series_ignored(patch: Patch) -> None:
+    """The numbers of a new ledger are taken for those of the one that was lost."""
+
+    def arrive_of_any(link: LinkState, seq: int, series: int, *rest: Any, **more: Any) -> Arrival:
+        return arrive(link, seq, link.series or series, *rest, **more)
+
+    patch.setattr(memory, "arrive", arrive_of_any)
+
+
+def floor_ignored(patch: Patch) -> None:
+    """A new ledger waits for what its predecessor has acknowledged."""
+
+    def arrive_without(link: LinkState, seq: int, series: int, floor: int, **more: Any) -> Arrival:
+        return arrive(link, seq, series, **more)
+
+    patch.setattr(memory, "arrive", arrive_without)
+
+
 # -- the simulation found these -----------------------------------------------------------------
 
 

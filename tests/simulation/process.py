@@ -51,6 +51,7 @@ class Process:
     Attributes:
         skew_ms: by how much its clock is wrong.
         life: changes when it begins, and when it ends.
+        disk_is_new: it has not been used.
     """
 
     simulator: Simulator
@@ -59,6 +60,7 @@ class Process:
     skew_ms: int
     life: int = field(default=0, init=False)
     is_up: bool = field(default=False, init=False)
+    disk_is_new: bool = field(default=True, init=False)
     node: Node = field(init=False)
     executor: Executor = field(init=False)
     _paused_until: int = field(default=0, init=False)
@@ -72,6 +74,11 @@ class Process:
         return START_MS + self.simulator.now + self.skew_ms
 
     @property
+    def owner(self) -> str:
+        """Its name in this life."""
+        return f"p{self.number}/{self.life}"
+
+    @property
     def paused_ms(self) -> int:
         """For how long it will do nothing; at most 0 when it is running."""
         return self._paused_until - self.simulator.now
@@ -83,9 +90,10 @@ class Process:
         simulator = self.simulator
         scenario = simulator.scenario
         self.life += 1
-        self.is_up, self._paused_until, self._wake_at = True, 0, None
+        self.is_up, self.disk_is_new = True, False
+        self._paused_until, self._wake_at = 0, None
         self.node = Node(
-            scenario.node_settings(self.number, self.life),
+            scenario.node_settings(self.number, self.owner),
             simulator.new_id,
             Retransmitter(scenario.policy, simulator.rng.random),
             notices=scenario.notices,
@@ -130,6 +138,12 @@ class Process:
     def _restart(self, _: None) -> None:
         self.simulator.dice.count(Fault.RESTART)
         self.start()
+
+    def lose_disk(self, disk: Disk) -> None:
+        """Its ledger is gone, and it with it; it will begin with a new one."""
+        if self.is_up:
+            self._end("ledger lost")
+        self.disk, self.disk_is_new = disk, True
 
     def pause(self, for_ms: int) -> None:
         """Do nothing for so long; what is to be done is done then."""
@@ -247,13 +261,10 @@ class Process:
         simulator.after(simulator.latency(), self._on_disk, (self.life, persist, fault))
 
     def _on_disk(self, job: tuple[int, Persist, Fault | None]) -> None:
-        """The time has come at which an operation happens, or does not.
-
-        What a process had asked for when it died may happen until its next life begins.
-        """
+        """The time has come at which an operation happens, or does not."""
         life, persist, fault = job
         if self.life != life:
-            if not self.is_up and self.simulator.rng.random() < _AFTER_DEATH:
+            if self._still_happens(life) and self.simulator.rng.random() < _AFTER_DEATH:
                 self._apply(persist)
         elif fault is None:
             self._report((life, persist, self._apply(persist)))
@@ -297,8 +308,12 @@ class Process:
 
     def _apply_late(self, job: tuple[int, Persist]) -> None:
         life, persist = job
-        if self.life == life or not self.is_up:
+        if self.life == life or self._still_happens(life):
             self._apply(persist)
+
+    def _still_happens(self, life: int) -> bool:
+        """What a process had asked for when it died may happen until its next life begins."""
+        return self.life == life + 1 and not self.disk_is_new
 
     def _apply_slowly(self, persist: Persist) -> None:
         """It takes long until it happens, or until it is known."""
@@ -322,8 +337,6 @@ class Process:
         """What it still does, in words; None when it rests."""
         if not self.is_up:
             return "is down"
-        if not self.node.is_quiet:
-            return "waits for its ledger"
         if self.node.held:
             return f"holds {list(self.node.held)}"
         return self.executor.unfinished()

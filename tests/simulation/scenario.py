@@ -24,6 +24,7 @@ TEMPORARY = StructuredError(ErrorCode.RESOURCE_EXHAUSTED, "Try again.", {"reason
 PERMANENT = StructuredError(ErrorCode.INTERNAL, "The agent failed.")
 
 _LONG_TTL_MS = 600_000
+_LOSES_LEDGERS = 0.2
 
 START_MS = 1_700_000_000_000
 """When every simulation begins, by a clock that is right."""
@@ -91,10 +92,10 @@ class Scenario:
         lives_long = self.ttl_ms == _LONG_TTL_MS
         return same_time and lives_long and set(self.faults) <= set(LEASE_KEEPING)
 
-    def node_settings(self, process: int, life: int) -> NodeSettings:
-        """For the node of a process in one of its lives."""
+    def node_settings(self, process: int, owner: str) -> NodeSettings:
+        """For the node of a process that claims under this name."""
         return NodeSettings(
-            owner=f"p{process}/{life}",
+            owner=owner,
             lease_ms=self.lease_ms,
             ttl_ms=self.ttl_ms,
             poll_ms=self.poll_ms,
@@ -180,7 +181,11 @@ def _faults(rng: Random) -> tuple[Fault, ...]:
     """None for some, all for few, for most a few; for some only such as cost nobody a claim."""
     share = rng.choice((0, 0.1, 0.2, 0.3, 0.3, 0.5, 0.5, 1))
     among = LEASE_KEEPING if rng.random() < 0.1 else SELECTABLE
-    return tuple(fault for fault in among if rng.random() < share)
+    faults = tuple(fault for fault in among if rng.random() < share)
+    if rng.random() < _LOSES_LEDGERS:
+        return faults
+    # Most do not: of a ledger that is lost, little can be demanded.
+    return tuple(fault for fault in faults if fault is not Fault.LOST_LEDGER)
 
 
 def _is_temporary(error: StructuredError) -> bool:

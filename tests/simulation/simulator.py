@@ -44,6 +44,7 @@ class Simulator:
         directory: the process that speaks for an agent.
         registered: for every agent, the processes with which it is registered.
         stuck: executions that end only when all is well.
+        lost: the numbers of ledgers that were lost, and replaced by empty ones.
     """
 
     def __init__(self, seed: int, requests: int | None = None) -> None:
@@ -53,7 +54,9 @@ class Simulator:
         self.trace: list[Event] = []
         self.healed = False
         self.dice = Dice(rng, self.scenario.faults, self.scenario.rate)
-        self.witness = Witness(self.dice.count)
+        policy = self.scenario.policy
+        max_starts = max(policy.max_starts, policy.max_executions)
+        self.witness = Witness(self.dice.count, self._is_alive, max_starts)
         self.network = Network(self)
         self.workload = Workload(self)
         self.disks = [
@@ -66,6 +69,7 @@ class Simulator:
         self.registered = {agent: list(where) for agent, where in self.scenario.agents.items()}
         self.directory = {agent: where[0] for agent, where in self.scenario.agents.items()}
         self.stuck: list[tuple[Executor, Execution]] = []
+        self.lost: set[int] = set()
         self._heap: list[Happening] = []
         self._serial = 0
         self._ids = 0
@@ -100,6 +104,13 @@ class Simulator:
         """The number of the next execution."""
         self._runs += 1
         return self._runs
+
+    def disk_of(self, agent_id: str) -> Disk:
+        """The ledger that has the queue of an agent."""
+        return self.processes[self.directory[agent_id]].disk
+
+    def _is_alive(self, owner: str) -> bool:
+        return any(process.is_up and process.owner == owner for process in self.processes)
 
     # -- the run ------------------------------------------------------------------------------
 
@@ -141,12 +152,16 @@ class Simulator:
             self.after(_REST_CHECK_MS, self._check_rest, None)
 
     def _unrest(self) -> str | None:
-        if self.network.in_flight:
-            return "envelopes are on their way"
+        """What is still to be done, in words; what will take longest comes first."""
+        lossy = {each for each in self.registered if self.disk_of(each).number in self.lost}
         for process in self.processes:
-            why = process.unfinished() or process.disk.unfinished(process.now_ms)
+            why = process.unfinished() or process.disk.unfinished(process.now_ms, lossy)
             if why is not None:
                 return f"process {process.number}: {why}"
+        if self.network.in_flight:
+            return "envelopes are on their way"
+        if not all(process.node.is_quiet for process in self.processes):
+            return "operations of ledgers are under way"
         return self.workload.unfinished()
 
     def check_alone(self, process: Process, claim: Claim) -> None:
@@ -252,6 +267,18 @@ class Simulator:
         if process.is_up:
             process.register(agent_id)
 
+    def _lose_ledger(self, chance: int) -> None:
+        """A ledger that only one process has is gone; the next one is empty, and newer."""
+        process = self.processes[chance % len(self.processes)]
+        if self.healed or self.scenario.disks.count(process.disk.number) > 1:
+            return
+        self._strike(Fault.LOST_LEDGER, process.number)
+        number = process.disk.number
+        self.lost.add(number)
+        self.witness.lost(process.disk)
+        self.disks[number] = Disk(number, series=START_MS + len(self.disks) + self.now)
+        process.lose_disk(self.disks[number])
+
     def _strike(self, fault: Fault, who: int, *details: Any) -> None:
         self.dice.count(fault)
         self.note(fault.value, who, *details)
@@ -265,4 +292,5 @@ _SPELLS: dict[Fault, Callable[[Simulator, int], None]] = {
     Fault.CLOCK_FORWARD: Simulator._jump_forward,
     Fault.CLOCK_BACKWARD: Simulator._jump_backward,
     Fault.UNREGISTER: Simulator._unregister,
+    Fault.LOST_LEDGER: Simulator._lose_ledger,
 }

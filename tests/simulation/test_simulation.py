@@ -36,6 +36,8 @@ CLASSIC = (
     plants.tombstone_not_sent,
     plants.tombstone_executed,
     plants.held_not_held,
+    plants.series_ignored,
+    plants.floor_ignored,
 )
 FOUND_BY_SIMULATION = (
     plants.lost_claim_passed_over,
@@ -64,8 +66,9 @@ def simulate(*words: str, hash_seed: str = "random") -> str:
 
 
 @pytest.mark.rule("AACP-01", "AACP-02", "AACP-03", "AACP-04", "AACP-10", "AACP-11", "AACP-12")
-@pytest.mark.rule("AACP-14", "AACP-16", "AACP-17", "AACP-18", "AACP-20", "AACP-21", "AACP-22")
-@pytest.mark.rule("AACP-23", "AACP-24", "AACP-25", "AACP-26", "AACP-27", "AACP-30", "AACP-41")
+@pytest.mark.rule("AACP-13", "AACP-14", "AACP-16", "AACP-17", "AACP-18", "AACP-19", "AACP-20")
+@pytest.mark.rule("AACP-21", "AACP-22", "AACP-23", "AACP-24", "AACP-25", "AACP-26", "AACP-27")
+@pytest.mark.rule("AACP-30", "AACP-41", "AACP-46")
 def test_what_is_promised_holds_whatever_goes_wrong() -> None:
     report = orjson.loads(simulate("--json", "--seeds", str(SEEDS)))
     assert report["failures"] == []

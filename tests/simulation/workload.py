@@ -253,20 +253,32 @@ class Workload:
             if alive and not call.gave_up and call.record is None:
                 return f"{draft.key} is finished, and its caller was not told"
             return None
-        if record.state is RequestState.SENT and self._was_given_up(record):
+        if record.state is RequestState.SENT and self._will_not_be_answered(record):
+            return None
+        if record.state is RequestState.HELD and self._is_orphan(record):
             return None
         return f"{draft.key} is {record.state}"
 
-    def _was_given_up(self, record: RequestRecord) -> bool:
-        """Whether the request, or its answer, became a tombstone on its way."""
+    def _is_orphan(self, record: RequestRecord) -> bool:
+        """Whether what comes before it may have been in a ledger that was lost."""
+        ends = (record.source_agent_id, record.target_agent_id)
+        numbers = {self.simulator.disk_of(agent_id).number for agent_id in ends}
+        return not self.simulator.lost.isdisjoint(numbers)
+
+    def _will_not_be_answered(self, record: RequestRecord) -> bool:
+        """Whether the request, or its answer, became a tombstone on its way, or got lost with the
+        ledger in which it was."""
+        simulator, witness = self.simulator, self.simulator.witness
+        if simulator.disk_of(record.target_agent_id).number in simulator.lost:
+            return True
         there = (record.source_agent_id, record.target_agent_id)
         back = (record.target_agent_id, record.source_agent_id)
-        witness = self.simulator.witness
-        if (there, record.seq) in witness.void:
+        if witness.is_void(there, simulator.disk_of(record.source_agent_id).series, record.seq):
             return True
-        answers = witness.link(back).messages
+        series = simulator.disk_of(record.target_agent_id).series
+        answers = witness.sent_on(back, series).messages
         return any(
-            (back, seq) in witness.void
+            witness.is_void(back, series, seq)
             for seq, (kind, request_id, _) in enumerate(answers, 1)
             if kind is MessageType.RESPONSE and request_id == record.request_id
         )
