@@ -332,7 +332,9 @@ class BesideMemory(RuleBasedStateMachine):
     @rule()
     def the_answer_was_lost(self) -> None:
         assert self.last is not None
-        self.ask(self.last)
+        answer = self.ask(self.last)
+        if isinstance(answer, Claimed):
+            self.claims += answer.claims  # what was claimed behind the first
 
     @rule()
     def reopen(self) -> None:
