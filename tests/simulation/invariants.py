@@ -96,6 +96,8 @@ class Witness:
     _expired: set[tuple[int, str]] = field(factory=set, init=False)
     reused: set[str] = field(factory=set, init=False)
     """Ids that came again after their lifetime: nothing is promised of them (AACP-01)."""
+    contested: set[str] = field(factory=set, init=False)
+    """Ids under which different requests were made."""
     _void: set[tuple[Link, int, int]] = field(factory=set, init=False)
 
     def sent_on(self, link: Link, series: int) -> SentAccount:
@@ -432,7 +434,11 @@ class Witness:
         request_id = record.request_id
         if record.state not in TERMINAL:
             raise Violation("told", f"{request_id} is {record.state}, and its caller is told")
-        if request_id in self.reused or (record.error is not None and _is_conflict(record)):
+        if request_id in self.reused:
+            return
+        if record.error is not None and _is_conflict(record):
+            if request_id not in self.contested:
+                raise Violation("identity", f"{request_id} is said to be another's, and is not")
             return
         if _outcome(record) not in self._outcomes.get(request_id, ()):
             raise Violation("told", f"{request_id}: no such outcome was recorded")

@@ -155,6 +155,7 @@ class Workload:
     def _count(self, order: Order) -> None:
         if order.number >= _OTHER:
             self.simulator.dice.count(Fault.CONFLICT)
+            self.simulator.witness.contested.add(order.request_id or "")
         elif order.request_id is not None:
             if order.request_id in self._said:
                 self.simulator.dice.count(Fault.REPEATED)
