@@ -32,6 +32,8 @@ PURE = (
     "aacp.session_manager",
     "aacp.ledger",
     "aacp.retransmitter",
+    "aacp.effects",
+    "aacp.status",
     "aacp.node",
 )
 IMPURE = {"asyncio", "time", "uuid", "random", "os"}

@@ -31,6 +31,7 @@ from ..errors import (
 )
 from ..ids import IdGenerator
 from ..logs import StructuredLogger
+from .cancellation import is_cancelled
 from .encoder import is_agent_id, is_request_id
 from .errors import (
     OutcomeUnknownError,
@@ -154,7 +155,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         try:
             await asyncio.shield(self._starting)
         except asyncio.CancelledError:
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             raise UsageError(_STOPPED) from None
 
@@ -539,11 +540,3 @@ def _milliseconds(given: int | None, default: int) -> int:
     if type(given) is not int or not 0 < given <= MAX_DELAY_MS:
         raise invalid(f"A time is a number of ms from 1 to {MAX_DELAY_MS}.", "invalid_time")
     return given
-
-
-def _is_cancelled() -> bool:
-    """Whether this task is being cancelled."""
-    import asyncio
-
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -18,11 +18,11 @@ from attrs import define, field
 
 from ..abort import AbortSignal
 from ..errors import StructuredError, describe_exception
-from .node import (
+from .cancellation import is_cancelled
+from .effects import (
     Abandon,
     Effect,
     Execute,
-    Node,
     NoticeAbandoned,
     NoticeFailure,
     NoticeOutdated,
@@ -32,6 +32,7 @@ from .node import (
     Send,
     Tell,
 )
+from .node import Node
 from .persistence import StoreError
 from .transports import TransportError
 from .types import Claim, Envelope, Within
@@ -547,7 +548,7 @@ class Driver:
                 try:
                     await self._call_hook(notice)
                 except BaseException as error:
-                    if _is_cancelled(error):
+                    if isinstance(error, asyncio.CancelledError) and is_cancelled():
                         raise
                     self.logger.error("hook failed", {"error": describe_exception(error)})
         finally:
@@ -562,13 +563,6 @@ class Driver:
 
 
 _CLOSED = "the ledger was closed before it could answer"
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    """Whether this task is cancelled, and not just something that it waited for."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
 
 _PERFORM: dict[type[Effect], Callable[[Driver, Any], None]] = {
     Persist: Driver._persist,

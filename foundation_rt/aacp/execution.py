@@ -14,6 +14,7 @@ from ..agents.errors import AgentNotFoundError, AgentUnregisteredError
 from ..agents.messages import Handle
 from ..agents.turns import current_turn
 from ..errors import AbortError, ErrorCode, StructuredError, ToolError, describe_exception
+from .cancellation import is_cancelled
 from .payloads import encode_result, keepable, read_message
 from .types import Claim, Within
 
@@ -93,6 +94,5 @@ async def _write_all(writes: list[Within], connection: Any) -> None:
 def _is_stopped(error: BaseException, signal: AbortSignal) -> bool:
     """Whether a handler ended because it was told to, and not of its own accord."""
     if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
+        return is_cancelled()
     return isinstance(error, AbortError) and signal.aborted

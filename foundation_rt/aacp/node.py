@@ -1,10 +1,9 @@
 """One participant of AACP: decides what is done when, and does nothing itself.
 
 A node takes in what happens (an agent sends, envelopes arrive, a handler ends, the ledger answers,
-time passes) and gives out `Effect`s: operations of the ledger, envelopes to send, requests to
-execute.
-Whoever performs them reports back: `driver` in a process, the simulator in tests. Time comes in as
-`now_ms`, ids and chance come from what the node was made with.
+time passes) and gives out `effects`: operations of the ledger, envelopes to send, requests to
+execute. Whoever performs them reports back: `driver` in a process, the simulator in tests. Time
+comes in as `now_ms`, ids and chance come from what the node was made with.
 
 The order of work (AACP-17) is the order of the continuations below: what an operation of the ledger
 leads to is decided when it has succeeded, and not before. Of each kind of operation at most one is
@@ -16,15 +15,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any
 
 import orjson
 from attrs import Factory, define, evolve, field, frozen
 
 from ..errors import ErrorCode, StructuredError
+from .effects import (
+    Abandon,
+    Effect,
+    Execute,
+    NoticeAbandoned,
+    NoticeFailure,
+    NoticeOutdated,
+    NoticeReceived,
+    NoticeSettled,
+    Operation,
+    Persist,
+    Send,
+    Tell,
+    Ticket,
+)
 from .ledger import digest_of
 from .retransmitter import Retransmitter
+from .status import recorded_error
 from .types import (
     TERMINAL,
     VOID_PAYLOAD,
@@ -48,120 +62,7 @@ from .types import (
     Within,
 )
 
-Ticket: TypeAlias = Any
-"""Stands for whoever waits for an answer; the node only hands it back."""
-
 _MAX_CACHED_ACKS = 10_000
-
-
-class Operation(StrEnum):
-    """An operation of the ledger: the method of `AACPPersistenceAdapter` of that name."""
-
-    APPEND = "append"
-    RECEIVE = "receive"
-    CLAIM = "claim"
-    COMPLETE = "complete"
-    RENEW = "renew"
-    RELEASE = "release"
-    TAKE_DUE = "take_due"
-    LOOK_UP = "get_request_records"
-    PURGE = "purge_expired"
-
-
-# -- effects ------------------------------------------------------------------------------------
-
-
-@define(eq=False, repr=False)
-class Persist:
-    """Have the ledger do `operation`; report by `Node.persisted` or `Node.failed`.
-
-    Attributes:
-        batch: what the operation was made of; for the node.
-    """
-
-    operation: Operation
-    arguments: tuple[Any, ...]
-    batch: list[Any]
-
-
-@define(eq=False, repr=False)
-class Send:
-    """Send envelopes; nothing needs to be reported, since what is lost is sent again."""
-
-    envelopes: list[Envelope]
-
-
-@define(eq=False, repr=False)
-class Execute:
-    """Execute a claim; report by `Node.executed` or `Node.give_back`."""
-
-    claim: Claim
-
-
-@define(eq=False, repr=False)
-class Abandon:
-    """A claim that is being executed was lost: whoever executes it should stop."""
-
-    claim: Claim
-
-
-@define(eq=False, repr=False)
-class Tell:
-    """Give `ticket` its answer; an exception is to be raised."""
-
-    ticket: Ticket
-    answer: Any
-
-
-@define(eq=False, repr=False)
-class NoticeReceived:
-    """A message has come in and is in the ledger."""
-
-    envelope: Envelope
-
-
-@define(eq=False, repr=False)
-class NoticeSettled:
-    """A message sent from here is completed, or failed with `error`."""
-
-    message_id: str
-    error: StructuredError | None
-
-
-@define(eq=False, repr=False)
-class NoticeOutdated:
-    """A message was refused: its sender's ledger has a successor, or a rival (AACP-19)."""
-
-    envelope: Envelope
-
-
-@define(eq=False, repr=False)
-class NoticeFailure:
-    """The writes that a handler asked for raised `error`."""
-
-    claim: Claim
-    error: Exception
-
-
-@define(eq=False, repr=False)
-class NoticeAbandoned:
-    """A claim is not executed but FAILED: its execution was begun too often and never ended."""
-
-    claim: Claim
-
-
-Effect: TypeAlias = (
-    Persist
-    | Send
-    | Execute
-    | Abandon
-    | Tell
-    | NoticeReceived
-    | NoticeSettled
-    | NoticeFailure
-    | NoticeOutdated
-    | NoticeAbandoned
-)
 
 
 @frozen
@@ -724,8 +625,7 @@ class Node:
             Tell(ticket, record) for ticket in self._waiting.pop(record.request_id, ())
         ]
         if record.request_id in self._unsettled:
-            failed = record.state is RequestState.FAILED
-            self._notice_end(record.request_id, _recorded_error(record) if failed else None)
+            self._notice_end(record.request_id, recorded_error(record))
 
     def _notice_appended(self, draft: Draft, seq: int) -> None:
         self._unsettled[draft.key] = (draft.message_id, draft.expires_at_ms)
@@ -846,12 +746,6 @@ def _abandoned(executions: int) -> StructuredError:
         " lease, each time.",
         {"reason": "abandoned"},
     )
-
-
-def _recorded_error(record: RequestRecord) -> StructuredError:
-    error = orjson.loads(record.error or b"{}")
-    code = error.get("code", ErrorCode.INTERNAL)
-    return StructuredError(ErrorCode(code), error.get("message", ""), error.get("details"))
 
 
 _ARGUMENTS: dict[Operation, Callable[[Node, list[Any], int], tuple[Any, ...] | None]] = {

@@ -9,13 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.aacp.ledger import digest_of
-from foundation_rt.aacp.node import (
+from foundation_rt.aacp.effects import (
     Abandon,
     Effect,
     Execute,
-    Node,
-    NodeSettings,
     NoticeAbandoned,
     NoticeOutdated,
     NoticeReceived,
@@ -25,6 +22,8 @@ from foundation_rt.aacp.node import (
     Send,
     Tell,
 )
+from foundation_rt.aacp.ledger import digest_of
+from foundation_rt.aacp.node import Node, NodeSettings
 from foundation_rt.aacp.persistence import StoreError
 from foundation_rt.aacp.retransmitter import Retransmitter, RetryPolicy
 from foundation_rt.aacp.stores.memory import InMemoryAACPPersistenceAdapter

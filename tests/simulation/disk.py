@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define
 
-from foundation_rt.aacp.node import Operation
+from foundation_rt.aacp.effects import Operation
 from foundation_rt.aacp.session_manager import LinkState
 from foundation_rt.aacp.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.aacp.types import Link, RequestRecord

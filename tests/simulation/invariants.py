@@ -25,8 +25,8 @@ from typing import Any
 import orjson
 from attrs import define, field
 
+from foundation_rt.aacp.effects import Operation
 from foundation_rt.aacp.ledger import conflict_error, response_payload
-from foundation_rt.aacp.node import Operation
 from foundation_rt.aacp.session_manager import LinkState
 from foundation_rt.aacp.types import (
     TERMINAL,

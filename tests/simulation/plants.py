@@ -11,8 +11,9 @@ from typing import Any, Protocol
 from attrs import evolve
 
 from foundation_rt.aacp import node as node_module
+from foundation_rt.aacp.effects import Operation
 from foundation_rt.aacp.ledger import Claimability, claimability
-from foundation_rt.aacp.node import Node, Operation
+from foundation_rt.aacp.node import Node
 from foundation_rt.aacp.session_manager import Arrival, LinkState, arrive
 from foundation_rt.aacp.stores import memory, records
 from foundation_rt.aacp.stores.memory import InMemoryAACPPersistenceAdapter as Ledger

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from foundation_rt.aacp.node import (
+from foundation_rt.aacp.effects import (
     Abandon,
     Execute,
-    Node,
     NoticeAbandoned,
     NoticeOutdated,
     NoticeReceived,
@@ -22,6 +21,7 @@ from foundation_rt.aacp.node import (
     Send,
     Tell,
 )
+from foundation_rt.aacp.node import Node
 from foundation_rt.aacp.persistence import StoreError
 from foundation_rt.aacp.retransmitter import Retransmitter
 

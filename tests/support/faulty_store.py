@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
-from foundation_rt.aacp.node import Operation
+from foundation_rt.aacp.effects import Operation
 from foundation_rt.aacp.persistence import StoreError
 from foundation_rt.aacp.stores.memory import InMemoryAACPPersistenceAdapter
 

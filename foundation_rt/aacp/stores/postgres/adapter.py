@@ -14,6 +14,7 @@ from attrs import define, field
 
 from ....errors import StructuredError, UsageError
 from ....logs import StructuredLogger
+from ...cancellation import is_cancelled
 from ...ledger import is_repeated, may_complete, response_payload
 from ...persistence import RetryDecision, StoreError
 from ...types import (
@@ -518,7 +519,7 @@ async def _failure_within(
     except ROLLED_BACK:
         raise
     except BaseException as error:
-        if _is_cancelled():
+        if is_cancelled():
             raise
         failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
     if connection.closed:
@@ -526,8 +527,3 @@ async def _failure_within(
         raise Raced("the connection was lost in a handler's write")
     losses.pop(key, None)
     return failure
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

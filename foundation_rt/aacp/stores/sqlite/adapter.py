@@ -26,7 +26,7 @@ from ...types import (
     Release,
     RequestRecord,
 )
-from . import operations, schema
+from . import entering, executing, keeping, schema
 from .committer import Committer
 from .presence import Presence
 
@@ -147,9 +147,9 @@ class SqliteAACPPersistenceAdapter:
             connection = sqlite3.connect(self.path, BUSY_TIMEOUT_S, isolation_level=None)
             _set_up(connection)
             schema.migrate(connection, self.path)
-            self.series = operations.get_series(connection)
+            self.series = keeping.get_series(connection)
             if presence.alone:
-                operations.release_all(connection)
+                executing.release_all(connection)
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -197,11 +197,11 @@ class SqliteAACPPersistenceAdapter:
 
     async def append(self, drafts: Sequence[Draft], now_ms: int) -> list[Appended]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.append, drafts, self.series)
+        return await self._perform(entering.append, drafts, self.series)
 
     async def receive(self, arrivals: Sequence[Arrival], now_ms: int, ttl_ms: int) -> Received:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.receive, arrivals, self.series, now_ms, ttl_ms)
+        return await self._perform(entering.receive, arrivals, self.series, now_ms, ttl_ms)
 
     async def claim(
         self,
@@ -212,31 +212,31 @@ class SqliteAACPPersistenceAdapter:
         idle: Collection[str] = (),
     ) -> Claimed:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.claim, wanted, owner, now_ms, lease_until_ms, idle)
+        return await self._perform(executing.claim, wanted, owner, now_ms, lease_until_ms, idle)
 
     async def complete(self, completions: Sequence[Completion], now_ms: int) -> list[Completed]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.complete, completions, now_ms)
+        return await self._perform(executing.complete, completions, now_ms)
 
     async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.renew, claims, lease_until_ms)
+        return await self._perform(executing.renew, claims, lease_until_ms)
 
     async def release(self, releases: Sequence[Release]) -> None:
         """See `AACPPersistenceAdapter`."""
-        await self._perform(operations.release, releases)
+        await self._perform(executing.release, releases)
 
     async def take_due(self, now_ms: int, limit: int, decide: RetryDecision) -> Due:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.take_due, now_ms, limit, decide)
+        return await self._perform(keeping.take_due, now_ms, limit, decide)
 
     async def put_request_record(self, request_id: str, record: RequestRecord) -> None:
         """See `AACPPersistenceAdapter`."""
-        await self._perform(operations.put_request, record)
+        await self._perform(keeping.put_request, record)
 
     async def put_message_record(self, message_id: str, record: MessageRecord) -> None:
         """See `AACPPersistenceAdapter`."""
-        await self._perform(operations.put_message, record)
+        await self._perform(keeping.put_message, record)
 
     async def get_request_record(self, request_id: str) -> RequestRecord | None:
         """See `AACPPersistenceAdapter`."""
@@ -245,54 +245,54 @@ class SqliteAACPPersistenceAdapter:
 
     async def get_request_records(self, request_ids: Sequence[str]) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.get_requests, request_ids)
+        return await self._perform(keeping.get_requests, request_ids)
 
     async def get_message_record(self, message_id: str) -> MessageRecord | None:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.get_message, message_id)
+        return await self._perform(keeping.get_message, message_id)
 
     async def mark_completed(
         self, request_id: str, result: bytes | None, now_ms: int, completion_ref: str | None = None
     ) -> bool:
         """See `AACPPersistenceAdapter`."""
         return await self._perform(
-            operations.mark_completed, request_id, result, now_ms, completion_ref
+            keeping.mark_completed, request_id, result, now_ms, completion_ref
         )
 
     async def mark_failed(self, request_id: str, error: StructuredError, now_ms: int) -> bool:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.mark_failed, request_id, error, now_ms)
+        return await self._perform(keeping.mark_failed, request_id, error, now_ms)
 
     async def get_last_sequence(self, source_agent_id: str, target_agent_id: str) -> int:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.get_last_seq, (source_agent_id, target_agent_id))
+        return await self._perform(keeping.get_last_seq, (source_agent_id, target_agent_id))
 
     async def update_last_sequence(
         self, source_agent_id: str, target_agent_id: str, seq: int
     ) -> None:
         """See `AACPPersistenceAdapter`."""
-        await self._perform(operations.update_last_seq, (source_agent_id, target_agent_id), seq)
+        await self._perform(keeping.update_last_seq, (source_agent_id, target_agent_id), seq)
 
     async def get_unacknowledged_messages(
         self, source_agent_id: str, target_agent_id: str
     ) -> list[Envelope]:
         """See `AACPPersistenceAdapter`."""
         link = (source_agent_id, target_agent_id)
-        return await self._perform(operations.get_unacknowledged, link, self.series)
+        return await self._perform(keeping.get_unacknowledged, link, self.series)
 
     async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.list_pending, older_than_ms)
+        return await self._perform(keeping.list_pending, older_than_ms)
 
     async def list_messages_in_state(
         self, outcome: Outcome, older_than_ms: int | None = None
     ) -> list[MessageRecord]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.list_messages, outcome, older_than_ms)
+        return await self._perform(keeping.list_messages, outcome, older_than_ms)
 
     async def purge_expired(self, now_ms: int) -> int:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(operations.purge, now_ms)
+        return await self._perform(keeping.purge, now_ms)
 
 
 def _set_up(connection: sqlite3.Connection) -> None:
