@@ -20,6 +20,7 @@ PATIENCE = 40.0
 
 PURE = (
     "protocol",
+    "features.pages",
     "session",
     "invocation",
     "effects",
@@ -71,6 +72,7 @@ LAYERS = (
         "config_file",
         "config_loading",
         "context",
+        "features",
         "ids",
         "logs",
         "loop_delay",
