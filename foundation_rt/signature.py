@@ -8,21 +8,18 @@ here, when the tool is registered; a call runs one generated function (`typed.bi
 
 from __future__ import annotations
 
-import functools
 import inspect
-import types
-import typing
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from .errors import RegistrationError
-from .typed.annotations import Names, Unresolvable, names_of_function, without_metadata
 from .typed.binding import NO_DEFAULT, Binding, Handler, make_check, make_handler
 from .typed.deriver import DIALECT, Deriver
 from .typed.docstrings import parse_docstring
 from .typed.form import REQUIRED, Schema, Underivable
+from .typed.subject import Subject
 
 if TYPE_CHECKING:
     from .context import ToolContext
@@ -70,7 +67,7 @@ def derive_tool(
         RegistrationError: no schema can be derived, or the one given does not go with the
             signature; the message names the tool, the parameter and the way out.
     """
-    subject = _Subject(function)
+    subject = Subject(function, "tool")
     described: dict[str, str] = {}
     description = ""
     if subject.docstring:
@@ -87,72 +84,10 @@ def derive_tool(
     return TypedTool(subject.name, description, schema, binder.handler(), subject.is_async)
 
 
-class _Subject:
-    """The function as it was written, under partials, bindings and wrappers."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        inner, fixed = function, set[str]()
-        while isinstance(inner, functools.partial):
-            fixed.update(inner.keywords)
-            inner = inner.func
-        self.function = function
-        self.name: str = getattr(inner, "__name__", type(inner).__name__)
-        if inspect.isclass(inner) or not callable(inner):
-            raise RegistrationError(f"{self.name!r} is not a function")
-        code = inner if inspect.isroutine(inner) else type(inner).__call__
-        self.docstring: str = code.__doc__ or inner.__doc__ or ""
-        if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
-            raise RegistrationError(
-                f"tool {self.name!r} is a generator, and a tool has one result: return a list"
-            )
-        self.is_async = inspect.iscoroutinefunction(code)
-        written = inspect.unwrap(getattr(code, "__func__", code))
-        try:
-            signature = inspect.signature(function)
-        except (TypeError, ValueError, NameError) as error:
-            raise RegistrationError(
-                f"tool {self.name!r}: its signature cannot be read: {error}"
-            ) from None
-        # What a partial has fixed is the author's business, not an argument of the tool.
-        self.parameters = [p for p in signature.parameters.values() if p.name not in fixed]
-        from .context import ToolContext  # most modules that define tools import it anyway
-
-        self._context_type = ToolContext
-        # A module may import it for type checkers only.
-        fallbacks = {"ToolContext": ToolContext}
-        self.names = (
-            names_of_function(written, fallbacks)
-            if inspect.isfunction(written)
-            else Names({}, {}, fallbacks)
-        )
-
-    def hint(self, parameter: inspect.Parameter) -> Any:
-        """The type of a parameter; raises `Underivable` when it has none that can be found."""
-        if parameter.annotation is parameter.empty:
-            raise Underivable("it has no annotation")
-        try:
-            return self.names.resolve(parameter.annotation)
-        except Unresolvable as error:
-            raise Underivable(
-                f"its annotation {parameter.annotation!r} cannot be resolved: {error}"
-            ) from None
-
-    def is_context(self, hint: Any) -> bool:
-        """Whether a parameter of this type is given the context: ``ToolContext | None`` is."""
-        hint = without_metadata(hint)
-        if typing.get_origin(hint) in (typing.Union, types.UnionType):
-            return any(map(self.is_context, typing.get_args(hint)))
-        return hint is self._context_type
-
-    def refusal(self, parameter: str, why: str) -> RegistrationError:
-        """The error that refuses one parameter."""
-        return RegistrationError(f"tool {self.name!r}, parameter {parameter!r}: {why}")
-
-
 class _Binder:
     """Collects the parameters of one tool, then tells its schema and makes its handler."""
 
-    def __init__(self, subject: _Subject, *, by_hand: bool) -> None:
+    def __init__(self, subject: Subject, *, by_hand: bool) -> None:
         self._subject = subject
         self._by_hand = by_hand
         self._deriver = Deriver(subject.names)
