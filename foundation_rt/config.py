@@ -15,6 +15,7 @@ file is named or `needs_loading` says so.
 # ruff: noqa: RUF009 - the functions called in the classes make fields, not defaults.
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, get_args
@@ -28,6 +29,9 @@ ENVIRONMENT_PREFIX = "FOUNDATION_RT_"
 
 AdminMode = Literal["deny_all", "local_stdio_only", "token"]
 LogLevel = Literal["debug", "info", "warn", "error"]
+CacheScope = Literal["private", "public"]
+AuditCategory = Literal["SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"]
+SensitiveData = Literal["truncate", "redact", "full"]
 
 _Value = TypeVar("_Value")
 
@@ -106,15 +110,43 @@ class Choice(Kind):
         return type(value) is str and value in self.words
 
 
-class KeyNames(Kind):
-    """A tuple of names of keys."""
+class Form(Kind):
+    """A string of a certain form.
 
-    expected = "a list of non-empty strings without control characters"
+    Args:
+        pattern: a regular expression that the whole string matches; one that JSON Schema reads as
+            Python does.
+        expected: says it in words.
+        optional: whether None is accepted as well.
+        is_secret: whether the value is shown nowhere.
+    """
+
+    def __init__(
+        self, pattern: str, expected: str, *, optional: bool = False, is_secret: bool = False
+    ) -> None:
+        self.pattern = pattern
+        self.expected = expected
+        self.optional = optional
+        self.is_secret = is_secret
 
     def accepts(self, value: object) -> bool:
-        return type(value) is tuple and all(
-            type(name) is str and name != "" and _is_printable(name) for name in value
-        )
+        if value is None:
+            return self.optional
+        if type(value) is not str or not _is_printable(value):
+            return False
+        return re.fullmatch(self.pattern, value) is not None
+
+
+class ListOf(Kind):
+    """A tuple of values that `item` accepts."""
+
+    def __init__(self, item: Choice | Form) -> None:
+        self.item = item
+        self.is_secret = item.is_secret
+        self.expected = f"a list, each item {item.expected}"
+
+    def accepts(self, value: object) -> bool:
+        return type(value) is tuple and all(map(self.item.accepts, value))
 
 
 class VariableName(Kind):
@@ -167,6 +199,36 @@ def _is_printable(text: str) -> bool:
     return not any(c < " " or "\x7f" <= c <= "\x9f" or "\ud800" <= c <= "\udfff" for c in text)
 
 
+_PORT = "(:[0-9]{1,5})?"
+_HOST = r"([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f:.]+\])" + _PORT
+_REST_OF_URL = "(/[A-Za-z0-9._~%!&'()*+,;=:@/?-]*)?"
+_LOOPBACK = r"http://(localhost|127\.0\.0\.1|\[::1\])" + _PORT
+
+KEY_NAME = Form(
+    "[^\\u0000-\\u001f\\u007f-\\u009f]+", "a non-empty string without control characters"
+)
+HTTP_PATH = Form("/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?", "a path such as /mcp")
+HOST_NAME = Form(rf"\*|{_HOST}", "a host such as example.com or example.com:8443, or *")
+ORIGIN = Form(rf"\*|[a-z][a-z0-9+.-]*://{_HOST}", "an origin such as https://example.com, or *")
+API_KEY = Form(
+    "([A-Za-z0-9._-]{1,64}:)?[A-Za-z0-9._~+/-]{16,256}=*",
+    "KEY or NAME:KEY, where KEY has at least 16 of the characters A-Z a-z 0-9 . _ ~ + / -",
+    is_secret=True,
+)
+ISSUER_URL = Form(
+    f"(https://{_HOST}|{_LOOPBACK}){_REST_OF_URL}",
+    "an https:// URL, or an http:// one of this machine",
+    optional=True,
+)
+RESOURCE_URL = Form(
+    f"https?://{_HOST}{_REST_OF_URL}", "an https:// or http:// URL without #", optional=True
+)
+SCOPE = Form(r"[!#-\[\]-~]+", "a scope of OAuth 2.1")
+STATE_KEY = Form(
+    "([0-9A-Fa-f]{2}){32,64}", "32 to 64 bytes in hexadecimal", optional=True, is_secret=True
+)
+
+
 def _setting(default: _Value, kind: Kind, meaning: str) -> _Value:
     return field(
         default=default, validator=kind, repr=not kind.is_secret, metadata={"meaning": meaning}
@@ -201,6 +263,20 @@ class ServerSection:
     )
     eof_grace_ms: int = _milliseconds(
         250, "How long running calls may still finish once input has ended.", minimum=0
+    )
+    page_size: int = _setting(
+        1_000, Integer(1, 100_000), "Most entries of a list that one answer holds."
+    )
+    cache_ttl_ms: int = _milliseconds(
+        0, "How long clients may keep lists and resources that say nothing else.", minimum=0
+    )
+    cache_scope: CacheScope = _setting(
+        "private",
+        Choice(get_args(CacheScope)),
+        "Whether caches may share lists and resources among users.",
+    )
+    input_ttl_ms: int = _milliseconds(
+        600_000, "How long the answer to a question of a stateless call is accepted."
     )
 
 
@@ -245,6 +321,11 @@ class ToolsSection:
         "One half of dynamic registration; the other is `security.dynamic_registration_enabled`.",
     )
     admin_policy: AdminPolicy = _section(AdminPolicy())
+    name_separator: str = _setting(
+        "/",
+        Choice(("/", "_", "__", "-", ".")),
+        "What stands for `/` in the names of tools, for clients that refuse it.",
+    )
 
 
 @frozen
@@ -264,7 +345,7 @@ class LoggingSection:
         "info", Choice(get_args(LogLevel)), "Least severe level that is logged."
     )
     redact_keys: tuple[str, ...] = _setting(
-        (), KeyNames(), "Keys whose values are redacted in logs, besides the built-in ones."
+        (), ListOf(KEY_NAME), "Keys whose values are redacted in logs, besides the built-in ones."
     )
     buffer_bytes: int = _bytes(
         4 * 1024 * 1024, "Most log text held while stderr is slow; what is beyond is dropped."
@@ -279,6 +360,9 @@ class SecuritySection:
         False, "One half of dynamic registration; the other is `tools.admin_registration_enabled`."
     )
     allow_arbitrary_code_tools: bool = _flag(False, "Reserved; has no effect.")
+    state_key: str | None = _setting(
+        None, STATE_KEY, "Seals what stateless clients carry; the same for all workers."
+    )
 
 
 @frozen
@@ -300,6 +384,15 @@ class AgentsSection:
 
 
 DEFAULT_AACP_NAME = "host"
+
+REDIS_SCHEMES = ("redis", "rediss", "unix")
+"""Of URLs of a Redis server."""
+
+SIGNATURE_ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "Ed25519", "EdDSA"),
+)
+"""What tokens may be signed with: never with a secret that the server would have to share."""
 
 
 @frozen
@@ -340,6 +433,113 @@ class AacpSection:
 
 
 @frozen
+class HttpSection:
+    """The HTTP transport, and who may use it."""
+
+    host: str = _setting("127.0.0.1", Text(), "Address that is listened on.")
+    port: int = _setting(8000, Integer(0, 65_535), "Port; 0 takes any that is free.")
+    path: str = _setting("/mcp", HTTP_PATH, "Path of the endpoint.")
+    allowed_hosts: tuple[str, ...] = _setting(
+        (), ListOf(HOST_NAME), "Values of `Host` besides those of the bound address; `*` is any."
+    )
+    allowed_origins: tuple[str, ...] = _setting(
+        (), ListOf(ORIGIN), "Values of `Origin` besides those of this machine; `*` is any."
+    )
+    cors_origins: tuple[str, ...] = _setting(
+        (), ListOf(ORIGIN), "Origins whose pages may use the server from a browser; `*` is any."
+    )
+    api_keys: tuple[str, ...] = _setting(
+        (), ListOf(API_KEY), "Keys that open the server, each `KEY` or `NAME:KEY`."
+    )
+    no_auth: bool = _flag(False, "Serve everybody: no key and no token is asked for.")
+    max_body_bytes: int = _bytes(4 * 1024 * 1024, "Largest body of a request.", minimum=1024)
+    header_timeout_ms: int = _milliseconds(
+        10_000, "Longest time until the head of a request has come."
+    )
+    body_timeout_ms: int = _milliseconds(
+        30_000, "Longest time until the body of a request has come."
+    )
+    keep_alive_ms: int = _milliseconds(
+        15_000, "Silence after which a stream carries a comment, so that nothing cuts it."
+    )
+    session_idle_ms: int = _milliseconds(1_800_000, "How long a session is kept that nobody uses.")
+    max_sessions: int = _setting(10_000, Integer(1, 1_000_000), "Most sessions at once.")
+    max_connections: int = _setting(20_000, Integer(1, 1_000_000), "Most connections at once.")
+    event_store: str = _setting(
+        "memory",
+        Address(("memory",), REDIS_SCHEMES),
+        "What keeps the messages of streams, so that clients can resume: `memory` or `redis://...`.",
+    )
+    max_events: int = _setting(
+        1_000, Integer(1, 1_000_000), "Most messages of one session that are kept."
+    )
+    event_ttl_ms: int = _milliseconds(300_000, "How long a message is kept.")
+    retry_ms: int = _milliseconds(
+        1_000, "When a client shall come back whose stream has ended.", minimum=0
+    )
+
+
+@frozen
+class OauthSection:
+    """The server as a resource server of OAuth 2.1."""
+
+    issuer: str | None = _setting(
+        None, ISSUER_URL, "The authorization server whose tokens are accepted."
+    )
+    audience: str | None = _setting(
+        None, RESOURCE_URL, "The URL of this server, as tokens have to name it."
+    )
+    jwks_uri: str | None = _setting(
+        None, ISSUER_URL, "Where the issuer's keys are, if its metadata shall not be asked."
+    )
+    scopes: tuple[str, ...] = _setting((), ListOf(SCOPE), "Scopes that every token needs.")
+    algorithms: tuple[str, ...] = _setting(
+        ("RS256", "ES256"),
+        ListOf(Choice(SIGNATURE_ALGORITHMS)),
+        "Algorithms that a token may be signed with.",
+    )
+
+
+@frozen
+class RateLimitSection:
+    """How many calls a client may make in a time."""
+
+    store: str = _setting(
+        "memory",
+        Address(("memory",), REDIS_SCHEMES),
+        "Where calls are counted: `memory` (of one process) or `redis://...`.",
+    )
+    per_key: int = _setting(
+        0, Integer(0, 1_000_000), "Calls of one client in a window; 0 is no limit."
+    )
+    per_tool: int = _setting(
+        0, Integer(0, 1_000_000), "Calls of one client to one tool in a window; 0 is no limit."
+    )
+    window_ms: int = _milliseconds(60_000, "Length of the window.")
+
+
+@frozen
+class AuditSection:
+    """The record of who did what."""
+
+    enabled: bool = _flag(False, "Write audit records.")
+    categories: tuple[AuditCategory, ...] = _setting(
+        get_args(AuditCategory), ListOf(Choice(get_args(AuditCategory))), "What is recorded."
+    )
+    sensitive_data: SensitiveData = _setting(
+        "truncate", Choice(get_args(SensitiveData)), "What is shown of arguments."
+    )
+
+
+@frozen
+class TelemetrySection:
+    """What is told to monitoring."""
+
+    metrics: bool = _flag(False, "Count for Prometheus, at `/metrics` (extra `metrics`).")
+    tracing: bool = _flag(False, "Make OpenTelemetry spans (extra `otel`).")
+
+
+@frozen
 class ServerConfig:
     """The whole configuration of a server.
 
@@ -355,6 +555,11 @@ class ServerConfig:
     transport: TransportSection = _section(TransportSection())
     agents: AgentsSection = _section(AgentsSection())
     aacp: AacpSection = _section(AacpSection())
+    http: HttpSection = _section(HttpSection())
+    oauth: OauthSection = _section(OauthSection())
+    rate_limit: RateLimitSection = _section(RateLimitSection())
+    audit: AuditSection = _section(AuditSection())
+    telemetry: TelemetrySection = _section(TelemetrySection())
 
     def is_dynamic_registration_effective(self) -> bool:
         """Whether tools may be registered while the server runs: both halves say so (CONF-17)."""

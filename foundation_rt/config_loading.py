@@ -30,8 +30,8 @@ from .config import (
     ENVIRONMENT_PREFIX,
     Flag,
     Integer,
-    KeyNames,
     Kind,
+    ListOf,
     Section,
     ServerConfig,
     SettingError,
@@ -105,7 +105,7 @@ def to_mapping(config: ServerConfig) -> dict[str, dict[str, Any]]:
     mapping = asdict(config)
     for key, kind in settings():
         table = _table_with(key, mapping)
-        if kind.is_secret and table[key[-1]] is not None:
+        if kind.is_secret and table[key[-1]] not in (None, ()):
             table[key[-1]] = REDACTED
     return mapping
 
@@ -229,7 +229,7 @@ def _hook(attribute: Attribute[Any], kind: Any, converter: Converter) -> Callabl
     """Structures one attribute, strictly: no value becomes another, but for a list a tuple."""
 
     def structure_setting(value: Any, _: Any) -> Any:
-        if isinstance(kind, KeyNames) and type(value) is list:
+        if isinstance(kind, ListOf) and type(value) is list:
             value = tuple(value)
         kind(None, attribute, value)
         return value
@@ -265,19 +265,19 @@ def _read_as(kind: Kind, text: str) -> object:
             return int(text) if _DECIMAL.fullmatch(text) else text
         case Flag():
             return _FLAGS.get(text.lower(), text)
-        case KeyNames():
-            return _read_names(text)
+        case ListOf():
+            return _read_list(text)
         case _:
             return text
 
 
-def _read_names(text: str) -> object:
+def _read_list(text: str) -> object:
     if text.startswith("["):
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
             return text
-    return [name.strip() for name in text.split(",")] if text else []
+    return [item.strip() for item in text.split(",")] if text else []
 
 
 def _known_keys() -> list[str]:

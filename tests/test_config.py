@@ -16,22 +16,29 @@ from typing import Any
 import attrs
 import pytest
 
+from foundation_rt import config
 from foundation_rt.config import (
     AacpSection,
     Address,
     AdminPolicy,
     AgentsSection,
+    AuditSection,
     Choice,
     Flag,
+    Form,
+    HttpSection,
     Integer,
-    KeyNames,
     Kind,
+    ListOf,
     LoggingSection,
+    OauthSection,
+    RateLimitSection,
     ResourcesSection,
     Section,
     SecuritySection,
     ServerConfig,
     ServerSection,
+    TelemetrySection,
     Text,
     ToolsSection,
     TransportSection,
@@ -60,8 +67,41 @@ SECTIONS = (
     TransportSection,
     AgentsSection,
     AacpSection,
+    HttpSection,
+    OauthSection,
+    RateLimitSection,
+    AuditSection,
+    TelemetrySection,
     ServerConfig,
 )
+
+EXAMPLES = {
+    config.KEY_NAME: (["iban", "a b", "c" * 300], ["", "a\n", "\udcff"]),
+    config.HTTP_PATH: (["/", "/mcp", "/a/b.c"], ["", "mcp", "/mcp/", "//", "/a?b", "/a\n", "/ä"]),
+    config.HOST_NAME: (
+        ["*", "example.com", "example.com:8443", "[::1]:80", "under_score"],
+        ["", "https://example.com", "a b", "example.com:", "*.example.com", "a/b", "a\n", "ä.de"],
+    ),
+    config.ORIGIN: (
+        ["*", "https://example.com", "http://localhost:3000", "chrome-extension://abc"],
+        ["", "example.com", "https://example.com/", "null", "https://*.example.com", "http://a\n"],
+    ),
+    config.API_KEY: (
+        ["k" * 16, "alice:" + "k" * 32, "aA0._~+/-aA0._~+/-=="],
+        ["", "k" * 15, "alice:short", "k" * 257, "k" * 16 + "\n", "k" * 8 + " " + "k" * 8],
+    ),
+    config.ISSUER_URL: (
+        [None, "https://login.example.com", "https://a.b/c?d=e", "http://127.0.0.1:8080/realm"],
+        ["", "http://example.com", "https://", "https://a.b/#c", 'https://a.b/"', "ftp://a.b"],
+    ),
+    config.RESOURCE_URL: (
+        [None, "https://example.com/mcp", "http://10.0.0.1:8000/mcp"],
+        ["", "api://example", "https://a.b/#c", 'https://a.b/"', "https://a.b/\n"],
+    ),
+    config.SCOPE: (["mcp", "tools:call", "https://a.b/c"], ["", "a b", 'a"b', "a\\b", "a\n", "ä"]),
+    config.STATE_KEY: ([None, "0f" * 32, "AB" * 64], ["", "0f" * 31, "0" * 65, "g" * 64]),
+}
+"""By form of a string, what it accepts and what it does not."""
 
 
 # What is derived from the classes
@@ -97,8 +137,11 @@ def type_and_range(kind: Kind) -> tuple[str, str]:
             return "string", f"1 to {kind.max_length} characters"
         case Choice():
             return "string", " ".join(f"`{word}`" for word in kind.words)
-        case KeyNames():
-            return "list of strings", ""
+        case Form():
+            return "string", kind.expected.replace("|", "\\|")
+        case ListOf():
+            _, limits = type_and_range(kind.item)
+            return "list of strings", limits
         case VariableName():
             return "variable name", ""
         case Address():
@@ -150,8 +193,11 @@ def kind_schema(kind: Kind) -> dict[str, Any]:
             return {**text, "maxLength": kind.max_length}
         case Choice():
             return {"enum": list(kind.words)}
-        case KeyNames():
-            return {"type": "array", "items": text}
+        case Form():
+            types = ["string", "null"] if kind.optional else "string"
+            return {"type": types, "pattern": f"^({kind.pattern})$"}
+        case ListOf():
+            return {"type": "array", "items": kind_schema(kind.item)}
         case VariableName():
             return {"type": ["string", "null"], "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
         case Address():
@@ -191,8 +237,12 @@ def wrong_values(kind: Kind) -> list[Any]:
             return ["", "x" * 257, "a\nb", "\x00", "\x7f", "\x85", "\ud800", b"x", 5, None]
         case Choice():
             return ["", "INFO", "verbose", 1, None, ["info"]]
-        case KeyNames():
-            return ["abc", ["abc"], ("",), ("a\n",), ("\udcff",), (1,), None]
+        case Form():
+            return [*EXAMPLES[kind][1], 5, b"x", *([] if kind.optional else [None])]
+        case ListOf():
+            right = right_values(kind.item)
+            wrong = [(right[0], value) for value in wrong_values(kind.item)]
+            return [*wrong, *right, list(right), None]
         case VariableName():
             return ["", "1A", "A B", "A-B", "Ä", 5]
         case Address():
@@ -211,8 +261,10 @@ def right_values(kind: Kind) -> list[Any]:
             return ["x", "x" * 256, "Ærlig talt 🙂", "a b"]
         case Choice():
             return [word for word in kind.words if word != "token"]
-        case KeyNames():
-            return [(), ("iban",), ("a b", "c" * 300)]
+        case Form():
+            return EXAMPLES[kind][0]
+        case ListOf():
+            return [(), tuple(right_values(kind.item))]
         case VariableName():
             return [None, "_", "ADMIN_TOKEN", "a1"]
         case Address():
@@ -235,6 +287,10 @@ def test_defaults_of_every_setting() -> None:
             "version": __version__,
             "shutdown_timeout_ms": 10_000,
             "eof_grace_ms": 250,
+            "page_size": 1_000,
+            "cache_ttl_ms": 0,
+            "cache_scope": "private",
+            "input_ttl_ms": 600_000,
         },
         "tools": {
             "default_timeout_ms": 30_000,
@@ -245,10 +301,15 @@ def test_defaults_of_every_setting() -> None:
             "expose_error_details": False,
             "admin_registration_enabled": False,
             "admin_policy": {"mode": "deny_all", "token_env_var": None},
+            "name_separator": "/",
         },
         "resources": {"max_concurrent_executions": 10},
         "logging": {"level": "info", "redact_keys": (), "buffer_bytes": 4_194_304},
-        "security": {"dynamic_registration_enabled": False, "allow_arbitrary_code_tools": False},
+        "security": {
+            "dynamic_registration_enabled": False,
+            "allow_arbitrary_code_tools": False,
+            "state_key": None,
+        },
         "transport": {"max_line_bytes": 16_777_216},
         "agents": {"max_queue": 1_000},
         "aacp": {
@@ -260,6 +321,41 @@ def test_defaults_of_every_setting() -> None:
             "lease_ms": 30_000,
             "max_payload_bytes": 524_288,
         },
+        "http": {
+            "host": "127.0.0.1",
+            "port": 8000,
+            "path": "/mcp",
+            "allowed_hosts": (),
+            "allowed_origins": (),
+            "cors_origins": (),
+            "api_keys": (),
+            "no_auth": False,
+            "max_body_bytes": 4_194_304,
+            "header_timeout_ms": 10_000,
+            "body_timeout_ms": 30_000,
+            "keep_alive_ms": 15_000,
+            "session_idle_ms": 1_800_000,
+            "max_sessions": 10_000,
+            "max_connections": 20_000,
+            "event_store": "memory",
+            "max_events": 1_000,
+            "event_ttl_ms": 300_000,
+            "retry_ms": 1_000,
+        },
+        "oauth": {
+            "issuer": None,
+            "audience": None,
+            "jwks_uri": None,
+            "scopes": (),
+            "algorithms": ("RS256", "ES256"),
+        },
+        "rate_limit": {"store": "memory", "per_key": 0, "per_tool": 0, "window_ms": 60_000},
+        "audit": {
+            "enabled": False,
+            "categories": ("SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"),
+            "sensitive_data": "truncate",
+        },
+        "telemetry": {"metrics": False, "tracing": False},
     }
 
 
@@ -298,6 +394,12 @@ def test_a_setting_refuses_everything_else(cls: type, attribute: attrs.Attribute
         (AacpSection, "request_timeout_ms", 1, 2**31 - 1),
         (AacpSection, "lease_ms", 100, 2**31 - 1),
         (AacpSection, "max_payload_bytes", 1, 2**40),
+        (ServerSection, "page_size", 1, 100_000),
+        (ServerSection, "cache_ttl_ms", 0, 2**31 - 1),
+        (HttpSection, "port", 0, 65_535),
+        (HttpSection, "max_body_bytes", 1024, 2**40),
+        (HttpSection, "retry_ms", 0, 2**31 - 1),
+        (RateLimitSection, "per_key", 0, 1_000_000),
     ],
 )
 def test_ranges(section: type, name: str, minimum: int, maximum: int) -> None:
@@ -332,6 +434,18 @@ def test_a_secret_is_in_no_repr_and_in_no_message() -> None:
     assert "s3cr3t" not in repr(ServerConfig(tools=ToolsSection(admin_policy=policy)))
     with pytest.raises(ValueError) as refusal:
         AdminPolicy(mode="token", token_env_var="s3cr3t!")
+    assert "s3cr3t" not in str(refusal.value)
+
+
+@pytest.mark.rule("CONF-05")
+def test_the_keys_of_http_are_in_no_repr_and_in_no_message() -> None:
+    http = HttpSection(api_keys=("alice:s3cr3ts3cr3ts3cr3t",))
+    security = SecuritySection(state_key="0f" * 32)
+    shown = repr(ServerConfig(http=http, security=security))
+    assert "s3cr3t" not in shown
+    assert "0f0f" not in shown
+    with pytest.raises(ValueError) as refusal:
+        HttpSection(api_keys=("s3cr3t",))
     assert "s3cr3t" not in str(refusal.value)
 
 
@@ -379,7 +493,7 @@ def test_which_variables_are_the_configurations(name: str, expected: bool) -> No
 @pytest.mark.rule("CONF-07")
 def test_no_name_of_a_setting_is_ambiguous_in_a_variable() -> None:
     keys = [key for key, _ in settings()]
-    assert len({variable_name(key) for key in keys}) == len(keys) == 28
+    assert len({variable_name(key) for key in keys}) == len(keys) == 67
     assert not any("__" in name or name != name.lower() for key in keys for name in key)
 
 

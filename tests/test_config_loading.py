@@ -22,9 +22,11 @@ from foundation_rt.config import (
     AdminPolicy,
     Choice,
     Flag,
+    Form,
+    HttpSection,
     Integer,
-    KeyNames,
     Kind,
+    ListOf,
     LoggingSection,
     ServerConfig,
     Text,
@@ -67,6 +69,12 @@ def value_of(config: ServerConfig, key: Key) -> Any:
     for name in key:
         value = getattr(value, name)
     return value
+
+
+def table_of(shown: dict[str, Any], sections: list[str]) -> dict[str, Any]:
+    for section in sections:
+        shown = shown[section]
+    return shown
 
 
 def problems_of(**sources: Any) -> tuple[ConfigProblem, ...]:
@@ -119,8 +127,11 @@ def right_values(kind: Kind) -> st.SearchStrategy[Any]:
             return st.text(PRINTABLE, min_size=1, max_size=kind.max_length)
         case Choice():
             return st.sampled_from([word for word in kind.words if word != "token"])
-        case KeyNames():
-            return st.lists(st.text(PRINTABLE, min_size=1))
+        case Form():
+            strings = st.from_regex(kind.pattern, fullmatch=True, alphabet=PRINTABLE)
+            return strings | st.none() if kind.optional else strings
+        case ListOf():
+            return st.lists(right_values(kind.item), max_size=3)
         case VariableName():
             return st.from_regex("[A-Za-z_][A-Za-z0-9_]*", fullmatch=True) | st.none()
         case Address():
@@ -144,8 +155,11 @@ def wrong_values(kind: Kind) -> st.SearchStrategy[Any]:
             return number | table | st.booleans() | st.sampled_from(["", "a\tb", "x" * 257, None])
         case Choice():
             return number | text | table | st.booleans() | st.none()
-        case KeyNames():
-            return number | text | table | st.sampled_from([[""], ["a", 1], ["a\n"], [["a"]], None])
+        case Form():
+            return number | table | st.booleans() | st.sampled_from(["", "\n", "Ä\x7f"])
+        case ListOf():
+            lists = st.sampled_from([[""], ["a", 1], ["a\n"], [["a"]], None])
+            return number | text | table | lists
         case VariableName():
             return number | table | st.booleans() | st.sampled_from(["", "1A", "A-B", "Ä", "A\n"])
         case Address():
@@ -179,7 +193,9 @@ def wrong_texts(kind: Kind) -> st.SearchStrategy[str]:
             return st.sampled_from(["", "a\tb", "\udcff", "x" * 257])
         case Choice():
             return st.sampled_from(["", "INFO", "info ", "deny-all"])
-        case KeyNames():
+        case Form():
+            return st.sampled_from(["", "\n", "a\x7f", "\udcff"])
+        case ListOf():
             broken = ["a,,b", ",", " ", "a\x7f", "[", '["a",]', "[1]", '[""]', '["\udcff"]']
             return st.sampled_from([*broken, "[" * 100_000])
         case VariableName():
@@ -589,9 +605,12 @@ def test_other_texts_are_taken_as_they_stand() -> None:
 def test_a_configuration_loads_from_its_own_data(folder: Path, values: dict[Key, Any]) -> None:
     config = load_config(code=tables(values))
     shown = to_mapping(config)
-    shown["tools"]["admin_policy"]["token_env_var"] = config.tools.admin_policy.token_env_var
-    shown["aacp"] |= {"store": config.aacp.store, "transport": config.aacp.transport}
     flat = {key: value_of(config, key) for key in SETTINGS}
+    for (*sections, name), kind in SETTINGS.items():
+        if kind.is_secret and (value := value_of(config, (*sections, name))):
+            table = table_of(shown, sections)
+            assert table[name] == "[REDACTED]"
+            table[name] = value
     assert shown == tables(flat)
     assert load_config(code=shown) == config
     assert load_config(environ=as_environ(flat)) == config
@@ -605,11 +624,15 @@ def test_a_configuration_loads_from_its_own_data(folder: Path, values: dict[Key,
 def test_the_effective_configuration_shows_all_but_secrets() -> None:
     policy = AdminPolicy(mode="token", token_env_var="hunter2")
     config = ServerConfig(
-        tools=ToolsSection(admin_policy=policy), logging=LoggingSection(redact_keys=("iban",))
+        tools=ToolsSection(admin_policy=policy),
+        logging=LoggingSection(redact_keys=("iban",)),
+        http=HttpSection(api_keys=("hunter2hunter2hunter2",)),
     )
     shown = to_mapping(config)
     assert shown["tools"]["admin_policy"] == {"mode": "token", "token_env_var": "[REDACTED]"}
     assert shown["logging"]["redact_keys"] == ("iban",)
+    assert shown["http"]["api_keys"] == "[REDACTED]"
+    assert to_mapping(ServerConfig())["http"]["api_keys"] == ()
     assert list(shown) == [section.name for section in attrs.fields(ServerConfig)]
     assert to_mapping(ServerConfig())["tools"]["admin_policy"]["token_env_var"] is None
 
