@@ -1,0 +1,307 @@
+"""Content: what tools, prompts and resources send besides plain values (spec/content.md).
+
+The values are of no revision. `to_wire` writes what a revision has for them: members it does not
+know are left out, and a kind it does not know is sent as one that says the same (CONT-04).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from binascii import b2a_base64
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from attrs import field, frozen
+from attrs.validators import deep_iterable, in_, instance_of, optional
+
+from .shaped import Shaped
+
+if TYPE_CHECKING:
+    from .revisions import Revision
+
+Role = Literal["user", "assistant"]
+
+_text = instance_of(str)
+_maybe_text = optional(_text)
+_maybe_meta = optional(instance_of(Mapping))  # type: ignore[type-abstract]
+
+AUDIO_URI = "content:audio"
+"""Names audio where it has to be sent as an embedded resource, which must have a URI."""
+
+
+def _to_date(value: datetime | str | None) -> str | None:
+    if not isinstance(value, datetime):
+        return value
+    if value.tzinfo is None:
+        raise ValueError("last_modified must have a time zone")
+    return value.isoformat()
+
+
+def _check_priority(instance: Any, attribute: Any, value: Any) -> None:
+    if value is not None and not (type(value) in (int, float) and 0 <= value <= 1):
+        raise ValueError(f"priority must be a number from 0 to 1, not {value!r}")
+
+
+def _check_size(instance: Any, attribute: Any, value: Any) -> None:
+    if value is not None and not (type(value) is int and value >= 0):
+        raise ValueError(f"size must be a number of bytes, not {value!r}")
+
+
+def _to_blocks(content: Block | str | Sequence[Block | str] | None) -> Sequence[Block | str] | None:
+    return [content] if isinstance(content, Block | str) else content
+
+
+@frozen(kw_only=True)
+class Annotations:
+    """What a client may want to know of content before it shows it.
+
+    Args:
+        audience: for whom it is.
+        priority: from 0, of little importance, to 1, required.
+        last_modified: a datetime with a time zone, or the same as ISO 8601 text; kept as text.
+
+    Raises:
+        TypeError: a value is of another type; likewise for every class of this module.
+        ValueError: a value is of the type, but none of those allowed; likewise.
+    """
+
+    audience: Sequence[Role] = field(
+        default=(), converter=tuple, validator=deep_iterable(in_(("user", "assistant")))
+    )
+    priority: float | None = field(default=None, validator=_check_priority)
+    last_modified: str | None = field(default=None, converter=_to_date, validator=_maybe_text)
+
+    def to_wire(self, revision: Revision) -> dict[str, Any]:
+        """The `annotations` object of content and of resources."""
+        wire = _present(priority=self.priority, lastModified=self.last_modified)
+        if self.audience:
+            wire["audience"] = list(self.audience)
+        return revision.keep("annotations", wire)
+
+
+@frozen
+class Icon:
+    """An icon of something that is listed.
+
+    Args:
+        src: a URI: https, or a `data:` URI.
+        mime_type: if `src` does not tell.
+        sizes: such as ``("48x48", "any")``.
+        theme: the background it is made for.
+    """
+
+    src: str = field(validator=_text)
+    mime_type: str | None = field(default=None, validator=_maybe_text)
+    sizes: Sequence[str] = field(default=(), converter=tuple, validator=deep_iterable(_text))
+    theme: Literal["light", "dark"] | None = field(
+        default=None, validator=optional(in_(("light", "dark")))
+    )
+
+    def to_wire(self) -> dict[str, Any]:
+        """A member of `icons`."""
+        wire = _present(src=self.src, mimeType=self.mime_type, theme=self.theme)
+        if self.sizes:
+            wire["sizes"] = list(self.sizes)
+        return wire
+
+
+@frozen
+class Block(Shaped, ABC):
+    """A content block.
+
+    Attributes:
+        annotations: for whom it is, and how much it matters.
+        meta: the block's `_meta`; JSON.
+    """
+
+    annotations: Annotations | None = field(
+        default=None, kw_only=True, validator=optional(instance_of(Annotations))
+    )
+    meta: Mapping[str, Any] | None = field(default=None, kw_only=True, validator=_maybe_meta)
+
+    kind: ClassVar[str]
+    """Its `type` on the wire."""
+    shape: ClassVar[str] = "content"
+    """The shape in whose row a revision says which members it has."""
+
+    def to_wire(self, revision: Revision) -> dict[str, Any]:
+        """The block as `revision` has it (CONT-02, CONT-04)."""
+        if self.kind not in revision.content_kinds:
+            return self.substitute().to_wire(revision)
+        wire = {"type": self.kind, **self.members(revision)}
+        if self.annotations is not None:
+            wire["annotations"] = self.annotations.to_wire(revision)
+        if self.meta is not None:
+            wire["_meta"] = self.meta
+        return revision.keep(self.shape, wire)
+
+    @abstractmethod
+    def members(self, revision: Revision) -> dict[str, Any]:
+        """What only blocks of this kind have."""
+
+    def substitute(self) -> Block:
+        """A block of the kinds that every revision has, which says the same."""
+        return self
+
+
+@frozen
+class Text(Block):
+    """Plain text."""
+
+    text: str = field(validator=_text)
+
+    kind: ClassVar[str] = "text"
+
+    def members(self, revision: Revision) -> dict[str, Any]:
+        return {"text": self.text}
+
+
+@frozen
+class Image(Block):
+    """A picture: its bytes and their media type, such as ``image/png``."""
+
+    data: bytes = field(validator=instance_of(bytes), repr=False)
+    mime_type: str = field(validator=_text)
+
+    kind: ClassVar[str] = "image"
+
+    def members(self, revision: Revision) -> dict[str, Any]:
+        return {"data": _base64(self.data), "mimeType": self.mime_type}
+
+
+@frozen
+class Audio(Block):
+    """Sound: its bytes and their media type, such as ``audio/wav``."""
+
+    data: bytes = field(validator=instance_of(bytes), repr=False)
+    mime_type: str = field(validator=_text)
+
+    kind: ClassVar[str] = "audio"
+
+    def members(self, revision: Revision) -> dict[str, Any]:
+        return {"data": _base64(self.data), "mimeType": self.mime_type}
+
+    def substitute(self) -> Block:
+        contents = BlobContents(AUDIO_URI, self.data, self.mime_type)
+        return EmbeddedResource(contents, annotations=self.annotations)
+
+
+@frozen
+class ResourceLink(Block):
+    """A resource that the client may read, whether or not it is listed.
+
+    Args:
+        uri: of the resource.
+        name: for programs and as a title of last resort.
+        size: in bytes, before any encoding.
+    """
+
+    uri: str = field(validator=_text)
+    name: str = field(validator=_text)
+    title: str | None = field(default=None, kw_only=True, validator=_maybe_text)
+    description: str | None = field(default=None, kw_only=True, validator=_maybe_text)
+    mime_type: str | None = field(default=None, kw_only=True, validator=_maybe_text)
+    size: int | None = field(default=None, kw_only=True, validator=_check_size)
+    icons: Sequence[Icon] = field(
+        default=(), kw_only=True, converter=tuple, validator=deep_iterable(instance_of(Icon))
+    )
+
+    kind: ClassVar[str] = "resource_link"
+    shape: ClassVar[str] = "resource"
+
+    def members(self, revision: Revision) -> dict[str, Any]:
+        wire = _present(
+            uri=self.uri,
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            mimeType=self.mime_type,
+            size=self.size,
+        )
+        if self.icons:
+            wire["icons"] = [icon.to_wire() for icon in self.icons]
+        return wire
+
+    def substitute(self) -> Block:
+        return Text(self.uri, annotations=self.annotations)
+
+
+@frozen
+class TextContents:
+    """A resource, or a part of one, that is text."""
+
+    uri: str = field(validator=_text)
+    text: str = field(validator=_text)
+    mime_type: str | None = field(default=None, validator=_maybe_text)
+    meta: Mapping[str, Any] | None = field(default=None, kw_only=True, validator=_maybe_meta)
+
+    def to_wire(self, revision: Revision) -> dict[str, Any]:
+        """A member of `contents`, or the `resource` of an embedded one."""
+        wire = _present(uri=self.uri, mimeType=self.mime_type, text=self.text, _meta=self.meta)
+        return revision.keep("contents", wire)
+
+
+@frozen
+class BlobContents:
+    """A resource, or a part of one, that is bytes."""
+
+    uri: str = field(validator=_text)
+    blob: bytes = field(validator=instance_of(bytes), repr=False)
+    mime_type: str | None = field(default=None, validator=_maybe_text)
+    meta: Mapping[str, Any] | None = field(default=None, kw_only=True, validator=_maybe_meta)
+
+    def to_wire(self, revision: Revision) -> dict[str, Any]:
+        """A member of `contents`, or the `resource` of an embedded one."""
+        wire = _present(
+            uri=self.uri, mimeType=self.mime_type, blob=_base64(self.blob), _meta=self.meta
+        )
+        return revision.keep("contents", wire)
+
+
+ResourceContents = TextContents | BlobContents
+
+
+@frozen
+class EmbeddedResource(Block):
+    """A resource whose contents come along."""
+
+    contents: ResourceContents = field(validator=instance_of((TextContents, BlobContents)))
+
+    kind: ClassVar[str] = "resource"
+
+    def members(self, revision: Revision) -> dict[str, Any]:
+        return {"resource": self.contents.to_wire(revision)}
+
+
+_blocks: Any = deep_iterable(instance_of((Block, str)))
+
+
+@frozen
+class ToolResult(Shaped):
+    """The result of a tool, in full (CONT-03).
+
+    Args:
+        content: blocks; text may be given as it is. None: the JSON of `structured` as text.
+        structured: JSON, or what can be written as JSON; what an output schema is held against.
+            None: there is none, unless the tool has an output schema that takes null.
+        is_error: the tool has failed in a way its caller can read about in `content`.
+        meta: the `_meta` of the result; JSON.
+    """
+
+    content: Sequence[Block | str] | None = field(
+        default=None,
+        converter=_to_blocks,
+        validator=optional(_blocks),
+    )
+    structured: Any = field(default=None, kw_only=True)
+    is_error: bool = field(default=False, kw_only=True, validator=instance_of(bool))
+    meta: Mapping[str, Any] | None = field(default=None, kw_only=True, validator=_maybe_meta)
+
+
+def _present(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode()
