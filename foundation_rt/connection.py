@@ -8,13 +8,13 @@ none follows after `close` has returned (LIFE-06).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from .effects import Abort, Emit, Reply
+from .effects import Abort, Complete, Emit, Notify, Reply
 from .errors import describe_exception
 from .invocation import Invocation
 from .protocol.framing import LineReader, LineTooLong
@@ -26,9 +26,17 @@ if TYPE_CHECKING:
     from .dispatcher import Dispatcher
     from .effects import Effect
     from .engine import Engine
+    from .protocol.jsonrpc import RequestId
     from .scheduling import Scheduler
 
 Send = Callable[[bytes], object]
+"""Takes an outgoing line, without its newline."""
+
+Deliver = Callable[["Reply | Notify"], object]
+"""Takes an outgoing message, with what it belongs to."""
+
+ObserveCompletion = Callable[[Mapping[str, "Any"]], object]
+"""Is given the fields of the completion record of every call; under a lock, in any thread."""
 
 
 @define(eq=False, repr=False)
@@ -36,9 +44,10 @@ class Connection:
     """A peer of the server, whatever carries its bytes.
 
     Args:
-        send: is given every outgoing line, without its newline; it should not block. One that
-            raises has lost its peer: the connection is closed.
         reader: splits what is fed into lines.
+        deliver: is given every outgoing message; it should not block. One that raises has lost
+            its peer: the connection is closed.
+        observers: are given every completion record.
     """
 
     session: Session
@@ -46,7 +55,8 @@ class Connection:
     engine: Engine
     scheduler: Scheduler
     reader: LineReader
-    _send: Send
+    _deliver: Deliver
+    observers: list[ObserveCompletion] = field(factory=list)
     lock: threading.RLock = field(factory=threading.RLock, init=False)
 
     @property
@@ -92,20 +102,43 @@ class Connection:
         """
         rest: list[Invocation | Abort] = []
         for effect in effects:
-            if isinstance(effect, Reply):
-                if not self._write(effect.line):
+            if isinstance(effect, Reply | Notify):
+                if not self._write(effect):
                     rest += self.tell(self.dispatcher.close(self.session))
             elif isinstance(effect, Emit):
                 self.session.logger.log(effect.level, effect.message, effect.fields)
+                if self.observers and isinstance(effect, Complete):
+                    self._show_observers(effect)
             else:
                 rest.append(effect)
         return rest
 
     def tell_from_thread(self, effects: list[Effect]) -> list[Invocation | Abort]:
         """`tell`, for a worker thread: records at once, replies where the host expects them."""
-        replies: list[Effect] = [effect for effect in effects if isinstance(effect, Reply)]
-        self.scheduler.return_to_host(partial(self._tell_and_perform, replies))
-        return self.tell([effect for effect in effects if not isinstance(effect, Reply)])
+        messages: list[Effect] = []
+        others: list[Effect] = []
+        for effect in effects:
+            (messages if isinstance(effect, Reply | Notify) else others).append(effect)
+        self.scheduler.return_to_host(partial(self._tell_and_perform, messages))
+        return self.tell(others)
+
+    def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> None:
+        """Send a notification that belongs to a call, from whichever thread its handler runs in.
+
+        Whether it is still waited for is decided now; it is sent before what is decided later.
+        """
+        with self.lock:
+            effects = self.dispatcher.notify(call, method, params)
+            if self.scheduler.is_here():
+                self._tell_and_perform(effects)
+            else:
+                self.scheduler.return_to_host(partial(self._tell_and_perform, effects))
+
+    def cancel(self, request_id: RequestId) -> None:
+        """The peer wants no answer to a request any more, as the transport knows (TIME-05)."""
+        with self.lock:
+            rest = self.tell(self.dispatcher.cancel(self.session, request_id))
+        self.perform(rest)
 
     def tools_changed(self) -> None:
         """Tell the peer that there are other tools than before; safe from any thread (LIFE-10)."""
@@ -137,11 +170,19 @@ class Connection:
         correlation_id = derive_correlation_id(self.session, message.params)
         return [internal_error_reply(message.id, correlation_id)]
 
-    def _write(self, line: bytes) -> bool:
-        """Hand a line to the host, under the lock; return whether the host took it."""
+    def _show_observers(self, record: Complete) -> None:
+        for observe in self.observers:
+            try:
+                observe(record.fields)
+            except Exception as error:
+                described = {"error": describe_exception(error)}
+                self.session.logger.error("observer of calls failed", described)
+
+    def _write(self, message: Reply | Notify) -> bool:
+        """Hand a message to the host, under the lock; return whether the host took it."""
         if self.session.state is not State.CLOSED:
             try:
-                self._send(line)
+                self._deliver(message)
             except Exception as error:
                 described = {"error": describe_exception(error)}
                 self.session.logger.error("send failed: connection closed", described)

@@ -4,7 +4,10 @@
 looks at no clock; whoever performs its effects (the engine, a host of its own, a simulation)
 reports back through `conclude`, `expire` and `close`. Callers serialize the calls for one session.
 
-A method is a row of `METHODS`: its name and the function that answers it.
+A method is a row of `METHODS`: its name and the function in `methods/` that answers it. Who may use
+it is a matter of the peer's revision. A request that names a revision in its `_meta` brings its
+peer along and needs no handshake (REV-04); all others pass the gate of the session's state
+(LIFE-03).
 """
 
 from __future__ import annotations
@@ -12,11 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from attrs import define
 
-from .effects import Emit, Reply
+from .effects import Emit, Notify
+from .envelope import Envelope
 from .errors import JsonRpcErrorCode
+from .feature_calls import FeatureCalls
+from .methods import discovery, lifecycle, tools
+from .peer import Peer, PeerRefused, read_stateless_peer
 from .protocol.framing import LineTooLong
 from .protocol.jsonrpc import (
     ABSENT,
@@ -27,12 +33,14 @@ from .protocol.jsonrpc import (
     Response,
     encode,
 )
-from .protocol.revisions import negotiate
+from .protocol.revisions import VERSION_KEY
 from .refusals import (
-    MAX_ECHOED_NAME,
     derive_correlation_id,
     error_reply,
+    invalid_params,
+    method_not_found,
     not_initialized_data,
+    refuse,
 )
 from .session import Event, Session, State
 from .tools_call import ToolsCall, protocol_error_record
@@ -44,25 +52,13 @@ if TYPE_CHECKING:
 _LIST_CHANGED = encode({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 
-@define
-class ServerInfo:
-    """What `initialize` says of the server.
-
-    Attributes:
-        instructions: advice for the model that uses the tools; left out when None.
-    """
-
-    name: str
-    version: str
-    instructions: str | None = None
-
-
 @define(eq=False, repr=False)
 class Dispatcher:
     """Decides what every message leads to."""
 
-    info: ServerInfo
+    envelope: Envelope
     tools_call: ToolsCall
+    feature_calls: FeatureCalls
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
         """The effects of one message, in the order in which they are to be performed."""
@@ -76,110 +72,73 @@ class Dispatcher:
 
     def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """A handler has ended after `duration_ms`: steps 9 and 10."""
-        return self.tools_call.conclude(call, outcome, duration_ms)
+        return call.procedure.conclude(call, outcome, duration_ms)
 
     def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
         """A bug kept a call from being concluded after `duration_ms`: it still ends, once."""
-        return self.tools_call.break_off(call, error, duration_ms)
+        return call.procedure.break_off(call, error, duration_ms)
 
     def expire(self, call: Invocation) -> list[Effect]:
         """The deadline of a call has passed and its handler has not ended."""
-        return self.tools_call.expire(call)
+        return call.procedure.expire(call)
+
+    def cancel(self, session: Session, request_id: Any) -> list[Effect]:
+        """The client wants no answer to a request any more; one unknown or too late is ignored."""
+        if type(request_id) is str or type(request_id) is int:
+            call = session.in_flight.get(request_id)
+            if call is not None:
+                return call.procedure.cancel(call)
+        return []
+
+    def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
+        """A notification that belongs to `call`; none once it is not waited for any more."""
+        if call.session.in_flight.get(call.request_id) is not call:
+            return []
+        line = encode({"jsonrpc": "2.0", "method": method, "params": params})
+        return [Notify(line, call.request_id)]
 
     def list_changed(self, session: Session) -> list[Effect]:
         """There are other tools than before: a RUNNING connection is told so (LIFE-10)."""
-        return [Reply(_LIST_CHANGED)] if session.state is State.RUNNING else []
+        return [Notify(_LIST_CHANGED)] if session.state is State.RUNNING else []
 
     def close(self, session: Session, reason: str = "disconnected") -> list[Effect]:
         """The peer has gone: the session is CLOSED for good, whatever runs is aborted (LIFE-06)."""
         if not session.advance(Event.CLOSE):
             return []
         calls = list(session.in_flight.values())
-        return [effect for call in calls for effect in self.tools_call.disconnect(call, reason)]
+        return [effect for call in calls for effect in call.procedure.disconnect(call, reason)]
 
     def _request(self, session: Session, request: Request) -> list[Effect]:
         if request.id in session.in_flight:
             return _refuse_duplicate_id(session, request)
+        peer = session.peer
+        if session.stateless or _names_a_revision(request.params):
+            try:
+                peer = read_stateless_peer(request.params)
+            except PeerRefused as refused:
+                return _refuse_peer(session, request, refused)
         if request.method == "tools/call":
-            return self.tools_call.begin(session, request)  # step 1 is its own gate
-        if session.state is not State.RUNNING and not _is_handshake(session, request.method):
-            data = not_initialized_data(session)
-            return [
-                error_reply(JsonRpcErrorCode.NOT_INITIALIZED, "Not initialized", data, request.id)
-            ]
+            return self.tools_call.begin(session, peer, request)  # step 1 is its own gate
+        is_stateless = peer is not None and peer.revision.is_stateless
+        if not is_stateless:
+            if session.state is not State.RUNNING and not _is_handshake(session, request.method):
+                return _refuse_uninitialized(session, request)
+            if request.method in HANDSHAKE:
+                if not _has_object_params(request):
+                    return invalid_params(session, request, "params must be an object")
+                return HANDSHAKE[request.method](self, session, request)
         method = METHODS.get(request.method)
-        if method is None:
-            name = request.method[:MAX_ECHOED_NAME]
-            return _refuse(
-                session, request, JsonRpcErrorCode.METHOD_NOT_FOUND, f"Method not found: {name}"
-            )
-        if request.params is not ABSENT and type(request.params) is not dict:
-            return _invalid_params(session, request, "params must be an object")
-        return method(self, session, request)
+        if method is None or peer is None or request.method not in peer.revision.requests:
+            return method_not_found(session, request)
+        if not _has_object_params(request):
+            return invalid_params(session, request, "params must be an object")
+        return method(self, session, peer, request)
 
     def _notification(self, session: Session, notification: Notification) -> list[Effect]:
         handler = NOTIFICATIONS.get(notification.method)
         if handler is not None:
             return handler(self, session, notification)
         return _dropped(notification, "unknown notification")
-
-    # -- methods -----------------------------------------------------------------------------
-
-    def _initialize(self, session: Session, request: Request) -> list[Effect]:
-        """LIFE-02, LIFE-04: agree on a revision."""
-        if session.state is not State.STARTING:
-            return _refuse(
-                session,
-                request,
-                JsonRpcErrorCode.INVALID_REQUEST,
-                "Invalid Request: the connection is already initialized",
-                "already_initialized",
-            )
-        params = {} if request.params is ABSENT else request.params
-        if type(params.get("protocolVersion")) is not str:
-            return _invalid_params(session, request, "protocolVersion must be a string")
-        for name in ("capabilities", "clientInfo"):
-            if type(params.get(name, {})) is not dict:
-                return _invalid_params(session, request, f"{name} must be an object")
-        session.advance(Event.INITIALIZE)
-        session.protocol_version = negotiate(params["protocolVersion"])
-        session.client_info = params.get("clientInfo", {})
-        result: dict[str, Any] = {
-            "protocolVersion": session.protocol_version,
-            "capabilities": {"tools": {"listChanged": True}},
-            "serverInfo": {"name": self.info.name, "version": self.info.version},
-        }
-        if self.info.instructions is not None:
-            result["instructions"] = self.info.instructions
-        client = session.client_info
-        opened = {
-            "protocolVersion": session.protocol_version,
-            "clientName": client.get("name"),
-            "clientVersion": client.get("version"),
-        }
-        return [_result(request, result), Emit("info", "client connected", opened)]
-
-    def _initialized(self, session: Session, request: Request) -> list[Effect]:
-        """The handshake's last step, sent as a request (LIFE-05)."""
-        if session.advance(Event.INITIALIZED):
-            return [_result(request, {})]
-        return _refuse(
-            session,
-            request,
-            JsonRpcErrorCode.INVALID_REQUEST,
-            "Invalid Request: the connection is already initialized",
-            "already_initialized",
-        )
-
-    def _ping(self, session: Session, request: Request) -> list[Effect]:
-        return [_result(request, {})]
-
-    def _tools_list(self, session: Session, request: Request) -> list[Effect]:
-        """All tools in one page (REG-02): there is no cursor a client could have been given."""
-        if request.params is not ABSENT and request.params.get("cursor") is not None:
-            return _invalid_params(session, request, "there is no such cursor")
-        encoded = orjson.Fragment(self.tools_call.registry.encoded_list())
-        return [_result(request, encoded)]
 
     # -- notifications -----------------------------------------------------------------------
 
@@ -189,22 +148,23 @@ class Dispatcher:
         return _dropped(notification, f"not expected in state {session.state.value}")
 
     def _on_cancelled(self, session: Session, notification: Notification) -> list[Effect]:
-        """TIME-05: abort the call and never answer it; too late or unknown, ignore it."""
+        """TIME-05: abort the call and never answer it."""
         params = notification.params
         request_id = params.get("requestId") if type(params) is dict else None
-        if type(request_id) is str or type(request_id) is int:
-            call = session.in_flight.get(request_id)
-            if call is not None:
-                return self.tools_call.cancel(call)
-        return _dropped(notification, "no such call is in flight")
+        effects = self.cancel(session, request_id)
+        return effects or _dropped(notification, "no such call is in flight")
 
 
-METHODS: dict[str, Callable[[Dispatcher, Session, Request], list[Effect]]] = {
-    "initialize": Dispatcher._initialize,
-    "initialized": Dispatcher._initialized,
-    "notifications/initialized": Dispatcher._initialized,
-    "ping": Dispatcher._ping,
-    "tools/list": Dispatcher._tools_list,
+HANDSHAKE: dict[str, Callable[[Dispatcher, Session, Request], list[Effect]]] = {
+    "initialize": lifecycle.initialize,
+    "initialized": lifecycle.initialized,
+    "notifications/initialized": lifecycle.initialized,
+}
+
+METHODS: dict[str, Callable[[Dispatcher, Session, Peer, Request], list[Effect]]] = {
+    "ping": lifecycle.ping,
+    "server/discover": discovery.discover,
+    "tools/list": tools.list_tools,
 }
 
 NOTIFICATIONS: dict[str, Callable[[Dispatcher, Session, Notification], list[Effect]]] = {
@@ -214,11 +174,37 @@ NOTIFICATIONS: dict[str, Callable[[Dispatcher, Session, Notification], list[Effe
 }
 
 
+# -- gates ---------------------------------------------------------------------------------------
+
+
+def _names_a_revision(params: Any) -> bool:
+    """Whether a request belongs to the stateless era."""
+    meta = params.get("_meta") if type(params) is dict else None
+    return type(meta) is dict and VERSION_KEY in meta
+
+
 def _is_handshake(session: Session, method: str) -> bool:
     """What passes the gate before RUNNING (LIFE-03)."""
     if method == "initialize":
         return True
-    return session.state is State.INITIALIZING and METHODS.get(method) is Dispatcher._initialized
+    return session.state is State.INITIALIZING and method in HANDSHAKE
+
+
+def _has_object_params(request: Request) -> bool:
+    return request.params is ABSENT or type(request.params) is dict
+
+
+def _refuse_uninitialized(session: Session, request: Request) -> list[Effect]:
+    data = not_initialized_data(session)
+    return [error_reply(JsonRpcErrorCode.NOT_INITIALIZED, "Not initialized", data, request.id)]
+
+
+def _refuse_peer(session: Session, request: Request, refused: PeerRefused) -> list[Effect]:
+    effects = refuse(session, request, refused.code, refused.message, **refused.data)
+    if request.method == "tools/call":
+        correlation_id = derive_correlation_id(session, request.params)
+        effects.append(protocol_error_record(request, correlation_id))
+    return effects
 
 
 # -- what is no request and no notification ------------------------------------------------------
@@ -272,36 +258,6 @@ def _refuse_duplicate_id(session: Session, request: Request) -> list[Effect]:
     if request.method == "tools/call":
         effects.append(protocol_error_record(request, correlation_id))
     return effects
-
-
-# -- replies -------------------------------------------------------------------------------------
-
-
-def _result(request: Request, result: Any) -> Reply:
-    return Reply(encode({"jsonrpc": "2.0", "id": request.id, "result": result}))
-
-
-def _refuse(
-    session: Session,
-    request: Request,
-    code: JsonRpcErrorCode,
-    message: str,
-    reason: str | None = None,
-) -> list[Effect]:
-    data = {"correlationId": derive_correlation_id(session, request.params)}
-    if reason is not None:
-        data["reason"] = reason
-    return [error_reply(code, message, data, request.id)]
-
-
-def _invalid_params(session: Session, request: Request, what: str) -> list[Effect]:
-    return _refuse(
-        session,
-        request,
-        JsonRpcErrorCode.INVALID_PARAMS,
-        f"Invalid params: {what}",
-        "invalid_params",
-    )
 
 
 def _dropped(notification: Notification, why: str) -> list[Effect]:

@@ -71,8 +71,9 @@ class Engine:
     Args:
         limits: the `tools` section of the configuration.
         on_idle: called, from any thread, whenever the last running handler has ended.
-        on_unanswered: called, from any thread, with a call that nobody waits for any more and
-            None, and again with how its handler ended (AACP-28).
+        on_unanswered: called, from any thread, with a tool call that nobody waits for any more
+            and None, and again with how its handler ended (AACP-28).
+        state: what the lifespan hook of the server gave, for every handler.
     """
 
     dispatcher: Dispatcher
@@ -81,6 +82,7 @@ class Engine:
     workers: WorkerPool
     on_idle: Callable[[], object] = field(default=lambda: None)
     on_unanswered: Callable[[Invocation, Outcome | None], object] | None = field(default=None)
+    state: Any = field(default=None, init=False)
     _runs: dict[str, Run] = field(factory=dict, init=False)
     _inline: Run | None = field(default=None, init=False)
     _ended: threading.Condition = field(factory=threading.Condition, init=False)
@@ -94,14 +96,20 @@ class Engine:
     def start(self, connection: Connection, call: Invocation) -> None:
         """Step 8: run the handler of `call`."""
         context = ToolContext(
-            call.run_id, call.correlation_id, AbortSignal(), connection.session.logger
+            call.run_id,
+            call.correlation_id,
+            AbortSignal(),
+            connection.session.logger,
+            call,
+            connection,
+            self.state,
         )
         run = Run(connection, call, context, self.clock.monotonic())
         self._runs[call.run_id] = run
         if call.phase is not Phase.WAITED_FOR:
             # Its connection was closed, in another thread, after it was decided to start it.
             self.abort(call, "disconnected")
-        if call.tool.execution is Execution.INLINE:
+        if call.execution is Execution.INLINE:
             self._inline = run
             self._finish(run, self._run_in_place(run))
             self._inline = None
@@ -115,7 +123,7 @@ class Engine:
             self._finish(run, Raised(error))
 
     def _launch(self, run: Run) -> None:
-        if run.call.tool.execution is Execution.THREAD:
+        if run.call.execution is Execution.THREAD:
             self._arm_deadline(run)
             self.workers.submit(partial(self._run_in_thread, run))
         else:
@@ -131,7 +139,7 @@ class Engine:
             self._note_unanswered(call, None)
         for error in run.signal.fire(reason):
             run.context.logger.error("abort callback failed", {"error": describe_exception(error)})
-        if call.tool.execution is Execution.ASYNC:
+        if call.execution is Execution.ASYNC:
             run.cancellation = run.connection.scheduler.call_later(
                 self.limits.cancel_grace_ms / 1000, partial(self._cancel, run)
             )
@@ -177,7 +185,7 @@ class Engine:
         """Call the handler; whatever it raises is an outcome, `SystemExit` included (ERR-05)."""
         call = run.call
         try:
-            return Returned(copy_context().run(call.tool.handler, call.arguments, run.context))
+            return Returned(copy_context().run(call.handler, call.arguments, run.context))
         except BaseException as error:
             return _outcome_of(error, run.signal)
 
@@ -187,7 +195,7 @@ class Engine:
     async def _run_in_task(self, run: Run) -> None:
         call = run.call
         try:
-            value = await call.tool.handler(call.arguments, run.context)
+            value = await call.handler(call.arguments, run.context)
         except BaseException as error:
             # Not kept in a variable: this frame is in its traceback, and the two would be garbage
             # that only the collector finds.
@@ -257,7 +265,7 @@ class Engine:
             self._report_idle()
 
     def _note_unanswered(self, call: Invocation, outcome: Outcome | None) -> None:
-        if self.on_unanswered is not None:
+        if self.on_unanswered is not None and call.method == "tools/call":
             self.on_unanswered(call, outcome)
 
     def _report_idle(self) -> None:

@@ -46,7 +46,11 @@ class ToolCompletionOutcome(StrEnum):
 
 
 class JsonRpcErrorCode(IntEnum):
-    """Codes of JSON-RPC error responses (JSON-RPC 2.0 section 5.1; -32002 is the seed's)."""
+    """Codes of JSON-RPC error responses.
+
+    JSON-RPC 2.0 section 5.1; -32002 is the seed's, and in the handshake era also the
+    specification's for a resource that does not exist; -32020 to -32022 are of MCP 2026-07-28.
+    """
 
     PARSE_ERROR = -32700
     INVALID_REQUEST = -32600
@@ -54,6 +58,10 @@ class JsonRpcErrorCode(IntEnum):
     INVALID_PARAMS = -32602
     INTERNAL_ERROR = -32603
     NOT_INITIALIZED = -32002
+    RESOURCE_NOT_FOUND = -32002
+    HEADER_MISMATCH = -32020
+    MISSING_CLIENT_CAPABILITY = -32021
+    UNSUPPORTED_PROTOCOL_VERSION = -32022
 
 
 @define

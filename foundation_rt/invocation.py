@@ -1,4 +1,4 @@
-"""One `tools/call`, from its ids on: what has become of it, and how it ended.
+"""One call of a handler, from its ids on: what has become of it, and how it ended.
 
 An `Invocation` is data. What happens to a call while its handler runs (its deadline passes, its
 client cancels or leaves) is a change of its `Phase`; how the handler ended is an `Outcome`; what
@@ -7,6 +7,7 @@ both together count as is the table `OUTCOMES` (TIME-06).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,15 @@ from attrs import define, field
 from .errors import ToolCompletionOutcome
 
 if TYPE_CHECKING:
+    from .peer import Peer
+    from .procedures import Procedure
     from .protocol.jsonrpc import RequestId
-    from .registry import RegisteredTool
+    from .registry import Execution, Handler, RegisteredTool
     from .resources import Slot
     from .session import Session
+
+Shape = Callable[["Any", "Invocation"], dict[str, Any]]
+"""Makes a result out of what a handler returned; raises `ToolError` to refuse it."""
 
 
 class Phase(Enum):
@@ -33,24 +39,38 @@ class Phase(Enum):
 
 @define(eq=False, repr=False)
 class Invocation:
-    """One call, from step 3 on; as an effect it means: run its handler (step 8).
+    """One call; as an effect it means: run its handler (step 8 of `tools/call`).
 
     Attributes:
-        timeout_ms: the deadline, in ms from the start of the handler.
+        peer: who asks.
+        method: the request's: `tools/call`, `resources/read`, ...
+        name: what is called: the name of a tool or of a prompt, a URI.
+        meta: the request's `_meta`; None where there was none.
+        procedure: what decides about it.
         payload_bytes: size of the arguments as JSON, in bytes.
-        tool: set in step 5.
-        slot: set in step 6, unless the tool is a reserved one.
+        tool: of a `tools/call`, from step 5 on.
+        handler: called with `arguments` and a `ToolContext`, as `execution` says.
+        timeout_ms: the deadline, in ms from the start of the handler.
+        shape: makes the result out of what the handler returned; of all but a `tools/call`.
+        slot: None as long as it has none, and if it needs none.
         phase: whether its answer is still waited for.
     """
 
     session: Session
+    peer: Peer
     request_id: RequestId
     run_id: str
     correlation_id: str
-    tool_name: str
+    method: str
+    name: str
     arguments: dict[str, Any]
+    meta: dict[str, Any] | None
+    procedure: Procedure
     payload_bytes: int = 0
     tool: RegisteredTool = field(init=False)
+    handler: Handler = field(init=False)
+    execution: Execution = field(init=False)
+    shape: Shape = field(init=False)
     slot: Slot | None = field(default=None, init=False)
     timeout_ms: int = field(default=0, init=False)
     phase: Phase = field(default=Phase.WAITED_FOR, init=False)

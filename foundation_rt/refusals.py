@@ -13,7 +13,8 @@ from .errors import ErrorCode, JsonRpcErrorCode, to_json_rpc_error
 from .protocol.jsonrpc import encode
 
 if TYPE_CHECKING:
-    from .protocol.jsonrpc import RequestId
+    from .effects import Effect
+    from .protocol.jsonrpc import Request, RequestId
     from .session import Session
 
 MAX_CORRELATION_ID_LENGTH = 128
@@ -26,7 +27,8 @@ def error_reply(
     code: JsonRpcErrorCode, message: str, data: dict[str, Any], request_id: RequestId | None
 ) -> Reply:
     """The response to one request; `request_id` is None where it is unknown."""
-    return Reply(encode(to_json_rpc_error(code, message, data, request_id)))
+    line = encode(to_json_rpc_error(code, message, data, request_id))
+    return Reply(line, request_id, int(code))
 
 
 def internal_error_reply(request_id: RequestId, correlation_id: str) -> Reply:
@@ -57,3 +59,30 @@ def client_correlation_id(params: Any) -> str | None:
 def derive_correlation_id(session: Session, params: Any) -> str:
     """The request's own correlation id, or the connection's (RPC-09)."""
     return client_correlation_id(params) or session.connection_correlation_id
+
+
+def refuse(
+    session: Session,
+    request: Request,
+    code: JsonRpcErrorCode,
+    message: str,
+    reason: str | None = None,
+    **data: Any,
+) -> list[Effect]:
+    """Answer `request` with an error whose data has its correlation id, `reason` and `data`."""
+    data["correlationId"] = derive_correlation_id(session, request.params)
+    if reason is not None:
+        data["reason"] = reason
+    return [error_reply(code, message, data, request.id)]
+
+
+def invalid_params(session: Session, request: Request, what: str) -> list[Effect]:
+    """Answer `request` with what is wrong with its params."""
+    message = f"Invalid params: {what}"
+    return refuse(session, request, JsonRpcErrorCode.INVALID_PARAMS, message, "invalid_params")
+
+
+def method_not_found(session: Session, request: Request) -> list[Effect]:
+    """Answer `request` with that there is no such method, for this peer at least."""
+    message = f"Method not found: {request.method[:MAX_ECHOED_NAME]}"
+    return refuse(session, request, JsonRpcErrorCode.METHOD_NOT_FOUND, message)

@@ -227,11 +227,11 @@ class ToolRegistry:
             return any(tool.execution is Execution.ASYNC for tool in self._tools.values())
 
     def encoded_list(self) -> bytes:
-        """The result of `tools/list`, encoded; kept until the registry changes (REG-04)."""
+        """The list of all tools, encoded; kept until the registry changes (REG-04)."""
         with self._lock:
             if self._encoded_list is None:
                 tools = [definition.to_wire() for definition in self._sorted_definitions()]
-                self._encoded_list = orjson.dumps({"tools": tools})
+                self._encoded_list = orjson.dumps(tools)
             return self._encoded_list
 
     def observe(self, observer: Observer) -> None:

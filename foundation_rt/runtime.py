@@ -9,10 +9,12 @@ from attrs import define, field
 
 from .clock import Clock, SystemClock
 from .config import ServerConfig
-from .connection import Connection, Send
-from .dispatcher import Dispatcher, ServerInfo
+from .connection import Connection, Deliver, ObserveCompletion, Send
+from .dispatcher import Dispatcher
 from .engine import Engine
+from .envelope import Envelope, ServerInfo
 from .errors import describe_exception
+from .feature_calls import FeatureCalls
 from .ids import IdGenerator, UuidGenerator
 from .logs import StderrSink, StructuredLogger
 from .protocol.framing import LineReader
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     import asyncio
 
     from .agents.coordinator import AgentCoordinator
+    from .effects import Notify, Reply
     from .loop_delay import HostDelay
+    from .principal import Principal
     from .scheduling import Scheduler
 
 
@@ -58,6 +62,7 @@ class Runtime:
     Attributes:
         agents: the coordinator, if the server has agents.
         agents_task: what runs for them in the background, once it was started.
+        completion_observers: are given the completion record of every call.
     """
 
     config: ServerConfig
@@ -72,6 +77,7 @@ class Runtime:
     agents: AgentCoordinator | None = field(default=None, init=False)
     _agents_started: bool = field(default=False, init=False)
     agents_task: asyncio.Task[None] | None = field(default=None, init=False)
+    completion_observers: list[ObserveCompletion] = field(factory=list, init=False)
     _background: Background = field(init=False)
     _measured: HostDelay | None = field(default=None, init=False)
 
@@ -89,18 +95,38 @@ class Runtime:
         return create_session(transport_type, self.ids.connection_correlation_id(), self.logger)
 
     def connect(
-        self, send: Send, transport_type: TransportType, scheduler: Scheduler
+        self,
+        deliver: Deliver,
+        transport_type: TransportType,
+        scheduler: Scheduler,
+        *,
+        principal: Principal | None = None,
+        stateless: bool = False,
     ) -> Connection:
-        """A connection whose timers and coroutines run on `scheduler`."""
+        """A connection whose timers and coroutines run on `scheduler`.
+
+        Args:
+            principal: who the peer has proved to be.
+            stateless: it is for requests of the stateless era only.
+        """
+        session = create_session(
+            transport_type,
+            self.ids.connection_correlation_id(),
+            self.logger,
+            principal=principal,
+            stateless=stateless,
+        )
         connection = Connection(
-            self.open_session(transport_type),
+            session,
             self.dispatcher,
             self.engine,
             scheduler,
             LineReader(self.config.transport.max_line_bytes),
-            send,
+            deliver,
+            self.completion_observers,
         )
-        self.registry.observe(connection)
+        if not stateless:
+            self.registry.observe(connection)
         return connection
 
     def start_agents(self, scheduler: Scheduler) -> None:
@@ -127,11 +153,15 @@ class Runtime:
     def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
         """A connection of an embedding host: on its running event loop, if it has one."""
         loop = _running_loop()
+
+        def deliver(message: Reply | Notify) -> None:
+            send(message.line)
+
         if loop is None:
-            connection = self.connect(send, transport_type, self._background)
+            connection = self.connect(deliver, transport_type, self._background)
         else:
             host = self._host_delay(loop)
-            connection = self.connect(send, transport_type, host.host)
+            connection = self.connect(deliver, transport_type, host.host)
             host.watch(connection)
         self.start_agents(connection.scheduler)
         return connection
@@ -168,9 +198,11 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         logger = StructuredLogger(sink, clock, config.logging.level, redactor)
     registry.attach_logger(logger)
     resources = options.resource_manager or ResourceManager(config, resident_memory_bytes)
-    tools_call = ToolsCall(registry, resources, config.tools, ids)
     info = ServerInfo(config.server.name, config.server.version, options.instructions)
-    dispatcher = Dispatcher(info, tools_call)
+    envelope = Envelope(info)
+    tools_call = ToolsCall(resources, config.tools, registry, ids, envelope)
+    feature_calls = FeatureCalls(resources, config.tools, ids, envelope)
+    dispatcher = Dispatcher(envelope, tools_call, feature_calls)
     workers = WorkerPool(resources.config.resources.max_concurrent_executions)
     engine = Engine(dispatcher, clock, config.tools, workers)
     runtime = Runtime(config, logger, registry, resources, ids, clock, dispatcher, engine, sink)

@@ -50,6 +50,9 @@ class Scheduler(Protocol):
     def call_in_loop(self, callback: Callback) -> None:
         """Run `callback` in the thread of the event loop that runs the tasks; thread-safe."""
 
+    def is_here(self) -> bool:
+        """Whether the host may be called in this very thread; safe from any."""
+
     def return_to_host(self, callback: Callback) -> None:
         """Run `callback` where the host expects to be called; safe from any thread.
 
@@ -66,7 +69,7 @@ class HostTimer:
 
     def cancel(self) -> None:
         """Take it back; safe from any thread."""
-        if self._host.is_running_here():
+        if self._host.is_here():
             self._handle.cancel()
         else:
             self._host.return_to_host(self._handle.cancel)
@@ -97,7 +100,7 @@ class HostLoop:
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(callback)
 
-    def is_running_here(self) -> bool:
+    def is_here(self) -> bool:
         """Whether this is the thread of the host's loop, and the loop runs."""
         import asyncio
 
@@ -145,6 +148,10 @@ class Background:
     def call_in_loop(self, callback: Callback) -> None:
         """On the loop thread."""
         self._running_loop().call_soon_threadsafe(callback)
+
+    def is_here(self) -> bool:
+        """Always: such a host takes calls from any thread."""
+        return True
 
     def return_to_host(self, callback: Callback) -> None:
         """In place: such a host takes calls from any thread."""

@@ -11,13 +11,15 @@ A session decides nothing on its own and performs nothing; the dispatcher asks i
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field
 
 if TYPE_CHECKING:
     from .invocation import Invocation
     from .logs import StructuredLogger
+    from .peer import Peer
+    from .principal import Principal
     from .protocol.jsonrpc import RequestId
 
 TransportType = Literal["stdio", "http", "sse", "memory"]
@@ -57,17 +59,19 @@ class Session:
         connection_correlation_id: stands in where a message has no correlation id of its own.
         transport_type: how the peer is connected; admin policy looks at it.
         logger: its lines carry the connection's correlation id.
-        protocol_version: the revision agreed on, once there is one.
-        client_info: what the client said of itself in `initialize`.
+        principal: who the peer has proved to be; None where nobody has to.
+        stateless: its requests are all of the stateless era (REV-04).
+        peer: who the handshake was with, from `initialize` on.
         in_flight: the calls that wait for their answer, by request id.
     """
 
     connection_correlation_id: str
     transport_type: TransportType
     logger: StructuredLogger
+    principal: Principal | None = None
+    stateless: bool = False
     state: State = field(default=State.STARTING, init=False)
-    protocol_version: str | None = field(default=None, init=False)
-    client_info: dict[str, Any] = field(factory=dict, init=False)
+    peer: Peer | None = field(default=None, init=False)
     in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
 
     def advance(self, event: Event) -> bool:
@@ -80,8 +84,13 @@ class Session:
 
 
 def create_session(
-    transport_type: TransportType, connection_correlation_id: str, logger: StructuredLogger
+    transport_type: TransportType,
+    connection_correlation_id: str,
+    logger: StructuredLogger,
+    *,
+    principal: Principal | None = None,
+    stateless: bool = False,
 ) -> Session:
     """A session at its start, with a child logger of its own."""
     child = logger.child({"connectionCorrelationId": connection_correlation_id})
-    return Session(connection_correlation_id, transport_type, child)
+    return Session(connection_correlation_id, transport_type, child, principal, stateless)

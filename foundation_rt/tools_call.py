@@ -1,8 +1,8 @@
 """`tools/call` in ten steps, in the order the specification gives them (spec/tools-call.md).
 
 `ToolsCall.begin` is steps 1 to 7 and ends in a refusal or in an `Invocation` for the engine, which
-is step 8. `ToolsCall.conclude` is steps 9 and 10. What can happen to a call in between stands in
-`invocation`.
+is step 8. `ToolsCall.answer` is step 10. What can happen to a call in between, and step 9, are the
+same for every handler, and stand in `procedures`.
 
 Nothing here performs I/O or looks at a clock. A refused step raises `_Refused` or
 `_ProtocolRefused`: a `try` costs nothing on the way that is nearly always taken.
@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from .effects import Abort, Emit, Reply
+from .call_records import TOOL_CALL_COMPLETED, completion_record, failure_log, late_record
+from .effects import Complete, Reply
+from .envelope import result_reply
 from .errors import (
     ErrorCode,
     JsonRpcErrorCode,
     StructuredError,
     ToolCompletionOutcome,
     ToolError,
-    describe_exception,
     to_tool_error,
 )
 from .invocation import (
-    OUTCOMES,
     Invocation,
     Outcome,
     Phase,
     Raised,
     Returned,
-    Stopped,
 )
-from .protocol.jsonrpc import Request, encode
+from .procedures import Procedure
+from .protocol.jsonrpc import Request
 from .refusals import (
     MAX_ECHOED_NAME,
     client_correlation_id,
@@ -48,12 +48,13 @@ from .results import encode_result
 from .session import State
 
 if TYPE_CHECKING:
-    from .config import AdminPolicy, ToolsSection
+    from .config import AdminPolicy
     from .effects import Effect
+    from .envelope import Envelope
     from .ids import IdGenerator
+    from .peer import Peer
     from .protocol.jsonrpc import RequestId
     from .registry import ToolRegistry
-    from .resources import ResourceManager
     from .session import Session, TransportType
 
 # However small `tools.max_response_bytes` is set, an error of the runtime's own still gets through.
@@ -81,12 +82,13 @@ class _Refused(Exception):
 # -- steps 1 and 2 -----------------------------------------------------------------------------
 
 
-def check_state(session: Session) -> None:
-    """Step 1: the connection is RUNNING (CALL-01)."""
-    if session.state is not State.RUNNING:
+def check_state(session: Session, peer: Peer | None) -> Peer:
+    """Step 1: the connection is RUNNING, or the request needs none (CALL-01, REV-04)."""
+    if peer is None or not (session.state is State.RUNNING or peer.revision.is_stateless):
         raise _ProtocolRefused(
             JsonRpcErrorCode.NOT_INITIALIZED, "Not initialized", not_initialized_data(session)
         )
+    return peer
 
 
 def check_shape(session: Session, request: Request) -> dict[str, Any]:
@@ -120,14 +122,14 @@ def _refuse_protocol(session: Session, request: Request, refused: _ProtocolRefus
     return [reply, protocol_error_record(request, refused.data["correlationId"])]
 
 
-def protocol_error_record(request: Request, correlation_id: str) -> Emit:
+def protocol_error_record(request: Request, correlation_id: str) -> Complete:
     """The record of a `tools/call` that was answered with a JSON-RPC error: it has no runId."""
     fields: dict[str, Any] = {"correlationId": correlation_id}
     if type(request.params) is dict and type(request.params.get("name")) is str:
         fields["toolName"] = request.params["name"]
     fields["durationMs"] = 0.0
     fields["outcome"] = _Outcome.PROTOCOL_ERROR._value_
-    return Emit("info", COMPLETION_MESSAGE, fields)
+    return Complete("info", TOOL_CALL_COMPLETED, fields)
 
 
 # -- step 5, where the tool is an administrative one ---------------------------------------------
@@ -151,28 +153,23 @@ def enforce_admin_policy(policy: AdminPolicy, transport_type: TransportType) -> 
 
 
 @define(eq=False, repr=False)
-class ToolsCall:
-    """Decides what a `tools/call` request, and the end of its handler, lead to.
-
-    Args:
-        limits: the `tools` section of the configuration.
-    """
+class ToolsCall(Procedure):
+    """Decides what a `tools/call` request, and the end of its handler, lead to."""
 
     registry: ToolRegistry
-    resources: ResourceManager
-    limits: ToolsSection
     ids: IdGenerator
+    envelope: Envelope
 
     # -- steps 1 to 7 ------------------------------------------------------------------------
 
-    def begin(self, session: Session, request: Request) -> list[Effect]:
+    def begin(self, session: Session, peer: Peer | None, request: Request) -> list[Effect]:
         """Steps 1 to 7: an `Invocation`, or the refusal and its completion record."""
         try:
-            check_state(session)
+            peer = check_state(session, peer)
             params = check_shape(session, request)
         except _ProtocolRefused as refused:
             return _refuse_protocol(session, request, refused)
-        call = self.assign_ids(session, request.id, params)
+        call = self.assign_ids(session, peer, request.id, params)
         try:
             self.check_payload_size(call)
             self.find_tool(call)
@@ -187,16 +184,21 @@ class ToolsCall:
         return [call]
 
     def assign_ids(
-        self, session: Session, request_id: RequestId, params: dict[str, Any]
+        self, session: Session, peer: Peer, request_id: RequestId, params: dict[str, Any]
     ) -> Invocation:
-        """Step 3: the ids of the call; `_meta` goes no further (CALL-04)."""
+        """Step 3: the ids of the call (CALL-04)."""
+        meta = params.get("_meta")
         return Invocation(
             session,
+            peer,
             request_id,
             self.ids.run_id(),
-            ("_meta" in params and client_correlation_id(params)) or self.ids.correlation_id(),
+            (meta is not None and client_correlation_id(params)) or self.ids.correlation_id(),
+            "tools/call",
             params["name"],
             params.get("arguments", {}),
+            meta,
+            self,
         )
 
     def check_payload_size(self, call: Invocation) -> None:
@@ -223,13 +225,15 @@ class ToolsCall:
 
     def find_tool(self, call: Invocation) -> None:
         """Step 5: the tool exists (CALL-06), and policy lets it be called (ADMIN-03)."""
-        tool = self.registry.get(call.tool_name)
+        tool = self.registry.get(call.name)
         if tool is None:
-            name = call.tool_name[:MAX_ECHOED_NAME]
+            name = call.name[:MAX_ECHOED_NAME]
             raise _Refused(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", {"toolName": name})
         if tool.administrative:
             enforce_admin_policy(self.limits.admin_policy, call.session.transport_type)
         call.tool = tool
+        call.handler = tool.handler
+        call.execution = tool.execution
         call.timeout_ms = tool.timeout_ms or self.limits.default_timeout_ms
 
     def acquire_slot(self, call: Invocation) -> None:
@@ -266,57 +270,18 @@ class ToolsCall:
             self.resources.record_rejection()
         else:
             self.resources.record_completion()
-        record = _completion_record(call, _Outcome.TOOL_ERROR, error.code, 0.0)
+        record = completion_record(call, _Outcome.TOOL_ERROR, error.code, 0.0)
         if error.code is ErrorCode.RESOURCE_EXHAUSTED:
             record.fields["retryHint"] = RETRY_HINT
-        return [self._error_reply(call, error), record]
+        return [self.error_reply(call, error), record]
 
-    # -- between 8 and 9: what may happen to a call that runs --------------------------------
+    # -- steps 9 and 10; what is the same for all handlers is in `procedures` --------------------
 
-    def expire(self, call: Invocation) -> list[Effect]:
-        """The deadline has passed: answer TIMEOUT, abort, keep the slot (TIME-02)."""
-        if call.phase is Phase.WAITED_FOR:
-            call.phase = Phase.EXPIRED
-            del call.session.in_flight[call.request_id]
-            error = StructuredError(
-                ErrorCode.TIMEOUT,
-                f"The tool did not finish within {call.timeout_ms} ms. It may still be running.",
-                {"timeoutMs": call.timeout_ms},
-            )
-            return [self._error_reply(call, error), Abort(call, "deadline")]
-        if call.phase is Phase.DISCONNECTED:
-            call.phase = Phase.DISCONNECTED_THEN_EXPIRED
-        return []
-
-    def cancel(self, call: Invocation) -> list[Effect]:
-        """The client no longer wants the answer: none is sent (TIME-05)."""
-        call.phase = Phase.CANCELLED
-        del call.session.in_flight[call.request_id]
-        return [Abort(call, "cancelled")]
-
-    def disconnect(self, call: Invocation, reason: str) -> list[Effect]:
-        """The client has gone, or the server is going (TIME-08)."""
-        call.phase = Phase.DISCONNECTED
-        del call.session.in_flight[call.request_id]
-        return [Abort(call, reason)]
-
-    # -- steps 9 and 10 ----------------------------------------------------------------------
-
-    def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
-        """Steps 9 and 10: give the slot back, wrap what came out, write the record.
-
-        Args:
-            duration_ms: how long the handler ran, in ms.
-        """
-        if call.slot is not None:
-            call.slot.release()
-        self.resources.record_completion()
-        if call.phase is Phase.WAITED_FOR:
-            del call.session.in_flight[call.request_id]
-            return self._answer(call, outcome, duration_ms)
-        effects: list[Effect] = [_late_record(call, outcome, duration_ms)]
+    def note_late(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
+        """The record of a call whose answer nobody waits for; what it returned is dropped."""
+        effects: list[Effect] = [late_record(call, outcome, duration_ms)]
         if type(outcome) is Raised and not isinstance(outcome.error, ToolError):
-            effects.insert(0, _failure_log(call, "tool handler failed", outcome.error))
+            effects.insert(0, failure_log(call, "tool handler failed", outcome.error))
         return effects
 
     def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
@@ -325,16 +290,16 @@ class ToolsCall:
             call.slot.release()
         if call.session.in_flight.get(call.request_id) is call:
             del call.session.in_flight[call.request_id]
-        log = _failure_log(call, "internal error", error)
+        log = failure_log(call, "internal error", error)
         if call.phase is not Phase.WAITED_FOR:
-            return [log, _late_record(call, Raised(error), duration_ms)]
+            return [log, late_record(call, Raised(error), duration_ms)]
         return [
             internal_error_reply(call.request_id, call.correlation_id),
             log,
-            _completion_record(call, _Outcome.TOOL_ERROR, ErrorCode.INTERNAL, duration_ms),
+            completion_record(call, _Outcome.TOOL_ERROR, ErrorCode.INTERNAL, duration_ms),
         ]
 
-    def _answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
+    def answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """Step 10 for a call that is waited for: exactly one reply and one record."""
         effects: list[Effect] = []
         if isinstance(outcome, Returned):
@@ -343,104 +308,36 @@ class ToolsCall:
             except ToolError as refused:
                 error = refused.to_structured()
                 if refused.__cause__ is not None:
-                    effects.append(_failure_log(call, "tool result refused", refused.__cause__))
+                    effects.append(failure_log(call, "tool result refused", refused.__cause__))
             else:
                 return [
-                    _success_reply(call, text),
-                    _completion_record(call, _Outcome.SUCCESS, None, duration_ms),
+                    self._success_reply(call, text),
+                    completion_record(call, _Outcome.SUCCESS, None, duration_ms),
                 ]
         else:
             error = self.describe_failure(outcome)
             if isinstance(outcome, Raised) and not isinstance(outcome.error, ToolError):
-                effects.append(_failure_log(call, "tool handler failed", outcome.error))
-        record = _completion_record(call, _Outcome.TOOL_ERROR, error.code, duration_ms)
-        return [self._error_reply(call, error), *effects, record]
+                effects.append(failure_log(call, "tool handler failed", outcome.error))
+        record = completion_record(call, _Outcome.TOOL_ERROR, error.code, duration_ms)
+        return [self.error_reply(call, error), *effects, record]
 
-    def _error_reply(self, call: Invocation, error: StructuredError) -> Reply:
-        line = _encode_error(call, error)
+    def error_reply(self, call: Invocation, error: StructuredError) -> Reply:
+        reply = self._encode_error(call, error)
         limit = self.limits.max_response_bytes
-        if len(line) > max(limit, _ALWAYS_TOLD):
+        if len(reply.line) > max(limit, _ALWAYS_TOLD):
             details = {"reason": "error_too_large", "maxResponseBytes": limit}
             message = "The tool failed with an error larger than a response may be."
-            line = _encode_error(call, StructuredError(error.code, message, details))
-        return Reply(line)
+            reply = self._encode_error(call, StructuredError(error.code, message, details))
+        return reply
 
-    def describe_failure(self, outcome: Raised | Stopped) -> StructuredError:
-        """What the client reads of a handler that did not return (ERR-05)."""
-        error = outcome.error if isinstance(outcome, Raised) else None
-        if isinstance(error, ToolError):
-            return error.to_structured()
-        details: dict[str, Any] | None = None
-        if error is not None and self.limits.expose_error_details:
-            described = describe_exception(error)
-            details = {"exception": described["type"], "message": described["message"]}
-        return StructuredError(ErrorCode.INTERNAL, "The tool failed.", details)
+    def _encode_error(self, call: Invocation, error: StructuredError) -> Reply:
+        result = to_tool_error(error, run_id=call.run_id, correlation_id=call.correlation_id)
+        return self._reply(call, result)
 
+    def _success_reply(self, call: Invocation, text: str) -> Reply:
+        return self._reply(call, {"content": [{"type": "text", "text": text}], "isError": False})
 
-# -- step 10 -----------------------------------------------------------------------------------
-
-
-def _success_reply(call: Invocation, text: str) -> Reply:
-    return Reply(
-        encode(
-            {
-                "jsonrpc": "2.0",
-                "id": call.request_id,
-                "result": {"content": [{"type": "text", "text": text}], "isError": False},
-            }
-        )
-    )
-
-
-def _encode_error(call: Invocation, error: StructuredError) -> bytes:
-    result = to_tool_error(error, run_id=call.run_id, correlation_id=call.correlation_id)
-    return encode({"jsonrpc": "2.0", "id": call.request_id, "result": result})
-
-
-COMPLETION_MESSAGE = "tool call completed"
-
-
-def _completion_record(
-    call: Invocation,
-    outcome: ToolCompletionOutcome,
-    error_code: ErrorCode | None,
-    duration_ms: float,
-) -> Emit:
-    """The one record of a call: never its arguments, never its result (CALL-13).
-
-    `_value_` is an enum member's value as a plain attribute; `value` is a descriptor in Python.
-    """
-    fields: dict[str, Any] = {
-        "runId": call.run_id,
-        "correlationId": call.correlation_id,
-        "toolName": call.tool_name,
-        "durationMs": duration_ms,
-        "outcome": outcome._value_,
-        "payloadBytes": call.payload_bytes,
-    }
-    if error_code is not None:
-        fields["errorCode"] = error_code.value
-    level = "warn" if outcome is _Outcome.LATE_COMPLETED else "info"
-    return Emit(level, COMPLETION_MESSAGE, fields)
-
-
-def _late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> Emit:
-    """The record of a call whose answer nobody waits for; what it returned is dropped."""
-    error_code = None
-    if call.phase in (Phase.EXPIRED, Phase.DISCONNECTED_THEN_EXPIRED):
-        error_code = ErrorCode.TIMEOUT
-    elif isinstance(outcome, Raised):
-        error = outcome.error
-        error_code = error.code if isinstance(error, ToolError) else ErrorCode.INTERNAL
-    return _completion_record(call, OUTCOMES[call.phase, type(outcome)], error_code, duration_ms)
-
-
-def _failure_log(call: Invocation, message: str, error: BaseException) -> Emit:
-    """What went wrong inside a tool is for the operator's log, not for the client (ERR-05)."""
-    fields = {
-        "runId": call.run_id,
-        "correlationId": call.correlation_id,
-        "toolName": call.tool_name,
-        "error": describe_exception(error),
-    }
-    return Emit("error", message, fields)
+    def _reply(self, call: Invocation, result: dict[str, Any]) -> Reply:
+        if call.peer.revision.is_stateless:
+            result = self.envelope.complete(call.peer, result)
+        return result_reply(call.request_id, result)

@@ -80,8 +80,8 @@ def test_initialize_is_answered_with_what_the_server_is() -> None:
         "serverInfo": {"name": "weather", "version": "1.2.3"},
     }
     assert core.session.state is State.INITIALIZING
-    assert core.session.protocol_version == "2025-06-18"
-    assert core.session.client_info == info
+    assert core.session.peer.revision.name == "2025-06-18"
+    assert core.session.peer.info == info
 
 
 @pytest.mark.rule("LIFE-10")
@@ -143,7 +143,7 @@ def test_instructions_are_sent_where_the_server_has_any() -> None:
 def test_capabilities_and_client_info_may_be_left_out() -> None:
     core = starting()
     result_of(core.answer(request("initialize", {"protocolVersion": "x"})), 1)
-    assert core.session.client_info == {}
+    assert core.session.peer.info == {}
 
 
 @pytest.mark.rule("LIFE-04")
@@ -161,7 +161,7 @@ def test_capabilities_and_client_info_may_be_left_out() -> None:
 def test_the_revision_is_negotiated(asked: str, agreed: str) -> None:
     core = starting()
     result = result_of(core.answer(request("initialize", {"protocolVersion": asked})), 1)
-    assert result["protocolVersion"] == core.session.protocol_version == agreed
+    assert result["protocolVersion"] == core.session.peer.revision.name == agreed
 
 
 @pytest.mark.rule("LIFE-02", "RPC-12", "RPC-09")
@@ -183,7 +183,7 @@ def test_initialize_with_wrong_params_changes_nothing(params: dict[str, Any]) ->
     assert error["code"] == -32602
     assert error["data"] == {"correlationId": "c-1", "reason": "invalid_params"}
     assert core.session.state is State.STARTING
-    assert core.session.protocol_version is None
+    assert core.session.peer is None
     result_of(core.answer(INITIALIZE), "initialize")
 
 
@@ -204,7 +204,7 @@ def test_a_second_initialize_is_refused_and_changes_nothing(make: Any) -> None:
     assert error["code"] == -32600
     assert error["data"] == {"reason": "already_initialized", "correlationId": "c-1"}
     assert core.session.state is before
-    assert core.session.protocol_version == "2025-11-25"
+    assert core.session.peer.revision.name == "2025-11-25"
 
 
 @pytest.mark.rule("LIFE-05")

@@ -778,7 +778,7 @@ class OwnHost:
             self.session.logger,
         )
         try:
-            outcome: Returned | Raised = Returned(call.tool.handler(call.arguments, context))
+            outcome: Returned | Raised = Returned(call.handler(call.arguments, context))
         except ToolError as error:
             outcome = Raised(error)
         self.perform(self.runtime.dispatcher.conclude(call, outcome, 2.5))

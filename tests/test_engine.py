@@ -579,7 +579,7 @@ def test_the_engine_knows_which_call_keeps_the_loop_busy(way: str) -> None:
 
         def look() -> None:
             call = bench.engine.on_loop(bench.scheduler.loop)
-            seen.append(None if call is None else call.tool_name)
+            seen.append(None if call is None else call.name)
 
         async def task(arguments: dict[str, Any], context: ToolContext) -> None:
             look()

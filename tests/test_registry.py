@@ -37,7 +37,7 @@ def definition(name: Any = "tool", **members: Any) -> ToolDefinition:
 
 
 def listed(registry: ToolRegistry) -> list[dict[str, Any]]:
-    tools: list[dict[str, Any]] = orjson.loads(registry.encoded_list())["tools"]
+    tools: list[dict[str, Any]] = orjson.loads(registry.encoded_list())
     return tools
 
 

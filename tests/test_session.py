@@ -68,8 +68,7 @@ def test_a_session_starts_with_an_id_of_its_own_that_is_in_every_line_it_logs() 
     core = make_core()
     first, second = core.session, core.open_session("http")
     assert first.state is second.state is STARTING
-    assert first.protocol_version is None
-    assert first.client_info == {}
+    assert first.peer is None
     assert first.in_flight == {}
     assert (first.transport_type, second.transport_type) == ("memory", "http")
     assert first.connection_correlation_id == connection_id(1)

@@ -404,7 +404,7 @@ def test_an_invocation_says_all_there_is_to_run() -> None:
     core.add("quick", timeout_ms=5)
     call = core.begin("tool", {"a": [1, {"b": None}]}, "id", **META)
     assert call.session is core.session
-    assert (call.request_id, call.tool_name, call.timeout_ms) == ("id", "tool", 777)
+    assert (call.request_id, call.name, call.timeout_ms) == ("id", "tool", 777)
     assert call.arguments == {"a": [1, {"b": None}]}
     assert call.tool is core.registry.get("tool")
     assert call.phase is Phase.WAITED_FOR

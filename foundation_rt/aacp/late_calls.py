@@ -142,7 +142,7 @@ class LateCalls:
             await self.store.mark_failed(call.run_id, _describe(outcome), now_ms)
 
     def _record(self, call: Invocation, now_ms: int) -> RequestRecord:
-        target = f"tool:{call.tool_name}"
+        target = f"tool:{call.name}"
         return RequestRecord(
             call.run_id,
             MessageType.REQUEST,

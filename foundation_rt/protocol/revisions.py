@@ -1,13 +1,198 @@
-"""The revisions of the MCP specification that the handshake can agree on."""
+"""The revisions of the MCP specification that are spoken, and all that differs between them.
+
+A revision is a row of `REVISIONS`; a difference is a column. Whoever writes something that is not
+the same in every revision asks its row, so that nothing else in the runtime knows a revision by
+name (REV-01).
+
+There are two eras (REV-02). In the older revisions a connection shakes hands and a session follows;
+from 2026-07-28 on every request says all there is to know of its sender, and nothing is remembered.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from attrs import define
+
+RESOURCE_NOT_FOUND = -32002
+"""Of a resource that does not exist, in the handshake era; a code of the specification's own."""
+
+_INVALID_PARAMS = -32602
+
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+"""Where in `_meta` a stateless request names its revision."""
+
+
+class Era(Enum):
+    """How a peer tells who it is and what it can do."""
+
+    HANDSHAKE = "handshake"
+    STATELESS = "stateless"
+
+
+@define(eq=False, repr=False)
+class Revision:
+    """One revision of the specification.
+
+    Attributes:
+        name: its date, as it stands on the wire.
+        requests: the methods that a client may ask for.
+        batches: whether several messages may come in one array.
+        content_kinds: the `type` of the content blocks there are.
+        members: by shape, those optional members that not every revision has, and this one does.
+        client_requests: the methods by which a server may ask its client.
+        elicitation_modes: the ways in which a user can be asked.
+        resource_not_found: code of the error for a resource that does not exist.
+        any_structured_content: whether `structuredContent` may be any JSON value, and not only an
+            object.
+        is_stateless: whether every request says for itself who asks.
+    """
+
+    name: str
+    era: Era
+    requests: frozenset[str]
+    batches: bool
+    content_kinds: frozenset[str]
+    members: Mapping[str, frozenset[str]]
+    client_requests: frozenset[str]
+    elicitation_modes: frozenset[str]
+    resource_not_found: int
+    any_structured_content: bool
+    is_stateless: bool
+
+    def has(self, shape: str, member: str) -> bool:
+        """Whether `member`, which not every revision has, exists in `shape`."""
+        return member in self.members[shape]
+
+    def keep(self, shape: str, wire: Mapping[str, Any]) -> dict[str, Any]:
+        """`wire` without those members that `shape` does not have in this revision (REV-03)."""
+        unknown = VARYING_MEMBERS[shape] - self.members[shape]
+        return {name: value for name, value in wire.items() if name not in unknown}
+
+
+_LISTS = {"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
+_FEATURES = _LISTS | {"tools/call", "prompts/get", "resources/read", "completion/complete"}
+_SESSION = {
+    "initialize",
+    "initialized",
+    "notifications/initialized",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+}
+_TASKS = {"tasks/get", "tasks/update", "tasks/cancel"}
+
+# The shapes whose members have changed, with the revision in which each member came.
+_MEMBERS_SINCE: dict[str, dict[str, set[str]]] = {
+    "2024-11-05": {
+        "tool": set(),
+        "tool_result": set(),
+        "resource": set(),
+        "prompt": set(),
+        "prompt_argument": set(),
+        "implementation": set(),
+        "annotations": set(),
+        "content": set(),
+        "contents": set(),
+        "progress": set(),
+        "result": set(),
+        "completion": set(),
+        "capabilities": set(),
+    },
+    "2025-03-26": {
+        "tool": {"annotations"},
+        "progress": {"message"},
+        "capabilities": {"completions"},
+    },
+    "2025-06-18": {
+        "tool": {"_meta", "outputSchema", "title"},
+        "tool_result": {"structuredContent"},
+        "resource": {"_meta", "title"},
+        "prompt": {"_meta", "title"},
+        "prompt_argument": {"title"},
+        "implementation": {"title"},
+        "annotations": {"lastModified"},
+        "content": {"_meta"},
+        "contents": {"_meta"},
+        "completion": {"context"},
+    },
+    "2025-11-25": {
+        "tool": {"icons"},
+        "resource": {"icons"},
+        "prompt": {"icons"},
+        "implementation": {"description", "icons", "websiteUrl"},
+    },
+    "2026-07-28": {
+        "result": {"cacheScope", "resultType", "serverInfo", "ttlMs"},
+        "capabilities": {"extensions"},
+    },
+}
+
+VARYING_MEMBERS: Mapping[str, frozenset[str]] = {
+    shape: frozenset().union(*(since.get(shape, ()) for since in _MEMBERS_SINCE.values()))
+    for shape in _MEMBERS_SINCE["2024-11-05"]
+}
+"""By shape, the members that not every revision has."""
+
+_CONTENT_SINCE = {
+    "2024-11-05": {"text", "image", "resource"},
+    "2025-03-26": {"audio"},
+    "2025-06-18": {"resource_link"},
+}
+_CLIENT_REQUESTS_SINCE = {
+    "2024-11-05": {"roots/list", "sampling/createMessage"},
+    "2025-06-18": {"elicitation/create"},
+}
+_ELICITATION_SINCE = {"2025-06-18": {"form"}, "2025-11-25": {"url"}}
+
+
+def _gather(since: Mapping[str, set[str]], name: str) -> frozenset[str]:
+    """What has come up to and with the revision `name`; the names of revisions sort by date."""
+    return frozenset[str]().union(*(each for date, each in since.items() if date <= name))
+
+
+def _revision(name: str, era: Era) -> Revision:
+    stateless = era is Era.STATELESS
+    modern = {"server/discover", "subscriptions/listen"} | _TASKS
+    return Revision(
+        name,
+        era,
+        requests=frozenset(_FEATURES | (modern if stateless else _SESSION)),
+        batches=name == "2025-03-26",
+        content_kinds=_gather(_CONTENT_SINCE, name),
+        members={
+            shape: _gather(
+                {date: shapes.get(shape, set()) for date, shapes in _MEMBERS_SINCE.items()}, name
+            )
+            for shape in VARYING_MEMBERS
+        },
+        client_requests=_gather(_CLIENT_REQUESTS_SINCE, name),
+        elicitation_modes=_gather(_ELICITATION_SINCE, name),
+        resource_not_found=_INVALID_PARAMS if stateless else RESOURCE_NOT_FOUND,
+        any_structured_content=stateless,
+        is_stateless=stateless,
+    )
+
+
 HANDSHAKE_REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Oldest first; what a client names is what it gets, if it is here (LIFE-04)."""
+"""Oldest first; what a client names in `initialize` is what it gets, if it is here (LIFE-04)."""
+
+STATELESS_REVISIONS = ("2026-07-28",)
+"""Oldest first; a request that names another one is refused with this list (REV-05)."""
 
 NEWEST_HANDSHAKE_REVISION = HANDSHAKE_REVISIONS[-1]
 
+REVISIONS: Mapping[str, Revision] = {
+    **{name: _revision(name, Era.HANDSHAKE) for name in HANDSHAKE_REVISIONS},
+    **{name: _revision(name, Era.STATELESS) for name in STATELESS_REVISIONS},
+}
+"""Every revision that is spoken, by its name, oldest first."""
 
-def negotiate(requested: str) -> str:
-    """The revision to answer with: the one asked for, or the newest there is (LIFE-04)."""
-    return requested if requested in HANDSHAKE_REVISIONS else NEWEST_HANDSHAKE_REVISION
+
+def negotiate(requested: str) -> Revision:
+    """The revision to answer `initialize` with: the one asked for, or the newest (LIFE-04)."""
+    known = requested if requested in HANDSHAKE_REVISIONS else NEWEST_HANDSHAKE_REVISION
+    return REVISIONS[known]

@@ -190,6 +190,10 @@ class Reactor:
         """On the loop of this thread."""
         self.prepare_loop().call_soon_threadsafe(callback)
 
+    def is_here(self) -> bool:
+        """Always: a worker thread writes for itself."""
+        return True
+
     def return_to_host(self, callback: Callback) -> None:
         """In place: a worker thread writes its own reply, which saves waking this one."""
         callback()

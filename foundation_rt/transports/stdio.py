@@ -34,6 +34,7 @@ from .watchdog import Watchdog
 if TYPE_CHECKING:
     from ..config import ServerSection
     from ..connection import Connection
+    from ..effects import Notify, Reply
     from ..protocol.framing import LineTooLong
     from ..runtime import Runtime
 
@@ -104,7 +105,7 @@ class StdioTransport:
             high_water=_HIGH_WATER_BYTES,
             low_water=_LOW_WATER_BYTES,
         )
-        self.connection = self.runtime.connect(self._send, "stdio", self.reactor)
+        self.connection = self.runtime.connect(self._deliver, "stdio", self.reactor)
         self._watchdog = Watchdog(
             self.descriptors.input,
             self.reactor.delay,
@@ -212,8 +213,8 @@ class StdioTransport:
 
     # -- output ------------------------------------------------------------------------------
 
-    def _send(self, line: bytes) -> None:
-        """Write a line; while several lines of input are served, gather what fits one write.
+    def _deliver(self, message: Reply | Notify) -> None:
+        """Write a message; while several lines of input are served, gather what fits one write.
 
         Calls that arrive together and end at once are answered together: every write to a client
         that sleeps costs a wake-up, and with eight calls in flight this gives a third more calls a
@@ -222,10 +223,10 @@ class StdioTransport:
         """
         gathered = self._gathered
         if gathered is None:
-            self._writer.write(line + b"\n")
+            self._writer.write(message.line + b"\n")
             return
-        gathered.append(line + b"\n")
-        self._gathered_bytes += len(line) + 1
+        gathered.append(message.line + b"\n")
+        self._gathered_bytes += len(message.line) + 1
         if self._gathered_bytes >= _GATHER_BYTES:
             self._gathered = None
             self._flush(gathered)
@@ -310,7 +311,7 @@ class StdioTransport:
         """PROC-10: what has not ended is named, and has its record; whether there was any."""
         stuck = self.runtime.engine.give_up()
         for call in stuck:
-            fields = {"runId": call.run_id, "toolName": call.tool_name}
+            fields = {"runId": call.run_id, "toolName": call.name}
             self.runtime.logger.warn("handler has not ended; the process ends without it", fields)
         return bool(stuck)
 
@@ -355,7 +356,7 @@ class StdioTransport:
         fields: dict[str, Any] = {"blockedSeconds": round(seconds, 1)}
         call = self.runtime.engine.on_loop(self.reactor.loop)
         if call is not None:
-            fields |= {"toolName": call.tool_name, "runId": call.run_id}
+            fields |= {"toolName": call.name, "runId": call.run_id}
         self.runtime.logger.warn("a handler blocks the event loop", fields)
 
     def _end_process(self, exit_code: int) -> None:

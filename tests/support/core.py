@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
+from foundation_rt.call_records import TOOL_CALL_COMPLETED
 from foundation_rt.clock import ManualClock
 from foundation_rt.config import (
     AdminPolicy,
@@ -18,8 +19,10 @@ from foundation_rt.config import (
     ToolsSection,
     TransportSection,
 )
-from foundation_rt.dispatcher import Dispatcher, ServerInfo
-from foundation_rt.effects import Emit, Reply
+from foundation_rt.dispatcher import Dispatcher
+from foundation_rt.effects import Emit, Notify, Reply
+from foundation_rt.envelope import Envelope, ServerInfo
+from foundation_rt.feature_calls import FeatureCalls
 from foundation_rt.ids import SequentialIds
 from foundation_rt.invocation import Invocation, Outcome
 from foundation_rt.logs import MemorySink, StructuredLogger
@@ -28,7 +31,7 @@ from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.registry import ToolDefinition, ToolRegistry
 from foundation_rt.resources import ResourceManager
 from foundation_rt.session import Session, TransportType, create_session
-from foundation_rt.tools_call import COMPLETION_MESSAGE, ToolsCall
+from foundation_rt.tools_call import ToolsCall
 
 if TYPE_CHECKING:
     from foundation_rt.effects import Effect
@@ -170,21 +173,22 @@ def make_core(
     for name, handler in (tools or {}).items():
         registry.register(ToolDefinition(name, "", ANY_OBJECT), handler)
     resources = ResourceManager(whole, lambda: 0)
-    tools_call = ToolsCall(registry, resources, whole.tools, ids)
-    info = ServerInfo(whole.server.name, whole.server.version, instructions)
-    dispatcher = Dispatcher(info, tools_call)
+    envelope = Envelope(ServerInfo(whole.server.name, whole.server.version, instructions))
+    tools_call = ToolsCall(resources, whole.tools, registry, ids, envelope)
+    feature_calls = FeatureCalls(resources, whole.tools, ids, envelope)
+    dispatcher = Dispatcher(envelope, tools_call, feature_calls)
     return Core(whole, registry, resources, dispatcher, sink, ids, clock, logger)
 
 
 def replies(effects: list[Effect]) -> list[dict[str, Any]]:
     """The lines among effects, decoded."""
-    return [orjson.loads(each.line) for each in effects if isinstance(each, Reply)]
+    return [orjson.loads(each.line) for each in effects if isinstance(each, Reply | Notify)]
 
 
 def completions(effects: list[Effect]) -> list[Emit]:
     """The completion records among effects."""
     return [
-        each for each in effects if isinstance(each, Emit) and each.message == COMPLETION_MESSAGE
+        each for each in effects if isinstance(each, Emit) and each.message == TOOL_CALL_COMPLETED
     ]
 
 

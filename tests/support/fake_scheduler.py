@@ -67,6 +67,9 @@ class FakeScheduler:
     ) -> None:
         started(self.loop.create_task(coroutine))
 
+    def is_here(self) -> bool:
+        return True
+
     def call_in_loop(self, callback: Callable[[], object]) -> None:
         self.loop.call_soon(callback)
 

@@ -17,9 +17,10 @@ import orjson
 from attrs import define, field
 
 from foundation_rt.abort import AbortSignal
+from foundation_rt.call_records import TOOL_CALL_COMPLETED
 from foundation_rt.clock import ManualClock
 from foundation_rt.context import ToolContext
-from foundation_rt.effects import Emit, Reply
+from foundation_rt.effects import Emit, Notify, Reply
 from foundation_rt.ids import SequentialIds
 from foundation_rt.invocation import Invocation, Outcome, Raised, Returned, Stopped
 from foundation_rt.logs import MemorySink, StructuredLogger
@@ -29,7 +30,6 @@ from foundation_rt.registry import Execution
 from foundation_rt.resources import ResourceManager
 from foundation_rt.runtime import Runtime, ServerOptions
 from foundation_rt.session import Session, State
-from foundation_rt.tools_call import COMPLETION_MESSAGE
 from tests.support.core import make_config
 from tests.support.vector_app import NAME, VERSION, end_of_sleep, make_server
 
@@ -216,7 +216,7 @@ class Performer:
     def records(self) -> list[dict[str, Any]]:
         """The completion records so far, as vectors have them."""
         return [
-            record_of(entry) for entry in self.sink.lines if entry["message"] == COMPLETION_MESSAGE
+            record_of(entry) for entry in self.sink.lines if entry["message"] == TOOL_CALL_COMPLETED
         ]
 
     def tools_changed(self) -> None:
@@ -231,7 +231,7 @@ class Performer:
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Reply):
+            if isinstance(effect, Reply | Notify):
                 if self.session.state is not State.CLOSED:
                     request = self._asked.get(orjson.loads(effect.line).get("id"))
                     self.exchanges.append((request, effect.line))
@@ -246,9 +246,9 @@ class Performer:
         heeds = call.arguments.get("heed", True) is True
         run = Running(call, AbortSignal(), self.clock.monotonic(), heeds)
         self.running[call.run_id] = run
-        if call.tool.execution is Execution.INLINE:
+        if call.execution is Execution.INLINE:
             context = ToolContext(call.run_id, call.correlation_id, run.signal, self.session.logger)
-            self._finish(run, _outcome(lambda: call.tool.handler(call.arguments, context)))
+            self._finish(run, _outcome(lambda: call.handler(call.arguments, context)))
             return
         self._at(call.arguments["ms"], run, lambda: self._wake(run))
         self._at(call.timeout_ms, run, lambda: self._expire(run))

@@ -9,8 +9,8 @@ import jsonschema_rs
 import orjson
 from attrs import define, field
 
+from foundation_rt.call_records import TOOL_CALL_COMPLETED
 from foundation_rt.protocol.jsonrpc import Request
-from foundation_rt.tools_call import COMPLETION_MESSAGE
 
 FOLDER = Path(__file__).parent.parent.parent / "spec" / "schemas"
 RESULTS = {
@@ -75,7 +75,7 @@ class WireChecker:
     def check_record(self, record: dict[str, Any]) -> None:
         """A record of the log."""
         self._check("log-record", record)
-        if record["message"] == COMPLETION_MESSAGE:
+        if record["message"] == TOOL_CALL_COMPLETED:
             self._check("completion-record", record)
 
     def _check(self, name: str, value: Any) -> None:

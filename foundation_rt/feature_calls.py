@@ -1,0 +1,179 @@
+"""Calls of the handlers that are no tools': of resources, prompts, completions.
+
+spec/features.md says what holds for them.
+
+They are bounded as tool calls are: they take a slot, have a deadline, can be cancelled, end exactly
+once with one record. Unlike a tool call they fail with a JSON-RPC error, whose `data` has what a
+tool error has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from attrs import define
+
+from .call_records import completion_record, failure_log, late_record
+from .effects import Reply
+from .envelope import result_reply
+from .errors import (
+    ErrorCode,
+    JsonRpcErrorCode,
+    StructuredError,
+    ToolCompletionOutcome,
+    ToolError,
+)
+from .invocation import Invocation, Outcome, Phase, Raised, Returned
+from .procedures import Procedure
+from .refusals import derive_correlation_id, error_reply, internal_error_reply
+
+if TYPE_CHECKING:
+    from .effects import Effect
+    from .envelope import Envelope
+    from .ids import IdGenerator
+    from .invocation import Shape
+    from .peer import Peer
+    from .protocol.jsonrpc import Request
+    from .registry import Execution, Handler
+    from .session import Session
+
+
+@define(eq=False, repr=False)
+class FeatureCalls(Procedure):
+    """Decides what a request for a resource, a prompt or a completion leads to."""
+
+    ids: IdGenerator
+    envelope: Envelope
+
+    subject = "The handler"
+
+    def begin(
+        self,
+        session: Session,
+        peer: Peer,
+        request: Request,
+        *,
+        name: str,
+        handler: Handler,
+        execution: Execution,
+        arguments: dict[str, Any],
+        shape: Shape,
+        timeout_ms: int | None = None,
+    ) -> list[Effect]:
+        """An `Invocation` of `handler`, or the refusal where no slot is free (FEAT-01).
+
+        Args:
+            name: what is asked for, as the record has it: a URI, the name of a prompt.
+            shape: makes the result out of what the handler returns.
+            timeout_ms: the deadline; by default `tools.default_timeout_ms`.
+        """
+        correlation_id = derive_correlation_id(session, request.params)
+        call = Invocation(
+            session,
+            peer,
+            request.id,
+            self.ids.run_id(),
+            correlation_id,
+            request.method,
+            name,
+            arguments,
+            request.params.get("_meta"),
+            self,
+        )
+        call.handler = handler
+        call.execution = execution
+        call.shape = shape
+        call.timeout_ms = timeout_ms or self.limits.default_timeout_ms
+        call.slot = self.resources.try_acquire_slot()
+        if call.slot is None:
+            return self._refuse_for_load(call)
+        session.in_flight[call.request_id] = call
+        return [call]
+
+    def answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
+        """The reply and the record of a call that is waited for (FEAT-03)."""
+        effects: list[Effect] = []
+        if isinstance(outcome, Returned):
+            try:
+                reply = self._encode(call, call.shape(outcome.value, call))
+            except ToolError as refused:
+                error = refused.to_structured()
+                if refused.__cause__ is not None:
+                    effects.append(failure_log(call, "result refused", refused.__cause__))
+            else:
+                success = ToolCompletionOutcome.SUCCESS
+                return [reply, completion_record(call, success, None, duration_ms)]
+        else:
+            error = self.describe_failure(outcome)
+            if isinstance(outcome, Raised) and not isinstance(outcome.error, ToolError):
+                effects.append(failure_log(call, "handler failed", outcome.error))
+        failed = ToolCompletionOutcome.TOOL_ERROR
+        record = completion_record(call, failed, error.code, duration_ms)
+        return [self.error_reply(call, error), *effects, record]
+
+    def note_late(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
+        """The record of a call whose answer nobody waits for; what it returned is dropped."""
+        effects: list[Effect] = [late_record(call, outcome, duration_ms)]
+        if type(outcome) is Raised and not isinstance(outcome.error, ToolError):
+            effects.insert(0, failure_log(call, "handler failed", outcome.error))
+        return effects
+
+    def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
+        """A bug keeps a call from going on: it still ends once (RPC-10)."""
+        if call.slot is not None:
+            call.slot.release()
+        if call.session.in_flight.get(call.request_id) is call:
+            del call.session.in_flight[call.request_id]
+        log = failure_log(call, "internal error", error)
+        if call.phase is not Phase.WAITED_FOR:
+            return [log, late_record(call, Raised(error), duration_ms)]
+        failed = ToolCompletionOutcome.TOOL_ERROR
+        return [
+            internal_error_reply(call.request_id, call.correlation_id),
+            log,
+            completion_record(call, failed, ErrorCode.INTERNAL, duration_ms),
+        ]
+
+    def error_reply(self, call: Invocation, error: StructuredError) -> Reply:
+        """`error` as a JSON-RPC error; its `data` is what a tool error has (FEAT-02)."""
+        data = StructuredError(
+            error.code, error.message, error.details, call.run_id, call.correlation_id
+        ).to_wire()
+        try:
+            orjson.dumps(data)
+        except (TypeError, RecursionError):
+            data["message"] = error.message.encode("utf-8", "backslashreplace").decode()
+            data["details"] = {"reason": "details_not_serializable"}
+        return error_reply(_json_rpc_code(call, error.code), data["message"], data, call.request_id)
+
+    def _encode(self, call: Invocation, result: dict[str, Any]) -> Reply:
+        reply = result_reply(call.request_id, self.envelope.complete(call.peer, result))
+        limit = self.limits.max_response_bytes
+        if len(reply.line) > limit:
+            raise ToolError(
+                ErrorCode.INTERNAL,
+                f"The result is {len(reply.line)} bytes; at most {limit} are sent.",
+                {"reason": "result_too_large", "maxResponseBytes": limit},
+            )
+        return reply
+
+    def _refuse_for_load(self, call: Invocation) -> list[Effect]:
+        limit = self.resources.config.resources.max_concurrent_executions
+        error = StructuredError(
+            ErrorCode.RESOURCE_EXHAUSTED,
+            f"All {limit} execution slots are in use; try again later.",
+            {"reason": "concurrency_limit", "maxConcurrentExecutions": limit},
+        )
+        self.resources.record_rejection()
+        failed = ToolCompletionOutcome.TOOL_ERROR
+        record = completion_record(call, failed, error.code, 0.0)
+        return [self.error_reply(call, error), record]
+
+
+def _json_rpc_code(call: Invocation, code: ErrorCode) -> JsonRpcErrorCode:
+    if code is ErrorCode.NOT_FOUND and call.method == "resources/read":
+        return JsonRpcErrorCode(call.peer.revision.resource_not_found)
+    if code in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_ARGUMENT):
+        return JsonRpcErrorCode.INVALID_PARAMS
+    return JsonRpcErrorCode.INTERNAL_ERROR

@@ -1,0 +1,101 @@
+"""`tasks/get`, `tasks/update` and `tasks/cancel` of the tasks extension (spec/tasks.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import JsonRpcErrorCode
+from ..extensions.tasks.call import can_have_tasks
+from ..extensions.tasks.record import REQUIRED_CAPABILITIES
+from ..protocol.jsonrpc import ABSENT
+from ..refusals import invalid_params, method_not_found, refuse
+
+if TYPE_CHECKING:
+    from ..dispatcher import Dispatcher
+    from ..effects import Effect
+    from ..extensions.tasks.desk import TaskDesk
+    from ..extensions.tasks.record import TaskRecord
+    from ..peer import Peer
+    from ..protocol.jsonrpc import Request
+    from ..session import Session
+
+
+class _Refused(Exception):
+    """The request is answered with an error."""
+
+    def __init__(self, effects: list[Effect]) -> None:
+        self.effects = effects
+
+
+def get_task(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """How a task stands (TASK-06)."""
+    try:
+        _, record = _find(dispatcher, session, peer, request)
+    except _Refused as refused:
+        return refused.effects
+    return [dispatcher.envelope.reply(peer, request, record.detailed())]
+
+
+def update_task(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """The client answers what a task asks (TASK-08)."""
+    try:
+        desk, record = _find(dispatcher, session, peer, request)
+    except _Refused as refused:
+        return refused.effects
+    responses = request.params.get("inputResponses")
+    if type(responses) is not dict:
+        return invalid_params(session, request, "inputResponses must be an object")
+    task = desk.running(record.task_id)
+    effects = [] if task is None else desk.answer(task, responses)
+    return [dispatcher.envelope.reply(peer, request, {}), *effects]
+
+
+def cancel_task(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """The client does not want a task any more; one that has ended stays as it is (TASK-09)."""
+    try:
+        desk, record = _find(dispatcher, session, peer, request)
+    except _Refused as refused:
+        return refused.effects
+    task = desk.running(record.task_id)
+    effects = [] if task is None else task.call.procedure.cancel(task.call)
+    return [dispatcher.envelope.reply(peer, request, {}), *effects]
+
+
+def _find(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> tuple[TaskDesk, TaskRecord]:
+    """The task that `request` names; raises `_Refused` (TASK-02, TASK-10)."""
+    desk = dispatcher.tasks
+    if desk is None:
+        raise _Refused(method_not_found(session, request))
+    if not can_have_tasks(peer):
+        raise _Refused(
+            refuse(
+                session,
+                request,
+                JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY,
+                "Missing required client capability",
+                requiredCapabilities=REQUIRED_CAPABILITIES,
+            )
+        )
+    task_id = None if request.params is ABSENT else request.params.get("taskId")
+    if type(task_id) is not str:
+        raise _Refused(invalid_params(session, request, "taskId must be a string"))
+    record = desk.find(task_id, session.principal)
+    if record is None:
+        raise _Refused(
+            refuse(
+                session,
+                request,
+                JsonRpcErrorCode.INVALID_PARAMS,
+                "Invalid params: there is no such task",
+                "task_not_found",
+            )
+        )
+    return desk, record
