@@ -35,6 +35,8 @@ PURE = (
     "feature_calls",
     "methods",
     "dispatcher",
+    "transports.http.headers",
+    "transports.http.refusal",
     "aacp.types",
     "aacp.encoder",
     "aacp.session_manager",
@@ -63,7 +65,7 @@ ALSO_IMPURE = {
 }
 
 # It reads and writes times that are given to it.
-ARITHMETIC = {"aacp.encoder": {"datetime"}}
+ARITHMETIC = {"aacp.encoder": {"datetime"}, "protocol.content": {"datetime"}}
 
 # From the bottom to the top; a module imports from its own layer and those below. A name stands for
 # a module or for everything in a package.

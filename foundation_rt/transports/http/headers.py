@@ -1,0 +1,342 @@
+"""What the head of an HTTP request has to say, and whether it says the same as its body.
+
+Pure decisions over the raw headers of ASGI (spec/http-headers.md). A field that decides anything
+may stand there once: of two, a proxy in between may have looked at the other one. From revision
+2026-07-28 on a request repeats in headers what intermediaries route by (SEP-2243), and a request
+whose headers and body differ is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from attrs import define, field
+
+from ...errors import JsonRpcErrorCode
+from ...protocol.jsonrpc import Request
+from ...protocol.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, VERSION_KEY
+from .refusal import HttpRefusal
+
+HeaderParameter = tuple[str, tuple[str, ...], str]
+"""A parameter that is repeated in a header: name of the header, path of property keys, type."""
+
+NAME_SOURCES = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+"""By method, the member of its params that `Mcp-Name` repeats (SEP-2243, SEP-2663)."""
+
+_SINGLE = {
+    b"content-type": "content_type",
+    b"content-length": "content_length",
+    b"content-encoding": "content_encoding",
+    b"transfer-encoding": "transfer_encoding",
+    b"host": "host",
+    b"origin": "origin",
+    b"authorization": "authorization",
+    b"x-api-key": "api_key",
+    b"last-event-id": "last_event_id",
+    b"mcp-protocol-version": "protocol_version",
+    b"mcp-session-id": "session_id",
+    b"mcp-method": "method",
+    b"mcp-name": "name",
+}
+_PARAMETER = b"mcp-param-"
+_UNSAFE = re.compile(rb"[^\t\x20-\x7e]")  # RFC 9110, section 5.5, without its obsolete part
+
+_BOTH_TYPES = "application/json, text/event-stream"  # what nearly every client sends, to the letter
+_NO_QUALITY = re.compile(r"0(\.0{0,3})?")
+_JSON_TYPE = "application/json"
+_EVENTS_TYPE = "text/event-stream"
+
+_ENCODED = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
+_NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
+
+
+@define(eq=False, repr=False)
+class RequestHead:
+    """The fields of a request's head that decide anything; None where there is none.
+
+    Attributes:
+        accept: all of its fields, joined.
+        parameters: values of `Mcp-Param-*`, by the rest of the name in lower case.
+    """
+
+    accept: str | None = None
+    content_type: str | None = None
+    content_length: str | None = None
+    content_encoding: str | None = None
+    transfer_encoding: str | None = None
+    host: str | None = None
+    origin: str | None = None
+    authorization: str | None = None
+    api_key: str | None = None
+    last_event_id: str | None = None
+    protocol_version: str | None = None
+    session_id: str | None = None
+    method: str | None = None
+    name: str | None = None
+    parameters: dict[str, str] = field(factory=dict)
+
+
+def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead | HttpRefusal:
+    """The head of a request, or why it is ambiguous or malformed (HEAD-01 to HEAD-03).
+
+    Args:
+        headers: as ASGI has them, with names in lower case.
+    """
+    head = RequestHead()
+    for name, raw in headers:
+        attribute = _SINGLE.get(name)
+        if attribute is None and name != b"accept" and not name.startswith(_PARAMETER):
+            continue
+        if _UNSAFE.search(raw) is not None:
+            return _malformed(name, "holds a character that no header may hold")
+        value = raw.decode("ascii").strip(" \t")
+        if attribute is not None:
+            if getattr(head, attribute) is not None:
+                return _malformed(name, "stands in the request more than once")
+            setattr(head, attribute, value)
+        elif name == b"accept":
+            head.accept = value if head.accept is None else f"{head.accept}, {value}"
+        else:
+            parameter = name[len(_PARAMETER) :].decode("ascii", "replace")
+            if parameter in head.parameters:
+                return _malformed(name, "stands in the request more than once")
+            head.parameters[parameter] = value
+    if head.content_length is not None and head.transfer_encoding is not None:
+        return HttpRefusal(
+            400, "Content-Length and Transfer-Encoding exclude each other", reason="ambiguous_body"
+        )
+    return head
+
+
+def check_post(head: RequestHead) -> HttpRefusal | None:
+    """Why a POST cannot be taken, whatever its body says (HEAD-04, HEAD-05)."""
+    accept = head.accept
+    if accept != _BOTH_TYPES and not (_accepts(accept, _JSON_TYPE, _EVENTS_TYPE)):
+        return _not_acceptable(f"{_JSON_TYPE} and {_EVENTS_TYPE}")
+    if head.content_type != _JSON_TYPE and not _is_json(head.content_type):
+        return HttpRefusal(
+            415,
+            "Unsupported media type: Content-Type must be application/json in UTF-8",
+            reason="unsupported_media_type",
+        )
+    if head.content_encoding is not None and head.content_encoding.lower() != "identity":
+        return HttpRefusal(
+            415,
+            "Unsupported media type: a body must not be compressed",
+            reason="unsupported_media_type",
+            headers=((b"accept-encoding", b"identity"),),
+        )
+    return None
+
+
+def check_get(head: RequestHead) -> HttpRefusal | None:
+    """Why a GET gets no stream (HEAD-04, HEAD-06, HEAD-07, HEAD-08)."""
+    if head.protocol_version in STATELESS_REVISIONS:
+        return method_not_allowed("POST")
+    if not _accepts(head.accept, _EVENTS_TYPE):
+        return _not_acceptable(_EVENTS_TYPE)
+    return check_session_headers(head)
+
+
+def check_delete(head: RequestHead) -> HttpRefusal | None:
+    """Why a DELETE ends no session (HEAD-06 to HEAD-08)."""
+    if head.protocol_version in STATELESS_REVISIONS:
+        return method_not_allowed("POST")
+    return check_session_headers(head)
+
+
+def check_session_headers(head: RequestHead) -> HttpRefusal | None:
+    """Why a request of the handshake era belongs to no session (HEAD-06, HEAD-07).
+
+    Whoever asks with `initialize` has none yet and is not asked this.
+    """
+    version = head.protocol_version
+    if version is not None and version not in HANDSHAKE_REVISIONS:
+        return HttpRefusal(
+            400,
+            "Unsupported MCP-Protocol-Version: in a session it is one of "
+            + ", ".join(HANDSHAKE_REVISIONS),
+            reason="unsupported_protocol_version",
+        )
+    if not head.session_id:
+        return HttpRefusal(
+            400,
+            "Mcp-Session-Id is missing: send initialize first, then the id of its response",
+            reason="session_required",
+        )
+    return None
+
+
+def is_stateless(head: RequestHead, params: Any) -> bool:
+    """Whether a request is of the stateless era: its head or its `_meta` says so (HEAD-09).
+
+    Args:
+        params: of the message in the body.
+    """
+    return head.protocol_version in STATELESS_REVISIONS or _meta_version(params) is not None
+
+
+def check_mirrored(
+    head: RequestHead, request: Request, parameters: Sequence[HeaderParameter] = ()
+) -> HttpRefusal | None:
+    """Where the head of a stateless request says something else than its body (HEAD-10 to HEAD-15).
+
+    Args:
+        parameters: of the tool that is called, those that have a header.
+    """
+    refusal = _check_version(head, request) or _check_method(head, request)
+    if refusal is not None:
+        return refusal
+    params = request.params
+    if type(params) is not dict:
+        return None
+    source = NAME_SOURCES.get(request.method)
+    if source is not None:
+        refusal = _check_name(head, params.get(source))
+        if refusal is not None:
+            return refusal
+    for header, path, _ in parameters:
+        refusal = _check_parameter(head, header, _value_at(params.get("arguments"), path))
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def method_not_allowed(*methods: str) -> HttpRefusal:
+    """The endpoint has no such method, or not in the revision that is spoken (HEAD-08)."""
+    allowed = ", ".join(methods)
+    return HttpRefusal(
+        405,
+        f"Method not allowed: use {allowed}",
+        reason="method_not_allowed",
+        headers=((b"allow", allowed.encode()),),
+    )
+
+
+def _check_version(head: RequestHead, request: Request) -> HttpRefusal | None:
+    if head.protocol_version is None:
+        return _mismatch("the header MCP-Protocol-Version is missing")
+    version = _meta_version(request.params)
+    if version is not None and version != head.protocol_version:
+        return _mismatch("MCP-Protocol-Version is not the protocolVersion of _meta")
+    return None
+
+
+def _check_method(head: RequestHead, request: Request) -> HttpRefusal | None:
+    if head.method is None:
+        return _mismatch("the header Mcp-Method is missing")
+    if head.method != request.method:
+        return _mismatch("Mcp-Method is not the method of the body")
+    return None
+
+
+def _check_name(head: RequestHead, name: Any) -> HttpRefusal | None:
+    if type(name) is not str:
+        # The params are wrong, and the protocol will say so; there is nothing to compare.
+        return None
+    if head.name is None:
+        return _mismatch("the header Mcp-Name is missing")
+    if _decode(head.name) != name:
+        return _mismatch("Mcp-Name is not the name in the body")
+    return None
+
+
+def _check_parameter(head: RequestHead, header: str, value: Any) -> HttpRefusal | None:
+    text = head.parameters.get(header.lower())
+    if text is None and value is None:
+        return None
+    if text is None:
+        return _mismatch(f"the header Mcp-Param-{header} is missing")
+    decoded = _decode(text)
+    if decoded is None:
+        return _mismatch(f"Mcp-Param-{header} is no valid base64 of UTF-8")
+    if value is None:
+        return _mismatch(f"Mcp-Param-{header} has a value, and the body has none")
+    if not _says(decoded, value):
+        return _mismatch(f"Mcp-Param-{header} is not the value in the body")
+    return None
+
+
+def _says(text: str, value: Any) -> bool:
+    """Whether a header's text is `value`; numbers are compared as numbers (HEAD-14)."""
+    if type(value) is str:
+        return text == value
+    if type(value) is bool:
+        return text == ("true" if value else "false")
+    if type(value) is int or type(value) is float:
+        return _NUMBER.fullmatch(text) is not None and Decimal(text) == Decimal(value)
+    return False
+
+
+def _decode(text: str) -> str | None:
+    """What a header's text stands for; None if its base64 is none (HEAD-13)."""
+    found = _ENCODED.fullmatch(text)
+    if found is None:
+        return text
+    encoded = found[1].encode("ascii")
+    try:
+        decoded = b64decode(encoded, validate=True)
+        # Encoded again it must be the same: `validate` lets superfluous padding and bits pass.
+        return decoded.decode() if b64encode(decoded) == encoded else None
+    except ValueError:
+        return None
+
+
+def _value_at(arguments: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        if type(arguments) is not dict:
+            return None
+        arguments = arguments.get(key)
+    return arguments
+
+
+def _meta_version(params: Any) -> Any:
+    meta = params.get("_meta") if type(params) is dict else None
+    return meta.get(VERSION_KEY) if type(meta) is dict else None
+
+
+def _accepts(accept: str | None, *types: str) -> bool:
+    """Whether a client takes all of `types`; one that says nothing takes none (HEAD-04)."""
+    ranges: set[str] = set()
+    for item in (accept or "").lower().split(","):
+        kind, *attributes = (part.strip(" \t") for part in item.split(";"))
+        quality = next((each[2:] for each in attributes if each.startswith("q=")), "1")
+        if _NO_QUALITY.fullmatch(quality) is None:
+            ranges.add(kind)
+    return all(
+        not ranges.isdisjoint((kind, f"{kind.partition('/')[0]}/*", "*/*")) for kind in types
+    )
+
+
+def _is_json(content_type: str | None) -> bool:
+    kind, *attributes = (part.strip(" \t").lower() for part in (content_type or "").split(";"))
+    charsets = [each[8:].strip('"') for each in attributes if each.startswith("charset=")]
+    return kind == _JSON_TYPE and all(charset in ("utf-8", "utf8") for charset in charsets)
+
+
+def _not_acceptable(types: str) -> HttpRefusal:
+    return HttpRefusal(406, f"Not acceptable: Accept must list {types}", reason="not_acceptable")
+
+
+def _malformed(name: bytes, what: str) -> HttpRefusal:
+    shown = name[:64].decode("ascii", "replace")
+    if name.startswith(b"mcp-"):
+        return _mismatch(f"{shown} {what}")
+    return HttpRefusal(400, f"The header {shown} {what}", reason="malformed_header")
+
+
+def _mismatch(what: str) -> HttpRefusal:
+    return HttpRefusal(
+        400, f"Header mismatch: {what}", JsonRpcErrorCode.HEADER_MISMATCH, "header_mismatch"
+    )

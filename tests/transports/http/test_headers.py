@@ -1,0 +1,355 @@
+"""What the head of a request has to say, and that it says the same as the body."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.errors import JsonRpcErrorCode
+from foundation_rt.protocol.jsonrpc import ABSENT, Request
+from foundation_rt.transports.http.headers import (
+    NAME_SOURCES,
+    RequestHead,
+    check_delete,
+    check_get,
+    check_mirrored,
+    check_post,
+    check_session_headers,
+    is_stateless,
+    read_head,
+)
+from foundation_rt.transports.http.refusal import HttpRefusal
+
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+MODERN = "2026-07-28"
+BOTH = "application/json, text/event-stream"
+SINGLE = [
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "transfer-encoding",
+    "host",
+    "origin",
+    "authorization",
+    "x-api-key",
+    "last-event-id",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-param-a",
+]
+
+
+def head_of(**fields: str) -> RequestHead:
+    head = read_head([(n.replace("_", "-").encode(), v.encode()) for n, v in fields.items()])
+    assert isinstance(head, RequestHead)
+    return head
+
+
+def status(refusal: HttpRefusal | RequestHead | None) -> int | None:
+    assert not isinstance(refusal, RequestHead)
+    return None if refusal is None else refusal.status
+
+
+def modern(method: str, params: Any = None, **fields: str) -> tuple[RequestHead, Request]:
+    """A request of the stateless era whose head is right, but for `fields`; "" takes one away."""
+    params = {"_meta": {VERSION_KEY: MODERN}, **(params or {})}
+    right = {"mcp_protocol_version": MODERN, "mcp_method": method}
+    if method in NAME_SOURCES:
+        right["mcp_name"] = params[NAME_SOURCES[method]]
+    kept = {name: value for name, value in (right | fields).items() if value != ""}
+    return head_of(**kept), Request(1, method, params)
+
+
+def mismatch(head: RequestHead, request: Request, *parameters: Any) -> str | None:
+    refusal = check_mirrored(head, request, parameters)
+    if refusal is None:
+        return None
+    assert (refusal.status, refusal.code) == (400, JsonRpcErrorCode.HEADER_MISMATCH)
+    return refusal.message
+
+
+@pytest.mark.rule("HEAD-01", "HEAD-03")
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_field_that_decides_stands_once(name: str) -> None:
+    raw = name.encode()
+    refusal = read_head([(raw, b"a"), (b"x-other", b"b"), (b"x-other", b"b"), (raw, b"a")])
+    assert isinstance(refusal, HttpRefusal)
+    assert refusal.status == 400
+    assert name in refusal.message
+    expected = -32020 if name.startswith("mcp-") else -32600
+    assert refusal.code == expected
+
+
+@pytest.mark.rule("HEAD-01")
+def test_several_accept_fields_are_one_list() -> None:
+    head = read_head([(b"accept", b"application/json"), (b"accept", b"text/event-stream")])
+    assert isinstance(head, RequestHead)
+    assert head.accept == BOTH
+
+
+@pytest.mark.rule("HEAD-01")
+def test_a_body_has_one_length() -> None:
+    refusal = read_head([(b"content-length", b"5"), (b"transfer-encoding", b"chunked")])
+    assert isinstance(refusal, HttpRefusal)
+    assert (refusal.status, refusal.reason) == (400, "ambiguous_body")
+
+
+@pytest.mark.rule("HEAD-02", "HEAD-03")
+@pytest.mark.parametrize("name", [*SINGLE, "accept"])
+@pytest.mark.parametrize("byte", [b"\x00", b"\r", b"\n", b"\x7f", b"\x80", b"\xff"])
+def test_no_field_holds_what_none_may_hold(name: str, byte: bytes) -> None:
+    refusal = read_head([(name.encode(), b"a" + byte + b"b")])
+    assert isinstance(refusal, HttpRefusal)
+    assert refusal.status == 400
+    assert (refusal.code == -32020) is name.startswith("mcp-")
+
+
+@pytest.mark.rule("HEAD-02")
+def test_white_space_around_a_value_is_no_part_of_it() -> None:
+    head, request = modern("tools/call", {"name": "a"}, mcp_name=" \t a  ")
+    assert head.name == "a"
+    assert mismatch(head, request) is None
+
+
+@given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=20))))
+def test_any_head_is_read_or_refused(headers: list[tuple[bytes, bytes]]) -> None:
+    assert isinstance(read_head(headers), RequestHead | HttpRefusal)
+
+
+@given(st.binary(max_size=30))
+def test_any_name_of_a_parameter_is_read(rest: bytes) -> None:
+    assert isinstance(read_head([(b"mcp-param-" + rest, b"a")]), RequestHead)
+
+
+@pytest.mark.rule("HEAD-04")
+@pytest.mark.parametrize(
+    ("accept", "post", "get"),
+    [
+        (BOTH, True, True),
+        ("text/event-stream,application/json", True, True),
+        ("Application/JSON;q=0.5 , TEXT/event-stream; v=1", True, True),
+        ("*/*", True, True),
+        ("application/*, text/*;q=0.001", True, True),
+        ("text/event-stream", False, True),
+        ("application/json", False, False),
+        ("application/json, text/event-stream;q=0", False, False),
+        ("application/json, text/event-stream;q=0.000", False, False),
+        ("application/jsonx, text/event-streams", False, False),
+        ("", False, False),
+        (None, False, False),
+    ],
+)
+def test_what_a_client_accepts(accept: str | None, post: bool, get: bool) -> None:
+    fields = {} if accept is None else {"accept": accept}
+    assert status(check_post(head_of(content_type="application/json", **fields))) == (
+        None if post else 406
+    )
+    assert status(check_get(head_of(mcp_session_id="s", **fields))) == (None if get else 406)
+
+
+@pytest.mark.rule("HEAD-05")
+@pytest.mark.parametrize(
+    ("content_type", "accepted"),
+    [
+        ("application/json", True),
+        ("Application/Json; Charset=UTF-8", True),
+        ('application/json;charset="utf8"; x=y', True),
+        ("application/json; charset=latin-1", False),
+        ("application/json-rpc", False),
+        ("text/plain", False),
+        ("application/x-www-form-urlencoded", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_what_a_body_is(content_type: str | None, accepted: bool) -> None:
+    fields = {} if content_type is None else {"content_type": content_type}
+    assert status(check_post(head_of(accept=BOTH, **fields))) == (None if accepted else 415)
+
+
+@pytest.mark.rule("HEAD-05")
+@pytest.mark.parametrize(("encoding", "accepted"), [("identity", True), ("gzip", False)])
+def test_a_body_is_not_compressed(encoding: str, accepted: bool) -> None:
+    head = head_of(accept=BOTH, content_type="application/json", content_encoding=encoding)
+    assert status(check_post(head)) == (None if accepted else 415)
+
+
+@pytest.mark.rule("HEAD-06")
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("2024-11-05", None), ("2025-11-25", None), ("2030-01-01", 400), ("", 400), ("latest", 400)],
+)
+def test_the_revision_of_a_session(version: str, expected: int | None) -> None:
+    head = head_of(mcp_session_id="s", mcp_protocol_version=version)
+    assert status(check_session_headers(head)) == expected
+
+
+@pytest.mark.rule("HEAD-06", "HEAD-07")
+@pytest.mark.parametrize("check", [check_session_headers, check_get, check_delete])
+def test_a_request_of_the_handshake_era_names_its_session(check: Any) -> None:
+    assert check(head_of(mcp_session_id="s", accept=BOTH)) is None
+    for fields in ({}, {"mcp_session_id": ""}):
+        refusal = check(head_of(accept=BOTH, **fields))
+        assert (refusal.status, refusal.reason) == (400, "session_required")
+
+
+@pytest.mark.rule("HEAD-08")
+@pytest.mark.parametrize("check", [check_get, check_delete])
+def test_the_stateless_era_has_post_alone(check: Any) -> None:
+    refusal = check(head_of(mcp_protocol_version=MODERN, mcp_session_id="s", accept=BOTH))
+    assert (refusal.status, refusal.headers) == (405, ((b"allow", b"POST"),))
+
+
+@pytest.mark.rule("HEAD-09")
+@pytest.mark.parametrize(
+    ("version", "params", "expected"),
+    [
+        (MODERN, ABSENT, True),
+        (None, {"_meta": {VERSION_KEY: MODERN}}, True),
+        (None, {"_meta": {VERSION_KEY: "v999"}}, True),
+        ("2025-06-18", {"_meta": {VERSION_KEY: MODERN}}, True),
+        ("2025-06-18", {"_meta": {}}, False),
+        ("v999", {}, False),
+        (None, ABSENT, False),
+        (None, {"_meta": 5}, False),
+        (None, [], False),
+    ],
+)
+def test_the_era_of_a_request(version: str | None, params: Any, expected: bool) -> None:
+    fields = {} if version is None else {"mcp_protocol_version": version}
+    assert is_stateless(head_of(**fields), params) is expected
+
+
+@pytest.mark.rule("HEAD-10")
+def test_the_revision_stands_in_head_and_body() -> None:
+    assert mismatch(*modern("tools/list")) is None
+    assert "missing" in (mismatch(*modern("tools/list", mcp_protocol_version="")) or "")
+    other = {"_meta": {VERSION_KEY: "v999"}}
+    assert "protocolVersion" in (mismatch(*modern("tools/list", other)) or "")
+    assert mismatch(*modern("tools/list", other, mcp_protocol_version="v999")) is None
+    assert mismatch(*modern("tools/list", {"_meta": {}})) is None
+
+
+@pytest.mark.rule("HEAD-11")
+@pytest.mark.parametrize("method", ["", "TOOLS/LIST", "prompts/list"])
+def test_the_method_stands_in_head_and_body(method: str) -> None:
+    assert "Mcp-Method" in (mismatch(*modern("tools/list", mcp_method=method)) or "")
+
+
+@pytest.mark.rule("HEAD-12")
+@pytest.mark.parametrize(("method", "member"), NAME_SOURCES.items())
+def test_the_name_stands_in_head_and_body(method: str, member: str) -> None:
+    params = {member: "greet"}
+    assert mismatch(*modern(method, params)) is None
+    for wrong in ("", "Greet", "greet2", "=?base64?!?="):
+        assert "Mcp-Name" in (mismatch(*modern(method, params, mcp_name=wrong)) or "")
+
+
+@pytest.mark.rule("HEAD-12")
+def test_a_name_that_is_none_is_for_the_protocol_to_refuse() -> None:
+    for name in (5, None, ["a"]):
+        assert mismatch(*modern("tools/call", {"name": name}, mcp_name="a")) is None
+    head = head_of(mcp_protocol_version=MODERN, mcp_method="tools/call")
+    assert mismatch(head, Request(1, "tools/call", [])) is None
+    assert mismatch(*modern("tools/list", mcp_name="whatever")) is None
+
+
+def encoded(text: str) -> str:
+    return f"=?base64?{b64encode(text.encode()).decode()}?="
+
+
+@pytest.mark.rule("HEAD-12", "HEAD-13")
+@given(st.text(st.characters(exclude_categories=("Cs",))))
+def test_any_text_can_be_encoded(text: str) -> None:
+    assert mismatch(*modern("resources/read", {"uri": text}, mcp_name=encoded(text))) is None
+
+
+@pytest.mark.rule("HEAD-13")
+@pytest.mark.parametrize(
+    ("text", "body", "matches"),
+    [
+        ("=?base64?SGVsbG8=?=", "Hello", True),
+        ("=?base64?SGVsbG8?=", "Hello", False),
+        ("=?base64?SGVsbG8==?=", "Hello", False),
+        ("=?base64?SGVsbG9=?=", "Hello", False),
+        ("=?base64?SGVs!!!bG8=?=", "Hello", False),
+        ("=?base64?/w==?=", "\ufffd", False),
+        ("=?base64??=", "", True),
+        ("SGVsbG8=", "SGVsbG8=", True),
+        ("=?base64?SGVsbG8=", "=?base64?SGVsbG8=", True),
+        ("=?BASE64?SGVsbG8=?=", "Hello", False),
+        ("=?BASE64?SGVsbG8=?=", "=?BASE64?SGVsbG8=?=", True),
+        ("=?base64?=", "=?base64?=", True),
+    ],
+)
+def test_what_a_value_stands_for(text: str, body: str, matches: bool) -> None:
+    head, request = modern("tools/call", {"name": "t", "arguments": {"a": body}}, mcp_param_a=text)
+    assert (mismatch(head, request, ("A", ("a",), "string")) is None) is matches
+
+
+@pytest.mark.rule("HEAD-14")
+@pytest.mark.parametrize(
+    ("text", "body", "matches"),
+    [
+        ("us-west1", "us-west1", True),
+        ("US-WEST1", "us-west1", False),
+        ("42", 42, True),
+        ("42.0", 42, True),
+        ("-7", -7, True),
+        ("42", 42.0, True),
+        ("9007199254740993", 9007199254740992, False),
+        ("4.2e1", 42, False),
+        ("0x2a", 42, False),
+        ("4_2", 42, False),
+        ("NaN", 42, False),
+        ("٤٢", 42, False),
+        ("true", True, True),
+        ("True", True, False),
+        ("1", True, False),
+        ("false", False, True),
+        ("true", False, False),
+        ("1", "1", True),
+        ("[1]", [1], False),
+        (None, "x", False),
+        (None, None, True),
+        ("null", None, False),
+    ],
+)
+def test_a_parameter_stands_in_head_and_body(text: str | None, body: Any, matches: bool) -> None:
+    fields = {} if text is None else {"mcp_param_a": text if text.isascii() else encoded(text)}
+    head, request = modern("tools/call", {"name": "t", "arguments": {"a": body}}, **fields)
+    assert (mismatch(head, request, ("A", ("a",), "string")) is None) is matches
+
+
+@pytest.mark.rule("HEAD-14")
+@pytest.mark.parametrize("arguments", [None, 5, [], {}, {"a": 5}, {"a": {}}, {"a": {"b": None}}])
+def test_a_parameter_that_is_not_there_is_in_no_header(arguments: Any) -> None:
+    parameter = ("Deep", ("a", "b"), "string")
+    params = {"name": "t", "arguments": arguments}
+    assert mismatch(*modern("tools/call", params), parameter) is None
+    assert "none" in (mismatch(*modern("tools/call", params, mcp_param_deep="x"), parameter) or "")
+    del params["arguments"]
+    assert mismatch(*modern("tools/call", params), parameter) is None
+
+
+@pytest.mark.rule("HEAD-15")
+def test_a_parameter_that_nobody_knows_is_not_looked_at() -> None:
+    params = {"name": "t", "arguments": {"a": {"b": "x"}}}
+    fields = {"mcp_param_deep": "x", "mcp_param_other": "y"}
+    assert mismatch(*modern("tools/call", params, **fields), ("Deep", ("a", "b"), "string")) is None
+
+
+def test_a_refusal_is_a_json_rpc_error() -> None:
+    refusal = check_mirrored(*modern("tools/list", mcp_method=""))
+    assert refusal is not None
+    error = orjson.loads(refusal.body("c-1", 7))
+    assert (error["id"], error["error"]["code"]) == (7, -32020)
+    assert error["error"]["data"] == {"reason": "header_mismatch", "correlationId": "c-1"}
+    assert orjson.loads(refusal.body("c-1"))["id"] is None
