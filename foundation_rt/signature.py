@@ -39,6 +39,7 @@ class TypedTool:
         name: the function's name.
         description: its docstring without the sections about parameters, results and errors.
         input_schema: JSON Schema of an object with one property for each argument.
+        output_schema: JSON Schema of what the function returns, where one is asked for.
         handler: takes the arguments, as accepted by `input_schema`, and the context of the call;
             calls the function and returns what it returns, a coroutine where it is async. Raises
             `ToolError` (INVALID_ARGUMENT) before the function is called when an argument cannot
@@ -49,12 +50,16 @@ class TypedTool:
     name: str
     description: str
     input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
     handler: Callable[[dict[str, Any], ToolContext], Any]
     is_async: bool
 
 
 def derive_tool(
-    function: Callable[..., Any], *, input_schema: Mapping[str, Any] | None = None
+    function: Callable[..., Any],
+    *,
+    input_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | bool | None = None,
 ) -> TypedTool:
     """Derives a tool from the signature and the docstring of `function`.
 
@@ -62,6 +67,7 @@ def derive_tool(
         function: a function, a bound method, a ``functools.partial`` of one, or an object whose
             class defines ``__call__``.
         input_schema: a schema to be used as it is, instead of a derived one (TYPED-22).
+        output_schema: likewise; True derives one from the return annotation (TYPED-26).
 
     Raises:
         RegistrationError: no schema can be derived, or the one given does not go with the
@@ -81,7 +87,32 @@ def derive_tool(
     else:
         schema = dict(input_schema)
         binder.check_against(schema)
-    return TypedTool(subject.name, description, schema, binder.handler(), subject.is_async)
+    return TypedTool(
+        subject.name,
+        description,
+        schema,
+        _output_schema(subject, output_schema),
+        binder.handler(),
+        subject.is_async,
+    )
+
+
+def _output_schema(
+    subject: Subject, wanted: Mapping[str, Any] | bool | None
+) -> dict[str, Any] | None:
+    if wanted is None or wanted is False:
+        return None
+    if wanted is not True:
+        return dict(wanted)
+    from .typed.outputs import derive_output_schema
+
+    try:
+        return derive_output_schema(subject.returned(), subject.names)
+    except Underivable as error:
+        raise RegistrationError(
+            f"tool {subject.name!r}, what it returns: {error}; change it, or give the schema by"
+            " hand: @server.tool(output_schema={...})"
+        ) from None
 
 
 class _Binder:

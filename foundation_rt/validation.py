@@ -1,4 +1,4 @@
-"""Compiling the JSON Schema of a tool into the function that checks its arguments.
+"""Compiling a JSON Schema into the function that checks arguments, results and answers.
 
 What is advertised is enforced, whole, or the tool is refused at registration: a schema is private
 data once it is here, its dialect is decided, every keyword of it is enforced exactly or named in a
@@ -45,19 +45,22 @@ class CompiledSchema:
         dialect: `draft-04`, `draft-06`, `draft-07`, `2019-09` or `2020-12`.
         validate: checks a value.
         warnings: what the schema says that is not enforced, each with its place.
+        mirrored: the places of schemas with an `x-mcp-header`.
     """
 
     dialect: str
     validate: Validator
     warnings: tuple[str, ...]
+    mirrored: tuple[str, ...] = ()
 
 
-def compile_schema(schema: Mapping[str, Any]) -> CompiledSchema:
-    """Compile the input schema of a tool.
+def compile_schema(schema: Mapping[str, Any], *, any_root: bool = False) -> CompiledSchema:
+    """Compile a schema: of the arguments of a tool, of its results, of what a user is asked for.
 
     Args:
-        schema: JSON Schema of any dialect from draft-04 to 2020-12, with `"type": "object"` at
-            its root. Later changes of it have no effect.
+        schema: JSON Schema of any dialect from draft-04 to 2020-12. Later changes of it have no
+            effect.
+        any_root: take any root that is an object; by default it says `"type": "object"`.
 
     Raises:
         RegistrationError: it is no such schema, or cannot be enforced; the message says what is
@@ -66,7 +69,7 @@ def compile_schema(schema: Mapping[str, Any]) -> CompiledSchema:
     from .schemas.survey import survey
 
     root = _private_copy(schema)
-    if root.get("type") != "object":
+    if not any_root and root.get("type") != "object":
         raise RegistrationError('the schema must have "type": "object" at its root')
     try:
         found = survey(root)
@@ -75,7 +78,7 @@ def compile_schema(schema: Mapping[str, Any]) -> CompiledSchema:
         raise RegistrationError(
             "the schema is nested too deeply: move inner parts into `definitions`"
         ) from None
-    return CompiledSchema(found.dialect, validate, tuple(found.warnings))
+    return CompiledSchema(found.dialect, validate, tuple(found.warnings), tuple(found.mirrored))
 
 
 def _private_copy(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,9 @@ URIS: Final = {
     DRAFT_2020_12: "https://json-schema.org/draft/2020-12/schema",
 }
 
+HEADER_KEYWORD: Final = "x-mcp-header"
+"""No dialect has it; MCP 2026-07-28 does, for arguments that an HTTP header repeats."""
+
 SILENT: Final = frozenset(
     (
         "$schema",
@@ -47,6 +50,7 @@ SILENT: Final = frozenset(
         "writeOnly",
         "definitions",
         "$defs",
+        HEADER_KEYWORD,
     )
 )
 """Keywords that enforce nothing: they may stand beside `$ref` in any dialect."""
@@ -128,6 +132,7 @@ _VOCABULARY: Final = (
     (_FIRST, _LAST, "any", "default"),
     (_FIRST, _LAST, "string", "$schema $ref title description $comment format pattern"),
     (_FIRST, _LAST, "string", "contentEncoding contentMediaType"),
+    (_FIRST, _LAST, "string", HEADER_KEYWORD),
     (_FIRST, _LAST, "boolean", "deprecated readOnly writeOnly uniqueItems"),
     (_FIRST, _LAST, "array", "enum examples"),
     (_FIRST, _LAST, "type", "type"),

@@ -22,6 +22,7 @@ from .dialects import (
     DRAFT_2019_09,
     DRAFT_2020_12,
     ENFORCING,
+    HEADER_KEYWORD,
     SHAPES_IN,
     URIS,
     Schema,
@@ -58,6 +59,7 @@ class Survey:
         references: `$ref` as written to the schema it means; up to draft-07 only.
         patterns: pattern as written to its Python form; likewise.
         formats: names of the enforced formats in use.
+        mirrored: the places of schemas with an `x-mcp-header` (SCHEMA-23).
         uses_multiple_of: whether `multipleOf` occurs.
     """
 
@@ -69,6 +71,7 @@ class Survey:
     references: dict[str, Schema] = field(factory=dict)
     patterns: dict[str, str] = field(factory=dict)
     formats: set[str] = field(factory=set)
+    mirrored: list[str] = field(factory=list)
     uses_multiple_of: bool = False
     _walked: set[int] = field(factory=set)
     _unresolved: list[tuple[str, str]] = field(factory=list)
@@ -205,6 +208,9 @@ class Survey:
     def _note_multiple_of(self, value: float, at: str) -> None:
         self.uses_multiple_of = True
 
+    def _note_header(self, value: str, at: str) -> None:
+        self.mirrored.append(at.removesuffix(f"/{HEADER_KEYWORD}"))
+
     def _note_content(self, value: object, at: str) -> None:
         self.warnings.append(f"{place(at)}: describes the content of a string, not enforced")
 
@@ -217,6 +223,7 @@ _NOTES: Final[dict[str, Callable[[Survey, Any, str], None]]] = {
     "contentMediaType": Survey._note_content,
     "contentSchema": Survey._note_content,
     "format": Survey._note_format,
+    HEADER_KEYWORD: Survey._note_header,
     "id": Survey._note_id,
     "multipleOf": Survey._note_multiple_of,
     "pattern": Survey._note_pattern,

@@ -62,18 +62,52 @@ def members_of(cls: type, around: Names) -> Sequence[Member]:
     Raises:
         Underivable: a type is missing or cannot be resolved.
     """
-    try:
-        hints = names_of_class(cls, around).resolve_class(cls)
-    except Unresolvable as error:
-        raise Underivable(
-            f"the annotations of {cls.__name__} cannot be resolved: {error}"
-        ) from None
+    hints = _hints(cls, around)
     if is_typed_dict(cls):
         found = _typed_dict_members(cls, hints)
     elif attrs.has(cls):
         found = _attrs_members(cls, hints)
     else:
         found = _dataclass_members(cls, hints)
+    return _described(cls, found)
+
+
+def written_members_of(cls: type, around: Names) -> Sequence[Member]:
+    """The members of an instance of `cls` as `results.write_json` writes them, in order.
+
+    Args, Raises: as `members_of`. An instance has all of its attributes, so each is required; only
+    a typed dict can lack some.
+    """
+    hints = _hints(cls, around)
+    if is_typed_dict(cls):
+        return _described(cls, _typed_dict_members(cls, hints))
+    if attrs.has(cls):
+        names = [field.name for field in attrs.fields(cls)]
+        return _described(cls, [(name, hints.get(name), REQUIRED) for name in names])
+    return _described(cls, _written_by_orjson(cls, hints))
+
+
+def _written_by_orjson(cls: Any, hints: dict[str, Any]) -> _Found:
+    """The attributes of a dataclass without those that orjson passes over."""
+    found: _Found = []
+    for field in dataclasses.fields(cls):
+        if not field.name.startswith("_"):
+            # A default that no constructor sets stays in the class, where orjson does not look.
+            in_class = not field.init and field.default is not dataclasses.MISSING
+            found.append((field.name, hints[field.name], COMPUTED if in_class else REQUIRED))
+    return found
+
+
+def _hints(cls: type, around: Names) -> dict[str, Any]:
+    try:
+        return names_of_class(cls, around).resolve_class(cls)
+    except Unresolvable as error:
+        raise Underivable(
+            f"the annotations of {cls.__name__} cannot be resolved: {error}"
+        ) from None
+
+
+def _described(cls: type, found: _Found) -> Sequence[Member]:
     for key, hint, _ in found:
         if hint is None:
             raise Underivable(f"{cls.__name__}.{key} has no type")

@@ -1,8 +1,8 @@
-"""Constraints in ``Annotated``, and the JSON Schema keywords they become (TYPED-13).
+"""Markers in ``Annotated``, and the JSON Schema keywords they become (TYPED-13, TYPED-25).
 
-`Constraints` is this package's own marker. The markers of the `annotated_types` package are read
-by their attributes, so that types annotated for another library need not be annotated again; it
-is never imported.
+`Constraints` and `Header` are this package's own markers. Those of the `annotated_types` package
+are read by their attributes, so that types annotated for another library need not be annotated
+again; it is never imported.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import fields, frozen
 
+from ..schemas.dialects import HEADER_KEYWORD
 from .form import Form, Underivable
 
 
@@ -38,6 +39,16 @@ class Constraints:
     min_length: int | None = None
     max_length: int | None = None
     pattern: str | None = None
+
+
+@frozen
+class Header:
+    """An argument that HTTP clients repeat in the header ``Mcp-Param-{name}`` (SCHEMA-23).
+
+    ``Annotated[str, Header("Region")]``; what is between may route by it, and can read it.
+    """
+
+    name: str
 
 
 _ANNOTATED_TYPES = {
@@ -69,6 +80,9 @@ def constrain(form: Form, marker: Any) -> None:
     Raises:
         Underivable: no value of the type can be constrained so, or the constraint makes no sense.
     """
+    if isinstance(marker, Header):
+        form.schema[HEADER_KEYWORD] = marker.name
+        return
     for name, limit in _limits(marker):
         _check_limit(name, limit)
         # How many members an instance of a class has is the class's own affair.

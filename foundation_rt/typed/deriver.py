@@ -146,9 +146,7 @@ class Deriver:
         if origin is typing.Annotated:
             return self._annotated(arguments[0], arguments[1:])
         if origin in (typing.Union, types.UnionType):
-            from .unions import union_form
-
-            return union_form([self._form(argument) for argument in arguments])
+            return self._union([self._form(argument) for argument in arguments])
         if origin is typing.Literal:
             return finite_form([(v.value if isinstance(v, enum.Enum) else v, v) for v in arguments])
         if origin is tuple:
@@ -193,6 +191,11 @@ class Deriver:
 
                 constrain(form, marker)
         return form
+
+    def _union(self, forms: Sequence[Form]) -> Form:
+        from .unions import union_form
+
+        return union_form(forms)
 
     def _container(self, origin: Any, arguments: Sequence[Any]) -> Form:
         if origin in _LISTS:
@@ -245,9 +248,9 @@ class Deriver:
     def _class(self, cls: type) -> Form:
         if cls in self._named:
             return _refer(self._named[cls])
-        from .classes import class_description, is_typed_dict, members_of, tags
+        from .classes import class_description, is_typed_dict, tags
 
-        members = members_of(cls, self.names)
+        members = self._members(cls)
         structures: dict[str, Structure | None] = {}
         required = [member.key for member in members if member.default is REQUIRED]
         structure = values.object_structure(
@@ -272,6 +275,11 @@ class Deriver:
         if is_typed_dict(cls) and not any(structures.values()):
             named.form.structure = None
         return _refer(named)
+
+    def _members(self, cls: type) -> Sequence[Member]:
+        from .classes import members_of
+
+        return members_of(cls, self.names)
 
     def _member(self, member: Member) -> Form:
         try:

@@ -59,6 +59,7 @@ class Subject:
             ) from None
         # What a partial has fixed is the author's business, no argument of what is made of it.
         self.parameters = [p for p in signature.parameters.values() if p.name not in fixed]
+        self._return_annotation = signature.return_annotation
         from ..context import ToolContext  # most modules that define tools import it anyway
 
         self._context_type = ToolContext
@@ -72,13 +73,20 @@ class Subject:
 
     def hint(self, parameter: inspect.Parameter) -> Any:
         """The type of a parameter; raises `Underivable` when it has none that can be found."""
-        if parameter.annotation is parameter.empty:
+        return self._resolve(parameter.annotation)
+
+    def returned(self) -> Any:
+        """The type of what the function returns; raises `Underivable` as `hint` does."""
+        return self._resolve(self._return_annotation)
+
+    def _resolve(self, annotation: Any) -> Any:
+        if annotation is inspect.Signature.empty:
             raise Underivable("it has no annotation")
         try:
-            return self.names.resolve(parameter.annotation)
+            return self.names.resolve(annotation)
         except Unresolvable as error:
             raise Underivable(
-                f"its annotation {parameter.annotation!r} cannot be resolved: {error}"
+                f"its annotation {annotation!r} cannot be resolved: {error}"
             ) from None
 
     def is_context(self, hint: Any) -> bool:

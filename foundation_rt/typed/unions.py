@@ -40,7 +40,7 @@ def union_form(forms: Sequence[Form]) -> Form:
         if kind in accepts
     }
     structure = _by_type(choices) if any(choices.values()) else None
-    return Form(_schema([form.schema for form in forms]), accepts, structure)
+    return Form(union_schema([form.schema for form in forms]), accepts, structure)
 
 
 def _by_type(choices: Mapping[type, Structure | None]) -> Structure:
@@ -167,7 +167,7 @@ class _Shape:
         )
 
 
-def _schema(schemas: Sequence[Schema]) -> Schema:
+def union_schema(schemas: Sequence[Schema]) -> Schema:
     """One schema that says what ``anyOf`` would, where that can be said more plainly.
 
     A flat schema is checked in one step, and its errors name what is wrong inside a member.
