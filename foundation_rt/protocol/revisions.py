@@ -44,6 +44,8 @@ class Revision:
         members: by shape, those optional members that not every revision has, and this one does.
         client_requests: the methods by which a server may ask its client.
         elicitation_modes: the ways in which a user can be asked.
+        names_elicitations: whether a page that a user is sent to has an id, by which its end is
+            told, and may be asked for by an error of its own.
         resource_not_found: code of the error for a resource that does not exist.
         any_structured_content: whether `structuredContent` may be any JSON value, and not only an
             object.
@@ -58,6 +60,7 @@ class Revision:
     members: Mapping[str, frozenset[str]]
     client_requests: frozenset[str]
     elicitation_modes: frozenset[str]
+    names_elicitations: bool
     resource_not_found: int
     any_structured_content: bool
     is_stateless: bool
@@ -101,6 +104,9 @@ _MEMBERS_SINCE: dict[str, dict[str, set[str]]] = {
         "result": set(),
         "completion": set(),
         "capabilities": set(),
+        "form_field": set(),
+        "sampling": set(),
+        "sampling_message": set(),
     },
     "2025-03-26": {
         "tool": {"annotations"},
@@ -124,6 +130,9 @@ _MEMBERS_SINCE: dict[str, dict[str, set[str]]] = {
         "resource": {"icons"},
         "prompt": {"icons"},
         "implementation": {"description", "icons", "websiteUrl"},
+        "form_field": {"default", "items", "oneOf"},
+        "sampling": {"toolChoice", "tools"},
+        "sampling_message": {"_meta"},
     },
     "2026-07-28": {
         "result": {"cacheScope", "resultType", "serverInfo", "ttlMs"},
@@ -171,6 +180,7 @@ def _revision(name: str, era: Era) -> Revision:
         },
         client_requests=_gather(_CLIENT_REQUESTS_SINCE, name),
         elicitation_modes=_gather(_ELICITATION_SINCE, name),
+        names_elicitations=name == "2025-11-25",
         resource_not_found=_INVALID_PARAMS if stateless else RESOURCE_NOT_FOUND,
         any_structured_content=stateless,
         is_stateless=stateless,

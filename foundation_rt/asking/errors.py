@@ -1,0 +1,90 @@
+"""What can go wrong when a client is asked; a handler may catch each of them.
+
+One that is not caught is what its caller reads: a tool error, or the JSON-RPC error that the
+revision has for it (ASK-05).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ErrorCode, ToolError
+
+_LONGEST_ECHO = 500
+
+
+class AskError(ToolError):
+    """The client was not asked, or did not answer as it should."""
+
+
+class ClientCapabilityError(AskError):
+    """The client did not declare that it can be asked this; it was not asked (ASK-04).
+
+    Attributes:
+        required_capabilities: what it lacks, as an object of client capabilities.
+    """
+
+    def __init__(self, required: Mapping[str, Any], why: str = "") -> None:
+        names = " and ".join(".".join(path) for path in _paths(required))
+        super().__init__(
+            ErrorCode.INVALID_ARGUMENT,
+            f"This needs a client with the capability {names}{why}.",
+            {"reason": "missing_client_capability", "requiredCapabilities": dict(required)},
+        )
+        self.required_capabilities = dict(required)
+
+
+class ClientRefusedError(AskError):
+    """The client answered with an error (ASK-08).
+
+    Attributes:
+        json_rpc_code: its code: -1, say, for a user who rejected it.
+        json_rpc_message: its text, cut at 500 characters.
+    """
+
+    def __init__(self, code: int | None, message: str) -> None:
+        self.json_rpc_code = code
+        self.json_rpc_message = message[:_LONGEST_ECHO]
+        super().__init__(
+            ErrorCode.INTERNAL,
+            f"The client refused: {self.json_rpc_message}",
+            {"reason": "client_refused", "jsonRpcCode": code},
+        )
+
+
+class InvalidAnswerError(AskError):
+    """The client's answer is not what it was asked for (ASK-09).
+
+    Attributes:
+        issues: what is wrong with it: pairs of a JSON pointer and a text.
+    """
+
+    def __init__(self, *issues: tuple[str, str]) -> None:
+        path, what = issues[0]
+        super().__init__(
+            ErrorCode.INTERNAL,
+            f"The client's answer is not valid: {path or 'it'} {what}.",
+            {
+                "reason": "invalid_client_answer",
+                "errors": [{"path": at, "message": text} for at, text in issues],
+            },
+        )
+        self.issues = issues
+
+
+def merge_capabilities(*required: Mapping[str, Any]) -> dict[str, Any]:
+    """One object of client capabilities that says all of `required`."""
+    merged: dict[str, Any] = {}
+    for one in required:
+        for name, value in one.items():
+            merged[name] = merge_capabilities(merged.get(name, {}), value)
+    return merged
+
+
+def _paths(required: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for name, value in required.items():
+        inner = _paths(value)
+        found += [(name, *path) for path in inner] or [(name,)]
+    return found
