@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
@@ -69,11 +68,6 @@ class ToolContext:
         """Who asks, as was proved; None where nobody has to prove anything."""
         return None if self._call is None else self._call.session.principal
 
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """The request's `_meta`; empty where there was none."""
-        return {} if self._call is None else self._call.meta or {}
-
     def report_progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
@@ -85,7 +79,9 @@ class ToolContext:
             progress: of `total`, if that is known.
             message: what is being done; not sent where the revision has no room for it.
         """
-        token = self.meta.get("progressToken")
+        if self._call is None or self._call.meta is None:
+            return
+        token = self._call.meta.get("progressToken")
         if type(token) is not str and type(token) is not int:
             return
         if self._progress is not None and progress <= self._progress:

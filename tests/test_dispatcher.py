@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.dispatcher import METHODS
-from foundation_rt.effects import Abort, Emit, Reply
+from foundation_rt.dispatcher import HANDSHAKE, METHODS
+from foundation_rt.effects import Abort, Emit, Notify, Reply
 from foundation_rt.invocation import Invocation, Returned
 from foundation_rt.protocol.framing import LineTooLong
+from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.session import State
 from tests.support.core import (
     INITIALIZE,
@@ -97,7 +98,7 @@ def test_only_a_running_connection_is_told_that_the_tools_have_changed() -> None
         step()
     told.append(core.dispatcher.list_changed(core.session))
     word = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
-    assert told == [[], [], [Reply(word)], []]
+    assert told == [[], [], [Notify(word)], []]
 
 
 @pytest.mark.rule("LIFE-09")
@@ -308,7 +309,9 @@ def test_no_cursor_was_ever_given_out(cursor: Any) -> None:
 
 
 @pytest.mark.rule("RPC-12")
-@pytest.mark.parametrize("method", [*METHODS, "tools/call"])
+@pytest.mark.parametrize(
+    "method", sorted({*HANDSHAKE, *METHODS, "tools/call"} & REVISIONS["2025-11-25"].requests)
+)
 @pytest.mark.parametrize("params", [b"null", b"[]", b"5", b'"x"', b"true"])
 def test_params_that_are_no_object_are_refused(method: str, params: bytes) -> None:
     core = starting() if method == "initialize" else running()

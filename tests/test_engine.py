@@ -63,7 +63,9 @@ class Bench:
                 raise BrokenPipeError(32, "Broken pipe")
             peer.receive(line)
 
-        peer.connection = self.rig.server.runtime.connect(send, "memory", self.scheduler)
+        peer.connection = self.rig.server.runtime.connect(
+            lambda message: send(message.line), "memory", self.scheduler
+        )
         peer.shake_hands()
         return peer
 

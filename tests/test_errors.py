@@ -58,6 +58,9 @@ def test_the_codes_are_spelled_as_on_the_wire() -> None:
         "INVALID_PARAMS": -32602,
         "INTERNAL_ERROR": -32603,
         "NOT_INITIALIZED": -32002,
+        "HEADER_MISMATCH": -32020,
+        "MISSING_CLIENT_CAPABILITY": -32021,
+        "UNSUPPORTED_PROTOCOL_VERSION": -32022,
     }
 
 

@@ -17,6 +17,7 @@ from foundation_rt import RegistrationError, ToolContext, ToolDefinition
 from foundation_rt.builtin.admin import CANONICAL_SCHEMAS, REGISTER_TOOL, UNREGISTER_TOOL
 from foundation_rt.clock import ManualClock
 from foundation_rt.config import AdminMode, AdminPolicy
+from foundation_rt.effects import Notify, Reply
 from foundation_rt.errors import ErrorCode
 from foundation_rt.ids import SequentialIds
 from foundation_rt.session import TransportType
@@ -489,8 +490,12 @@ def test_a_call_that_runs_goes_on_when_its_tool_is_unregistered() -> None:
         assert go_on.wait(PATIENCE)
         return "done"
 
-    receive = admin.peer.receive
-    admin.peer.connection._send = lambda line: (receive(line), b'"slow"' in line and answered.set())
+    def note(message: Reply | Notify) -> None:
+        admin.peer.receive(message.line)
+        if b'"slow"' in message.line:
+            answered.set()
+
+    admin.peer.connection._deliver = note
     mine = ToolDefinition("mine", "", ANYTHING)
     admin.rig.server.register(mine, wait, is_dynamic=True)
     admin.peer.start("mine", id="slow")

@@ -43,7 +43,7 @@ from foundation_rt.config import (
 )
 from foundation_rt.connection import Connection
 from foundation_rt.dispatcher import Dispatcher
-from foundation_rt.effects import Abort, Emit, Reply
+from foundation_rt.effects import Abort, Complete, Reply
 from foundation_rt.engine import Engine
 from foundation_rt.resources import ResourceManager
 from foundation_rt.tools_call import ToolsCall
@@ -484,7 +484,9 @@ class ConnectionMachine(RuleBasedStateMachine):
         )
         self.scheduler = FakeScheduler(self.clock)
         self.sent: list[bytes] = []
-        self.connection: Connection = runtime.connect(self.sent.append, "memory", self.scheduler)
+        self.connection: Connection = runtime.connect(
+            lambda message: self.sent.append(message.line), "memory", self.scheduler
+        )
         self.model = Model()
         self.sent_seen = self.records_seen = 0
         self.requests: Counter[tuple[type, Any]] = Counter()
@@ -845,9 +847,9 @@ def _forgets_the_id(conclude: Method) -> Method:
 PLANTED: list[tuple[str, type, str, Callable[[Method], Method]]] = [
     ("a slot is not given back", ToolsCall, "conclude", _keeps_a_slot),
     ("a call is answered twice", ToolsCall, "conclude", _repeats(Reply)),
-    ("a call is recorded twice", ToolsCall, "conclude", _repeats(Emit)),
+    ("a call is recorded twice", ToolsCall, "conclude", _repeats(Complete)),
     ("a call is not answered", ToolsCall, "conclude", _leaves_out(Reply)),
-    ("a call is not recorded", ToolsCall, "conclude", _leaves_out(Emit)),
+    ("a call is not recorded", ToolsCall, "conclude", _leaves_out(Complete)),
     ("an id stays in flight", ToolsCall, "conclude", _forgets_the_id),
     ("a deadline is not answered", ToolsCall, "expire", _leaves_out(Reply)),
     ("a deadline does not abort", ToolsCall, "expire", _leaves_out(Abort)),
