@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from attrs import frozen
+
+ALL_SCOPES = frozenset(("*",))
+"""Of a principal that is not bound by scopes: who has a key of the server's own."""
 
 
 @frozen
@@ -18,3 +23,9 @@ class Principal:
     subject: str
     scopes: frozenset[str] = frozenset()
     client_id: str | None = None
+
+    def lacks(self, needed: Iterable[str]) -> frozenset[str]:
+        """Those of the scopes `needed` that it does not have (AUTH-13)."""
+        if self.scopes is ALL_SCOPES:
+            return frozenset()
+        return frozenset(needed) - self.scopes
