@@ -433,6 +433,23 @@ class AacpSection:
 
 
 @frozen
+class TasksSection:
+    """Calls that outlive their request: the extension `io.modelcontextprotocol/tasks`."""
+
+    max_run_ms: int = _milliseconds(
+        1_800_000, "Deadline of a call that has become a task, from then on."
+    )
+    keep_ms: int = _milliseconds(
+        1_800_000, "How long a task is kept beyond that, so that its result can be fetched."
+    )
+    poll_interval_ms: int = _milliseconds(1_000, "How often clients are told to ask.")
+    max_tasks: int = _setting(1_000, Integer(1, 1_000_000), "Most tasks that are kept.")
+    max_result_bytes: int = _bytes(
+        64 * 1024 * 1024, "Most bytes that the results of all tasks have together."
+    )
+
+
+@frozen
 class HttpSection:
     """The HTTP transport, and who may use it."""
 
@@ -555,6 +572,7 @@ class ServerConfig:
     transport: TransportSection = _section(TransportSection())
     agents: AgentsSection = _section(AgentsSection())
     aacp: AacpSection = _section(AacpSection())
+    tasks: TasksSection = _section(TasksSection())
     http: HttpSection = _section(HttpSection())
     oauth: OauthSection = _section(OauthSection())
     rate_limit: RateLimitSection = _section(RateLimitSection())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from .effects import Abort, Complete, Emit, Notify, Reply
+from .effects import Abort, Complete, Emit, Extend, Notify, Reply
 from .errors import describe_exception
 from .invocation import Invocation
 from .protocol.framing import LineReader, LineTooLong
@@ -24,7 +24,7 @@ from .session import Session, State
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
-    from .effects import Effect
+    from .effects import Effect, Performed
     from .engine import Engine
     from .protocol.jsonrpc import RequestId
     from .scheduling import Scheduler
@@ -94,13 +94,13 @@ class Connection:
             rest = self.tell(self.dispatcher.close(self.session, reason))
         self.perform(rest)
 
-    def tell(self, effects: list[Effect]) -> list[Invocation | Abort]:
+    def tell(self, effects: list[Effect]) -> list[Performed]:
         """Write replies and records, under the lock under which they were decided.
 
         Returns:
             The other effects, for `perform`: they run code of others, and so not under the lock.
         """
-        rest: list[Invocation | Abort] = []
+        rest: list[Performed] = []
         for effect in effects:
             if isinstance(effect, Reply | Notify):
                 if not self._write(effect):
@@ -113,7 +113,7 @@ class Connection:
                 rest.append(effect)
         return rest
 
-    def tell_from_thread(self, effects: list[Effect]) -> list[Invocation | Abort]:
+    def tell_from_thread(self, effects: list[Effect]) -> list[Performed]:
         """`tell`, for a worker thread: records at once, replies where the host expects them."""
         messages: list[Effect] = []
         others: list[Effect] = []
@@ -154,13 +154,17 @@ class Connection:
             rest = self.tell(effects)
         self.perform(rest)
 
-    def perform(self, effects: list[Invocation | Abort]) -> None:
-        """Start handlers and fire abort signals, in their order."""
+    def perform(self, effects: list[Performed]) -> None:
+        """Start handlers, fire abort signals and so on, in their order."""
         for effect in effects:
             if isinstance(effect, Invocation):
                 self.engine.start(self, effect)
-            else:
+            elif isinstance(effect, Abort):
                 self.engine.abort(effect.invocation, effect.reason)
+            elif isinstance(effect, Extend):
+                self.engine.extend(effect.invocation, effect.timeout_ms)
+            else:
+                effect.tell()
 
     def _report_bug(self, message: Message | LineTooLong, error: Exception) -> list[Effect]:
         """A bug of ours: loud in the log, and a request still gets an answer (RPC-10)."""

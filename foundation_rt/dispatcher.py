@@ -21,7 +21,7 @@ from .effects import Emit, Notify
 from .envelope import Envelope
 from .errors import JsonRpcErrorCode
 from .feature_calls import FeatureCalls
-from .methods import discovery, lifecycle, tools
+from .methods import discovery, lifecycle, tasks, tools
 from .peer import Peer, PeerRefused, read_stateless_peer
 from .protocol.framing import LineTooLong
 from .protocol.jsonrpc import (
@@ -47,6 +47,7 @@ from .tools_call import ToolsCall, protocol_error_record
 
 if TYPE_CHECKING:
     from .effects import Effect
+    from .extensions.tasks.offer import TaskOffer
     from .invocation import Invocation, Outcome
 
 _LIST_CHANGED = encode({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
@@ -59,6 +60,7 @@ class Dispatcher:
     envelope: Envelope
     tools_call: ToolsCall
     feature_calls: FeatureCalls
+    tasks: TaskOffer
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
         """The effects of one message, in the order in which they are to be performed."""
@@ -92,10 +94,7 @@ class Dispatcher:
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
         """A notification that belongs to `call`; none once it is not waited for any more."""
-        if call.session.in_flight.get(call.request_id) is not call:
-            return []
-        line = encode({"jsonrpc": "2.0", "method": method, "params": params})
-        return [Notify(line, call.request_id)]
+        return call.procedure.notify(call, method, params)
 
     def list_changed(self, session: Session) -> list[Effect]:
         """There are other tools than before: a RUNNING connection is told so (LIFE-10)."""
@@ -164,6 +163,9 @@ HANDSHAKE: dict[str, Callable[[Dispatcher, Session, Request], list[Effect]]] = {
 METHODS: dict[str, Callable[[Dispatcher, Session, Peer, Request], list[Effect]]] = {
     "ping": lifecycle.ping,
     "server/discover": discovery.discover,
+    "tasks/cancel": tasks.cancel_task,
+    "tasks/get": tasks.get_task,
+    "tasks/update": tasks.update_task,
     "tools/list": tools.list_tools,
 }
 

@@ -6,11 +6,14 @@ A decision is a list of these values, to be performed in order:
 * `Notify`: write any other message;
 * `invocation.Invocation`: start its handler and report how it ended;
 * `Abort`: fire the abort signal of a running handler;
+* `Extend`: give it another deadline;
+* `Announce`: tell others than the peer;
 * `Emit`: write a log record; `Complete` is the one of a tool call that has ended.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import define
@@ -19,7 +22,8 @@ if TYPE_CHECKING:
     from .invocation import Invocation
     from .protocol.jsonrpc import RequestId
 
-    Effect: TypeAlias = "Reply | Notify | Invocation | Abort | Emit"
+    Performed: TypeAlias = "Invocation | Abort | Extend | Announce"
+    Effect: TypeAlias = "Reply | Notify | Emit | Performed"
 
 
 @define
@@ -54,6 +58,21 @@ class Abort:
 
     invocation: Invocation
     reason: str
+
+
+@define
+class Extend:
+    """The deadline of a running handler is `timeout_ms` from now, instead of what it was."""
+
+    invocation: Invocation
+    timeout_ms: int
+
+
+@define
+class Announce:
+    """Call `tell()`, which reaches other connections: under the lock of none."""
+
+    tell: Callable[[], object]
 
 
 @define

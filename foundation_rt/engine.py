@@ -8,6 +8,9 @@ back and decides the reply and the record (CALL-09). A handler runs in one of th
 * `def`: in a worker thread;
 * inline: in place, for what takes microseconds.
 
+Where there is middleware every call is a task, and within it the handler is called in its own way
+(OPS-07).
+
 The deadline answers and aborts; it stops nothing. A coroutine that goes on `cancel_grace_ms` after
 it was aborted is cancelled at its next await; a thread cannot be stopped (TIME-04).
 """
@@ -15,7 +18,7 @@ it was aborted is cancelled at its next await; a thread cannot be stopped (TIME-
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,12 +39,16 @@ if TYPE_CHECKING:
     import asyncio
 
     from .connection import Connection
-    from .effects import Abort, Effect
+    from .effects import Effect, Performed
+    from .lifespan import Lifespan
     from .timers import Timer
 
 
-Tell = Callable[["list[Effect]"], "list[Invocation | Abort]"]
+Tell = Callable[["list[Effect]"], "list[Performed]"]
 """`Connection.tell`, or its sibling for worker threads."""
+
+Proceed = Callable[[], Awaitable[Any]]
+"""Runs a handler, or a handler with middleware around it."""
 
 
 @define(eq=False, repr=False)
@@ -57,6 +64,10 @@ class Run:
     coroutine: Coroutine[Any, Any, None] | None = field(default=None, init=False)
     task: asyncio.Task[None] | None = field(default=None, init=False)
     ended: bool = field(default=False, init=False)
+    # Only within middleware: the worker threads that run the handler, and how the task ended where
+    # it did not wait for them.
+    threads: int = field(default=0, init=False)
+    left: Outcome | None = field(default=None, init=False)
 
     @property
     def signal(self) -> AbortSignal:
@@ -73,7 +84,8 @@ class Engine:
         on_idle: called, from any thread, whenever the last running handler has ended.
         on_unanswered: called, from any thread, with a tool call that nobody waits for any more
             and None, and again with how its handler ended (AACP-28).
-        state: what the lifespan hook of the server gave, for every handler.
+        around: puts the middleware of the server around a handler; None where there is none.
+        lifespan: has the state that handlers are given; None where there are no hooks.
     """
 
     dispatcher: Dispatcher
@@ -82,7 +94,8 @@ class Engine:
     workers: WorkerPool
     on_idle: Callable[[], object] = field(default=lambda: None)
     on_unanswered: Callable[[Invocation, Outcome | None], object] | None = field(default=None)
-    state: Any = field(default=None, init=False)
+    around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
+    lifespan: Lifespan | None = field(default=None)
     _runs: dict[str, Run] = field(factory=dict, init=False)
     _inline: Run | None = field(default=None, init=False)
     _ended: threading.Condition = field(factory=threading.Condition, init=False)
@@ -102,14 +115,14 @@ class Engine:
             connection.session.logger,
             call,
             connection,
-            self.state,
+            None if self.lifespan is None else self.lifespan.state,
         )
         run = Run(connection, call, context, self.clock.monotonic())
         self._runs[call.run_id] = run
         if call.phase is not Phase.WAITED_FOR:
             # Its connection was closed, in another thread, after it was decided to start it.
             self.abort(call, "disconnected")
-        if call.execution is Execution.INLINE:
+        if call.execution is Execution.INLINE and self.around is None:
             self._inline = run
             self._finish(run, self._run_in_place(run))
             self._inline = None
@@ -123,12 +136,15 @@ class Engine:
             self._finish(run, Raised(error))
 
     def _launch(self, run: Run) -> None:
-        if run.call.execution is Execution.THREAD:
-            self._arm_deadline(run)
-            self.workers.submit(partial(self._run_in_thread, run))
-        else:
+        if self._is_task(run.call):
             run.coroutine = self._run_in_task(run)
             run.connection.scheduler.start_task(run.coroutine, partial(self._started, run))
+        else:
+            self._arm_deadline(run)
+            self.workers.submit(partial(self._run_in_thread, run))
+
+    def _is_task(self, call: Invocation) -> bool:
+        return call.execution is Execution.ASYNC or self.around is not None
 
     def abort(self, call: Invocation, reason: str) -> None:
         """Fire the signal of a call; a task still running after the grace is cancelled."""
@@ -139,10 +155,21 @@ class Engine:
             self._note_unanswered(call, None)
         for error in run.signal.fire(reason):
             run.context.logger.error("abort callback failed", {"error": describe_exception(error)})
-        if call.execution is Execution.ASYNC:
+        if self._is_task(call):
             run.cancellation = run.connection.scheduler.call_later(
                 self.limits.cancel_grace_ms / 1000, partial(self._cancel, run)
             )
+
+    def extend(self, call: Invocation, timeout_ms: int) -> None:
+        """Give a call whose deadline has passed another one, `timeout_ms` from now."""
+        run = self._runs.get(call.run_id)
+        if run is None:
+            return
+        with run.connection.lock:
+            if not run.ended:
+                run.deadline = run.connection.scheduler.call_later(
+                    timeout_ms / 1000, partial(self._expire, run)
+                )
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait, at most `timeout` seconds, until no handler runs; return whether none does."""
@@ -195,13 +222,16 @@ class Engine:
     async def _run_in_task(self, run: Run) -> None:
         call = run.call
         try:
-            value = await call.handler(call.arguments, run.context)
+            if self.around is None:
+                value = await call.handler(call.arguments, run.context)
+            else:
+                value = await self.around(call, partial(self._proceed, run))()
         except BaseException as error:
             # Not kept in a variable: this frame is in its traceback, and the two would be garbage
             # that only the collector finds.
-            self._finish(run, _outcome_of(error, run.signal))
+            self._end_task(run, _outcome_of(error, run.signal))
         else:
-            self._finish(run, Returned(value))
+            self._end_task(run, Returned(value))
 
     def _started(self, run: Run, task: asyncio.Task[None]) -> None:
         """Its task exists: arm the deadline, unless it has ended at once."""
@@ -209,7 +239,67 @@ class Engine:
         if not run.ended:
             self._arm_deadline(run)
             # A task that is cancelled before its first step never gets to report its own end.
-            task.add_done_callback(lambda _: self._finish(run, Stopped()))
+            task.add_done_callback(lambda _: self._end_task(run, Stopped()))
+
+    def _end_task(self, run: Run, outcome: Outcome) -> None:
+        """The task has ended; the call has too, unless a thread still runs its handler."""
+        if run.threads:
+            with run.connection.lock:
+                if run.threads:
+                    run.left = outcome if run.left is None else run.left
+                    return
+        self._finish(run, outcome)
+
+    # -- within middleware -------------------------------------------------------------------
+
+    async def _proceed(self, run: Run) -> Any:
+        """Call the handler in its own way; return or raise what it does."""
+        call = run.call
+        if run.ended:
+            raise RuntimeError("proceed() was called after its call had ended")
+        if call.execution is Execution.ASYNC:
+            return await call.handler(call.arguments, run.context)
+        if call.execution is Execution.INLINE:
+            return copy_context().run(call.handler, call.arguments, run.context)
+        return await self._await_thread(run)
+
+    async def _await_thread(self, run: Run) -> Any:
+        """Call a `def` handler in a worker thread; who is cancelled does not wait for its end."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Outcome] = loop.create_future()
+        with run.connection.lock:
+            self.workers.submit(partial(copy_context().run, self._work, run, loop, ended))
+            run.threads += 1
+        outcome = await ended
+        # This frame is in the traceback of what it raises: see `_run_in_task`.
+        del ended
+        try:
+            if isinstance(outcome, Returned):
+                return outcome.value
+            raise outcome.error if isinstance(outcome, Raised) else AbortError(run.signal.reason)
+        finally:
+            del outcome
+
+    def _work(
+        self, run: Run, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[Outcome]
+    ) -> None:
+        """In a worker thread: run the handler, and end the call if its task has gone before."""
+        outcome = self._run_in_place(run)
+        with run.connection.lock:
+            run.threads -= 1
+            left = None if run.threads else run.left
+        if left is None:
+            try:
+                loop.call_soon_threadsafe(_resolve, ended, outcome)
+            except RuntimeError:
+                left = Stopped()  # the loop is closed, and with it the task
+        if left is not None:
+            # A task that was cancelled says nothing of the call; its handler does.
+            cancelled = isinstance(left, Raised) and _is_cancellation(left.error)
+            ending = outcome if cancelled or isinstance(left, Stopped) else left
+            self._finish(run, ending, run.connection.tell_from_thread)
 
     # -- deadline, cancellation, end ---------------------------------------------------------
 
@@ -273,6 +363,11 @@ class Engine:
             with self._ended:
                 self._ended.notify_all()
         self.on_idle()
+
+
+def _resolve(ended: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    if not ended.done():
+        ended.set_result(outcome)
 
 
 def _outcome_of(error: BaseException, signal: AbortSignal) -> Outcome:

@@ -8,13 +8,14 @@ given back, stands here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from .effects import Abort
+from .effects import Abort, Notify
 from .errors import ErrorCode, StructuredError, ToolError, describe_exception
 from .invocation import Outcome, Phase, Raised, Stopped
+from .protocol.jsonrpc import encode
 
 if TYPE_CHECKING:
     from .config import ToolsSection
@@ -63,6 +64,13 @@ class Procedure(ABC):
         call.phase = Phase.DISCONNECTED
         del call.session.in_flight[call.request_id]
         return [Abort(call, reason)]
+
+    def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
+        """A notification that belongs to a call; none once it is not waited for any more."""
+        if call.session.in_flight.get(call.request_id) is not call:
+            return []
+        line = encode({"jsonrpc": "2.0", "method": method, "params": params})
+        return [Notify(line, call.request_id)]
 
     # -- its end -------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from .validation import ValidationIssue, ValidationResult, Validator, compile_sc
 
 if TYPE_CHECKING:
     from .context import ToolContext
+    from .extensions.tasks.support import TaskSupport
     from .logs import StructuredLogger
 
     Handler = Callable[[dict[str, Any], ToolContext], Any]
@@ -86,6 +87,7 @@ class RegisteredTool:
         tool_type: the predefined type a dynamic tool is of, if it is of one (ADMIN-05).
         reserved: it runs in a slot kept for it, so that it answers under overload (RES-09).
         administrative: calls of it are subject to `tools.admin_policy` (ADMIN-03).
+        task: whether its calls may become tasks, and when (TASK-03); None: they never do.
     """
 
     definition: ToolDefinition
@@ -97,6 +99,7 @@ class RegisteredTool:
     tool_type: str | None
     reserved: bool
     administrative: bool
+    task: TaskSupport | None = None
 
 
 class Observer(Protocol):
@@ -142,6 +145,7 @@ class ToolRegistry:
         tool_type: str | None = None,
         reserved: bool = False,
         administrative: bool = False,
+        task: TaskSupport | None = None,
     ) -> RegisteredTool:
         """Add a tool; its validator is generated here, never on a call (REG-05).
 
@@ -150,7 +154,7 @@ class ToolRegistry:
             is_dynamic: it came at run time; said in the log at WARN (REG-06).
             execution: where it runs; by default a task for `async def`, else a worker thread.
             timeout_ms: deadline of its calls in ms, at most `MAX_TIMEOUT_MS`.
-            tool_type, reserved, administrative: see `RegisteredTool`.
+            tool_type, reserved, administrative, task: see `RegisteredTool`.
 
         Raises:
             RegistrationError: the definition is not valid, or the name is taken.
@@ -184,6 +188,7 @@ class ToolRegistry:
             tool_type,
             reserved,
             administrative,
+            task,
         )
         self._add(tool)
         for warning in compiled.warnings:
@@ -225,6 +230,12 @@ class ToolRegistry:
         """Whether any handler needs an event loop."""
         with self._lock:
             return any(tool.execution is Execution.ASYNC for tool in self._tools.values())
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the calls of any tool may become tasks."""
+        with self._lock:
+            return any(tool.task is not None for tool in self._tools.values())
 
     def encoded_list(self) -> bytes:
         """The list of all tools, encoded; kept until the registry changes (REG-04)."""

@@ -14,6 +14,7 @@ from .dispatcher import Dispatcher
 from .engine import Engine
 from .envelope import Envelope, ServerInfo
 from .errors import describe_exception
+from .extensions.tasks.offer import TaskOffer
 from .feature_calls import FeatureCalls
 from .ids import IdGenerator, UuidGenerator
 from .logs import StderrSink, StructuredLogger
@@ -200,9 +201,10 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     resources = options.resource_manager or ResourceManager(config, resident_memory_bytes)
     info = ServerInfo(config.server.name, config.server.version, options.instructions)
     envelope = Envelope(info)
-    tools_call = ToolsCall(resources, config.tools, registry, ids, envelope)
+    tasks = TaskOffer(registry, config.tasks, clock, envelope)
+    tools_call = ToolsCall(resources, config.tools, registry, ids, envelope, tasks)
     feature_calls = FeatureCalls(resources, config.tools, ids, envelope)
-    dispatcher = Dispatcher(envelope, tools_call, feature_calls)
+    dispatcher = Dispatcher(envelope, tools_call, feature_calls, tasks)
     workers = WorkerPool(resources.config.resources.max_concurrent_executions)
     engine = Engine(dispatcher, clock, config.tools, workers)
     runtime = Runtime(config, logger, registry, resources, ids, clock, dispatcher, engine, sink)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from attrs import evolve
 
@@ -18,6 +18,7 @@ from .config import ServerConfig, ServerSection, needs_loading
 from .connection import Connection, Send
 from .errors import RegistrationError, UsageError
 from .registry import (
+    MAX_TIMEOUT_MS,
     Execution,
     RegisteredTool,
     ToolDefinition,
@@ -30,10 +31,14 @@ from .session import TransportType
 if TYPE_CHECKING:
     from .aacp.coordinator import AgentCoordinatorV2
     from .agents.coordinator import AgentCoordinator
+    from .extensions.tasks.support import TaskSupport
     from .registry import Handler
     from .validation import ValidationResult
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+TaskUse = Literal["optional", "required"]
+"""Whether clients without the tasks extension may call a tool as well (TASK-02)."""
 
 
 class Server:
@@ -117,6 +122,8 @@ class Server:
         timeout_ms: int | None = None,
         inline: bool = False,
         input_schema: Mapping[str, Any] | None = None,
+        task: TaskUse | None = None,
+        task_after_ms: int = 0,
     ) -> Callable[[F], F]: ...
 
     def tool(
@@ -130,6 +137,8 @@ class Server:
         timeout_ms: int | None = None,
         inline: bool = False,
         input_schema: Mapping[str, Any] | None = None,
+        task: TaskUse | None = None,
+        task_after_ms: int = 0,
     ) -> Callable[..., Any]:
         """Make a tool of a function: `@server.tool` or `@server.tool(timeout_ms=2000)`.
 
@@ -144,6 +153,9 @@ class Server:
             inline: run it in place instead of in a worker thread; only for a `def` that takes
                 microseconds and never blocks.
             input_schema: use this schema instead of deriving one.
+            task: "optional": a call becomes a task if its client takes tasks; "required": the
+                tool is for such clients only (spec/tasks.md). None: calls are never tasks.
+            task_after_ms: how long a call runs before it becomes a task, in ms.
 
         Raises:
             RegistrationError: says which parameter, or which option, and what to do.
@@ -166,6 +178,7 @@ class Server:
                 typed.handler,
                 execution=Execution.INLINE if inline else execution,
                 timeout_ms=timeout_ms,
+                task=_task_support(tool_name, task, task_after_ms, inline),
             )
             return function
 
@@ -179,6 +192,8 @@ class Server:
         is_dynamic: bool = False,
         timeout_ms: int | None = None,
         inline: bool = False,
+        task: TaskUse | None = None,
+        task_after_ms: int = 0,
     ) -> None:
         """Add a tool from its definition; `handler(arguments, context)` gets arguments as sent.
 
@@ -195,6 +210,7 @@ class Server:
             is_dynamic=is_dynamic,
             execution=Execution.INLINE if inline else None,
             timeout_ms=timeout_ms,
+            task=_task_support(definition.name, task, task_after_ms, inline),
         )
 
     def unregister(self, name: str) -> bool:
@@ -339,6 +355,30 @@ def _merge_identity(config: object, name: str | None, version: str | None) -> di
     if identity and isinstance(server, dict):
         merged["server"] = identity | server
     return merged
+
+
+def _task_support(
+    tool_name: str, task: TaskUse | None, after_ms: int, inline: bool
+) -> TaskSupport | None:
+    """What `task` and `task_after_ms` of a tool mean together."""
+    if task not in (None, "optional", "required"):
+        raise RegistrationError(
+            f'tool {tool_name!r}: task is "optional" or "required", not {task!r}'
+        )
+    if type(after_ms) is not int or not 0 <= after_ms <= MAX_TIMEOUT_MS:
+        raise RegistrationError(
+            f"tool {tool_name!r}: task_after_ms must be a whole number of milliseconds"
+            f" from 0 to {MAX_TIMEOUT_MS}, not {after_ms!r}"
+        )
+    if task is None:
+        if after_ms:
+            raise RegistrationError(f"tool {tool_name!r}: task_after_ms needs task as well")
+        return None
+    if inline:
+        raise RegistrationError(f"tool {tool_name!r}: what runs inline cannot be a task")
+    from .extensions.tasks.support import TaskSupport
+
+    return TaskSupport(task == "required", after_ms)
 
 
 def _inline_refusal(tool_name: str) -> RegistrationError:

@@ -26,6 +26,11 @@ from .errors import (
     ToolError,
     to_tool_error,
 )
+from .extensions.tasks.support import (
+    REQUIRED_CAPABILITIES,
+    NoRoomForTask,
+    can_have_tasks,
+)
 from .invocation import (
     Invocation,
     Outcome,
@@ -51,6 +56,8 @@ if TYPE_CHECKING:
     from .config import AdminPolicy
     from .effects import Effect
     from .envelope import Envelope
+    from .extensions.tasks.offer import TaskOffer
+    from .extensions.tasks.support import TaskSupport
     from .ids import IdGenerator
     from .peer import Peer
     from .protocol.jsonrpc import RequestId
@@ -149,6 +156,19 @@ def enforce_admin_policy(policy: AdminPolicy, transport_type: TransportType) -> 
     raise _Refused(ErrorCode.UNAUTHORIZED, _ADMIN_REFUSALS[reason], {"reason": reason})
 
 
+# -- step 5, where the tool has tasks only -------------------------------------------------------
+
+
+def require_tasks(call: Invocation) -> None:
+    """Refuse the call of a tool that answers with tasks only to a client without them (TASK-02)."""
+    if not can_have_tasks(call.peer):
+        raise _ProtocolRefused(
+            JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY,
+            "Missing required client capability",
+            {"requiredCapabilities": REQUIRED_CAPABILITIES, "correlationId": call.correlation_id},
+        )
+
+
 # -- steps 3 to 10 ------------------------------------------------------------------------------
 
 
@@ -159,6 +179,7 @@ class ToolsCall(Procedure):
     registry: ToolRegistry
     ids: IdGenerator
     envelope: Envelope
+    tasks: TaskOffer
 
     # -- steps 1 to 7 ------------------------------------------------------------------------
 
@@ -175,13 +196,16 @@ class ToolsCall(Procedure):
             self.find_tool(call)
             self.acquire_slot(call)
             self.validate_arguments(call)
+            handle = None if call.tool.task is None else self.offer_task(call, call.tool.task)
+        except _ProtocolRefused as refused:
+            return _refuse_protocol(session, request, refused)
         except _Refused as refused:
             return self._refuse(call, refused.error)
         except Exception as error:
             self.resources.record_completion()
             return self.break_off(call, error, 0.0)
-        session.in_flight[call.request_id] = call
-        return [call]
+        call.session.in_flight[call.request_id] = call  # a task has a session of its own
+        return [call] if handle is None else [handle, call]
 
     def assign_ids(
         self, session: Session, peer: Peer, request_id: RequestId, params: dict[str, Any]
@@ -231,6 +255,8 @@ class ToolsCall(Procedure):
             raise _Refused(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", {"toolName": name})
         if tool.administrative:
             enforce_admin_policy(self.limits.admin_policy, call.session.transport_type)
+        if tool.task is not None and tool.task.required:
+            require_tasks(call)
         call.tool = tool
         call.handler = tool.handler
         call.execution = tool.execution
@@ -262,6 +288,17 @@ class ToolsCall(Procedure):
                     "errors": [{"path": each.path, "message": each.message} for each in issues],
                 },
             )
+
+    def offer_task(self, call: Invocation, support: TaskSupport) -> Reply | None:
+        """Where its client takes tasks, the call is one, or becomes one later (TASK-03)."""
+        try:
+            return self.tasks.take(call, support)
+        except NoRoomForTask as full:
+            raise _Refused(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                f"{full}; try again later.",
+                {"reason": "task_limit", "maxTasks": full.max_tasks},
+            ) from None
 
     def _refuse(self, call: Invocation, error: StructuredError) -> list[Effect]:
         if call.slot is not None:

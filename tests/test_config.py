@@ -321,6 +321,13 @@ def test_defaults_of_every_setting() -> None:
             "lease_ms": 30_000,
             "max_payload_bytes": 524_288,
         },
+        "tasks": {
+            "max_run_ms": 1_800_000,
+            "keep_ms": 1_800_000,
+            "poll_interval_ms": 1_000,
+            "max_tasks": 1_000,
+            "max_result_bytes": 67_108_864,
+        },
         "http": {
             "host": "127.0.0.1",
             "port": 8000,
@@ -493,7 +500,7 @@ def test_which_variables_are_the_configurations(name: str, expected: bool) -> No
 @pytest.mark.rule("CONF-07")
 def test_no_name_of_a_setting_is_ambiguous_in_a_variable() -> None:
     keys = [key for key, _ in settings()]
-    assert len({variable_name(key) for key in keys}) == len(keys) == 67
+    assert len({variable_name(key) for key in keys}) == len(keys) == 72
     assert not any("__" in name or name != name.lower() for key in keys for name in key)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..extensions.tasks.support import EXTENSION
+
 if TYPE_CHECKING:
     from ..dispatcher import Dispatcher
     from ..protocol.revisions import Revision
@@ -11,4 +13,7 @@ if TYPE_CHECKING:
 
 def capabilities_of(dispatcher: Dispatcher, revision: Revision) -> dict[str, Any]:
     """The `ServerCapabilities` for a peer that speaks `revision`."""
-    return revision.keep("capabilities", {"tools": {"listChanged": True}})
+    capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+    if dispatcher.tasks.offered:
+        capabilities["extensions"] = {EXTENSION: {}}
+    return revision.keep("capabilities", capabilities)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import JsonRpcErrorCode
-from ..extensions.tasks.call import can_have_tasks
-from ..extensions.tasks.record import REQUIRED_CAPABILITIES
+from ..extensions.tasks.support import REQUIRED_CAPABILITIES, can_have_tasks
 from ..protocol.jsonrpc import ABSENT
 from ..refusals import invalid_params, method_not_found, refuse
 
@@ -71,8 +70,7 @@ def _find(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> tuple[TaskDesk, TaskRecord]:
     """The task that `request` names; raises `_Refused` (TASK-02, TASK-10)."""
-    desk = dispatcher.tasks
-    if desk is None:
+    if not dispatcher.tasks.offered:
         raise _Refused(method_not_found(session, request))
     if not can_have_tasks(peer):
         raise _Refused(
@@ -87,6 +85,7 @@ def _find(
     task_id = None if request.params is ABSENT else request.params.get("taskId")
     if type(task_id) is not str:
         raise _Refused(invalid_params(session, request, "taskId must be a string"))
+    desk = dispatcher.tasks.desk()
     record = desk.find(task_id, session.principal)
     if record is None:
         raise _Refused(

@@ -22,6 +22,7 @@ from foundation_rt.config import (
 from foundation_rt.dispatcher import Dispatcher
 from foundation_rt.effects import Emit, Notify, Reply
 from foundation_rt.envelope import Envelope, ServerInfo
+from foundation_rt.extensions.tasks.offer import TaskOffer
 from foundation_rt.feature_calls import FeatureCalls
 from foundation_rt.ids import SequentialIds
 from foundation_rt.invocation import Invocation, Outcome
@@ -174,9 +175,10 @@ def make_core(
         registry.register(ToolDefinition(name, "", ANY_OBJECT), handler)
     resources = ResourceManager(whole, lambda: 0)
     envelope = Envelope(ServerInfo(whole.server.name, whole.server.version, instructions))
-    tools_call = ToolsCall(resources, whole.tools, registry, ids, envelope)
+    tasks = TaskOffer(registry, whole.tasks, clock, envelope)
+    tools_call = ToolsCall(resources, whole.tools, registry, ids, envelope, tasks)
     feature_calls = FeatureCalls(resources, whole.tools, ids, envelope)
-    dispatcher = Dispatcher(envelope, tools_call, feature_calls)
+    dispatcher = Dispatcher(envelope, tools_call, feature_calls, tasks)
     return Core(whole, registry, resources, dispatcher, sink, ids, clock, logger)
 
 

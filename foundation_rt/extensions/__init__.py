@@ -1,0 +1,1 @@
+"""Extensions of the protocol, each in a package of its own."""

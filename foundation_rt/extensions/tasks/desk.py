@@ -1,0 +1,221 @@
+"""Where tasks are opened, asked for, answered and ended: records, and the calls behind them.
+
+Every change of a task is made under its own lock: the handler ends on one connection while its
+client asks, answers or cancels on another. The lock is held for a few steps and nothing is called
+under it that could wait. Observers are told without it, and find the change in the record.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from attrs import define, evolve, field
+
+from ...effects import Announce
+from .record import Event, TaskRecord
+
+if TYPE_CHECKING:
+    from ...clock import Clock
+    from ...config import TasksSection
+    from ...effects import Effect, Reply
+    from ...invocation import Invocation
+    from ...principal import Principal
+    from .store import TaskStore
+
+MAX_MESSAGE_LENGTH = 1024
+"""Characters of a status message that are kept."""
+
+
+@define(eq=False, repr=False)
+class RunningTask:
+    """A task that has not ended.
+
+    Attributes:
+        call: what runs for it.
+        record: what its client sees of it.
+        asks: by key, who waits for the client's response.
+        last_key: how many keys have been given out: each is used once (TASK-08).
+    """
+
+    call: Invocation
+    record: TaskRecord
+    asks: dict[str, Callable[[Any], object]] = field(factory=dict, init=False)
+    last_key: int = field(default=0, init=False)
+    lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+
+@define(eq=False, repr=False)
+class TaskDesk:
+    """The tasks of a server.
+
+    Args:
+        new_id: makes ids that nobody can guess (TASK-10).
+
+    Attributes:
+        observers: are given every record that has come to be, from any thread.
+    """
+
+    clock: Clock
+    limits: TasksSection
+    store: TaskStore
+    new_id: Callable[[], str]
+    observers: list[Callable[[TaskRecord], object]] = field(factory=list, init=False)
+    _running: dict[str, RunningTask] = field(factory=dict, init=False)
+
+    # -- a task begins and ends ----------------------------------------------------------------
+
+    def open(self, call: Invocation) -> RunningTask | None:
+        """Make a task of `call`, or return None where there is no room for one (TASK-12)."""
+        now = self.clock.timestamp()
+        record = TaskRecord(
+            self.new_id(),
+            owner_of(call.session.principal),
+            now,
+            now,
+            self.limits.max_run_ms + self.limits.keep_ms,
+            self.limits.poll_interval_ms,
+        )
+        if not self.store.add(record):
+            return None
+        task = self._running[record.task_id] = RunningTask(call, record)
+        return task
+
+    def settle(self, task: RunningTask, reply: Reply) -> list[Effect]:
+        """The request has been answered: keep its result or its error; under the lock (TASK-06)."""
+        message = orjson.loads(reply.line)
+        if "result" in message:
+            return self._end(task, Event.COMPLETE, orjson.dumps(message["result"]))
+        error = message["error"]
+        return self._end(task, Event.FAIL, orjson.dumps(error), error["message"])
+
+    def give_up(self, task: RunningTask, message: str | None = None) -> list[Effect]:
+        """It will have no result: its client, or the server, wants none; under the lock."""
+        return self._end(task, Event.CANCEL, None, message)
+
+    def _end(
+        self, task: RunningTask, event: Event, outcome: bytes | None, message: str | None = None
+    ) -> list[Effect]:
+        task.asks.clear()
+        self._running.pop(task.record.task_id, None)
+        changes: dict[str, Any] = {"outcome": outcome}
+        if message is not None:
+            changes["message"] = message[:MAX_MESSAGE_LENGTH]
+        now = self.clock.timestamp()
+        record = task.record.advance(event, now, **changes)
+        if record is None:
+            return []
+        if not self.store.replace(record):
+            record = task.record.advance(Event.FAIL, now, message=_NO_ROOM)
+            assert record is not None  # whatever can complete can fail
+            self.store.replace(record)
+        task.record = record
+        return [self._announce(record)]
+
+    # -- in between ----------------------------------------------------------------------------
+
+    def ask(
+        self, task: RunningTask, requests: Mapping[str, Any], respond: Callable[[str, Any], object]
+    ) -> list[str]:
+        """Let the client be asked `requests`; each response goes to `respond(name, response)`.
+
+        Returns:
+            The keys under which they are shown, for `withdraw`; none where the task has ended.
+        """
+        with task.lock:
+            if task.record.is_terminal:
+                return []
+            shown = dict(task.record.input_requests)
+            keys = []
+            for name, request in requests.items():
+                task.last_key += 1
+                key = str(task.last_key)
+                keys.append(key)
+                shown[key] = request
+                task.asks[key] = partial(respond, name)
+            record = self._step(task, Event.ASK, input_requests=shown)
+        self._tell(record)
+        return keys
+
+    def withdraw(self, task: RunningTask, keys: Iterable[str]) -> None:
+        """Nobody waits for the responses to these questions any more."""
+        with task.lock:
+            dropped = [task.asks.pop(key) for key in keys if key in task.asks]
+            if not dropped:
+                return
+            record = self._close_asks(task)
+        self._tell(record)
+
+    def answer(self, task: RunningTask, responses: Mapping[str, Any]) -> list[Effect]:
+        """Hand responses to who waits for them; what nobody waits for is ignored (TASK-08)."""
+        with task.lock:
+            keys = [key for key in task.asks if key in responses]
+            if not keys:
+                return []
+            answered = [(task.asks.pop(key), responses[key]) for key in keys]
+            record = self._close_asks(task)
+        for respond, response in answered:
+            respond(response)
+        return [self._announce(record)]
+
+    def _close_asks(self, task: RunningTask) -> TaskRecord:
+        """The record shows what is still asked; under the lock."""
+        shown = task.record.input_requests
+        still_open = {key: shown[key] for key in shown if key in task.asks}
+        if still_open:
+            return self._step(task, Event.ASK, input_requests=still_open)
+        return self._step(task, Event.ANSWERED)
+
+    def describe(self, task: RunningTask, message: str) -> None:
+        """Say how far it has come (TASK-07)."""
+        with task.lock:
+            if not task.record.is_terminal:
+                now = self.clock.timestamp()
+                short = message[:MAX_MESSAGE_LENGTH]
+                task.record = evolve(task.record, message=short, updated_at=now)
+                self.store.replace(task.record)
+
+    def _step(self, task: RunningTask, event: Event, **changes: Any) -> TaskRecord:
+        """Change a task that has not ended; under the lock."""
+        record = task.record.advance(event, self.clock.timestamp(), **changes)
+        assert record is not None  # the callers look at its status first
+        task.record = record
+        self.store.replace(record)
+        return record
+
+    # -- who asks ------------------------------------------------------------------------------
+
+    def find(self, task_id: str, principal: Principal | None) -> TaskRecord | None:
+        """The task of that id, if there is one and it is this principal's (TASK-10)."""
+        record = self.store.get(task_id)
+        if record is None or record.owner != owner_of(principal):
+            return None
+        return record
+
+    def running(self, task_id: str) -> RunningTask | None:
+        """What runs for the task of that id, if it has not ended."""
+        return self._running.get(task_id)
+
+    def all_running(self) -> list[RunningTask]:
+        """What runs for any task."""
+        return list(self._running.values())
+
+    # -- observers -----------------------------------------------------------------------------
+
+    def _announce(self, record: TaskRecord) -> Announce:
+        return Announce(partial(self._tell, record))
+
+    def _tell(self, record: TaskRecord) -> None:
+        for observer in self.observers:
+            observer(record)
+
+
+_NO_ROOM = "The outcome was too large to be kept."
+
+
+def owner_of(principal: Principal | None) -> tuple[str, str | None] | None:
+    """What two requests of the same principal have in common, whatever their tokens allow."""
+    return None if principal is None else (principal.subject, principal.client_id)

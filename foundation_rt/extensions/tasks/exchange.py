@@ -1,0 +1,95 @@
+"""Asking the client out of a task: its handler waits where it is for the answer (TASK-08).
+
+Until its call becomes a task, a handler asks in rounds, as every call of the stateless era does.
+From then on there is no request to end and none to come again: the questions are shown with the
+task, and answered by `tasks/update`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import define
+
+from ...asking.errors import InvalidAnswerError
+from ...asking.rounds import InputRequired
+
+if TYPE_CHECKING:
+    from ...abort import AbortSignal
+    from ...asking.questions import Prepared
+    from ...asking.rounds import Rounds
+    from .call import TaskCall
+    from .desk import RunningTask, TaskDesk
+
+
+@define(eq=False, repr=False)
+class TaskExchange:
+    """An `Exchange` for a call that may become a task.
+
+    Args:
+        rounds: has the answers that came with the request.
+        signal: the call's; a handler that waits for an answer is unwound when it fires.
+    """
+
+    call: TaskCall
+    rounds: Rounds
+    signal: AbortSignal
+
+    async def exchange(self, questions: Mapping[str, Prepared]) -> dict[str, Any]:
+        """The answers to `questions`, however long they take.
+
+        Raises:
+            InputRequired: the call is no task, and has not been given them.
+            AbortError: the task has ended meanwhile.
+        """
+        if self.call.task is None:
+            return await self.rounds.exchange(questions)
+        answers: dict[str, Any] = {}
+        lacking = dict(questions)
+        for key, question in questions.items():
+            try:
+                answers |= await self.rounds.exchange({key: question})
+            except InputRequired:
+                continue
+            del lacking[key]
+        while lacking:
+            responses = await self._ask(self.call.task, self.call.desk, lacking)
+            for key, response in responses.items():
+                try:
+                    answers[key] = lacking[key].read(response)
+                except InvalidAnswerError:
+                    continue  # it is asked again, under a new key
+                del lacking[key]
+        return answers
+
+    async def _ask(
+        self, task: RunningTask, desk: TaskDesk, questions: Mapping[str, Prepared]
+    ) -> dict[str, Any]:
+        """One response to each of `questions`, as the client sent it."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[None] = loop.create_future()
+        responses: dict[str, Any] = {}
+
+        def wake() -> None:
+            if not answered.done():
+                answered.set_result(None)
+
+        def respond(key: str, response: Any) -> None:
+            responses[key] = response
+            if len(responses) == len(questions):
+                loop.call_soon_threadsafe(wake)
+
+        remove = self.signal.add_callback(lambda: loop.call_soon_threadsafe(wake))
+        shown = {key: question.to_wire() for key, question in questions.items()}
+        keys = desk.ask(task, shown, respond)
+        try:
+            if keys:
+                await answered
+            self.signal.raise_if_aborted()
+        finally:
+            remove()
+            desk.withdraw(task, keys)
+        return responses

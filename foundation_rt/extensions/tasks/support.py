@@ -1,0 +1,46 @@
+"""Who may have tasks, and of which tools: what every server knows of the extension."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from ...peer import Peer
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+"""The name of the extension, in the capabilities of either side."""
+
+REQUIRED_CAPABILITIES: dict[str, Any] = {"extensions": {EXTENSION: {}}}
+"""What a client that lacks the extension is told to declare (TASK-02)."""
+
+
+@frozen(eq=False, repr=False)
+class TaskSupport:
+    """That calls of a tool may become tasks.
+
+    Attributes:
+        required: the tool is for clients with the extension only (TASK-02).
+        after_ms: how long a call runs before it becomes a task, in ms; 0: it is one at once.
+    """
+
+    required: bool
+    after_ms: int = 0
+
+
+def can_have_tasks(peer: Peer) -> bool:
+    """Whether a client may be given a task: it says so with this very request (TASK-01)."""
+    return peer.revision.has("capabilities", "extensions") and peer.can("extensions", EXTENSION)
+
+
+class NoRoomForTask(Exception):
+    """As many tasks are kept as may be.
+
+    Attributes:
+        max_tasks: how many that is.
+    """
+
+    def __init__(self, max_tasks: int) -> None:
+        super().__init__(f"{max_tasks} tasks are kept")
+        self.max_tasks = max_tasks
