@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install demo test simulate lint bench trace clean
+.PHONY: install demo test conformance simulate lint bench trace clean
 
 install: $(INSTALLED)
 
@@ -21,6 +21,10 @@ test: $(INSTALLED)
 	$(BIN)/coverage run -m pytest --numprocesses auto --dist worksteal
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+# The public conformance suite, for both current revisions of the protocol. REVISION=2025-11-25: one.
+conformance: $(INSTALLED)
+	$(BIN)/python -m tests.conformance $(REVISION)
 
 # SEEDS=n [FROM=m]: so many histories with faults. SEED=n: one of them, told. REQUESTS=n: so many in each.
 simulate: $(INSTALLED)
@@ -40,4 +44,5 @@ trace: $(INSTALLED)
 
 clean:
 	rm -rf $(VENV) build dist .coverage* .hypothesis .mypy_cache .ruff_cache .pytest_cache .benchmarks
+	rm -rf tests/conformance/node_modules tests/interop/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
