@@ -15,6 +15,8 @@ from typing import IO, Any
 import orjson
 from attrs import define, field
 
+from ..protocol.revisions import NEWEST_HANDSHAKE_REVISION
+
 _LIMITS = {
     "FOUNDATION_RT_TOOLS__DEFAULT_TIMEOUT_MS": "300",
     "FOUNDATION_RT_TOOLS__MAX_PAYLOAD_BYTES": "1024",
@@ -92,7 +94,11 @@ def main() -> None:
 def _converse(talk: Conversation) -> None:
     talk.chapter("Handshake")
     info = {"name": "demo", "version": "1"}
-    opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    opening = {
+        "protocolVersion": NEWEST_HANDSHAKE_REVISION,
+        "capabilities": {},
+        "clientInfo": info,
+    }
     talk.request("initialize", opening)
     talk.notify("notifications/initialized")
     talk.chapter("The tools there are")
