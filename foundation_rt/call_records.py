@@ -25,14 +25,10 @@ def completion_record(
 
     `_value_` is an enum member's value as a plain attribute; `value` is a descriptor in Python.
     """
-    fields: dict[str, Any] = {
-        "runId": call.run_id,
-        "correlationId": call.correlation_id,
-        **_subject(call),
-        "durationMs": duration_ms,
-        "outcome": outcome._value_,
-        "payloadBytes": call.payload_bytes,
-    }
+    fields = _identity(call)
+    fields["durationMs"] = duration_ms
+    fields["outcome"] = outcome._value_
+    fields["payloadBytes"] = call.payload_bytes
     if error_code is not None:
         fields["errorCode"] = error_code.value
     level = "warn" if outcome is ToolCompletionOutcome.LATE_COMPLETED else "info"
@@ -53,16 +49,14 @@ def late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> Compl
 
 def failure_log(call: Invocation, message: str, error: BaseException) -> Emit:
     """What went wrong inside a handler is for the operator's log, not for the client (ERR-05)."""
-    fields = {
-        "runId": call.run_id,
-        "correlationId": call.correlation_id,
-        **_subject(call),
-        "error": describe_exception(error),
-    }
-    return Emit("error", message, fields)
+    return Emit("error", message, {**_identity(call), "error": describe_exception(error)})
 
 
-def _subject(call: Invocation) -> dict[str, Any]:
+def _identity(call: Invocation) -> dict[str, Any]:
+    fields: dict[str, Any] = {"runId": call.run_id, "correlationId": call.correlation_id}
     if call.method == "tools/call":
-        return {"toolName": call.name}
-    return {"method": call.method, "name": call.name}
+        fields["toolName"] = call.name
+    else:
+        fields["method"] = call.method
+        fields["name"] = call.name
+    return fields
