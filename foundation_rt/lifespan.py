@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from .logs import StructuredLogger
+    from .runtime import Runtime
     from .server import Server
 
     LifespanHook = (
@@ -89,6 +90,11 @@ class Lifespan:
         life = self._life
         return life is not None and life.entered.done() and not life.leave.is_set()
 
+    @property
+    def holders(self) -> int:
+        """How many hold it."""
+        return 0 if self._life is None else self._life.holders
+
     async def start(self) -> None:
         """Hold the lifespan: enter the hooks, or wait until another holder has entered them.
 
@@ -112,8 +118,10 @@ class Lifespan:
             await asyncio.shield(life.entered)
         except asyncio.CancelledError:
             life.holders -= 1
-            if life.holders == 0 and not life.entered.done():
-                life.task.cancel()
+            if life.holders == 0:
+                life.leave.set()
+                if not life.entered.done():
+                    life.task.cancel()
             raise
 
     async def stop(self, timeout: float) -> None:
@@ -128,12 +136,13 @@ class Lifespan:
         import asyncio
 
         life = self._life
-        if life is None or life.leave.is_set():
+        if life is None:
             return
-        life.holders -= 1
-        if life.holders:
-            return
-        life.leave.set()
+        if not life.leave.is_set():
+            life.holders -= 1
+            if life.holders:
+                return
+            life.leave.set()
         await asyncio.wait([life.task], timeout=timeout * _PATIENCE)
         if life.task.done():
             return
@@ -166,7 +175,9 @@ class Lifespan:
         import asyncio
 
         described = describe_exception(error)
-        if not life.entered.done():
+        if life.leave.is_set() and isinstance(error, asyncio.CancelledError):
+            life.entered.cancel()  # if it is not done: nobody waits for it
+        elif not life.entered.done():
             what = f"{described['type']}: {described['message']}"
             told = LifespanError(f"lifespan hook {life.entering!r} failed to start: {what}")
             told.__cause__ = error
@@ -185,6 +196,38 @@ class Lifespan:
     def _log(self, level: str, message: str, fields: dict[str, Any]) -> None:
         if self._logger is not None:
             self._logger.log(level, message, fields)
+
+
+@define(eq=False, repr=False)
+class Lifetime:
+    """Holds the lifespan for a host of its own (OPS-06); gives its state.
+
+    `async with` in a host with an event loop; `with` in one without, whose hooks run on the loop
+    thread that its coroutine handlers run on.
+    """
+
+    _runtime: Runtime
+
+    async def __aenter__(self) -> Any:
+        await self._runtime.start_lifespan()
+        return self._state
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._runtime.stop_lifespan()
+
+    def __enter__(self) -> Any:
+        if self._runtime.lifespan is not None:
+            self._runtime.run_in_background(self._runtime.start_lifespan)
+        return self._state
+
+    def __exit__(self, *error: object) -> None:
+        if self._runtime.lifespan is not None:
+            self._runtime.run_in_background(self._runtime.stop_lifespan)
+
+    @property
+    def _state(self) -> Any:
+        lifespan = self._runtime.lifespan
+        return None if lifespan is None else lifespan.state
 
 
 def _as_context_manager(

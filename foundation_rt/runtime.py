@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -13,7 +14,7 @@ from .connection import Connection, Deliver, ObserveCompletion, Send
 from .dispatcher import Dispatcher
 from .engine import Engine
 from .envelope import Envelope, ServerInfo
-from .errors import describe_exception
+from .errors import UsageError, describe_exception
 from .extensions.tasks.offer import TaskOffer
 from .feature_calls import FeatureCalls
 from .ids import IdGenerator, UuidGenerator
@@ -29,12 +30,19 @@ from .workers import WorkerPool
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable, Coroutine
 
     from .agents.coordinator import AgentCoordinator
     from .effects import Notify, Reply
+    from .lifespan import Lifespan
     from .loop_delay import HostDelay
+    from .operations.middleware import Middleware
     from .principal import Principal
     from .scheduling import Scheduler
+
+
+_QUIET = 0.5
+"""The share of the time for leaving the lifespan in which handlers may still end."""
 
 
 @define(eq=False, repr=False)
@@ -44,6 +52,8 @@ class ServerOptions:
     Attributes:
         config: used as it is; file and environment are not looked at. None means load it.
         instructions: advice for the model that uses the tools, sent by `initialize`.
+        lifespan: the hooks that are entered before the first message.
+        middleware: what is around every handler, the first outermost.
     """
 
     config: ServerConfig | None = None
@@ -54,6 +64,8 @@ class ServerOptions:
     clock: Clock | None = None
     agent_coordinator: AgentCoordinator | None = None
     instructions: str | None = None
+    lifespan: Lifespan | None = None
+    middleware: tuple[Middleware, ...] = ()
 
 
 @define(eq=False, repr=False)
@@ -61,6 +73,8 @@ class Runtime:
     """Every component of a server, wired; made by `compose`.
 
     Attributes:
+        lifespan: the hooks of the server, if it has any.
+        middleware: what the author of the server has put around its handlers.
         agents: the coordinator, if the server has agents.
         agents_task: what runs for them in the background, once it was started.
         completion_observers: are given the completion record of every call.
@@ -74,6 +88,8 @@ class Runtime:
     clock: Clock
     dispatcher: Dispatcher
     engine: Engine
+    lifespan: Lifespan | None
+    middleware: tuple[Middleware, ...]
     _sink: StderrSink | None
     agents: AgentCoordinator | None = field(default=None, init=False)
     _agents_started: bool = field(default=False, init=False)
@@ -130,6 +146,45 @@ class Runtime:
             self.registry.observe(connection)
         return connection
 
+    def needs_event_loop(self) -> bool:
+        """Whether any call will be a task."""
+        return self.engine.around is not None or self.registry.has_async_tools()
+
+    async def start_lifespan(self) -> None:
+        """Hold the lifespan, as long as messages are served (OPS-01); without hooks do nothing.
+
+        Raises:
+            LifespanError: a hook failed.
+        """
+        if self.lifespan is not None:
+            await self.lifespan.start()
+
+    async def stop_lifespan(self, timeout: float | None = None) -> None:
+        """Hold it no more, on the same event loop; handlers that still run may end before.
+
+        Args:
+            timeout: seconds it may take; by default `server.shutdown_timeout_ms`.
+        """
+        if self.lifespan is None:
+            return
+        left = self.config.server.shutdown_timeout_ms / 1000 if timeout is None else timeout
+        if self.lifespan.holders == 1 and self.engine.running:
+            import asyncio
+
+            await asyncio.to_thread(self.engine.wait_idle, left * _QUIET)
+            left *= 1 - _QUIET
+        await self.lifespan.stop(left)
+
+    def run_in_background(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run `function()` on the loop thread of hosts that have no loop, and wait for its end.
+
+        Raises:
+            UsageError: an event loop runs in this thread.
+        """
+        if _running_loop() is not None:
+            raise UsageError("this host has an event loop: use `async with server.lifetime():`")
+        self._background.run(function())
+
     def start_agents(self, scheduler: Scheduler) -> None:
         """Run, once, what agents need in the background as long as they are served (AACP-27)."""
         if self.agents is None or self._agents_started:
@@ -152,7 +207,16 @@ class Runtime:
             await asyncio.wait([task])
 
     def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
-        """A connection of an embedding host: on its running event loop, if it has one."""
+        """A connection of an embedding host: on its running event loop, if it has one.
+
+        Raises:
+            UsageError: the server has lifespan hooks, and nobody holds the lifespan (OPS-06).
+        """
+        if self.lifespan is not None and not self.lifespan.is_open:
+            raise UsageError(
+                "the server has lifespan hooks: connect within `async with server.lifetime():`,"
+                " or in a host without an event loop within `with server.lifetime():`"
+            )
         loop = _running_loop()
 
         def deliver(message: Reply | Notify) -> None:
@@ -200,14 +264,33 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     registry.attach_logger(logger)
     resources = options.resource_manager or ResourceManager(config, resident_memory_bytes)
     info = ServerInfo(config.server.name, config.server.version, options.instructions)
-    envelope = Envelope(info)
+    envelope = Envelope(info, config.server.cache_ttl_ms, config.server.cache_scope)
     tasks = TaskOffer(registry, config.tasks, clock, envelope)
     tools_call = ToolsCall(resources, config.tools, registry, ids, envelope, tasks)
     feature_calls = FeatureCalls(resources, config.tools, ids, envelope)
     dispatcher = Dispatcher(envelope, tools_call, feature_calls, tasks)
     workers = WorkerPool(resources.config.resources.max_concurrent_executions)
-    engine = Engine(dispatcher, clock, config.tools, workers)
-    runtime = Runtime(config, logger, registry, resources, ids, clock, dispatcher, engine, sink)
+    lifespan, middleware = options.lifespan, options.middleware
+    if lifespan is not None:
+        lifespan.attach_logger(logger)
+    engine = Engine(dispatcher, clock, config.tools, workers, lifespan=lifespan)
+    if middleware:
+        from .operations.middleware import wrap
+
+        engine.around = partial(wrap, middleware)
+    runtime = Runtime(
+        config,
+        logger,
+        registry,
+        resources,
+        ids,
+        clock,
+        dispatcher,
+        engine,
+        lifespan,
+        middleware,
+        sink,
+    )
     if options.agent_coordinator is not None:
         runtime.attach_agents(options.agent_coordinator)
     if config.is_dynamic_registration_effective():

@@ -157,6 +157,12 @@ class Background:
         """In place: such a host takes calls from any thread."""
         callback()
 
+    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run `coroutine` on the loop thread, and wait until it has returned or raised."""
+        import asyncio
+
+        asyncio.run_coroutine_threadsafe(coroutine, self._running_loop()).result()
+
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:

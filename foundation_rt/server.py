@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .aacp.coordinator import AgentCoordinatorV2
     from .agents.coordinator import AgentCoordinator
     from .extensions.tasks.support import TaskSupport
+    from .lifespan import Lifetime
     from .registry import Handler
     from .validation import ValidationResult
 
@@ -248,6 +249,64 @@ class Server:
                 self._runtime.attach_agents(coordinator)
         return cast("AgentCoordinatorV2", coordinator)
 
+    # -- around the calls --------------------------------------------------------------------
+
+    def lifespan(self, hook: F, /) -> F:
+        """Have `hook(server)` entered before the first message is served, left after the last.
+
+        It is an async generator function that yields once, or returns an async context manager.
+        What it yields is `ToolContext.state`. Hooks nest in the order of their registration
+        (spec/operations.md). ::
+
+            @server.lifespan
+            async def database(server):
+                async with connect() as connection:
+                    yield {"database": connection}
+
+        Raises:
+            RegistrationError: `hook` is neither.
+            UsageError: the server has been started already.
+        """
+        from .lifespan import Lifespan
+
+        self._refuse_when_started("a lifespan hook")
+        lifespan = self._options.lifespan or Lifespan(self)
+        lifespan.add(hook)
+        self._options = evolve(self._options, lifespan=lifespan)
+        return hook
+
+    def middleware(self, function: F, /) -> F:
+        """Have `async def function(call, proceed)` run around every handler, of whatever feature.
+
+        It awaits `proceed()` for what the handler returns; the one registered first is outermost
+        (spec/operations.md).
+
+        Raises:
+            RegistrationError: `function` is no such function.
+            UsageError: the server has been started already.
+        """
+        from .operations.middleware import check_middleware
+
+        self._refuse_when_started("middleware")
+        check_middleware(function)
+        middleware = (*self._options.middleware, function)
+        self._options = evolve(self._options, middleware=middleware)
+        return function
+
+    def lifetime(self) -> Lifetime:
+        """The time in which a host of its own serves: `async with`, or `with` without a loop.
+
+        The lifespan hooks are entered at its beginning and left at its end. Connections are made
+        within; a server without hooks needs none of it.
+        """
+        from .lifespan import Lifetime
+
+        return Lifetime(self.runtime)
+
+    def _refuse_when_started(self, what: str) -> None:
+        if self._runtime is not None:
+            raise UsageError(f"{what} is registered before the server is started")
+
     # -- serving -----------------------------------------------------------------------------
 
     @property
@@ -283,6 +342,9 @@ class Server:
 
         Args:
             send: is given every outgoing line, without its newline.
+
+        Raises:
+            UsageError: the server has lifespan hooks, and this is not within `lifetime()`.
         """
         return self.runtime.connect_host(send, transport_type)
 

@@ -156,7 +156,7 @@ async def connect(
     ids: IdGenerator | None = None,
     handshake: bool = True,
 ) -> AsyncIterator[TestClient]:
-    """Connect a client to `server` and shake hands.
+    """Connect a client to `server` and shake hands; its lifespan is entered before (OPS-06).
 
     Args:
         clock: replaces the server's clock, e.g. by a `ManualClock`; the log is then kept in
@@ -168,6 +168,7 @@ async def connect(
 
     client = TestClient()
     runtime = server.runtime
+    await runtime.start_lifespan()
     if clock is not None or ids is not None:
         clock = clock or runtime.clock
         sink = MemorySink()
@@ -183,10 +184,12 @@ async def connect(
             clock=clock,
             resource_manager=runtime.resources,
             agent_coordinator=runtime.agents,
+            lifespan=runtime.lifespan,
+            middleware=runtime.middleware,
         )
         runtime = compose(runtime.registry, options, config)
-    client.connection = runtime.connect_host(client.receive, "memory")
     try:
+        client.connection = runtime.connect_host(client.receive, "memory")
         if handshake:
             info = {"name": "foundation-rt-testing", "version": "0"}
             params = {
@@ -200,6 +203,7 @@ async def connect(
     finally:
         client.close()
         await runtime.stop_agents()
+        await runtime.stop_lifespan()
         runtime.registry.attach_logger(server.runtime.logger)
         if runtime.agents is not None:
             server.runtime.attach_agents(runtime.agents)

@@ -137,11 +137,13 @@ class Reactor:
         if self.stopped and self.loop is not None:
             self.loop.stop()
 
-    def close(self, grace: float, first: asyncio.Task[None] | None = None) -> None:
+    def close(
+        self, grace: float, first: Callable[[], Coroutine[Any, Any, None]] | None = None
+    ) -> None:
         """Give back the descriptors, and end the asyncio loop, if any, within `grace` seconds.
 
         Args:
-            first: a task that ends before all others.
+            first: what is done on the loop before its tasks are ended.
         """
         # What was to happen in a turn, or later, belongs to a session that is over. The turns that
         # the loop still takes to end its tasks must not be stopped by it.
@@ -152,7 +154,7 @@ class Reactor:
         if self.loop is not None:
             from .reactor_loop import finish_loop
 
-            finish_loop(self.loop, grace, first)
+            finish_loop(self.loop, grace, None if first is None else first())
         with self._wake_lock:
             # Whoever wakes it from now on, a worker that ends late for one, writes nothing: the
             # number may belong to somebody else's file by then.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import select
 import selectors
 import time
@@ -103,17 +104,16 @@ def make_loop(reactor: Reactor) -> ReactorLoop:
 
 
 def finish_loop(
-    loop: asyncio.AbstractEventLoop, timeout: float, first: asyncio.Task[None] | None
+    loop: asyncio.AbstractEventLoop, timeout: float, first: Coroutine[Any, Any, None] | None
 ) -> None:
     """Cancel what still runs on `loop`, give it `timeout` seconds to end, and close the loop.
 
     Args:
-        first: what is to end before the others, which it may still need.
+        first: what is to be done before, while the tasks still run; it bounds its time itself.
     """
+    if first is not None:
+        _run(loop, first, math.inf)
     until = time.monotonic() + timeout
-    if first is not None and not first.done():
-        first.cancel()
-        _run(loop, asyncio.wait([first], timeout=timeout), until)
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()

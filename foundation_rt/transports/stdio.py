@@ -2,6 +2,7 @@
 
 The life of the process (spec/process.md):
 
+    opening the lifespan, where there is one ──►
     serving ── end of file ──► answering what is left ── all answered, or the grace is over ──►
     ── SIGTERM, SIGINT ──►     the same, with the longer grace of a shutdown ──►
     ── output closed ─────────────────────────────────────────────────────────► closed ──► gone
@@ -32,6 +33,8 @@ from .reactor import GONE, READABLE, Reactor
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ..config import ServerSection
     from ..connection import Connection
     from ..effects import Notify, Reply
@@ -94,6 +97,9 @@ class StdioTransport:
     _restore_signals: Callable[[], None] = field(init=False)
     _ending: bool = field(default=False, init=False)
     _warm: bool = field(default=False, init=False)
+    _open: bool = field(default=False, init=False)
+    _opening: asyncio.Task[None] | None = field(default=None, init=False)
+    _failure: Exception | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._settings = self.runtime.config.server
@@ -122,7 +128,11 @@ class StdioTransport:
         return self._settings.shutdown_timeout_ms / 1000
 
     def run(self) -> int:
-        """Serve until the client has left and its handlers have ended, or their time is up."""
+        """Serve until the client has left and its handlers have ended, or their time is up.
+
+        Raises:
+            LifespanError: a lifespan hook failed to start (OPS-05).
+        """
         reactor = self.reactor
         reactor.on_wake = self._look_around
         reactor.on_turn = self._begin_turn
@@ -132,17 +142,55 @@ class StdioTransport:
         self._watchdog.start()
         self._restore_signals = self._take_signals()
         try:
-            self._resume_reading()
+            self._begin()
             # No events: only its end is of interest.
             reactor.watch(self.descriptors.output, 0, self._on_output_gone)
             reactor.run()
         finally:
             self._clean_up()
+        if self._failure is not None:
+            raise self._failure
         return self._exit_code
 
     @property
     def _exit_code(self) -> int:
+        if self._failure is not None:
+            return 1
         return 0 if self._signal is None else 128 + self._signal
+
+    # -- opening -----------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Read, once the lifespan has been entered; without hooks that is at once (OPS-05)."""
+        if self.runtime.lifespan is None:
+            self._open = True
+            self._resume_reading()
+        else:
+            self.reactor.watch(self.descriptors.input, 0, self._on_hang_up_while_waiting)
+            self.reactor.start_task(self._enter_lifespan(), self._keep_opening)
+
+    def _keep_opening(self, task: asyncio.Task[None]) -> None:
+        self._opening = task
+
+    async def _enter_lifespan(self) -> None:
+        try:
+            await self.runtime.start_lifespan()
+        except Exception as error:
+            self._failure = error
+            self._leave(0)
+        else:
+            self._open = True
+            self._resume_reading()
+
+    async def _wind_up(self) -> None:
+        """End what has run beside the calls: the agents, then the lifespan they may use."""
+        import asyncio
+
+        for task in (self._opening, self.runtime.agents_task):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=min(_LOOP_GRACE, self._remaining()))
+        await self.runtime.stop_lifespan(self._remaining() * _STOP)
 
     # -- input -------------------------------------------------------------------------------
 
@@ -185,19 +233,19 @@ class StdioTransport:
         """Read on when the output has drained; until then only a hang-up is of interest."""
         self._stop_reading()
         if not self._input_ended:
-            self.reactor.watch(self.descriptors.input, 0, self._on_hang_up_while_paused)
+            self.reactor.watch(self.descriptors.input, 0, self._on_hang_up_while_waiting)
 
-    def _on_hang_up_while_paused(self, events: int) -> None:
-        """It has gone without reading its answers, or will read them yet: give it a while."""
+    def _on_hang_up_while_waiting(self, events: int) -> None:
+        """It has gone without its answers, or will read them yet: give it a while."""
         self.reactor.unwatch(self.descriptors.input)
-        self.reactor.call_later(self._budget * _PATIENCE, self._disconnect_if_paused)
+        self.reactor.call_later(self._budget * _PATIENCE, self._disconnect_if_waiting)
 
-    def _disconnect_if_paused(self) -> None:
-        if self._lines:
+    def _disconnect_if_waiting(self) -> None:
+        if self._lines or not self._open:
             self._disconnect()
 
     def _resume_reading(self) -> None:
-        if not self._reading and not self._input_ended and not self._leaving:
+        if self._open and not (self._reading or self._input_ended or self._leaving):
             self._reading = True
             self.reactor.unwatch(self.descriptors.input)
             self.reactor.watch(self.descriptors.input, READABLE, self._on_readable)
@@ -205,7 +253,7 @@ class StdioTransport:
     def _warm_up(self) -> None:
         """Between the answer to `initialize` and the first call, get ready for coroutines."""
         self._warm = True
-        if self.runtime.registry.has_async_tools():
+        if self.runtime.needs_event_loop():
             self.reactor.prepare_loop()
             # Importing asyncio is no load that an event would wait for another time.
             self.reactor.delay.begin_turn(time.monotonic())
@@ -278,7 +326,9 @@ class StdioTransport:
         self._lines.clear()
         self._stop_reading()
         self.reactor.unwatch(self.descriptors.output)
-        self.connection.close("disconnected" if self._signal is None else "shutdown")
+        reason = "disconnected" if self._signal is None else "shutdown"
+        self.connection.close(reason)
+        self.runtime.stop_tasks(reason)
         self._leave(self._budget)
         self._stop_if_idle()
 
@@ -295,12 +345,14 @@ class StdioTransport:
     def _clean_up(self) -> None:
         """Let what was answered reach the client, then say goodbye to what can't be stopped."""
         if not self._writer.broken and not self.connection.closed:
-            self._writer.flush(self._remaining())
+            # A client that does not read takes no time from the hooks.
+            share = 1.0 if self.runtime.lifespan is None else _PATIENCE
+            self._writer.flush(self._remaining() * share)
         self.connection.close()
         self._writer.close(0)
         self.reactor.unwatch(self.descriptors.input)
         self.reactor.unwatch(self.descriptors.output)
-        self.reactor.close(min(_LOOP_GRACE, self._remaining()), self.runtime.agents_task)
+        self.reactor.close(min(_LOOP_GRACE, self._remaining()), self._wind_up)
         stuck = self._account_for_what_runs()
         if self.process_goes_on and not stuck and not _foreign_threads():
             self._restore_signals()
