@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from .errors import RegistrationError as RegistrationError
     from .errors import ToolError as ToolError
     from .errors import UsageError as UsageError
-    from .registry import ToolDefinition as ToolDefinition
     from .runtime import ServerOptions as ServerOptions
     from .server import Server as Server
     from .server import create_server as create_server
     from .server import start_server as start_server
+    from .tool_definition import ToolDefinition as ToolDefinition
     from .typed.constraints import Constraints as Constraints
 
 _HOMES = {
@@ -62,7 +62,7 @@ _HOMES = {
     "Server": "server",
     "ServerOptions": "runtime",
     "ToolContext": "context",
-    "ToolDefinition": "registry",
+    "ToolDefinition": "tool_definition",
     "ToolError": "errors",
     "UsageError": "errors",
     "create_server": "server",

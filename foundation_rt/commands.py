@@ -10,6 +10,7 @@ import orjson
 
 from .config_loading import to_mapping
 from .errors import ToolError
+from .protocol.revisions import REVISIONS
 from .testing import connect
 
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 def check(server: Server) -> int:
     """Print the tools with their schemas and the effective configuration, secrets redacted."""
     runtime = server.runtime
+    newest = [*REVISIONS.values()][-1]
     report: dict[str, Any] = {
         "server": {"name": runtime.config.server.name, "version": runtime.config.server.version},
-        "tools": [definition.to_wire() for definition in server.list()],
+        "tools": [definition.to_wire(newest) for definition in server.list()],
         "configuration": to_mapping(runtime.config),
     }
     _print_json(report)

@@ -12,27 +12,33 @@ registry is told of each change after it was made, in the thread that made it an
 from __future__ import annotations
 
 import inspect
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any
 
-import orjson
-from attrs import define, field, frozen
+from attrs import define, evolve, field
 
 from .errors import RegistrationError
-from .validation import ValidationIssue, ValidationResult, Validator, compile_schema
+from .features.table import Changes, Table
+from .tool_definition import ToolDefinition
+from .tool_names import SEPARATOR, advertised_name, name_warning
+from .tool_schemas import compile_tool
+from .validation import ValidationIssue, ValidationResult, Validator
 
 if TYPE_CHECKING:
+    import orjson
+
     from .context import ToolContext
     from .extensions.tasks.support import TaskSupport
+    from .features.table import Observer
     from .logs import StructuredLogger
+    from .protocol.revisions import Revision
+    from .schemas.headers import HeaderParameter
 
     Handler = Callable[[dict[str, Any], ToolContext], Any]
+    Page = tuple[list[orjson.Fragment], str | None]
 
-MAX_TOOL_NAME_LENGTH = 256
 MAX_TIMEOUT_MS = 2**31 - 1
 """Longest deadline, in ms: what `tools.default_timeout_ms` can be, and what every timer takes."""
 
@@ -48,65 +54,43 @@ class Execution(Enum):
     """In place: for handlers that take microseconds and never block."""
 
 
-@frozen
-class ToolDefinition:
-    """What a server says of a tool.
-
-    Args:
-        name: unique within a server.
-        description: for the model that chooses tools.
-        input_schema: JSON Schema of the arguments; its root is ``type: object``.
-        version: the tool's own version, if it has one.
-    """
-
-    name: str
-    description: str
-    input_schema: Mapping[str, Any]
-    version: str | None = None
-
-    def to_wire(self) -> dict[str, Any]:
-        """The tool as `tools/list` shows it."""
-        wire: dict[str, Any] = {
-            "name": self.name,
-            "description": self.description,
-            "inputSchema": self.input_schema,
-        }
-        if self.version is not None:
-            wire["version"] = self.version
-        return wire
-
-
 @define(eq=False, repr=False)
 class RegisteredTool:
     """A tool, ready to be called.
 
     Attributes:
+        definition: what is shown of it; its name is the one that clients use (REG-11).
+        registered_name: the name it was registered under.
         validate: returns what is wrong with arguments; empty when they are valid.
+        validate_output: the same for results; None where the tool has no output schema.
+        header_parameters: the arguments that HTTP clients repeat in headers (SCHEMA-23).
         timeout_ms: deadline of its calls in ms; None means `tools.default_timeout_ms`.
         is_dynamic: it came at run time.
         tool_type: the predefined type a dynamic tool is of, if it is of one (ADMIN-05).
         reserved: it runs in a slot kept for it, so that it answers under overload (RES-09).
         administrative: calls of it are subject to `tools.admin_policy` (ADMIN-03).
+        scopes: what the principal of a call must have been granted, all of it.
         task: whether its calls may become tasks, and when (TASK-03); None: they never do.
     """
 
     definition: ToolDefinition
+    registered_name: str
     handler: Handler
     validate: Validator
+    validate_output: Validator | None
+    header_parameters: tuple[HeaderParameter, ...]
     execution: Execution
     timeout_ms: int | None
     is_dynamic: bool
     tool_type: str | None
     reserved: bool
     administrative: bool
+    scopes: frozenset[str] = frozenset()
     task: TaskSupport | None = None
 
-
-class Observer(Protocol):
-    """Who wants to know that there are other tools than before."""
-
-    def tools_changed(self) -> None:
-        """The registry has changed; called in the thread that changed it."""
+    def wire(self, revision: Revision) -> dict[str, Any]:
+        """How `tools/list` shows it."""
+        return self.definition.to_wire(revision)
 
 
 def is_async_callable(handler: Callable[..., Any]) -> bool:
@@ -122,17 +106,21 @@ def is_async_callable(handler: Callable[..., Any]) -> bool:
 class ToolRegistry:
     """Keeps tools by name.
 
+    A client calls a tool by the name that is advertised; the code of a server uses the name it was
+    registered under. The two differ where `tools.name_separator` says so (REG-11).
+
     Args:
         logger: gets the warnings of registrations; may be attached later (`attach_logger`).
     """
 
     _logger: StructuredLogger | None = None
-    _tools: dict[str, RegisteredTool] = field(factory=dict, init=False)
-    _encoded_list: bytes | None = field(default=None, init=False)
-    _observers: WeakSet[Observer] = field(factory=WeakSet, init=False)
-    # Reentrant: a finalizer or a signal handler may unregister while its thread holds it.
-    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+    _changes: Changes = field(factory=lambda: Changes("tools"), init=False)
+    _tools: Table[RegisteredTool] = field(init=False)
+    _separator: str = field(default=SEPARATOR, init=False)
     _held_warnings: list[tuple[str, dict[str, Any]]] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._tools = Table(self._changes)
 
     def register(
         self,
@@ -145,119 +133,122 @@ class ToolRegistry:
         tool_type: str | None = None,
         reserved: bool = False,
         administrative: bool = False,
+        scopes: Iterable[str] = (),
         task: TaskSupport | None = None,
     ) -> RegisteredTool:
-        """Add a tool; its validator is generated here, never on a call (REG-05).
+        """Add a tool; its validators are generated here, never on a call (REG-05).
 
         Args:
             handler: called with the arguments and a `ToolContext`.
             is_dynamic: it came at run time; said in the log at WARN (REG-06).
             execution: where it runs; by default a task for `async def`, else a worker thread.
             timeout_ms: deadline of its calls in ms, at most `MAX_TIMEOUT_MS`.
-            tool_type, reserved, administrative, task: see `RegisteredTool`.
+            tool_type, reserved, administrative, scopes, task: see `RegisteredTool`.
 
         Raises:
             RegistrationError: the definition is not valid, or the name is taken.
         """
-        issues = _definition_issues(definition)
+        issues = definition.issues()
         if issues:
             raise RegistrationError(_refusal(definition, issues))
+        name = definition.name
         if timeout_ms is not None and not _is_timeout(timeout_ms):
             raise RegistrationError(
-                f"tool {definition.name!r}: timeout_ms must be a whole number of milliseconds"
+                f"tool {name!r}: timeout_ms must be a whole number of milliseconds"
                 f" from 1 to {MAX_TIMEOUT_MS}, not {timeout_ms!r}"
             )
         if not callable(handler):
-            raise RegistrationError(f"tool {definition.name!r}: the handler is not callable")
-        # A private copy: what is advertised and what is enforced cannot drift apart afterwards.
-        schema = orjson.loads(orjson.dumps(dict(definition.input_schema)))
-        definition = ToolDefinition(
-            definition.name, definition.description, schema, definition.version
-        )
+            raise RegistrationError(f"tool {name!r}: the handler is not callable")
+        if isinstance(scopes, str):
+            raise RegistrationError(f"tool {name!r}: scopes must be several strings, not one")
+        definition = definition.private_copy()
         try:
-            compiled = compile_schema(schema)
+            schemas = compile_tool(definition)
         except RegistrationError as error:
-            raise RegistrationError(f"tool {definition.name!r}: {error}") from error
+            raise RegistrationError(f"tool {name!r}: {error}") from error
         tool = RegisteredTool(
             definition,
+            name,
             handler,
-            compiled.validate,
+            schemas.validate,
+            schemas.validate_output,
+            schemas.header_parameters,
             execution or (Execution.ASYNC if is_async_callable(handler) else Execution.THREAD),
             timeout_ms,
             is_dynamic,
             tool_type,
             reserved,
             administrative,
+            frozenset(scopes),
             task,
         )
         self._add(tool)
-        for warning in compiled.warnings:
-            self._warn("tool schema warning", {"toolName": definition.name, "warning": warning})
-        if is_dynamic:
-            of_type = "" if tool_type is None else f" (type: {tool_type})"
-            self._warn(f"Dynamic tool registered: {definition.name}{of_type}", _log_fields(tool))
-        self._tell_observers()
+        self._warn_of(tool, schemas.warnings)
+        self._changes.tell()
         return tool
 
     def unregister(self, name: str) -> bool:
-        """Remove a tool; return whether there was one. Calls that run are not touched."""
-        tool = self.get(name)
+        """Remove the tool registered as `name`; return whether there was one.
+
+        Calls that run are not touched (REG-07).
+        """
+        tool = self.find(name)
         return tool is not None and self.remove(tool)
 
     def remove(self, tool: RegisteredTool) -> bool:
         """Remove this very tool, not another of its name; return whether it was still there."""
-        name = tool.definition.name
-        with self._lock:
+        with self._changes.lock:
+            name = tool.definition.name
             if self._tools.get(name) is not tool:
                 return False
-            del self._tools[name]
-            self._encoded_list = None
+            self._tools.remove(name)
         if tool.is_dynamic:
             self._warn(f"Tool unregistered: {name}", _log_fields(tool))
-        self._tell_observers()
+        self._changes.tell()
         return True
 
     def get(self, name: str) -> RegisteredTool | None:
-        """The tool of that name, if there is one."""
+        """The tool that clients call `name`, if there is one."""
         return self._tools.get(name)
+
+    def find(self, name: str) -> RegisteredTool | None:
+        """The tool that is registered as `name`, if there is one."""
+        tool = self._tools.get(advertised_name(name, self._separator))
+        return tool if tool is not None and tool.registered_name == name else None
 
     def list(self) -> tuple[ToolDefinition, ...]:
         """All definitions, in lexicographic order of their names (REG-02)."""
-        with self._lock:
-            return self._sorted_definitions()
+        return tuple(tool.definition for tool in self._tools.entries())
+
+    def page(self, cursor: str | None, size: int, revision: Revision) -> Page:
+        """One page of `tools/list` as JSON, and the cursor of the page after it (REG-04).
+
+        Raises:
+            InvalidCursor: `cursor` is none that was ever given out (PAGE-03).
+        """
+        return self._tools.page(cursor, size, revision)
 
     def has_async_tools(self) -> bool:
         """Whether any handler needs an event loop."""
-        with self._lock:
-            return any(tool.execution is Execution.ASYNC for tool in self._tools.values())
+        return any(tool.execution is Execution.ASYNC for tool in self._tools.entries())
 
     @property
     def has_tasks(self) -> bool:
         """Whether the calls of any tool may become tasks."""
-        with self._lock:
-            return any(tool.task is not None for tool in self._tools.values())
-
-    def encoded_list(self) -> bytes:
-        """The list of all tools, encoded; kept until the registry changes (REG-04)."""
-        with self._lock:
-            if self._encoded_list is None:
-                tools = [definition.to_wire() for definition in self._sorted_definitions()]
-                self._encoded_list = orjson.dumps(tools)
-            return self._encoded_list
+        return any(tool.task is not None for tool in self._tools.entries())
 
     def observe(self, observer: Observer) -> None:
         """Tell `observer` of every change from now on, as long as somebody else holds it."""
-        with self._lock:
-            self._observers.add(observer)
+        self._changes.observe(observer)
 
     def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
         """What `register` would say of `definition`, without registering it."""
-        issues = _definition_issues(definition)
-        if not issues and definition.name in self._tools:
+        issues = definition.issues()
+        if not issues and self.get(advertised_name(definition.name, self._separator)) is not None:
             issues = (ValidationIssue("/name", "is already registered"),)
         if not issues:
             try:
-                compile_schema(definition.input_schema)
+                compile_tool(definition)
             except RegistrationError as error:
                 issues = (ValidationIssue("/inputSchema", str(error)),)
         return ValidationResult(not issues, issues)
@@ -269,25 +260,38 @@ class ToolRegistry:
         for message, fields in held:
             logger.warn(message, fields)
 
+    def use_separator(self, separator: str) -> None:
+        """Put `separator` in the place of `/` in every name that clients see (REG-11).
+
+        Raises:
+            RegistrationError: two tools would have one name.
+        """
+        with self._changes.lock:
+            if separator == self._separator:
+                return
+            renamed: Table[RegisteredTool] = Table(self._changes)
+            tools = self._tools.entries()
+            for tool in tools:
+                _put(renamed, tool, separator)
+            for tool in tools:
+                _rename(tool, separator)
+            self._separator, self._tools = separator, renamed
+
     def _add(self, tool: RegisteredTool) -> None:
+        with self._changes.lock:
+            _put(self._tools, tool, self._separator)
+            _rename(tool, self._separator)
+
+    def _warn_of(self, tool: RegisteredTool, schema_warnings: tuple[str, ...]) -> None:
         name = tool.definition.name
-        with self._lock:
-            if name in self._tools:
-                raise RegistrationError(
-                    f"tool {name!r} is already registered: choose another name,"
-                    " or unregister it first"
-                )
-            self._tools[name] = tool
-            self._encoded_list = None
-
-    def _sorted_definitions(self) -> tuple[ToolDefinition, ...]:
-        return tuple(self._tools[name].definition for name in sorted(self._tools))
-
-    def _tell_observers(self) -> None:
-        with self._lock:
-            observers = [*self._observers]
-        for observer in observers:
-            observer.tools_changed()
+        doubt = name_warning(name)
+        if doubt is not None:
+            self._warn("tool name warning", {"toolName": name, "warning": doubt})
+        for warning in schema_warnings:
+            self._warn("tool schema warning", {"toolName": name, "warning": warning})
+        if tool.is_dynamic:
+            of_type = "" if tool.tool_type is None else f" (type: {tool.tool_type})"
+            self._warn(f"Dynamic tool registered: {name}{of_type}", _log_fields(tool))
 
     def _warn(self, message: str, fields: dict[str, Any]) -> None:
         if self._logger is None:
@@ -296,34 +300,26 @@ class ToolRegistry:
             self._logger.warn(message, fields)
 
 
-def _definition_issues(definition: ToolDefinition) -> tuple[ValidationIssue, ...]:
-    # Values an author gave: their annotated types are what is being checked.
-    name: object = definition.name
-    description: object = definition.description
-    version: object = definition.version
-    schema: object = definition.input_schema
-    issues = []
-    if not isinstance(name, str) or not name or len(name) > MAX_TOOL_NAME_LENGTH:
-        issues.append(
-            ValidationIssue("/name", f"must be a string of 1 to {MAX_TOOL_NAME_LENGTH} characters")
+def _put(tools: Table[RegisteredTool], tool: RegisteredTool, separator: str) -> None:
+    name = tool.registered_name
+    called = advertised_name(name, separator)
+    if tools.add(called, tool):
+        return
+    present = tools.get(called)
+    if present is None or present.registered_name == name:
+        raise RegistrationError(
+            f"tool {name!r} is already registered: choose another name, or unregister it first"
         )
-    elif not name.isprintable() or name != name.strip():
-        issues.append(
-            ValidationIssue("/name", "must be printable, without white space at its ends")
-        )
-    if not _is_text(description):
-        issues.append(ValidationIssue("/description", "must be a string of valid Unicode"))
-    if version is not None and not _is_text(version):
-        issues.append(ValidationIssue("/version", "must be a string of valid Unicode"))
-    if not isinstance(schema, Mapping):
-        issues.append(ValidationIssue("/inputSchema", "must be an object"))
-    else:
-        try:
-            # As `tools/list` nests it: orjson writes 254 levels.
-            orjson.dumps([[[dict(schema)]]])
-        except TypeError as error:
-            issues.append(ValidationIssue("/inputSchema", f"must be JSON: {error}"))
-    return tuple(issues)
+    raise RegistrationError(
+        f"tools {present.registered_name!r} and {name!r} would both be called {called!r}:"
+        " rename one, or choose another `tools.name_separator`"
+    )
+
+
+def _rename(tool: RegisteredTool, separator: str) -> None:
+    called = advertised_name(tool.registered_name, separator)
+    if called != tool.definition.name:
+        tool.definition = evolve(tool.definition, name=called)
 
 
 def _log_fields(tool: RegisteredTool) -> dict[str, Any]:
@@ -331,17 +327,6 @@ def _log_fields(tool: RegisteredTool) -> dict[str, Any]:
     if tool.tool_type is not None:
         fields["toolType"] = tool.tool_type
     return fields
-
-
-def _is_text(value: object) -> bool:
-    """Whether it is a string that can be sent: one with lone surrogates cannot."""
-    if not isinstance(value, str):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _refusal(definition: ToolDefinition, issues: tuple[ValidationIssue, ...]) -> str:

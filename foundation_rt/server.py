@@ -7,7 +7,7 @@ configuration and makes a `Runtime`: every component, each given its collaborato
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
@@ -21,18 +21,20 @@ from .registry import (
     MAX_TIMEOUT_MS,
     Execution,
     RegisteredTool,
-    ToolDefinition,
     ToolRegistry,
     is_async_callable,
 )
 from .runtime import Runtime, ServerOptions, compose
 from .session import TransportType
+from .tool_definition import ToolDefinition
 
 if TYPE_CHECKING:
     from .aacp.coordinator import AgentCoordinatorV2
     from .agents.coordinator import AgentCoordinator
     from .extensions.tasks.support import TaskSupport
     from .lifespan import Lifetime
+    from .protocol.content import Icon
+    from .protocol.tool_annotations import ToolAnnotations
     from .registry import Handler
     from .validation import ValidationResult
 
@@ -123,6 +125,12 @@ class Server:
         timeout_ms: int | None = None,
         inline: bool = False,
         input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | bool | None = None,
+        title: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: Sequence[Icon] = (),
+        meta: Mapping[str, Any] | None = None,
+        scopes: Iterable[str] = (),
         task: TaskUse | None = None,
         task_after_ms: int = 0,
     ) -> Callable[[F], F]: ...
@@ -138,6 +146,12 @@ class Server:
         timeout_ms: int | None = None,
         inline: bool = False,
         input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | bool | None = None,
+        title: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: Sequence[Icon] = (),
+        meta: Mapping[str, Any] | None = None,
+        scopes: Iterable[str] = (),
         task: TaskUse | None = None,
         task_after_ms: int = 0,
     ) -> Callable[..., Any]:
@@ -154,6 +168,12 @@ class Server:
             inline: run it in place instead of in a worker thread; only for a `def` that takes
                 microseconds and never blocks.
             input_schema: use this schema instead of deriving one.
+            output_schema: hold what the function returns against this schema, or against one that
+                is derived from the return annotation if it is True.
+            title: for people; likewise `icons`.
+            annotations: what the tool does to the world.
+            meta: the `_meta` of the tool.
+            scopes: what a client must have been granted, all of it, where it has to log in.
             task: "optional": a call becomes a task if its client takes tasks; "required": the
                 tool is for such clients only (spec/tasks.md). None: calls are never tasks.
             task_after_ms: how long a call runs before it becomes a task, in ms.
@@ -164,7 +184,7 @@ class Server:
         from .signature import derive_tool
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            typed = derive_tool(function, input_schema=input_schema)
+            typed = derive_tool(function, input_schema=input_schema, output_schema=output_schema)
             tool_name = name if name is not None else typed.name
             if inline and typed.is_async:
                 raise _inline_refusal(tool_name)
@@ -175,10 +195,16 @@ class Server:
                     description if description is not None else typed.description,
                     typed.input_schema,
                     version,
+                    title=title,
+                    output_schema=typed.output_schema,
+                    annotations=annotations,
+                    icons=icons,
+                    meta=meta,
                 ),
                 typed.handler,
                 execution=Execution.INLINE if inline else execution,
                 timeout_ms=timeout_ms,
+                scopes=scopes,
                 task=_task_support(tool_name, task, task_after_ms, inline),
             )
             return function
@@ -193,6 +219,7 @@ class Server:
         is_dynamic: bool = False,
         timeout_ms: int | None = None,
         inline: bool = False,
+        scopes: Iterable[str] = (),
         task: TaskUse | None = None,
         task_after_ms: int = 0,
     ) -> None:
@@ -211,6 +238,7 @@ class Server:
             is_dynamic=is_dynamic,
             execution=Execution.INLINE if inline else None,
             timeout_ms=timeout_ms,
+            scopes=scopes,
             task=_task_support(definition.name, task, task_after_ms, inline),
         )
 
@@ -219,8 +247,8 @@ class Server:
         return self._registry.unregister(name)
 
     def get(self, name: str) -> RegisteredTool | None:
-        """The tool of that name, if there is one."""
-        return self._registry.get(name)
+        """The tool registered as `name`, if there is one."""
+        return self._registry.find(name)
 
     def list(self) -> tuple[ToolDefinition, ...]:
         """All definitions, sorted by name."""

@@ -19,7 +19,9 @@ from attrs import define
 
 from ..agents.errors import AgentNotFoundError
 from ..errors import ErrorCode, RegistrationError, ToolError
-from ..registry import MAX_TOOL_NAME_LENGTH, Execution, ToolDefinition
+from ..registry import Execution
+from ..tool_definition import ToolDefinition
+from ..tool_names import MAX_TOOL_NAME_LENGTH
 from .agents import send_message_handler
 from .health import HEALTH, health_report
 
@@ -105,12 +107,12 @@ class AdminTools:
         )
         handler, execution = self.handlers[tool_type]
         try:
-            self.registry.register(
+            tool = self.registry.register(
                 definition, handler, is_dynamic=True, execution=execution, tool_type=tool_type
             )
         except RegistrationError as error:
             raise self._describe_refusal(name, error) from error
-        return {"registered": name, "toolType": tool_type}
+        return {"registered": tool.definition.name, "toolType": tool_type}
 
     def unregister_tool(self, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
         """Remove a dynamic tool (ADMIN-08).
@@ -130,7 +132,7 @@ class AdminTools:
 
     def _describe_refusal(self, name: str, error: RegistrationError) -> ToolError:
         """Why the registry would not take the tool, as its client reads it (ADMIN-07)."""
-        present = self.registry.get(name)
+        present = self.registry.find(name)
         if present is None:
             return _refuse("invalid_definition", f"{error}.")
         if present.is_dynamic:
@@ -154,7 +156,7 @@ def add_admin_tools(
     Raises:
         RegistrationError: the author of the server has given one of the names to another tool.
     """
-    present = registry.get(REGISTER_TOOL.name)
+    present = registry.find(REGISTER_TOOL.name)
     if present is not None and present.administrative:
         return
     tools = AdminTools(

@@ -14,7 +14,7 @@ from ..aacp.persistence import StoreError
 from ..aacp.transports import TransportError
 from ..agents.messages import AgentMessage
 from ..errors import ErrorCode, ToolError
-from ..registry import ToolDefinition
+from ..tool_definition import ToolDefinition
 
 if TYPE_CHECKING:
     from ..aacp.coordinator import AgentCoordinatorV2

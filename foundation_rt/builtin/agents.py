@@ -13,8 +13,8 @@ from ..aacp.coordinator import AgentCoordinatorV2
 from ..agents.errors import AgentNotFoundError
 from ..agents.messages import AgentMessage
 from ..errors import ErrorCode, ToolError
-from ..registry import ToolDefinition
 from ..results import write_json
+from ..tool_definition import ToolDefinition
 from ..truncation import truncate
 from .agent_requests import REQUEST, STATUS, request_handler, status_handler
 
@@ -86,7 +86,7 @@ def register_agent_tools(
             (STATUS, status_handler(coordinator)),
         )
     for definition, handler in tools:
-        if registry.get(definition.name) is None:
+        if registry.find(definition.name) is None:
             registry.register(definition, handler)
 
 

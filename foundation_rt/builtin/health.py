@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..registry import ToolDefinition
+from ..tool_definition import ToolDefinition
 
 if TYPE_CHECKING:
     from ..config import ServerConfig
