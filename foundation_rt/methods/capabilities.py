@@ -8,12 +8,27 @@ from ..extensions.tasks.support import EXTENSION
 
 if TYPE_CHECKING:
     from ..dispatcher import Dispatcher
+    from ..features.features import Features
     from ..protocol.revisions import Revision
 
 
 def capabilities_of(dispatcher: Dispatcher, revision: Revision) -> dict[str, Any]:
     """The `ServerCapabilities` for a peer that speaks `revision`."""
     capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+    features = dispatcher.features
+    if features is not None:
+        capabilities.update(_of_features(features))
     if dispatcher.tasks.offered:
         capabilities["extensions"] = {EXTENSION: {}}
     return revision.keep("capabilities", capabilities)
+
+
+def _of_features(features: Features) -> dict[str, Any]:
+    capabilities: dict[str, Any] = {}
+    if features.resources:
+        capabilities["resources"] = {"subscribe": True, "listChanged": True}
+    if features.prompts:
+        capabilities["prompts"] = {"listChanged": True}
+    if features.completions:
+        capabilities["completions"] = {}
+    return capabilities

@@ -1,0 +1,45 @@
+"""How a handler of a feature is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+from ..registry import Execution, is_async_callable
+
+if TYPE_CHECKING:
+    from ..registry import Handler
+    from .checks import Checks
+
+
+@define(eq=False, repr=False)
+class Handling:
+    """A handler, and how it is run.
+
+    Args:
+        handler: called with a dict of arguments and a `ToolContext`.
+        execution: where it runs.
+        timeout_ms: deadline in ms; None means `tools.default_timeout_ms`.
+    """
+
+    handler: Handler
+    execution: Execution
+    timeout_ms: int | None
+
+
+def make_handling(
+    checks: Checks, handler: Handler, execution: Execution | None, timeout_ms: int | None
+) -> Handling:
+    """A `Handling`; by default `async def` runs as a task and anything else in a worker thread.
+
+    Raises:
+        RegistrationError: it cannot be run so.
+    """
+    checks.handler(handler)
+    checks.timeout(timeout_ms)
+    if execution is None:
+        execution = Execution.ASYNC if is_async_callable(handler) else Execution.THREAD
+    elif execution is Execution.INLINE and is_async_callable(handler):
+        raise checks.refusal("inline=True is for def, not for async def")
+    return Handling(handler, execution, timeout_ms)

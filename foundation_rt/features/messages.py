@@ -1,0 +1,100 @@
+"""What the handler of a prompt returned, as the result of `prompts/get` (PROMPT-05)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+from attrs.validators import in_, instance_of, optional
+
+from ..errors import ErrorCode, ToolError
+from ..protocol.content import Block, Role, Text
+
+if TYPE_CHECKING:
+    from ..protocol.revisions import Revision
+
+
+def _to_block(content: Block | str) -> Block:
+    return Text(content) if isinstance(content, str) else content
+
+
+@frozen
+class PromptMessage:
+    """One message of a prompt.
+
+    Args:
+        role: who says it: ``user`` or ``assistant``.
+        content: a block; text may be given as it is.
+
+    Raises:
+        TypeError: `content` is no content.
+        ValueError: there is no such role.
+    """
+
+    role: Role = field(validator=in_(("user", "assistant")))
+    content: Block | str = field(
+        converter=_to_block,
+        validator=instance_of(Block),  # type: ignore[type-abstract]
+    )
+
+    def to_wire(self, revision: Revision) -> dict[str, Any]:
+        """A member of `messages`."""
+        assert isinstance(self.content, Block)
+        return {"role": self.role, "content": self.content.to_wire(revision)}
+
+
+@frozen
+class PromptResult:
+    """The result of a prompt, in full.
+
+    Args:
+        messages: in order; what is no `PromptMessage` is one of the user's.
+        description: of this very prompt; by default that of its definition.
+        meta: the `_meta` of the result; JSON.
+    """
+
+    messages: Sequence[PromptMessage | Block | str] = field(converter=tuple)
+    description: str | None = field(default=None, validator=optional(instance_of(str)))
+    meta: Mapping[str, Any] | None = field(
+        default=None,
+        validator=optional(instance_of(Mapping)),  # type: ignore[type-abstract]
+    )
+
+
+def shape_prompt(value: Any, description: str | None, revision: Revision) -> dict[str, Any]:
+    """The result of `prompts/get`.
+
+    Args:
+        value: what the handler returned.
+        description: of the prompt, where the result has none of its own.
+
+    Raises:
+        ToolError: INTERNAL, `not_a_prompt`.
+    """
+    full = value if isinstance(value, PromptResult) else PromptResult(_several(value))
+    messages = [_message(each).to_wire(revision) for each in full.messages]
+    result: dict[str, Any] = {"messages": messages}
+    description = description if full.description is None else full.description
+    if description is not None:
+        result["description"] = description
+    if full.meta is not None:
+        result["_meta"] = dict(full.meta)
+    return result
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _message(value: Any) -> PromptMessage:
+    if isinstance(value, PromptMessage):
+        return value
+    if isinstance(value, Block | str):
+        return PromptMessage("user", value)
+    raise ToolError(
+        ErrorCode.INTERNAL, "The prompt has no messages.", {"reason": "not_a_prompt"}
+    ) from TypeError(
+        f"the handler returned {type(value).__name__}: return a str, a content block, a "
+        "PromptMessage, a list of these, or a PromptResult"
+    )

@@ -1,0 +1,82 @@
+"""`prompts/list` and `prompts/get` (spec/prompts.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.jsonrpc import ABSENT
+from ..refusals import MAX_ECHOED_NAME, invalid_params, method_not_found
+from .lists import answer_list
+
+if TYPE_CHECKING:
+    from ..dispatcher import Dispatcher
+    from ..effects import Effect
+    from ..features.prompts import RegisteredPrompt
+    from ..invocation import Invocation
+    from ..peer import Peer
+    from ..protocol.jsonrpc import Request
+    from ..session import Session
+
+
+def list_prompts(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """The prompts there are (PROMPT-02)."""
+    features = dispatcher.features
+    if features is None or not features.prompts:
+        return method_not_found(session, request)
+    page = features.prompts.prompts.page
+    return answer_list(dispatcher, session, peer, request, "prompts", page)
+
+
+def get_prompt(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """The messages of a prompt (PROMPT-05)."""
+    from ..features.messages import shape_prompt
+
+    features = dispatcher.features
+    if features is None or not features.prompts:
+        return method_not_found(session, request)
+    params = {} if request.params is ABSENT else request.params
+    name, arguments = params.get("name"), params.get("arguments", {})
+    if type(name) is not str:
+        return invalid_params(session, request, "name must be a string")
+    prompt = features.prompts.prompts.get(name)
+    if prompt is None:
+        what = f"there is no prompt {name[:MAX_ECHOED_NAME]!r}"
+        return invalid_params(session, request, what)
+    problem = _problem(prompt, arguments)
+    if problem is not None:
+        return invalid_params(session, request, problem)
+    description = prompt.definition.description
+
+    def shape(value: Any, call: Invocation) -> dict[str, Any]:
+        return shape_prompt(value, description, call.peer.revision)
+
+    return dispatcher.feature_calls.begin(
+        session,
+        peer,
+        request,
+        name=name,
+        handler=prompt.handling.handler,
+        execution=prompt.handling.execution,
+        arguments=arguments,
+        shape=shape,
+        timeout_ms=prompt.handling.timeout_ms,
+    )
+
+
+def _problem(prompt: RegisteredPrompt, arguments: Any) -> str | None:
+    """What is wrong with arguments, whatever the handler makes of them (PROMPT-06)."""
+    if type(arguments) is not dict:
+        return "arguments must be an object"
+    for name, value in arguments.items():
+        if name not in prompt.arguments:
+            return f"the prompt has no argument {name[:MAX_ECHOED_NAME]!r}"
+        if type(value) is not str:
+            return f"the argument {name!r} must be a string"
+    for name in prompt.required:
+        if name not in arguments:
+            return f"the argument {name!r} is required"
+    return None
