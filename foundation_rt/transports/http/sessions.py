@@ -8,7 +8,6 @@ Sessions stand in the order of their last use, so expiring looks at those alone 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -23,14 +22,19 @@ if TYPE_CHECKING:
 _RETRY_AFTER_SECONDS = b"10"
 
 
-class Closable(Protocol):
+class Held(Protocol):
     """What a session holds: a connection and what belongs to it."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something runs or somebody listens: then the session is not idle (AUTH-17)."""
+        ...
 
     def close(self, reason: str) -> object:
         """The session is no more, for `reason`."""
 
 
-T = TypeVar("T", bound=Closable)
+T = TypeVar("T", bound=Held)
 
 
 def new_session_id() -> str:
@@ -45,13 +49,11 @@ class _Entry(Generic[T]):
     Attributes:
         principal: who began it, and alone may use it.
         last_used: monotonic seconds.
-        users: requests and streams that are open.
     """
 
     content: T
     principal: Principal | None
     last_used: float
-    users: int = 0
 
 
 @define(eq=False, repr=False)
@@ -97,26 +99,17 @@ class SessionTable(Generic[T]):
         entry = None if session_id is None else self._entries.get(session_id)
         if session_id is None or entry is None or not _is_same(entry.principal, principal):
             return None
-        if entry.users == 0 and self._has_expired(entry):
+        if self._has_expired(entry) and not entry.content.is_busy:
             self.end(session_id, "session_expired")
             return None
         self._touch(session_id, entry)
         return entry.content
 
-    @contextmanager
-    def use(self, session_id: str) -> Iterator[None]:
-        """While this lasts, the session is not idle (AUTH-17)."""
+    def touch(self, session_id: str) -> None:
+        """The session was in use until now: a response has ended, for instance."""
         entry = self._entries.get(session_id)
-        if entry is None:  # it has just been ended
-            yield
-            return
-        entry.users += 1
-        try:
-            yield
-        finally:
-            entry.users -= 1
-            if session_id in self._entries:
-                self._touch(session_id, entry)
+        if entry is not None:
+            self._touch(session_id, entry)
 
     def end(self, session_id: str, reason: str) -> None:
         """Close a session, if nobody has yet; its id is nobody's from now on (AUTH-18)."""
@@ -133,7 +126,7 @@ class SessionTable(Generic[T]):
         """Close what has been idle for too long; return how many that were (AUTH-17)."""
         expired = 0
         for session_id, entry in [*self._idle_longest()]:
-            if entry.users:
+            if entry.content.is_busy:
                 self._touch(session_id, entry)
             else:
                 self.end(session_id, "session_expired")

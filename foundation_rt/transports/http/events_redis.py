@@ -1,0 +1,362 @@
+"""Events of streams in Redis, where every process of a server finds them.
+
+Writing returns at once and is done behind, in order and in batches, by one task. While Redis is
+away what is to be written waits, up to a bound. An event that was never written is missed at
+replay, as is one that was let go: places are counted by who says something, and a gap is not passed
+over.
+
+    PREFIX{sha256 of the session's id}          hash: whose it is; of each stream the place that is
+                                                next, how many events are kept, whether it has ended
+    PREFIX{sha256 of the session's id}:events   stream: the events of all streams of the session
+
+Bounds and times are kept by scripts, by the clock of the Redis server. Needs the extra `redis`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from ...errors import MissingExtraError
+from .events import (
+    MAX_SESSION_BYTES,
+    Replay,
+    SessionRecord,
+    StoredEvent,
+    event_id,
+    new_stream_id,
+    parse_event_id,
+)
+
+try:
+    from redis.asyncio import Redis
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+    from redis.commands.core import AsyncScript
+    from redis.exceptions import RedisError
+except ImportError:
+    raise MissingExtraError("An event store in Redis", "redis") from None
+
+if TYPE_CHECKING:
+    from ...logs import StructuredLogger
+
+MAX_BACKLOG_BYTES = 64 * 1024 * 1024
+"""Most bytes that wait to be written; what comes then is not kept."""
+
+_BATCH = 100  # events in one round trip
+_RETRY_SECONDS = 1.0
+_TIMEOUT_SECONDS = 5.0
+_CLOSE_SECONDS = 2.0
+_WRITE_BYTES = 500  # what a write takes besides its message
+
+_APPEND = """
+local events, session = KEYS[1], KEYS[2]
+local stream, place, line, subject, revision = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local max_events, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
+local ttl_ms, session_ttl_ms = tonumber(ARGV[8]), tonumber(ARGV[9])
+local now = redis.call('TIME')
+local oldest_ms = now[1] * 1000 + math.floor(now[2] / 1000) - ttl_ms
+
+redis.call('XADD', events, '*', 's', stream, 'n', place, 'd', line)
+redis.call('HSET', session, 'revision', revision, 'next:' .. stream, place + 1)
+if subject ~= '' then redis.call('HSET', session, 'subject', subject) end
+redis.call('HINCRBY', session, 'kept:' .. stream, 1)
+local size = redis.call('HINCRBY', session, 'size', #line)
+
+while true do
+    local first = redis.call('XRANGE', events, '-', '+', 'COUNT', 1)[1]
+    if not first then break end
+    local age = tonumber(string.match(first[1], '^%d+'))
+    if redis.call('XLEN', events) <= max_events and size <= max_bytes and age > oldest_ms then
+        break
+    end
+    local of = first[2][2]
+    redis.call('XDEL', events, first[1])
+    size = redis.call('HINCRBY', session, 'size', 0 - #first[2][6])
+    local kept = redis.call('HINCRBY', session, 'kept:' .. of, -1)
+    if kept <= 0 and redis.call('HEXISTS', session, 'ended:' .. of) == 1 then
+        redis.call('HDEL', session, 'kept:' .. of, 'next:' .. of, 'ended:' .. of)
+    end
+end
+redis.call('PEXPIRE', events, ttl_ms)
+redis.call('PEXPIRE', session, session_ttl_ms)
+"""
+
+_END = """
+local session, stream = KEYS[1], ARGV[1]
+if tonumber(redis.call('HGET', session, 'kept:' .. stream) or '0') > 0 then
+    redis.call('HSET', session, 'ended:' .. stream, 1)
+else
+    redis.call('HDEL', session, 'kept:' .. stream, 'next:' .. stream)
+end
+"""
+
+_FORGET = "redis.call('DEL', KEYS[1], KEYS[2])"
+
+_REPLAY = """
+local events, session, stream, first = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
+local next_place = redis.call('HGET', session, 'next:' .. stream)
+if not next_place then return false end
+local found, expected = {}, first
+for _, entry in ipairs(redis.call('XRANGE', events, '-', '+')) do
+    -- What was written twice, because the first time was not confirmed, is told once.
+    if entry[2][2] == stream and tonumber(entry[2][4]) == expected then
+        found[#found + 1] = entry[2][6]
+        expected = expected + 1
+    end
+end
+if expected ~= tonumber(next_place) then return false end
+return {redis.call('HEXISTS', session, 'ended:' .. stream), found}
+"""
+
+
+@define(eq=False, repr=False)
+class RedisTrail:
+    """A stream whose events a `RedisEventStore` keeps."""
+
+    _store: RedisEventStore
+    _session_id: str
+    stream_id: str = field(factory=new_stream_id)
+    _place: int = field(default=0, init=False)
+
+    def record(self, line: bytes) -> str:
+        """Have `line` kept as the next event; return its id."""
+        place = self._place
+        self._place += 1
+        self._store.put(self._session_id, self.stream_id, place, line)
+        return event_id(self.stream_id, place)
+
+    def end(self) -> None:
+        """Nothing follows any more."""
+        self._store.end_stream(self._session_id, self.stream_id)
+
+    def is_last(self, place: int) -> bool:
+        """Whether nothing was said after `place`."""
+        return place == self._place - 1
+
+
+@define(eq=False, repr=False)
+class _Write:
+    """One thing that is still to be told Redis."""
+
+    script: AsyncScript
+    keys: tuple[str, ...]
+    arguments: tuple[Any, ...]
+    size: int
+
+
+@define(eq=False, repr=False)
+class RedisEventStore:
+    """Keeps events in Redis.
+
+    Args:
+        url: of the server; may hold a password, and is shown nowhere.
+        logger: told when Redis goes and comes.
+        max_events: of one session.
+        ttl_ms: how long an event is kept.
+        session_ttl_ms: how long a session is remembered of which nothing is heard.
+        prefix: of all keys.
+        max_session_bytes: of the messages of one session.
+        max_backlog_bytes: that wait to be written.
+    """
+
+    _url: str
+    _logger: StructuredLogger
+    _max_events: int
+    _ttl_ms: int
+    _session_ttl_ms: int
+    _prefix: str = "foundation-rt:"
+    _max_session_bytes: int = MAX_SESSION_BYTES
+    _max_backlog_bytes: int = MAX_BACKLOG_BYTES
+    _records: dict[str, SessionRecord] = field(factory=dict, init=False)
+    _trails: dict[tuple[str, str], RedisTrail] = field(factory=dict, init=False)
+    _backlog: deque[_Write] = field(factory=deque, init=False)
+    _backlog_bytes: int = field(default=0, init=False)
+    _redis: Redis = field(init=False)
+    _append: AsyncScript = field(init=False)
+    _end: AsyncScript = field(init=False)
+    _forget: AsyncScript = field(init=False)
+    _replay: AsyncScript = field(init=False)
+    _writer: asyncio.Task[None] | None = field(default=None, init=False)
+    _something: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _nothing: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _is_away: bool = field(default=False, init=False)
+    _in_trouble: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        # Nothing is connected before the first command.
+        self._redis = Redis.from_url(
+            self._url,
+            socket_timeout=_TIMEOUT_SECONDS,
+            socket_connect_timeout=_TIMEOUT_SECONDS,
+            retry=Retry(NoBackoff(), 1),  # a connection that has gone stale is made anew
+        )
+        self._append, self._end, self._forget, self._replay = map(
+            self._redis.register_script, (_APPEND, _END, _FORGET, _REPLAY)
+        )
+
+    @property
+    def backlog_bytes(self) -> int:
+        """What waits to be written."""
+        return self._backlog_bytes
+
+    async def start(self) -> None:
+        """Begin to write; a server that is not there yet is waited for behind."""
+        self._nothing.set()
+        self._writer = asyncio.create_task(self._write_on())
+
+    async def close(self) -> None:
+        """Write what waits, unless that takes too long, and end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._nothing.wait()
+        if self._writer is not None:
+            self._writer.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._writer
+            await self._redis.aclose()
+
+    def open(self, session_id: str, record: SessionRecord) -> None:
+        """Keep what is to be known of a session; it is written with each event."""
+        self._records[session_id] = record
+
+    async def find(self, session_id: str) -> SessionRecord | None:
+        """What is known of a session, in whatever process it lives; None if Redis is away."""
+        record = self._records.get(session_id)
+        if record is not None:
+            return record
+        try:
+            subject, revision = await self._redis.hmget(
+                self.keys(session_id)[1], ["subject", "revision"]
+            )
+        except RedisError as error:
+            self._tell(error)
+            return None
+        if revision is None:
+            return None
+        return SessionRecord(_text(subject), _text(revision) or "")
+
+    def begin(self, session_id: str) -> RedisTrail:
+        """The trail of a new stream."""
+        trail = RedisTrail(self, session_id)
+        if session_id in self._records:
+            self._trails[session_id, trail.stream_id] = trail
+        return trail
+
+    async def replay(self, session_id: str, last_event_id: str) -> Replay | None:
+        """What the stream of `last_event_id` said after it; None if it cannot be told whole."""
+        named = parse_event_id(last_event_id)
+        if named is None:
+            return None
+        stream_id, place = named
+        trail = self._trails.get((session_id, stream_id))
+        if trail is not None and trail.is_last(place):
+            return Replay(stream_id, (), False)
+        if self._is_away and self._backlog:
+            return None
+        try:
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                await self._nothing.wait()
+            keys, arguments = self.keys(session_id), (stream_id, place + 1)
+            found = await self._replay(keys, arguments)
+        except (RedisError, TimeoutError) as error:
+            self._tell(error)
+            return None
+        if found is None:
+            return None
+        ended, lines = found
+        events = [
+            StoredEvent(event_id(stream_id, place + 1 + i), line) for i, line in enumerate(lines)
+        ]
+        return Replay(stream_id, events, bool(ended))
+
+    def forget(self, session_id: str) -> None:
+        """Keep nothing of a session any longer."""
+        if self._records.pop(session_id, None) is not None:
+            for key in [key for key in self._trails if key[0] == session_id]:
+                del self._trails[key]
+            self._enqueue(self._forget, self.keys(session_id), (), 0)
+
+    def put(self, session_id: str, stream_id: str, place: int, line: bytes) -> None:
+        """Have one event kept, unless its session is over."""
+        record = self._records.get(session_id)
+        if record is None:
+            return
+        arguments = (
+            *(stream_id, place, line, record.subject or "", record.revision),
+            *(self._max_events, self._max_session_bytes, self._ttl_ms, self._session_ttl_ms),
+        )
+        self._enqueue(self._append, self.keys(session_id), arguments, len(line))
+
+    def end_stream(self, session_id: str, stream_id: str) -> None:
+        """Nothing follows in that stream."""
+        if self._trails.pop((session_id, stream_id), None) is not None:
+            self._enqueue(self._end, self.keys(session_id)[1:], (stream_id,), 0)
+
+    def keys(self, session_id: str) -> tuple[str, str]:
+        """The keys of a session: of its events, and of what is known of it (RESUME-06)."""
+        # The id opens the session to whoever reads it, and keys are shown in many places. The
+        # braces have a cluster keep both on one node.
+        session = f"{self._prefix}{{{sha256(session_id.encode()).hexdigest()}}}"
+        return f"{session}:events", session
+
+    def _enqueue(
+        self, script: AsyncScript, keys: tuple[str, ...], arguments: tuple[Any, ...], size: int
+    ) -> None:
+        size += _WRITE_BYTES
+        if self._backlog_bytes + size > self._max_backlog_bytes:
+            return
+        self._backlog.append(_Write(script, keys, arguments, size))
+        self._backlog_bytes += size
+        self._nothing.clear()
+        self._something.set()
+
+    async def _write_on(self) -> None:
+        while True:
+            await self._something.wait()
+            self._something.clear()
+            while self._backlog:
+                await self._write_batch()
+            self._nothing.set()
+
+    async def _write_batch(self) -> None:
+        """Write what is first in line; it stays there until that has succeeded."""
+        batch = [self._backlog[i] for i in range(min(_BATCH, len(self._backlog)))]
+        try:
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for each in batch:
+                    await each.script(each.keys, each.arguments, pipeline)
+                results = await pipeline.execute(raise_on_error=False)
+        except RedisError as error:
+            self._is_away = True
+            self._tell(error)
+            await asyncio.sleep(_RETRY_SECONDS)
+            return
+        self._is_away = False
+        for each in batch:
+            self._backlog.popleft()
+            self._backlog_bytes -= each.size
+        # What Redis refuses it would refuse again: that event is missing.
+        self._tell(next((each for each in results if isinstance(each, Exception)), None))
+
+    def _tell(self, error: Exception | None) -> None:
+        """Log that something goes wrong, or no longer does; once each."""
+        if (error is not None) == self._in_trouble:
+            return
+        self._in_trouble = error is not None
+        if error is None:
+            self._logger.info("the event store in Redis works again")
+        else:
+            self._logger.warn(
+                "the event store in Redis fails: streams cannot be resumed meanwhile",
+                {"error": {"type": type(error).__name__}},
+            )
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value, "utf-8")
