@@ -184,8 +184,8 @@ class RedisEventStore:
     _replay: AsyncScript = field(init=False)
     _writer: asyncio.Task[None] | None = field(default=None, init=False)
     _something: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _nothing: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _is_away: bool = field(default=False, init=False)
+    # Nothing waits to be written, or it just turned out that nothing can be.
+    _settled: asyncio.Event = field(factory=asyncio.Event, init=False)
     _in_trouble: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -207,14 +207,14 @@ class RedisEventStore:
 
     async def start(self) -> None:
         """Begin to write; a server that is not there yet is waited for behind."""
-        self._nothing.set()
+        self._settled.set()
         self._writer = asyncio.create_task(self._write_on())
 
     async def close(self) -> None:
         """Write what waits, unless that takes too long, and end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._nothing.wait()
+                await self._settled.wait()
         if self._writer is not None:
             self._writer.cancel()
             with suppress(asyncio.CancelledError):
@@ -257,11 +257,11 @@ class RedisEventStore:
         trail = self._trails.get((session_id, stream_id))
         if trail is not None and trail.is_last(place):
             return Replay(stream_id, (), False)
-        if self._is_away and self._backlog:
-            return None
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                await self._nothing.wait()
+                await self._settled.wait()
+            if self._backlog:
+                return None
             keys, arguments = self.keys(session_id), (stream_id, place + 1)
             found = await self._replay(keys, arguments)
         except (RedisError, TimeoutError) as error:
@@ -313,7 +313,7 @@ class RedisEventStore:
             return
         self._backlog.append(_Write(script, keys, arguments, size))
         self._backlog_bytes += size
-        self._nothing.clear()
+        self._settled.clear()
         self._something.set()
 
     async def _write_on(self) -> None:
@@ -322,7 +322,7 @@ class RedisEventStore:
             self._something.clear()
             while self._backlog:
                 await self._write_batch()
-            self._nothing.set()
+            self._settled.set()
 
     async def _write_batch(self) -> None:
         """Write what is first in line; it stays there until that has succeeded."""
@@ -333,11 +333,10 @@ class RedisEventStore:
                     await each.script(each.keys, each.arguments, pipeline)
                 results = await pipeline.execute(raise_on_error=False)
         except RedisError as error:
-            self._is_away = True
             self._tell(error)
+            self._settled.set()
             await asyncio.sleep(_RETRY_SECONDS)
             return
-        self._is_away = False
         for each in batch:
             self._backlog.popleft()
             self._backlog_bytes -= each.size
