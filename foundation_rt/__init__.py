@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from .errors import RegistrationError as RegistrationError
     from .errors import ToolError as ToolError
     from .errors import UsageError as UsageError
+    from .features.completions import Completion as Completion
+    from .features.messages import PromptMessage as PromptMessage
+    from .features.messages import PromptResult as PromptResult
+    from .features.prompts import PromptArgument as PromptArgument
+    from .features.prompts import PromptDefinition as PromptDefinition
+    from .features.resources import ResourceDefinition as ResourceDefinition
+    from .features.resources import ResourceTemplateDefinition as ResourceTemplateDefinition
     from .runtime import ServerOptions as ServerOptions
     from .server import Server as Server
     from .server import create_server as create_server
@@ -50,15 +57,22 @@ _HOMES = {
     "AgentNotFoundError": "agents.errors",
     "AgentQueueFullError": "agents.errors",
     "AgentUnregisteredError": "agents.errors",
+    "Completion": "features.completions",
     "ConfigError": "errors",
     "Connection": "connection",
     "Constraints": "typed.constraints",
     "Dispatcher": "dispatcher",
     "ErrorCode": "errors",
     "OutcomeUnknownError": "aacp.errors",
+    "PromptArgument": "features.prompts",
+    "PromptDefinition": "features.prompts",
+    "PromptMessage": "features.messages",
+    "PromptResult": "features.messages",
     "RegistrationError": "errors",
     "RequestConflictError": "aacp.errors",
     "RequestFailedError": "aacp.errors",
+    "ResourceDefinition": "features.resources",
+    "ResourceTemplateDefinition": "features.resources",
     "Server": "server",
     "ServerOptions": "runtime",
     "ToolContext": "context",

@@ -25,6 +25,7 @@ from .registry import (
     is_async_callable,
 )
 from .runtime import Runtime, ServerOptions, compose
+from .server_features import FeatureServer
 from .session import TransportType
 from .tool_definition import ToolDefinition
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .aacp.coordinator import AgentCoordinatorV2
     from .agents.coordinator import AgentCoordinator
     from .extensions.tasks.support import TaskSupport
+    from .features.features import Features
     from .lifespan import Lifetime
     from .protocol.content import Icon
     from .protocol.tool_annotations import ToolAnnotations
@@ -44,7 +46,7 @@ TaskUse = Literal["optional", "required"]
 """Whether clients without the tasks extension may call a tool as well (TASK-02)."""
 
 
-class Server:
+class Server(FeatureServer):
     """A set of tools, and ways to serve them.
 
     Args:
@@ -257,6 +259,19 @@ class Server:
     def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
         """What `register` would say of `definition`."""
         return self._registry.validate_definition(definition)
+
+    @property
+    def features(self) -> Features:
+        """The resources, prompts and completions of this server; made when first asked for."""
+        features = self._options.features
+        if features is None:
+            from .features.features import Features
+
+            features = Features()
+            self._options = evolve(self._options, features=features)
+            if self._runtime is not None:
+                self._runtime.attach_features(features)
+        return features
 
     # -- agents ------------------------------------------------------------------------------
 
