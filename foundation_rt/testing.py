@@ -12,6 +12,7 @@ and encoded as they are over stdio.
 from __future__ import annotations
 
 import asyncio
+from binascii import a2b_base64
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,8 @@ from .clock import Clock, ManualClock
 from .errors import JsonRpcErrorCode, ToolError
 from .ids import IdGenerator, SequentialIds
 from .logs import MemorySink, StructuredLogger
-from .protocol.revisions import NEWEST_HANDSHAKE_REVISION
+from .peer import CAPABILITIES_KEY, INFO_KEY
+from .protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, VERSION_KEY
 from .redaction import Redactor
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from .server import Server
 
 __all__ = ["ManualClock", "ProtocolError", "SequentialIds", "TestClient", "connect"]
+
+_INFO = {"name": "foundation-rt-testing", "version": "0"}
 
 
 class ProtocolError(Exception):
@@ -52,12 +56,16 @@ class ProtocolError(Exception):
 class TestClient:
     """Talks to a server through a connection in the same process.
 
+    Args:
+        revision: the revision of the specification that it speaks.
+
     Attributes:
         notifications: what the server sent without being asked, decoded, in order.
     """
 
     __test__ = False  # pytest: no test class, whatever its name says
 
+    revision: str = NEWEST_HANDSHAKE_REVISION
     connection: Connection = field(init=False)
     notifications: list[dict[str, Any]] = field(factory=list, init=False)
     _sink: MemorySink | None = field(default=None, init=False)
@@ -89,10 +97,61 @@ class TestClient:
         return value
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """The tools as `tools/list` shows them."""
-        result = await self.request("tools/list")
-        tools: list[dict[str, Any]] = result["tools"]
-        return tools
+        """The tools as `tools/list` shows them, all pages."""
+        return await self._list("tools/list", "tools")
+
+    async def list_resources(self) -> list[dict[str, Any]]:
+        """The resources as `resources/list` shows them, all pages."""
+        return await self._list("resources/list", "resources")
+
+    async def list_resource_templates(self) -> list[dict[str, Any]]:
+        """The templates as `resources/templates/list` shows them, all pages."""
+        return await self._list("resources/templates/list", "resourceTemplates")
+
+    async def list_prompts(self) -> list[dict[str, Any]]:
+        """The prompts as `prompts/list` shows them, all pages."""
+        return await self._list("prompts/list", "prompts")
+
+    async def read_resource(self, uri: str) -> str | bytes:
+        """Read a resource that has one contents; return its text, or its bytes.
+
+        Raises:
+            ProtocolError: there is no such resource, or reading it failed.
+        """
+        result = await self.request("resources/read", {"uri": uri})
+        [contents] = result["contents"]
+        text: str | None = contents.get("text")
+        return a2b_base64(contents["blob"]) if text is None else text
+
+    async def get_prompt(self, prompt: str, /, **arguments: str) -> list[dict[str, Any]]:
+        """The messages of a prompt.
+
+        Raises:
+            ProtocolError: there is no such prompt, or the arguments do not fit.
+        """
+        params = {"name": prompt, "arguments": arguments}
+        messages: list[dict[str, Any]] = (await self.request("prompts/get", params))["messages"]
+        return messages
+
+    async def complete(
+        self, subject: str, argument: str, value: str = "", /, **known: str
+    ) -> list[str]:
+        """What could complete `value`; `subject` is a template if it has a brace, else a prompt.
+
+        Raises:
+            ProtocolError: there is no such prompt, template or argument.
+        """
+        ref = {"type": "ref/prompt", "name": subject}
+        if "{" in subject:
+            ref = {"type": "ref/resource", "uri": subject}
+        params = {
+            "ref": ref,
+            "argument": {"name": argument, "value": value},
+            "context": {"arguments": known},
+        }
+        result = await self.request("completion/complete", params)
+        values: list[str] = result["completion"]["values"]
+        return values
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send a request; return its result.
@@ -108,7 +167,7 @@ class TestClient:
         answer = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = answer
         try:
-            self._send({"id": request_id, "method": method}, params)
+            self._send({"id": request_id, "method": method}, self._introduced(params))
             reply = await answer
         except asyncio.CancelledError:
             self.notify("notifications/cancelled", {"requestId": request_id})
@@ -131,6 +190,22 @@ class TestClient:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(ConnectionError("the connection was closed"))
+
+    async def _list(self, method: str, member: str) -> list[dict[str, Any]]:
+        result = await self.request(method)
+        listed: list[dict[str, Any]] = result[member]
+        while "nextCursor" in result:
+            result = await self.request(method, {"cursor": result["nextCursor"]})
+            listed += result[member]
+        return listed
+
+    def _introduced(self, params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """`params` with who asks in their `_meta`, where the revision has no handshake."""
+        if not REVISIONS[self.revision].is_stateless:
+            return params
+        given = params or {}
+        meta = {VERSION_KEY: self.revision, INFO_KEY: _INFO, CAPABILITIES_KEY: {}}
+        return {**given, "_meta": meta | given.get("_meta", {})}
 
     def _send(self, message: dict[str, Any], params: Mapping[str, Any] | None) -> None:
         message = {"jsonrpc": "2.0", **message}
@@ -155,6 +230,7 @@ async def connect(
     clock: Clock | None = None,
     ids: IdGenerator | None = None,
     handshake: bool = True,
+    revision: str = NEWEST_HANDSHAKE_REVISION,
 ) -> AsyncIterator[TestClient]:
     """Connect a client to `server` and shake hands; its lifespan is entered before (OPS-06).
 
@@ -163,10 +239,11 @@ async def connect(
             memory, as `client.logs`.
         ids: replaces the server's ids, e.g. by `SequentialIds()`.
         handshake: False leaves `initialize` to the caller.
+        revision: the revision to speak; one of the stateless era needs no handshake.
     """
     from .runtime import ServerOptions, compose
 
-    client = TestClient()
+    client = TestClient(revision)
     runtime = server.runtime
     await runtime.start_lifespan()
     if clock is not None or ids is not None:
@@ -184,19 +261,15 @@ async def connect(
             clock=clock,
             resource_manager=runtime.resources,
             agent_coordinator=runtime.agents,
+            features=server.features,
             lifespan=runtime.lifespan,
             middleware=runtime.middleware,
         )
         runtime = compose(runtime.registry, options, config)
     try:
         client.connection = runtime.connect_host(client.receive, "memory")
-        if handshake:
-            info = {"name": "foundation-rt-testing", "version": "0"}
-            params = {
-                "protocolVersion": NEWEST_HANDSHAKE_REVISION,
-                "capabilities": {},
-                "clientInfo": info,
-            }
+        if handshake and not REVISIONS[revision].is_stateless:
+            params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": _INFO}
             await client.request("initialize", params)
             client.notify("notifications/initialized")
         yield client
