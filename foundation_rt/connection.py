@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from attrs import define, field
 
@@ -23,11 +24,18 @@ from .refusals import derive_correlation_id, internal_error_reply
 from .session import Session, State
 
 if TYPE_CHECKING:
+    from .abort import AbortSignal
+    from .asking.conversation import Conversation
+    from .asking.outgoing import Settle
+    from .asking.questions import Prepared
     from .dispatcher import Dispatcher
     from .effects import Effect, Performed
     from .engine import Engine
     from .protocol.jsonrpc import RequestId
     from .scheduling import Scheduler
+    from .subscriptions import Listening
+
+_MESSAGES = (Reply, Notify)  # a union would be made anew for each look at an effect
 
 Send = Callable[[bytes], object]
 """Takes an outgoing line, without its newline."""
@@ -58,6 +66,9 @@ class Connection:
     _deliver: Deliver
     observers: list[ObserveCompletion] = field(factory=list)
     lock: threading.RLock = field(factory=threading.RLock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.session.connection = ref(self)
 
     @property
     def closed(self) -> bool:
@@ -102,7 +113,7 @@ class Connection:
         """
         rest: list[Performed] = []
         for effect in effects:
-            if isinstance(effect, Reply | Notify):
+            if isinstance(effect, _MESSAGES):
                 if not self._write(effect):
                     rest += self.tell(self.dispatcher.close(self.session))
             elif isinstance(effect, Emit):
@@ -118,7 +129,7 @@ class Connection:
         messages: list[Effect] = []
         others: list[Effect] = []
         for effect in effects:
-            (messages if isinstance(effect, Reply | Notify) else others).append(effect)
+            (messages if isinstance(effect, _MESSAGES) else others).append(effect)
         self.scheduler.return_to_host(partial(self._tell_and_perform, messages))
         return self.tell(others)
 
@@ -128,11 +139,30 @@ class Connection:
         Whether it is still waited for is decided now; it is sent before what is decided later.
         """
         with self.lock:
-            effects = self.dispatcher.notify(call, method, params)
-            if self.scheduler.is_here():
-                self._tell_and_perform(effects)
-            else:
-                self.scheduler.return_to_host(partial(self._tell_and_perform, effects))
+            self._tell_from_handler(self.dispatcher.notify(call, method, params))
+
+    def converse(self, call: Invocation, signal: AbortSignal) -> Conversation:
+        """What the handler of `call` asks the peer with; raises `UsageError` if it cannot."""
+        return self.dispatcher.client_input.converse(call, self, signal)
+
+    def request(self, call: Invocation, question: Prepared, settle: Settle) -> str | None:
+        """Ask the peer something for a call; `settle` is given the response (ASK-17).
+
+        Returns:
+            The id of the request, or None if the call is not waited for any more.
+
+        Raises:
+            ToolError: too many questions are open.
+        """
+        with self.lock:
+            request_id, effects = self.dispatcher.ask(call, question, settle)
+            self._tell_from_handler(effects)
+        return request_id
+
+    def withdraw(self, call: Invocation, request_ids: list[str]) -> None:
+        """Take back those requests of a call's that have not been answered."""
+        with self.lock:
+            self._tell_from_handler(self.dispatcher.withdraw(call, request_ids))
 
     def cancel(self, request_id: RequestId) -> None:
         """The peer wants no answer to a request any more, as the transport knows (TIME-05)."""
@@ -140,14 +170,33 @@ class Connection:
             rest = self.tell(self.dispatcher.cancel(self.session, request_id))
         self.perform(rest)
 
-    def tools_changed(self) -> None:
-        """Tell the peer that there are other tools than before; safe from any thread (LIFE-10)."""
-        self.scheduler.return_to_host(self._tell_list_changed)
+    def list_changed(self, kind: str) -> None:
+        """Tell the peer that a list is another one than before; safe from any thread (LIFE-10)."""
+        self.scheduler.return_to_host(
+            lambda: self._decide(partial(self.dispatcher.list_changed, self.session, kind))
+        )
 
-    def _tell_list_changed(self) -> None:
+    def tell_listening(self, listening: Listening, message: Notify) -> None:
+        """Tell the peer what it listens to, if it still does; safe from any thread (SUB-02)."""
+        self.scheduler.return_to_host(
+            lambda: self._decide(partial(self.dispatcher.tell_listening, listening, message))
+        )
+
+    def end_listening(self) -> None:
+        """The server ends: let those who listen know that nothing more will come (SUB-08)."""
+        self._decide(partial(self.dispatcher.end_listening, self.session))
+
+    def _decide(self, decide: Callable[[], list[Effect]]) -> None:
         with self.lock:
-            rest = self.tell(self.dispatcher.list_changed(self.session))
+            rest = self.tell(decide())
         self.perform(rest)
+
+    def _tell_from_handler(self, effects: list[Effect]) -> None:
+        """Under the lock, so that it is sent before what is decided later."""
+        if self.scheduler.is_here():
+            self._tell_and_perform(effects)
+        else:
+            self.scheduler.return_to_host(partial(self._tell_and_perform, effects))
 
     def _tell_and_perform(self, effects: list[Effect]) -> None:
         with self.lock:

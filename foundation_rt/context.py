@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from attrs import define, field
 
+from .errors import UsageError
 from .peer import Peer
-from .protocol.levels import is_wanted
+from .protocol.levels import LOGGING_LEVELS, is_wanted
 from .protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from .abort import AbortSignal
+    from .asking.conversation import Conversation
+    from .asking.elicitation import ElicitResult
+    from .asking.questions import Question
+    from .asking.roots import Root
+    from .asking.sampled import SampleResult
+    from .asking.sampling import SampleOptions, SamplingMessage
     from .invocation import Invocation
     from .logs import StructuredLogger
     from .principal import Principal
@@ -21,11 +33,23 @@ _NOBODY = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], {}, {}, None)
 """Who asks where a host made the context itself, and named no call."""
 
 
+_Content = TypeVar("_Content")
+
+
 class Channel(Protocol):
-    """The way back to whoever called."""
+    """The way back to whoever called.
+
+    Attributes:
+        lock: orders what is sent.
+    """
+
+    lock: threading.RLock
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> None:
         """Send a notification that belongs to `call`; safe from any thread."""
+
+    def converse(self, call: Invocation, signal: AbortSignal) -> Conversation:
+        """What the handler of `call` asks its client with; raises `UsageError` if it cannot."""
 
 
 @define(eq=False, repr=False)
@@ -47,7 +71,8 @@ class ToolContext:
     _channel: Channel | None = None
     state: Any = None
     _logger: StructuredLogger | None = field(default=None, init=False)
-    _progress: float | None = field(default=None, init=False)
+    _progress: float = field(default=-math.inf, init=False)
+    _conversation: Conversation | None = field(default=None, init=False)
 
     @property
     def logger(self) -> StructuredLogger:
@@ -68,12 +93,14 @@ class ToolContext:
         """Who asks, as was proved; None where nobody has to prove anything."""
         return None if self._call is None else self._call.session.principal
 
+    # -- telling the client --------------------------------------------------------------------
+
     def report_progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
         """Tell the client how far the call has come, if it asked to be told (NOTE-01).
 
-        May be called in any thread. A value that is not above the one before is not sent.
+        May be called in any thread. A value that is not above the one before is not sent (NOTE-02).
 
         Args:
             progress: of `total`, if that is known.
@@ -84,18 +111,19 @@ class ToolContext:
         token = self._call.meta.get("progressToken")
         if type(token) is not str and type(token) is not int:
             return
-        if self._progress is not None and progress <= self._progress:
-            return
-        self._progress = progress
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
-        if total is not None:
+        if total is not None and math.isfinite(total):
             params["total"] = total
         if message is not None and self.client.revision.has("progress", "message"):
             params["message"] = message
-        self._notify("notifications/progress", params)
+        call, channel = self._way_back()
+        with channel.lock:  # what one thread finds above the last value, another must not overtake
+            if self._progress < progress < math.inf:
+                self._progress = progress
+                channel.notify(call, "notifications/progress", params)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        """Send the client a log message, if it wants those of this level (NOTE-02).
+        """Send the client a log message, if it wants those of this level (NOTE-04).
 
         May be called in any thread. The server's own log is `logger`.
 
@@ -103,14 +131,98 @@ class ToolContext:
             level: one of `protocol.levels.LOGGING_LEVELS`.
             data: anything that can be written as JSON.
             logger: the name of what logs.
+
+        Raises:
+            UsageError: there is no such level.
         """
+        if level not in LOGGING_LEVELS:
+            raise UsageError(f"a log message is {', '.join(LOGGING_LEVELS)}, not {level!r}")
         if not is_wanted(level, self.client.log_level):
             return
         params: dict[str, Any] = {"level": level, "data": data}
         if logger is not None:
             params["logger"] = logger
-        self._notify("notifications/message", params)
+        call, channel = self._way_back()
+        channel.notify(call, "notifications/message", params)
 
-    def _notify(self, method: str, params: dict[str, Any]) -> None:
-        if self._call is not None and self._channel is not None:
-            self._channel.notify(self._call, method, params)
+    # -- asking the client ---------------------------------------------------------------------
+
+    @overload
+    async def elicit(
+        self, message: str, schema: type[_Content], *, key: str | None = None
+    ) -> ElicitResult[_Content]: ...
+
+    @overload
+    async def elicit(
+        self, message: str, schema: Mapping[str, Any], *, key: str | None = None
+    ) -> ElicitResult[dict[str, Any]]: ...
+
+    async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> Any:
+        """Have the user fill in a form; see `asking.elicitation.Elicit` (ASK-06).
+
+        From revision 2026-07-28 on the handler is unwound here, and runs again from its start when
+        the answer has come. So nothing may be done before a question that may not be done twice,
+        and the same questions must be asked in the same words (ASK-10, ASK-13).
+
+        Args:
+            schema: what is asked for: a JSON Schema of a flat object, or a class.
+            key: names the question among those of the call; by default they are numbered.
+
+        Raises:
+            ClientCapabilityError: the client cannot be asked this; likewise for all questions.
+            AskError: it refused, or its answer cannot be used.
+            UsageError: it is no proper question.
+        """
+        from .asking.elicitation import Elicit
+
+        return await self._converse().ask_one(Elicit(message, schema), key)
+
+    async def elicit_url(
+        self, message: str, url: str, *, elicitation_id: str = "", key: str | None = None
+    ) -> ElicitResult[None]:
+        """Have the user visit a page; see `asking.elicitation.ElicitUrl`. Raises as `elicit`."""
+        from .asking.elicitation import ElicitUrl
+
+        page = ElicitUrl(message, url, elicitation_id)
+        result: ElicitResult[None] = await self._converse().ask_one(page, key)
+        return result
+
+    async def sample(
+        self,
+        messages: str | SamplingMessage | Sequence[str | SamplingMessage],
+        *,
+        max_tokens: int,
+        key: str | None = None,
+        **options: Unpack[SampleOptions],
+    ) -> SampleResult:
+        """Have the client's model answer; see `asking.sampling.Sample`. Raises as `elicit`."""
+        from .asking.sampling import Sample
+
+        question = Sample(messages, max_tokens, **options)
+        result: SampleResult = await self._converse().ask_one(question, key)
+        return result
+
+    async def roots(self, *, key: str | None = None) -> tuple[Root, ...]:
+        """The places the client works in. Raises as `elicit`."""
+        from .asking.roots import Roots
+
+        roots: tuple[Root, ...] = await self._converse().ask_one(Roots(), key)
+        return roots
+
+    async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+        """Ask several things at once; the answers have the keys of the questions (ASK-03).
+
+        Raises as `elicit`: nothing is asked if the client cannot be asked all of it.
+        """
+        return await self._converse().ask(questions)
+
+    def _converse(self) -> Conversation:
+        if self._conversation is None:
+            call, channel = self._way_back()
+            self._conversation = channel.converse(call, self.abort_signal)
+        return self._conversation
+
+    def _way_back(self) -> tuple[Invocation, Channel]:
+        if self._call is None or self._channel is None:
+            raise UsageError("this context was made by hand: it has no client to talk to")
+        return self._call, self._channel

@@ -13,15 +13,26 @@ peer along and needs no handshake (REV-04); all others pass the gate of the sess
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import define
+from attrs import define, field
 
-from .effects import Emit, Notify
+from .effects import Announce, Emit, Notify
 from .envelope import Envelope
-from .errors import JsonRpcErrorCode
+from .errors import ErrorCode, JsonRpcErrorCode, ToolError
 from .feature_calls import FeatureCalls
-from .methods import discovery, lifecycle, tasks, tools
+from .methods import (
+    completion,
+    discovery,
+    lifecycle,
+    logging,
+    prompts,
+    resources,
+    subscriptions,
+    tasks,
+    tools,
+)
 from .peer import Peer, PeerRefused, read_stateless_peer
 from .protocol.framing import LineTooLong
 from .protocol.jsonrpc import (
@@ -43,24 +54,42 @@ from .refusals import (
     refuse,
 )
 from .session import Event, Session, State
+from .subscriptions import Subscriptions, list_changed_method
 from .tools_call import ToolsCall, protocol_error_record
 
 if TYPE_CHECKING:
+    from .asking.outgoing import Settle
+    from .asking.questions import Prepared
+    from .client_input import ClientInput
     from .effects import Effect
     from .extensions.tasks.offer import TaskOffer
+    from .features.features import Features
     from .invocation import Invocation, Outcome
+    from .subscriptions import Listening
 
-_LIST_CHANGED = encode({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+MAX_QUESTIONS = 1000
+"""How many requests of ours one client may leave unanswered at a time."""
 
 
 @define(eq=False, repr=False)
 class Dispatcher:
-    """Decides what every message leads to."""
+    """Decides what every message leads to.
+
+    Args:
+        page_size: how many entries of a list one answer holds.
+
+    Attributes:
+        features: what the server offers besides tools; None as long as there is nothing.
+    """
 
     envelope: Envelope
     tools_call: ToolsCall
     feature_calls: FeatureCalls
     tasks: TaskOffer
+    page_size: int
+    client_input: ClientInput
+    subscriptions: Subscriptions
+    features: Features | None = field(default=None, init=False)
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
         """The effects of one message, in the order in which they are to be performed."""
@@ -90,25 +119,77 @@ class Dispatcher:
             call = session.in_flight.get(request_id)
             if call is not None:
                 return call.procedure.cancel(call)
+            listening = session.listening.get(request_id)
+            if listening is not None:
+                self.subscriptions.end(listening)
+                return [Emit("debug", "subscription cancelled", {"subscriptionId": request_id})]
         return []
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
         """A notification that belongs to `call`; none once it is not waited for any more."""
         return call.procedure.notify(call, method, params)
 
-    def list_changed(self, session: Session) -> list[Effect]:
-        """There are other tools than before: a RUNNING connection is told so (LIFE-10)."""
-        return [Notify(_LIST_CHANGED)] if session.state is State.RUNNING else []
+    def ask(
+        self, call: Invocation, question: Prepared, settle: Settle
+    ) -> tuple[str | None, list[Effect]]:
+        """A request of ours for `call`, by its id; None once the call is not waited for any more.
+
+        Raises:
+            ToolError: the client owes us too many answers.
+        """
+        session = call.session
+        if session.in_flight.get(call.request_id) is not call:
+            return None, []
+        if len(session.questions) >= MAX_QUESTIONS:
+            raise ToolError(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                f"The client has {MAX_QUESTIONS} questions to answer already.",
+                {"reason": "too_many_questions", "maxQuestions": MAX_QUESTIONS},
+            )
+        session.asked += 1
+        request_id = f"server-{session.asked}"
+        session.questions[request_id] = settle
+        line = encode({"jsonrpc": "2.0", "id": request_id, **question.to_wire()})
+        if "elicitationId" in question.params:
+            self.subscriptions.follow_elicitation(session, question.params["elicitationId"])
+        return request_id, [Notify(line, call.request_id)]
+
+    def withdraw(self, call: Invocation, request_ids: list[str]) -> list[Effect]:
+        """Requests of ours whose answers are not waited for any more: the client is told."""
+        session = call.session
+        open_ids = [each for each in request_ids if session.questions.pop(each, None) is not None]
+        belongs = call.request_id if session.in_flight.get(call.request_id) is call else None
+        return [Notify(_cancelled(request_id), belongs) for request_id in open_ids]
+
+    def list_changed(self, session: Session, kind: str) -> list[Effect]:
+        """A list is another one than before: a RUNNING connection is told so (LIFE-10)."""
+        if session.state is not State.RUNNING:
+            return []
+        return [Notify(encode({"jsonrpc": "2.0", "method": list_changed_method(kind)}))]
+
+    def tell_listening(self, listening: Listening, message: Notify) -> list[Effect]:
+        """What one listens to has happened; nothing is sent to one that has stopped (SUB-02)."""
+        session = listening.session
+        if session.listening.get(listening.subscription_id) is not listening:
+            return []
+        return [message]
+
+    def end_listening(self, session: Session) -> list[Effect]:
+        """The server ends: every `subscriptions/listen` gets its result (SUB-08)."""
+        ended = [each for each in session.listening.values() if each.peer is not None]
+        self.subscriptions.forget(session)
+        return [effect for each in ended for effect in subscriptions.final(self, each)]
 
     def close(self, session: Session, reason: str = "disconnected") -> list[Effect]:
         """The peer has gone: the session is CLOSED for good, whatever runs is aborted (LIFE-06)."""
         if not session.advance(Event.CLOSE):
             return []
+        self.subscriptions.forget(session)
         calls = list(session.in_flight.values())
         return [effect for call in calls for effect in call.procedure.disconnect(call, reason)]
 
     def _request(self, session: Session, request: Request) -> list[Effect]:
-        if request.id in session.in_flight:
+        if session.is_open(request.id):
             return _refuse_duplicate_id(session, request)
         peer = session.peer
         if session.stateless or _names_a_revision(request.params):
@@ -161,8 +242,18 @@ HANDSHAKE: dict[str, Callable[[Dispatcher, Session, Request], list[Effect]]] = {
 }
 
 METHODS: dict[str, Callable[[Dispatcher, Session, Peer, Request], list[Effect]]] = {
+    "completion/complete": completion.complete,
+    "logging/setLevel": logging.set_level,
     "ping": lifecycle.ping,
+    "prompts/get": prompts.get_prompt,
+    "prompts/list": prompts.list_prompts,
+    "resources/list": resources.list_resources,
+    "resources/read": resources.read_resource,
+    "resources/subscribe": subscriptions.subscribe,
+    "resources/templates/list": resources.list_templates,
+    "resources/unsubscribe": subscriptions.unsubscribe,
     "server/discover": discovery.discover,
+    "subscriptions/listen": subscriptions.listen,
     "tasks/cancel": tasks.cancel_task,
     "tasks/get": tasks.get_task,
     "tasks/update": tasks.update_task,
@@ -219,7 +310,7 @@ def _malformed(session: Session, message: Malformed) -> list[Effect]:
         "correlationId": derive_correlation_id(session, message.params),
     }
     # RPC-05: an answer with the id of a call in flight would be taken for that call's.
-    request_id = None if message.id in session.in_flight else message.id
+    request_id = None if session.is_open(message.id) else message.id
     return [error_reply(message.code, f"{title}: {message.detail}", data, request_id)]
 
 
@@ -233,15 +324,23 @@ def _line_too_long(session: Session, event: LineTooLong) -> list[Effect]:
     return [error_reply(JsonRpcErrorCode.INVALID_REQUEST, message, data, None)]
 
 
-def _stray_response(session: Session, response: Response) -> list[Effect]:
-    """RPC-07: the server has asked nothing, so an answer belongs to nothing."""
-    return [Emit("debug", "response dropped: nothing was asked", {})]
+def _response(session: Session, response: Response) -> list[Effect]:
+    """ASK-17: the answer to a request of ours; RPC-07: one that belongs to nothing is dropped."""
+    settle = session.questions.pop(response.id, None) if type(response.id) is str else None
+    if settle is None:
+        return [Emit("debug", "response dropped: nothing was asked", {})]
+    return [Announce(partial(settle, response.result, response.error))]
+
+
+def _cancelled(request_id: str) -> bytes:
+    params = {"requestId": request_id, "reason": "The answer is not needed any more."}
+    return encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
 
 _DECISIONS: dict[type, Callable[[Session, Any], list[Effect]]] = {
     Malformed: _malformed,
     LineTooLong: _line_too_long,
-    Response: _stray_response,
+    Response: _response,
 }
 
 

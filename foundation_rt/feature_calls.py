@@ -15,6 +15,7 @@ import orjson
 from attrs import define
 
 from .call_records import completion_record, failure_log, late_record
+from .client_input import MAY_ASK, ClientInput, InputRefused
 from .effects import Reply
 from .envelope import result_reply
 from .errors import (
@@ -26,7 +27,12 @@ from .errors import (
 )
 from .invocation import Invocation, Outcome, Phase, Raised, Returned
 from .procedures import Procedure
-from .refusals import derive_correlation_id, error_reply, internal_error_reply
+from .refusals import (
+    derive_correlation_id,
+    error_reply,
+    internal_error_reply,
+    invalid_params,
+)
 
 if TYPE_CHECKING:
     from .effects import Effect
@@ -45,6 +51,7 @@ class FeatureCalls(Procedure):
 
     ids: IdGenerator
     envelope: Envelope
+    client_input: ClientInput
 
     subject = "The handler"
 
@@ -85,6 +92,11 @@ class FeatureCalls(Procedure):
         call.execution = execution
         call.shape = shape
         call.timeout_ms = timeout_ms or self.limits.default_timeout_ms
+        if peer.revision.is_stateless and call.method in MAY_ASK:
+            try:
+                self.client_input.open(call, request.params)
+            except InputRefused as refused:
+                return invalid_params(session, request, str(refused), refused.reason)
         call.slot = self.resources.try_acquire_slot()
         if call.slot is None:
             return self._refuse_for_load(call)
@@ -105,6 +117,10 @@ class FeatureCalls(Procedure):
                 success = ToolCompletionOutcome.SUCCESS
                 return [reply, completion_record(call, success, None, duration_ms)]
         else:
+            if isinstance(outcome, Raised):
+                asked = self.client_input.answer(call, outcome.error, duration_ms)
+                if asked is not None:
+                    return asked
             error = self.describe_failure(outcome)
             if isinstance(outcome, Raised) and not isinstance(outcome.error, ToolError):
                 effects.append(failure_log(call, "handler failed", outcome.error))

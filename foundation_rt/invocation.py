@@ -16,6 +16,7 @@ from attrs import define, field
 from .errors import ToolCompletionOutcome
 
 if TYPE_CHECKING:
+    from .asking.rounds import Rounds
     from .peer import Peer
     from .procedures import Procedure
     from .protocol.jsonrpc import RequestId
@@ -53,6 +54,7 @@ class Invocation:
         timeout_ms: the deadline, in ms from the start of the handler.
         shape: makes the result out of what the handler returned; of all but a `tools/call`.
         slot: None as long as it has none, and if it needs none.
+        rounds: what its client has answered so far; None where nothing was asked or brought along.
         phase: whether its answer is still waited for.
     """
 
@@ -73,6 +75,7 @@ class Invocation:
     shape: Shape = field(init=False)
     slot: Slot | None = field(default=None, init=False)
     timeout_ms: int = field(default=0, init=False)
+    rounds: Rounds | None = field(default=None, init=False)
     phase: Phase = field(default=Phase.WAITED_FOR, init=False)
 
 

@@ -18,6 +18,9 @@ from .invocation import Outcome, Phase, Raised, Stopped
 from .protocol.jsonrpc import encode
 
 if TYPE_CHECKING:
+    from .abort import AbortSignal
+    from .asking.conversation import Exchange
+    from .asking.rounds import Rounds
     from .config import ToolsSection
     from .effects import Effect, Reply
     from .invocation import Invocation
@@ -64,6 +67,10 @@ class Procedure(ABC):
         call.phase = Phase.DISCONNECTED
         del call.session.in_flight[call.request_id]
         return [Abort(call, reason)]
+
+    def exchange(self, call: Invocation, rounds: Rounds, signal: AbortSignal) -> Exchange:
+        """How a handler of the stateless era asks its client: round by round (ASK-10)."""
+        return rounds
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
         """A notification that belongs to a call; none once it is not waited for any more."""

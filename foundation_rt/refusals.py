@@ -76,10 +76,12 @@ def refuse(
     return [error_reply(code, message, data, request.id)]
 
 
-def invalid_params(session: Session, request: Request, what: str) -> list[Effect]:
+def invalid_params(
+    session: Session, request: Request, what: str, reason: str = "invalid_params"
+) -> list[Effect]:
     """Answer `request` with what is wrong with its params."""
     message = f"Invalid params: {what}"
-    return refuse(session, request, JsonRpcErrorCode.INVALID_PARAMS, message, "invalid_params")
+    return refuse(session, request, JsonRpcErrorCode.INVALID_PARAMS, message, reason)
 
 
 def method_not_found(session: Session, request: Request) -> list[Effect]:

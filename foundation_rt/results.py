@@ -1,30 +1,76 @@
-"""What a handler returned, as the text of a `tools/call` result (CALL-10)."""
+"""What a handler returned, as the result of a `tools/call` (CALL-10).
+
+Nearly every result is a plain value of a tool without an output schema, and that way is the short
+one: what tells it from all others is one look at its type (two for a list).
+"""
 
 from __future__ import annotations
 
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import orjson
 
 from .errors import ErrorCode, ToolError
+from .protocol.shaped import Shaped
+
+if TYPE_CHECKING:
+    from .protocol.revisions import Revision
+    from .registry import RegisteredTool
+
+
+def tool_result(
+    value: Any, tool: RegisteredTool, revision: Revision, max_bytes: int
+) -> dict[str, Any]:
+    """The result of a call of `tool` that returned `value`, for a peer that speaks `revision`.
+
+    Args:
+        max_bytes: the largest result, in bytes of JSON.
+
+    Raises:
+        ToolError: INTERNAL; its details say `result_not_serializable`, `result_too_large` or
+            `output_schema_violation`.
+    """
+    if tool.validate_output is None and not is_shaped(value):
+        text = encode_result(value, max_bytes)
+        return {"content": [{"type": "text", "text": text}], "isError": False}
+    from .shaped_results import shaped_result
+
+    return shaped_result(value, tool, revision, max_bytes)
+
+
+def is_shaped(value: Any) -> bool:
+    """Whether a handler has shaped its result: a list tells by its first member (CONT-01)."""
+    kind = type(value)
+    if (kind is list or kind is tuple) and value:
+        return isinstance(value[0], Shaped)
+    return isinstance(value, Shaped)
 
 
 def encode_result(value: Any, max_bytes: int) -> str:
-    """A handler's result as JSON text (CALL-10).
+    """A plain value as JSON text (CALL-10).
 
     Raises:
         ToolError: INTERNAL; its details say `result_not_serializable` or `result_too_large`.
     """
     text = write_json(value)
-    if len(text) > max_bytes:
+    check_size(len(text), max_bytes)
+    return text.decode()
+
+
+def check_size(size: int, max_bytes: int) -> None:
+    """Refuse a result of more than `max_bytes`.
+
+    Raises:
+        ToolError: INTERNAL, `result_too_large`.
+    """
+    if size > max_bytes:
         raise ToolError(
             ErrorCode.INTERNAL,
-            f"The tool's result is {len(text)} bytes; at most {max_bytes} are sent.",
-            {"reason": "result_too_large", "resultBytes": len(text), "maxResponseBytes": max_bytes},
+            f"The tool's result is {size} bytes; at most {max_bytes} are sent.",
+            {"reason": "result_too_large", "resultBytes": size, "maxResponseBytes": max_bytes},
         )
-    return text.decode()
 
 
 def write_json(value: Any) -> bytes:
@@ -51,6 +97,8 @@ def write_json(value: Any) -> bytes:
 
 
 def _unstructure(value: Any) -> dict[str, Any]:
+    if isinstance(value, Shaped):
+        raise TypeError("content inside of a plain value: return a list that begins with content")
     if attrs.has(type(value)):
         return {each.name: getattr(value, each.name) for each in attrs.fields(type(value))}
     if hasattr(value, "__await__"):

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from .client_input import ClientInput
 from .clock import Clock, SystemClock
 from .config import ServerConfig
 from .connection import Connection, Deliver, ObserveCompletion, Send
 from .dispatcher import Dispatcher
+from .effects import Abort
 from .engine import Engine
 from .envelope import Envelope, ServerInfo
 from .errors import UsageError, describe_exception
@@ -25,6 +27,7 @@ from .registry import ToolRegistry
 from .resources import ResourceManager, resident_memory_bytes
 from .scheduling import Background, HostLoop
 from .session import Session, TransportType, create_session
+from .subscriptions import Subscriptions
 from .tools_call import ToolsCall
 from .workers import WorkerPool
 
@@ -34,8 +37,9 @@ if TYPE_CHECKING:
 
     from .agents.coordinator import AgentCoordinator
     from .effects import Notify, Reply
+    from .features.features import Features
     from .lifespan import Lifespan
-    from .loop_delay import HostDelay
+    from .loop_delay import Closable, HostDelay
     from .operations.middleware import Middleware
     from .principal import Principal
     from .scheduling import Scheduler
@@ -64,6 +68,7 @@ class ServerOptions:
     clock: Clock | None = None
     agent_coordinator: AgentCoordinator | None = None
     instructions: str | None = None
+    features: Features | None = None
     lifespan: Lifespan | None = None
     middleware: tuple[Middleware, ...] = ()
 
@@ -107,6 +112,11 @@ class Runtime:
         self.agents = coordinator
         self.engine.on_unanswered = coordinator.note_call
 
+    def attach_features(self, features: Features) -> None:
+        """Offer `features` from now on."""
+        self.dispatcher.features = features
+        features.observe(self.dispatcher.subscriptions)
+
     def open_session(self, transport_type: TransportType) -> Session:
         """A new session, for hosts that perform effects themselves."""
         return create_session(transport_type, self.ids.connection_correlation_id(), self.logger)
@@ -143,12 +153,15 @@ class Runtime:
             self.completion_observers,
         )
         if not stateless:
-            self.registry.observe(connection)
+            self.dispatcher.subscriptions.attach(connection)
         return connection
 
     def needs_event_loop(self) -> bool:
         """Whether any call will be a task."""
-        return self.engine.around is not None or self.registry.has_async_tools()
+        if self.engine.around is not None or self.registry.has_async_tools():
+            return True
+        features = self.dispatcher.features
+        return features is not None and features.has_async_handlers()
 
     async def start_lifespan(self) -> None:
         """Hold the lifespan, as long as messages are served (OPS-01); without hooks do nothing.
@@ -206,6 +219,14 @@ class Runtime:
             task.cancel()
             await asyncio.wait([task])
 
+    def stop_tasks(self, reason: str) -> None:
+        """The server ends: abort what runs for tasks (TASK-13)."""
+        for effect in self.dispatcher.tasks.disconnect_all(reason):
+            if isinstance(effect, Abort):
+                self.engine.abort(effect.invocation, effect.reason)
+            else:
+                effect.tell()
+
     def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
         """A connection of an embedding host: on its running event loop, if it has one.
 
@@ -230,6 +251,12 @@ class Runtime:
             host.watch(connection)
         self.start_agents(connection.scheduler)
         return connection
+
+    def use_loop(self, loop: asyncio.AbstractEventLoop, user: Closable) -> HostLoop:
+        """`loop` as a place for connections, its delay measured until `user` is closed."""
+        host = self._host_delay(loop)
+        host.watch(user)
+        return host.host
 
     def _host_delay(self, loop: asyncio.AbstractEventLoop) -> HostDelay:
         """What measures `loop`; the loop that was connected to last is the one reported."""
@@ -261,14 +288,32 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         sink = StderrSink(config.logging.buffer_bytes, clock=clock)
         redactor = Redactor(config.logging.redact_keys)
         logger = StructuredLogger(sink, clock, config.logging.level, redactor)
+    registry.use_separator(config.tools.name_separator)
     registry.attach_logger(logger)
     resources = options.resource_manager or ResourceManager(config, resident_memory_bytes)
     info = ServerInfo(config.server.name, config.server.version, options.instructions)
     envelope = Envelope(info, config.server.cache_ttl_ms, config.server.cache_scope)
-    tasks = TaskOffer(registry, config.tasks, clock, envelope)
-    tools_call = ToolsCall(resources, config.tools, registry, ids, envelope, tasks)
-    feature_calls = FeatureCalls(resources, config.tools, ids, envelope)
-    dispatcher = Dispatcher(envelope, tools_call, feature_calls, tasks)
+    subscriptions = Subscriptions()
+    registry.observe(subscriptions)
+    tasks = TaskOffer(registry, config.tasks, clock, envelope, subscriptions)
+    client_input = ClientInput(
+        _state_key(config.security.state_key),
+        config.server.input_ttl_ms,
+        lambda: int(clock.now().timestamp() * 1000),
+        envelope,
+        subscriptions,
+    )
+    tools_call = ToolsCall(resources, config.tools, registry, ids, envelope, tasks, client_input)
+    feature_calls = FeatureCalls(resources, config.tools, ids, envelope, client_input)
+    dispatcher = Dispatcher(
+        envelope,
+        tools_call,
+        feature_calls,
+        tasks,
+        config.server.page_size,
+        client_input,
+        subscriptions,
+    )
     workers = WorkerPool(resources.config.resources.max_concurrent_executions)
     lifespan, middleware = options.lifespan, options.middleware
     if lifespan is not None:
@@ -291,6 +336,8 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         middleware,
         sink,
     )
+    if options.features is not None:
+        runtime.attach_features(options.features)
     if options.agent_coordinator is not None:
         runtime.attach_agents(options.agent_coordinator)
     if config.is_dynamic_registration_effective():
@@ -298,6 +345,15 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
 
         add_admin_tools(registry, config, resources, lambda: runtime.agents)
     return runtime
+
+
+def _state_key(configured: str | None) -> bytes:
+    """What seals the states that clients carry; without a key in the configuration a new one."""
+    if configured is not None:
+        return bytes.fromhex(configured)
+    import os
+
+    return os.urandom(32)
 
 
 def _running_loop() -> Any:

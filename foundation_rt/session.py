@@ -10,17 +10,21 @@ A session decides nothing on its own and performs nothing; the dispatcher asks i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field
 
 if TYPE_CHECKING:
+    from .asking.outgoing import Settle
+    from .connection import Connection
     from .invocation import Invocation
     from .logs import StructuredLogger
     from .peer import Peer
     from .principal import Principal
     from .protocol.jsonrpc import RequestId
+    from .subscriptions import Listening
 
 TransportType = Literal["stdio", "http", "sse", "memory"]
 
@@ -51,6 +55,10 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 }
 
 
+def _no_connection() -> None:
+    return None
+
+
 @define(eq=False, repr=False)
 class Session:
     """The state of one connection.
@@ -62,7 +70,11 @@ class Session:
         principal: who the peer has proved to be; None where nobody has to.
         stateless: its requests are all of the stateless era (REV-04).
         peer: who the handshake was with, from `initialize` on.
+        connection: what carries its messages, as long as somebody holds it.
         in_flight: the calls that wait for their answer, by request id.
+        listening: those who listen, by the id of their request; under None the session itself.
+        questions: who waits for the answers to our own requests, by the id of the request.
+        asked: how many requests of our own there have been: each has an id that no other had.
     """
 
     connection_correlation_id: str
@@ -72,7 +84,17 @@ class Session:
     stateless: bool = False
     state: State = field(default=State.STARTING, init=False)
     peer: Peer | None = field(default=None, init=False)
+    connection: Callable[[], Connection | None] = field(default=_no_connection, init=False)
     in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
+    listening: dict[RequestId | None, Listening] = field(factory=dict, init=False)
+    questions: dict[str, Settle] = field(factory=dict, init=False)
+    asked: int = field(default=0, init=False)
+
+    def is_open(self, request_id: RequestId | None) -> bool:
+        """Whether a request of that id has not been answered yet."""
+        return request_id in self.in_flight or (
+            request_id is not None and request_id in self.listening
+        )
 
     def advance(self, event: Event) -> bool:
         """Apply `event`; return whether the table has it in this state."""

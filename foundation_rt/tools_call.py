@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 
 from .call_records import TOOL_CALL_COMPLETED, completion_record, failure_log, late_record
+from .client_input import ClientInput, InputRefused
 from .effects import Complete, Reply
 from .envelope import result_reply
 from .errors import (
@@ -49,7 +50,7 @@ from .refusals import (
     not_initialized_data,
 )
 from .resources import RETRY_HINT
-from .results import encode_result
+from .results import tool_result
 from .session import State
 
 if TYPE_CHECKING:
@@ -180,6 +181,7 @@ class ToolsCall(Procedure):
     ids: IdGenerator
     envelope: Envelope
     tasks: TaskOffer
+    client_input: ClientInput
 
     # -- steps 1 to 7 ------------------------------------------------------------------------
 
@@ -194,6 +196,8 @@ class ToolsCall(Procedure):
         try:
             self.check_payload_size(call)
             self.find_tool(call)
+            if peer.revision.is_stateless:
+                self.take_answers(call, params)
             self.acquire_slot(call)
             self.validate_arguments(call)
             handle = None if call.tool.task is None else self.offer_task(call, call.tool.task)
@@ -261,6 +265,17 @@ class ToolsCall(Procedure):
         call.handler = tool.handler
         call.execution = tool.execution
         call.timeout_ms = tool.timeout_ms or self.limits.default_timeout_ms
+
+    def take_answers(self, call: Invocation, params: dict[str, Any]) -> None:
+        """Between steps 5 and 6: what the client was asked before, and answers (ASK-11, ASK-14)."""
+        try:
+            self.client_input.open(call, params)
+        except InputRefused as refused:
+            raise _ProtocolRefused(
+                JsonRpcErrorCode.INVALID_PARAMS,
+                f"Invalid params: {refused}",
+                {"reason": refused.reason, "correlationId": call.correlation_id},
+            ) from None
 
     def acquire_slot(self, call: Invocation) -> None:
         """Step 6: a slot, at once or not at all (CALL-07); a reserved tool has its own (RES-09)."""
@@ -341,17 +356,24 @@ class ToolsCall(Procedure):
         effects: list[Effect] = []
         if isinstance(outcome, Returned):
             try:
-                text = encode_result(outcome.value, self.limits.max_response_bytes)
+                result = tool_result(
+                    outcome.value, call.tool, call.peer.revision, self.limits.max_response_bytes
+                )
             except ToolError as refused:
                 error = refused.to_structured()
                 if refused.__cause__ is not None:
                     effects.append(failure_log(call, "tool result refused", refused.__cause__))
             else:
+                how = _Outcome.TOOL_ERROR if result["isError"] else _Outcome.SUCCESS
                 return [
-                    self._success_reply(call, text),
-                    completion_record(call, _Outcome.SUCCESS, None, duration_ms),
+                    self._reply(call, result),
+                    completion_record(call, how, None, duration_ms),
                 ]
         else:
+            if isinstance(outcome, Raised):
+                asked = self.client_input.answer(call, outcome.error, duration_ms)
+                if asked is not None:
+                    return asked
             error = self.describe_failure(outcome)
             if isinstance(outcome, Raised) and not isinstance(outcome.error, ToolError):
                 effects.append(failure_log(call, "tool handler failed", outcome.error))
@@ -370,9 +392,6 @@ class ToolsCall(Procedure):
     def _encode_error(self, call: Invocation, error: StructuredError) -> Reply:
         result = to_tool_error(error, run_id=call.run_id, correlation_id=call.correlation_id)
         return self._reply(call, result)
-
-    def _success_reply(self, call: Invocation, text: str) -> Reply:
-        return self._reply(call, {"content": [{"type": "text", "text": text}], "isError": False})
 
     def _reply(self, call: Invocation, result: dict[str, Any]) -> Reply:
         if call.peer.revision.is_stateless:

@@ -77,7 +77,7 @@ def test_initialize_is_answered_with_what_the_server_is() -> None:
     result = result_of(core.answer(request("initialize", params, 5)), 5)
     assert result == {
         "protocolVersion": "2025-06-18",
-        "capabilities": {"tools": {"listChanged": True}},
+        "capabilities": {"logging": {}, "tools": {"listChanged": True}},
         "serverInfo": {"name": "weather", "version": "1.2.3"},
     }
     assert core.session.state is State.INITIALIZING
@@ -94,9 +94,9 @@ def test_only_a_running_connection_is_told_that_the_tools_have_changed() -> None
         lambda: core.dispatch(INITIALIZED),
         lambda: core.dispatcher.close(core.session),
     ):
-        told.append(core.dispatcher.list_changed(core.session))
+        told.append(core.dispatcher.list_changed(core.session, "tools"))
         step()
-    told.append(core.dispatcher.list_changed(core.session))
+    told.append(core.dispatcher.list_changed(core.session, "tools"))
     word = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
     assert told == [[], [], [Notify(word)], []]
 

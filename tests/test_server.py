@@ -360,7 +360,7 @@ def test_a_server_uses_the_components_it_is_given() -> None:
     registry.register(ToolDefinition("theirs", "", ANYTHING), lambda arguments, context: None)
     assert server_info(server) == {
         "protocolVersion": "2025-11-25",
-        "capabilities": {"tools": {"listChanged": True}},
+        "capabilities": {"logging": {}, "tools": {"listChanged": True}},
         "serverInfo": {"name": "given", "version": "9"},
         "instructions": "Given too.",
     }

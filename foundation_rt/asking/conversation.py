@@ -11,6 +11,7 @@ from ..errors import UsageError
 from .errors import ClientCapabilityError, merge_capabilities
 
 if TYPE_CHECKING:
+    from ..abort import AbortSignal
     from ..peer import Peer
     from .forms import Forms
     from .questions import Prepared, Question
@@ -33,12 +34,14 @@ class Conversation:
 
     Args:
         name: of the call; unique.
+        signal: the call's.
     """
 
     name: str
     peer: Peer
     forms: Forms
     exchange: Exchange
+    signal: AbortSignal
     _keys: set[str] = field(factory=set, init=False)
     _numbered: int = field(default=0, init=False)
 
@@ -47,9 +50,11 @@ class Conversation:
 
         Raises:
             ClientCapabilityError: the client cannot be asked one of them; none was asked.
+            AbortError: the call has been aborted.
             UsageError: a question is no proper one, or its key was used before.
             AskError: the client refused, or its answer cannot be used.
         """
+        self.signal.raise_if_aborted()
         prepared: dict[str, Prepared] = {}
         lacking: list[ClientCapabilityError] = []
         for key, question in questions.items():

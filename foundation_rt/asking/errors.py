@@ -7,9 +7,12 @@ revision has for it (ASK-05).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, ToolError
+
+if TYPE_CHECKING:
+    from .elicitation import ElicitUrl
 
 _LONGEST_ECHO = 500
 
@@ -71,6 +74,25 @@ class InvalidAnswerError(AskError):
             },
         )
         self.issues = issues
+
+
+class UrlElicitationRequired(AskError):
+    """Raised by a handler that can do nothing before its user has visited some pages (ASK-18).
+
+    Where the revision has an error that says so, the call ends with it; in the stateless era it
+    ends as one that asks. The client calls again when the user has been there.
+
+    Args:
+        pages: at least one.
+    """
+
+    def __init__(self, *pages: ElicitUrl) -> None:
+        super().__init__(
+            ErrorCode.INVALID_ARGUMENT,
+            "This needs the user to visit a page first.",
+            {"reason": "url_elicitation_required"},
+        )
+        self.pages = pages
 
 
 def merge_capabilities(*required: Mapping[str, Any]) -> dict[str, Any]:

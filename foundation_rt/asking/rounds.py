@@ -15,7 +15,7 @@ from attrs import define, field
 
 from .errors import InvalidAnswerError
 from .questions import Prepared
-from .sealing import CallState
+from .sealing import CallState, Purpose
 
 
 class InputRequired(BaseException):
@@ -35,10 +35,12 @@ class Rounds:
     """The rounds of one call so far: an `Exchange` that answers out of what the client sent.
 
     Args:
+        good_for: what a state of this call is good for.
         earlier: what the state that came with the call says of earlier rounds.
         responses: the answers that came with the call, by key; not looked at yet.
     """
 
+    good_for: Purpose
     earlier: CallState
     responses: Mapping[str, Any]
     _answered: dict[str, tuple[str, Any]] = field(factory=dict, init=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from attrs import field, frozen
 
@@ -16,7 +16,7 @@ from .sampled import ToolUse, read_sample
 if TYPE_CHECKING:
     from ..peer import Peer
     from ..protocol.revisions import Revision
-    from ..registry import ToolDefinition
+    from ..tool_definition import ToolDefinition
     from .forms import Forms
 
 METHOD = "sampling/createMessage"
@@ -192,6 +192,19 @@ class Sample:
             raise ClientCapabilityError({"sampling": {"context": {}}})
         if Audio in kinds and "audio" not in revision.content_kinds:
             raise ClientCapabilityError({"sampling": {}}, " and a revision that has audio")
+
+
+class SampleOptions(TypedDict, total=False):
+    """The options of `Sample`, for who takes them from a caller."""
+
+    system_prompt: str | None
+    model_preferences: ModelPreferences | None
+    include_context: ContextScope | None
+    temperature: float | None
+    stop_sequences: Sequence[str]
+    metadata: Mapping[str, Any] | None
+    tools: Sequence[ToolDefinition]
+    tool_choice: ToolChoice | None
 
 
 def _as_block(one: Any) -> Any:

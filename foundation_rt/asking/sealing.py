@@ -24,9 +24,6 @@ MAX_STATE_BYTES = 1024 * 1024
 _PURPOSE = b"foundation-rt requestState 1\n"
 """What is authenticated begins with it, lest a key that serves something else makes a state."""
 
-_SALIENT = ("name", "arguments", "uri")
-"""Members of params that say what is asked for, in each of the methods that may ask back."""
-
 
 class StateTooLarge(Exception):
     """What a client would have to remember is longer than it is asked to, or nested too deeply."""
@@ -70,11 +67,12 @@ class CallState:
     answers: dict[str, tuple[str, Any]] = field(factory=dict)
 
 
-def purpose(method: str, params: Mapping[str, Any], principal: Principal | None) -> Purpose:
+def purpose(
+    method: str, name: str, arguments: Mapping[str, Any], principal: Principal | None
+) -> Purpose:
     """What a state for this request of this principal is good for."""
-    salient = {name: params[name] for name in _SALIENT if name in params}
     who = "" if principal is None else _digest([principal.subject, principal.client_id])
-    return Purpose(who, _digest([method, salient]))
+    return Purpose(who, _digest([method, name, arguments]))
 
 
 def seal(key: bytes, state: CallState, good_for: Purpose, expires_ms: int) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def capabilities_of(dispatcher: Dispatcher, revision: Revision) -> dict[str, Any]:
     """The `ServerCapabilities` for a peer that speaks `revision`."""
-    capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
+    capabilities: dict[str, Any] = {"logging": {}, "tools": {"listChanged": True}}
     features = dispatcher.features
     if features is not None:
         capabilities.update(_of_features(features))

@@ -72,7 +72,7 @@ def told(server: ServerProcess) -> int:
 def test_an_operator_who_allows_it_can_register_call_and_unregister_over_stdio() -> None:
     with serve(settings={**ON, MODE: "local_stdio_only"}, handshake=False) as server:
         capabilities = server.handshake()["result"]["capabilities"]
-        assert capabilities == {"tools": {"listChanged": True}}
+        assert capabilities == {"logging": {}, "tools": {"listChanged": True}}
         before = names(server)
         assert {REGISTER, UNREGISTER} <= set(before)
         answer = server.outcome(register(server, "shout"))

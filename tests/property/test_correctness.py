@@ -90,7 +90,7 @@ def test_property_1_initialize_tells_everything(
         "id": request_id,
         "result": {
             "protocolVersion": asked if asked in HANDSHAKE_REVISIONS else "2025-11-25",
-            "capabilities": {"tools": {"listChanged": True}},
+            "capabilities": {"logging": {}, "tools": {"listChanged": True}},
             "serverInfo": {"name": name, "version": version},
         },
     }

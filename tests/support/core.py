@@ -9,6 +9,7 @@ import orjson
 from attrs import define, field
 
 from foundation_rt.call_records import TOOL_CALL_COMPLETED
+from foundation_rt.client_input import ClientInput
 from foundation_rt.clock import ManualClock
 from foundation_rt.config import (
     AdminPolicy,
@@ -32,6 +33,7 @@ from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.registry import ToolDefinition, ToolRegistry
 from foundation_rt.resources import ResourceManager
 from foundation_rt.session import Session, TransportType, create_session
+from foundation_rt.subscriptions import Subscriptions
 from foundation_rt.tools_call import ToolsCall
 
 if TYPE_CHECKING:
@@ -155,6 +157,10 @@ class Core:
         return self.dispatcher.conclude(call, outcome, duration_ms)
 
 
+STATE_KEY = bytes(32)
+"""Seals the states that clients carry."""
+
+
 def _never(arguments: dict[str, Any], context: Any) -> Any:
     raise AssertionError("the pure core calls no handler")
 
@@ -175,10 +181,26 @@ def make_core(
         registry.register(ToolDefinition(name, "", ANY_OBJECT), handler)
     resources = ResourceManager(whole, lambda: 0)
     envelope = Envelope(ServerInfo(whole.server.name, whole.server.version, instructions))
-    tasks = TaskOffer(registry, whole.tasks, clock, envelope)
-    tools_call = ToolsCall(resources, whole.tools, registry, ids, envelope, tasks)
-    feature_calls = FeatureCalls(resources, whole.tools, ids, envelope)
-    dispatcher = Dispatcher(envelope, tools_call, feature_calls, tasks)
+    subscriptions = Subscriptions()
+    tasks = TaskOffer(registry, whole.tasks, clock, envelope, subscriptions)
+    client_input = ClientInput(
+        STATE_KEY,
+        whole.server.input_ttl_ms,
+        lambda: int(clock.now().timestamp() * 1000),
+        envelope,
+        subscriptions,
+    )
+    tools_call = ToolsCall(resources, whole.tools, registry, ids, envelope, tasks, client_input)
+    feature_calls = FeatureCalls(resources, whole.tools, ids, envelope, client_input)
+    dispatcher = Dispatcher(
+        envelope,
+        tools_call,
+        feature_calls,
+        tasks,
+        whole.server.page_size,
+        client_input,
+        subscriptions,
+    )
     return Core(whole, registry, resources, dispatcher, sink, ids, clock, logger)
 
 

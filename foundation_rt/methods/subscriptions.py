@@ -1,0 +1,209 @@
+"""`resources/subscribe`, `resources/unsubscribe`, and `subscriptions/listen`, their successor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..effects import Notify
+from ..envelope import result_reply
+from ..errors import JsonRpcErrorCode
+from ..extensions.tasks.support import REQUIRED_CAPABILITIES, can_have_tasks
+from ..protocol.jsonrpc import ABSENT, encode
+from ..refusals import invalid_params, method_not_found, refuse
+from ..subscriptions import MAX_LISTENING, MAX_TOPICS, SUBSCRIPTION_ID_KEY
+
+if TYPE_CHECKING:
+    from ..dispatcher import Dispatcher
+    from ..effects import Effect
+    from ..peer import Peer
+    from ..protocol.jsonrpc import Request
+    from ..session import Session
+    from ..subscriptions import Listening, Topic
+
+_CANCELLED_REASON = "The server ends the subscription."
+
+
+class _Refused(Exception):
+    """The request is answered with an error."""
+
+    def __init__(self, effects: list[Effect]) -> None:
+        self.effects = effects
+
+
+# -- the handshake era -------------------------------------------------------------------------
+
+
+def subscribe(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """The session hears of updates of a resource (SUB-01)."""
+    try:
+        uri = _uri(dispatcher, session, request)
+    except _Refused as refused:
+        return refused.effects
+    if not _is_resource(dispatcher, uri):
+        code = JsonRpcErrorCode(peer.revision.resource_not_found)
+        return refuse(session, request, code, "Resource not found", "not_found", uri=uri)
+    listening = dispatcher.subscriptions.listen(session)
+    if not dispatcher.subscriptions.add(listening, ("resource", uri)):
+        return _too_many(session, request, MAX_TOPICS)
+    return [result_reply(request.id, {})]
+
+
+def unsubscribe(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """It hears of them no more; one that never did is as good (SUB-01)."""
+    try:
+        uri = _uri(dispatcher, session, request)
+    except _Refused as refused:
+        return refused.effects
+    listening = dispatcher.subscriptions.listen(session)
+    dispatcher.subscriptions.remove(listening, ("resource", uri))
+    return [result_reply(request.id, {})]
+
+
+def _uri(dispatcher: Dispatcher, session: Session, request: Request) -> str:
+    if not dispatcher.features or not dispatcher.features.resources:
+        raise _Refused(method_not_found(session, request))
+    uri = None if request.params is ABSENT else request.params.get("uri")
+    if type(uri) is not str:
+        raise _Refused(invalid_params(session, request, "uri must be a string"))
+    return uri
+
+
+# -- the stateless era -------------------------------------------------------------------------
+
+
+def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Request) -> list[Effect]:
+    """The request stays open; what it asked for is sent as it happens (SUB-03, SUB-04)."""
+    wanted = None if request.params is ABSENT else request.params.get("notifications")
+    if type(wanted) is not dict:
+        return invalid_params(session, request, "notifications must be an object")
+    if len(session.listening) >= MAX_LISTENING:
+        return _too_many(session, request, MAX_LISTENING)
+    honoured: dict[str, Any] = {}
+    topics: list[Topic] = []
+    try:
+        for name, read in _FIELDS.items():
+            if wanted.get(name) is not None:
+                value, found = read(dispatcher, session, peer, request, wanted[name])
+                if found:
+                    honoured[name] = value
+                    topics += found
+    except _Refused as refused:
+        return refused.effects
+    listening = dispatcher.subscriptions.listen(session, request.id, peer)
+    for topic in topics:
+        dispatcher.subscriptions.add(listening, topic)
+    acknowledged = {
+        "jsonrpc": "2.0",
+        "method": "notifications/subscriptions/acknowledged",
+        "params": {"_meta": {SUBSCRIPTION_ID_KEY: request.id}, "notifications": honoured},
+    }
+    return [Notify(encode(acknowledged), request.id)]
+
+
+def final(dispatcher: Dispatcher, listening: Listening) -> list[Effect]:
+    """The result of a `subscriptions/listen` that the server ends (SUB-08).
+
+    Where other messages go the same way, the client is also told that it is cancelled.
+    """
+    subscription_id, peer = listening.subscription_id, listening.peer
+    assert subscription_id is not None and peer is not None  # only a request has a result
+    result = {"_meta": {SUBSCRIPTION_ID_KEY: subscription_id}}
+    completed = dispatcher.envelope.complete(peer, result)
+    effects: list[Effect] = [result_reply(subscription_id, completed)]
+    if not listening.session.stateless:
+        params = {"requestId": subscription_id, "reason": _CANCELLED_REASON}
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+        effects.append(Notify(encode(cancelled)))
+    return effects
+
+
+_Found = tuple[Any, list["Topic"]]
+"""What of a field is honoured, and what there is to hear of for it."""
+
+
+def _changes_of(kind: str) -> Callable[..., _Found]:
+    def read(
+        dispatcher: Dispatcher, session: Session, peer: Peer, request: Request, value: Any
+    ) -> _Found:
+        if type(value) is not bool:
+            what = f"notifications.{kind}ListChanged must be true or false"
+            raise _Refused(invalid_params(session, request, what))
+        return value, [("list", kind)] if value else []
+
+    return read
+
+
+def _updates(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request, value: Any
+) -> _Found:
+    uris = _texts(session, request, value, "resourceSubscriptions")
+    known = [uri for uri in uris if _is_resource(dispatcher, uri)]
+    return known, [("resource", uri) for uri in known]
+
+
+def _tasks(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request, value: Any
+) -> _Found:
+    ids = _texts(session, request, value, "taskIds")
+    if not can_have_tasks(peer):
+        raise _Refused(
+            refuse(
+                session,
+                request,
+                JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY,
+                "Missing required client capability",
+                requiredCapabilities=REQUIRED_CAPABILITIES,
+            )
+        )
+    desk = dispatcher.tasks.desk() if dispatcher.tasks.offered else None
+    known = [one for one in ids if desk and desk.find(one, session.principal) is not None]
+    return known, [("task", one) for one in known]
+
+
+_FIELDS: dict[str, Callable[..., _Found]] = {
+    "toolsListChanged": _changes_of("tools"),
+    "promptsListChanged": _changes_of("prompts"),
+    "resourcesListChanged": _changes_of("resources"),
+    "resourceSubscriptions": _updates,
+    "taskIds": _tasks,
+}
+"""What a client may ask to hear of; other fields are not honoured, and so not acknowledged."""
+
+
+def _texts(session: Session, request: Request, value: Any, name: str) -> list[str]:
+    if type(value) is not list or not all(type(one) is str for one in value):
+        what = f"notifications.{name} must be an array of strings"
+        raise _Refused(invalid_params(session, request, what))
+    if len(value) > MAX_TOPICS:
+        raise _Refused(_too_many(session, request, MAX_TOPICS))
+    return list(dict.fromkeys(value))
+
+
+# -- both --------------------------------------------------------------------------------------
+
+
+def _is_resource(dispatcher: Dispatcher, uri: str) -> bool:
+    if dispatcher.features is None:
+        return False
+    try:
+        dispatcher.features.resources.find(uri)
+    except LookupError:
+        return False
+    return True
+
+
+def _too_many(session: Session, request: Request, limit: int) -> list[Effect]:
+    """SUB-05: what one client can have kept for it is bounded."""
+    return refuse(
+        session,
+        request,
+        JsonRpcErrorCode.INVALID_PARAMS,
+        f"Invalid params: at most {limit} subscriptions",
+        "too_many_subscriptions",
+        maxSubscriptions=limit,
+    )
