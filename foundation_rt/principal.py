@@ -26,6 +26,6 @@ class Principal:
 
     def lacks(self, needed: Iterable[str]) -> frozenset[str]:
         """Those of the scopes `needed` that it does not have (AUTH-13)."""
-        if self.scopes is ALL_SCOPES:
+        if self.scopes is ALL_SCOPES:  # itself: a token may have a scope that is called "*"
             return frozenset()
         return frozenset(needed) - self.scopes
