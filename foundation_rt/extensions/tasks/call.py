@@ -8,6 +8,7 @@ any call: its slot, its deadline, its one record.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -19,6 +20,9 @@ from ...procedures import Procedure
 from ...session import Session
 
 if TYPE_CHECKING:
+    from ...abort import AbortSignal
+    from ...asking.conversation import Exchange
+    from ...asking.rounds import Rounds
     from ...effects import Effect
     from ...envelope import Envelope
     from ...errors import StructuredError
@@ -36,6 +40,7 @@ class TaskCall(Procedure):
 
     Attributes:
         task: None until it is one.
+        turn: held while it is decided whether it becomes one, or asks its client as a plain call.
     """
 
     inner: Procedure
@@ -43,6 +48,8 @@ class TaskCall(Procedure):
     envelope: Envelope
     remaining_ms: int
     task: RunningTask | None = field(default=None, init=False)
+    turn: threading.Lock = field(factory=threading.Lock, init=False)
+    _stays_plain: bool = field(default=False, init=False)
 
     def promote(self, call: Invocation) -> Reply | None:
         """Make `call` a task and answer its request, unless there is no room for one (TASK-12).
@@ -78,7 +85,10 @@ class TaskCall(Procedure):
         if self.remaining_ms <= 0:
             return super().expire(call)
         remaining_ms, self.remaining_ms = self.remaining_ms, 0
-        handle = self.promote(call) if call.phase is Phase.WAITED_FOR else None
+        handle = None
+        with self.turn:
+            if call.phase is Phase.WAITED_FOR and not self._stays_plain:
+                handle = self.promote(call)
         if handle is not None:
             return [handle, Extend(call, call.timeout_ms)]
         call.timeout_ms += remaining_ms
@@ -89,7 +99,7 @@ class TaskCall(Procedure):
         if self.task is None:
             return super().cancel(call)
         with self.task.lock:
-            if call.phase is not Phase.WAITED_FOR:
+            if self.task.record.is_terminal:
                 return []
             return [*super().cancel(call), *self.desk.give_up(self.task)]
 
@@ -98,10 +108,25 @@ class TaskCall(Procedure):
         if self.task is None:
             return super().disconnect(call, reason)
         with self.task.lock:
-            if call.phase is not Phase.WAITED_FOR:
+            if self.task.record.is_terminal:
                 return []
             given_up = self.desk.give_up(self.task, "The server has stopped.")
             return [*super().disconnect(call, reason), *given_up]
+
+    def exchange(self, call: Invocation, rounds: Rounds, signal: AbortSignal) -> Exchange:
+        """How its handler asks: in rounds, and as a task where it is one (TASK-08)."""
+        from .exchange import TaskExchange
+
+        return TaskExchange(self, rounds, signal)
+
+    def stay_plain(self) -> bool:
+        """Its handler is about to be unwound for a question; return whether it may be.
+
+        It may not where the call is a task; and where it may, the call becomes none any more.
+        """
+        with self.turn:
+            self._stays_plain = self.task is None
+            return self._stays_plain
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
         """A task sends none; what it says of its progress stands in its status (TASK-07)."""

@@ -2,7 +2,7 @@
 
 Every change of a task is made under its own lock: the handler ends on one connection while its
 client asks, answers or cancels on another. The lock is held for a few steps and nothing is called
-under it that could wait. Observers are told without it, and find the change in the record.
+under it that could wait. Who listens is told without it, and is told of the record.
 """
 
 from __future__ import annotations
@@ -54,16 +54,14 @@ class TaskDesk:
 
     Args:
         new_id: makes ids that nobody can guess (TASK-10).
-
-    Attributes:
-        observers: are given every record that has come to be, from any thread.
+        tell: is given every record that somebody may want to hear of, from any thread (TASK-11).
     """
 
     clock: Clock
     limits: TasksSection
     store: TaskStore
     new_id: Callable[[], str]
-    observers: list[Callable[[TaskRecord], object]] = field(factory=list, init=False)
+    tell: Callable[[TaskRecord], object]
     _running: dict[str, RunningTask] = field(factory=dict, init=False)
 
     # -- a task begins and ends ----------------------------------------------------------------
@@ -88,7 +86,11 @@ class TaskDesk:
         """The request has been answered: keep its result or its error; under the lock (TASK-06)."""
         message = orjson.loads(reply.line)
         if "result" in message:
-            return self._end(task, Event.COMPLETE, orjson.dumps(message["result"]))
+            result = message["result"]
+            if result["resultType"] != "input_required":
+                return self._end(task, Event.COMPLETE, orjson.dumps(result))
+            # Its handler was unwound by an exception of its own instead of asking (ASK-18).
+            return self._end(task, Event.FAIL, None, _CANNOT_ASK)
         error = message["error"]
         return self._end(task, Event.FAIL, orjson.dumps(error), error["message"])
 
@@ -137,7 +139,7 @@ class TaskDesk:
                 shown[key] = request
                 task.asks[key] = partial(respond, name)
             record = self._step(task, Event.ASK, input_requests=shown)
-        self._tell(record)
+        self.tell(record)
         return keys
 
     def withdraw(self, task: RunningTask, keys: Iterable[str]) -> None:
@@ -147,7 +149,7 @@ class TaskDesk:
             if not dropped:
                 return
             record = self._close_asks(task)
-        self._tell(record)
+        self.tell(record)
 
     def answer(self, task: RunningTask, responses: Mapping[str, Any]) -> list[Effect]:
         """Hand responses to who waits for them; what nobody waits for is ignored (TASK-08)."""
@@ -203,17 +205,12 @@ class TaskDesk:
         """What runs for any task."""
         return list(self._running.values())
 
-    # -- observers -----------------------------------------------------------------------------
-
     def _announce(self, record: TaskRecord) -> Announce:
-        return Announce(partial(self._tell, record))
-
-    def _tell(self, record: TaskRecord) -> None:
-        for observer in self.observers:
-            observer(record)
+        return Announce(partial(self.tell, record))
 
 
-_NO_ROOM = "The outcome was too large to be kept."
+_CANNOT_ASK = "The tool ended with a question, which a task cannot do."
+_NO_ROOM = "There was no room to keep the outcome."
 
 
 def owner_of(principal: Principal | None) -> tuple[str, str | None] | None:

@@ -43,8 +43,6 @@ class TaskExchange:
             InputRequired: the call is no task, and has not been given them.
             AbortError: the task has ended meanwhile.
         """
-        if self.call.task is None:
-            return await self.rounds.exchange(questions)
         answers: dict[str, Any] = {}
         lacking = dict(questions)
         for key, question in questions.items():
@@ -53,8 +51,12 @@ class TaskExchange:
             except InputRequired:
                 continue
             del lacking[key]
+        if lacking and self.call.stay_plain():
+            raise InputRequired(lacking)
+        task, desk = self.call.task, self.call.desk
         while lacking:
-            responses = await self._ask(self.call.task, self.call.desk, lacking)
+            assert task is not None
+            responses = await self._ask(task, desk, lacking)
             for key, response in responses.items():
                 try:
                     answers[key] = lacking[key].read(response)

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from ...effects import Abort, Announce
 from .support import NoRoomForTask, can_have_tasks
 
 if TYPE_CHECKING:
     from ...clock import Clock
     from ...config import TasksSection
-    from ...effects import Effect, Reply
+    from ...effects import Reply
     from ...envelope import Envelope
     from ...invocation import Invocation
     from ...registry import ToolRegistry
+    from ...subscriptions import Subscriptions
     from .desk import TaskDesk
+    from .record import TaskRecord
     from .support import TaskSupport
 
 
@@ -32,6 +35,7 @@ class TaskOffer:
     limits: TasksSection
     clock: Clock
     envelope: Envelope
+    subscriptions: Subscriptions
     _desk: TaskDesk | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
@@ -51,7 +55,7 @@ class TaskOffer:
 
                 limits = self.limits
                 store = MemoryTaskStore(self.clock, limits.max_tasks, limits.max_result_bytes)
-                self._desk = TaskDesk(self.clock, limits, store, token_urlsafe)
+                self._desk = TaskDesk(self.clock, limits, store, token_urlsafe, self._publish)
             return self._desk
 
     def take(self, call: Invocation, support: TaskSupport) -> Reply | None:
@@ -87,9 +91,14 @@ class TaskOffer:
             raise NoRoomForTask(self.limits.max_tasks)
         return handle
 
-    def disconnect_all(self, reason: str) -> list[Effect]:
+    def _publish(self, record: TaskRecord) -> None:
+        topic = ("task", record.task_id)
+        self.subscriptions.publish(topic, "notifications/tasks", record.detailed())
+
+    def disconnect_all(self, reason: str) -> list[Abort | Announce]:
         """The server ends: so does every task."""
         if self._desk is None:
             return []
         calls = [task.call for task in self._desk.all_running()]
-        return [effect for call in calls for effect in call.procedure.disconnect(call, reason)]
+        effects = [effect for call in calls for effect in call.procedure.disconnect(call, reason)]
+        return [effect for effect in effects if isinstance(effect, Abort | Announce)]

@@ -56,6 +56,7 @@ TRANSITIONS: dict[tuple[Status, Event], Status] = {
 
 TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
+_INTERNAL_ERROR = -32603
 _OUTCOME_MEMBER = {Status.COMPLETED: "result", Status.FAILED: "error"}
 
 
@@ -71,7 +72,8 @@ class TaskRecord:
         poll_interval_ms: how often a client should ask, in ms.
         message: what the handler said of its progress, or why the task failed.
         input_requests: what the client is asked and has not answered, by key.
-        outcome: the result of a completed task, the error of a failed one: JSON in UTF-8.
+        outcome: the result of a completed task, the error of a failed one: JSON in UTF-8; None
+            where there was no room for it, and the message says all there is (TASK-12).
     """
 
     task_id: str
@@ -125,4 +127,6 @@ class TaskRecord:
             wire["inputRequests"] = dict(self.input_requests)
         elif self.outcome is not None:
             wire[_OUTCOME_MEMBER[self.status]] = orjson.Fragment(self.outcome)
+        elif self.status is Status.FAILED:
+            wire["error"] = {"code": _INTERNAL_ERROR, "message": self.message or "Internal error"}
         return wire
