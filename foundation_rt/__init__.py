@@ -39,6 +39,17 @@ if TYPE_CHECKING:
     from .features.prompts import PromptDefinition as PromptDefinition
     from .features.resources import ResourceDefinition as ResourceDefinition
     from .features.resources import ResourceTemplateDefinition as ResourceTemplateDefinition
+    from .protocol.content import Annotations as Annotations
+    from .protocol.content import Audio as Audio
+    from .protocol.content import BlobContents as BlobContents
+    from .protocol.content import EmbeddedResource as EmbeddedResource
+    from .protocol.content import Icon as Icon
+    from .protocol.content import Image as Image
+    from .protocol.content import ResourceLink as ResourceLink
+    from .protocol.content import Text as Text
+    from .protocol.content import TextContents as TextContents
+    from .protocol.content import ToolResult as ToolResult
+    from .protocol.tool_annotations import ToolAnnotations as ToolAnnotations
     from .runtime import ServerOptions as ServerOptions
     from .server import Server as Server
     from .server import create_server as create_server
@@ -57,12 +68,18 @@ _HOMES = {
     "AgentNotFoundError": "agents.errors",
     "AgentQueueFullError": "agents.errors",
     "AgentUnregisteredError": "agents.errors",
+    "Annotations": "protocol.content",
+    "Audio": "protocol.content",
+    "BlobContents": "protocol.content",
     "Completion": "features.completions",
     "ConfigError": "errors",
     "Connection": "connection",
     "Constraints": "typed.constraints",
     "Dispatcher": "dispatcher",
+    "EmbeddedResource": "protocol.content",
     "ErrorCode": "errors",
+    "Icon": "protocol.content",
+    "Image": "protocol.content",
     "OutcomeUnknownError": "aacp.errors",
     "PromptArgument": "features.prompts",
     "PromptDefinition": "features.prompts",
@@ -72,12 +89,17 @@ _HOMES = {
     "RequestConflictError": "aacp.errors",
     "RequestFailedError": "aacp.errors",
     "ResourceDefinition": "features.resources",
+    "ResourceLink": "protocol.content",
     "ResourceTemplateDefinition": "features.resources",
     "Server": "server",
     "ServerOptions": "runtime",
+    "Text": "protocol.content",
+    "TextContents": "protocol.content",
+    "ToolAnnotations": "protocol.tool_annotations",
     "ToolContext": "context",
     "ToolDefinition": "tool_definition",
     "ToolError": "errors",
+    "ToolResult": "protocol.content",
     "UsageError": "errors",
     "create_server": "server",
     "start_server": "server",
