@@ -23,6 +23,22 @@ if TYPE_CHECKING:
     from .agents.errors import AgentUnregisteredError as AgentUnregisteredError
     from .agents.messages import AgentContext as AgentContext
     from .agents.messages import AgentMessage as AgentMessage
+    from .asking.elicitation import Elicit as Elicit
+    from .asking.elicitation import ElicitResult as ElicitResult
+    from .asking.elicitation import ElicitUrl as ElicitUrl
+    from .asking.errors import AskError as AskError
+    from .asking.errors import ClientCapabilityError as ClientCapabilityError
+    from .asking.errors import ClientRefusedError as ClientRefusedError
+    from .asking.errors import InvalidAnswerError as InvalidAnswerError
+    from .asking.errors import UrlElicitationRequired as UrlElicitationRequired
+    from .asking.roots import Root as Root
+    from .asking.roots import Roots as Roots
+    from .asking.sampled import SampleResult as SampleResult
+    from .asking.sampled import ToolUse as ToolUse
+    from .asking.sampling import ModelPreferences as ModelPreferences
+    from .asking.sampling import Sample as Sample
+    from .asking.sampling import SamplingMessage as SamplingMessage
+    from .asking.sampling import ToolUseResult as ToolUseResult
     from .connection import Connection as Connection
     from .context import ToolContext as ToolContext
     from .dispatcher import Dispatcher as Dispatcher
@@ -56,6 +72,7 @@ if TYPE_CHECKING:
     from .server import start_server as start_server
     from .tool_definition import ToolDefinition as ToolDefinition
     from .typed.constraints import Constraints as Constraints
+    from .typed.constraints import Header as Header
 
 _HOMES = {
     "AbortError": "errors",
@@ -69,17 +86,26 @@ _HOMES = {
     "AgentQueueFullError": "agents.errors",
     "AgentUnregisteredError": "agents.errors",
     "Annotations": "protocol.content",
+    "AskError": "asking.errors",
     "Audio": "protocol.content",
     "BlobContents": "protocol.content",
+    "ClientCapabilityError": "asking.errors",
+    "ClientRefusedError": "asking.errors",
     "Completion": "features.completions",
     "ConfigError": "errors",
     "Connection": "connection",
     "Constraints": "typed.constraints",
     "Dispatcher": "dispatcher",
+    "Elicit": "asking.elicitation",
+    "ElicitResult": "asking.elicitation",
+    "ElicitUrl": "asking.elicitation",
     "EmbeddedResource": "protocol.content",
     "ErrorCode": "errors",
+    "Header": "typed.constraints",
     "Icon": "protocol.content",
     "Image": "protocol.content",
+    "InvalidAnswerError": "asking.errors",
+    "ModelPreferences": "asking.sampling",
     "OutcomeUnknownError": "aacp.errors",
     "PromptArgument": "features.prompts",
     "PromptDefinition": "features.prompts",
@@ -91,6 +117,11 @@ _HOMES = {
     "ResourceDefinition": "features.resources",
     "ResourceLink": "protocol.content",
     "ResourceTemplateDefinition": "features.resources",
+    "Root": "asking.roots",
+    "Roots": "asking.roots",
+    "Sample": "asking.sampling",
+    "SampleResult": "asking.sampled",
+    "SamplingMessage": "asking.sampling",
     "Server": "server",
     "ServerOptions": "runtime",
     "Text": "protocol.content",
@@ -100,6 +131,9 @@ _HOMES = {
     "ToolDefinition": "tool_definition",
     "ToolError": "errors",
     "ToolResult": "protocol.content",
+    "ToolUse": "asking.sampled",
+    "ToolUseResult": "asking.sampling",
+    "UrlElicitationRequired": "asking.errors",
     "UsageError": "errors",
     "create_server": "server",
     "start_server": "server",

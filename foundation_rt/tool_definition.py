@@ -65,7 +65,7 @@ class ToolDefinition:
     def _output_schema_for(self, revision: Revision) -> Mapping[str, Any] | None:
         """Results that are no objects came late (CONT-07)."""
         schema = self.output_schema
-        if schema is None or revision.has("tool_result", "anyStructuredContent"):
+        if schema is None or revision.any_structured_content:
             return schema
         return schema if schema.get("type") == "object" else None
 

@@ -32,6 +32,7 @@ PUBLIC = {
     "Dispatcher",
     "EmbeddedResource",
     "ErrorCode",
+    "Header",
     "Icon",
     "Image",
     "OutcomeUnknownError",

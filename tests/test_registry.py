@@ -20,11 +20,16 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.errors import ErrorCode, RegistrationError
 from foundation_rt.invocation import Returned
 from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.protocol.content import Icon
 from foundation_rt.protocol.jsonrpc import parse
-from foundation_rt.registry import Execution, ToolDefinition, ToolRegistry, is_async_callable
+from foundation_rt.protocol.revisions import REVISIONS, Revision
+from foundation_rt.protocol.tool_annotations import ToolAnnotations
+from foundation_rt.registry import Execution, ToolRegistry, is_async_callable
+from foundation_rt.tool_definition import ToolDefinition
 from tests.support.core import make_core, request
 from tests.support.counting import CallCounter
 
+OLDEST, *_, NEWEST = REVISIONS.values()
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
 
@@ -37,7 +42,13 @@ def definition(name: Any = "tool", **members: Any) -> ToolDefinition:
 
 
 def listed(registry: ToolRegistry) -> list[dict[str, Any]]:
-    tools: list[dict[str, Any]] = orjson.loads(registry.encoded_list())
+    return shown(registry, NEWEST)
+
+
+def shown(registry: ToolRegistry, revision: Revision) -> list[dict[str, Any]]:
+    entries, cursor = registry.page(None, 1000, revision)
+    assert cursor is None
+    tools: list[dict[str, Any]] = orjson.loads(orjson.dumps(entries))
     return tools
 
 
@@ -99,6 +110,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a description that UTF-8 cannot say": ({"description": "\ud800"}, "/description"),
     "a version that is no string": ({"version": 1}, "/version must be a string"),
     "a version that UTF-8 cannot say": ({"version": "\udfff"}, "/version"),
+    "a title that UTF-8 cannot say": ({"title": "\ud800"}, "/title"),
+    "annotations that are none": ({"annotations": {}}, "/annotations must be ToolAnnotations"),
+    "icons that are none": ({"icons": ["a:b"]}, "/icons must be a sequence of Icon"),
+    "meta that is no object": ({"meta": [1]}, "/_meta must be an object"),
+    "meta that is no JSON": ({"meta": {"a": object()}}, "/_meta must be JSON"),
+    "an output schema that is no object": ({"output_schema": True}, "/outputSchema must be an"),
+    "an output schema that does not compile": (
+        {"output_schema": {"type": "strnig"}},
+        "outputSchema: #/type must be one of",
+    ),
     "a schema that is no object": ({"input_schema": [1]}, "/inputSchema must be an object"),
     "a schema that is no JSON": ({"input_schema": {"a": object()}}, "/inputSchema must be JSON"),
     "a schema with keys that are no strings": ({"input_schema": {1: 2}}, "/inputSchema must be"),
@@ -238,20 +259,213 @@ def test_a_tool_is_shown_with_its_version_only_if_it_has_one() -> None:
 
 
 @pytest.mark.rule("REG-04")
-def test_the_encoded_list_is_kept_until_the_registry_changes() -> None:
+def test_a_tool_is_encoded_once_for_each_revision_and_shown_only_while_it_is_there() -> None:
     registry = ToolRegistry()
     registry.register(definition("a"), handler)
-    encoded = registry.encoded_list()
-    registry.get("a")
-    registry.list()
-    registry.validate_definition(definition("b"))
-    with pytest.raises(RegistrationError):
-        registry.register(definition("a"), handler)
-    assert registry.encoded_list() is encoded
+    [encoded], _ = registry.page(None, 10, NEWEST)
     registry.register(definition("b"), handler)
-    assert [tool["name"] for tool in listed(registry)] == ["a", "b"]
+    assert registry.page(None, 10, NEWEST)[0][0] is encoded
+    assert registry.page(None, 10, OLDEST)[0][0] is not encoded
     registry.unregister("a")
     assert [tool["name"] for tool in listed(registry)] == ["b"]
+    registry.register(definition("a", description="another"), handler)
+    assert [tool["description"] for tool in listed(registry)] == ["another", ""]
+
+
+@pytest.mark.rule("REG-02", "PAGE-01")
+def test_the_list_comes_in_pages() -> None:
+    core = make_core({"server": {"page_size": 2}}).handshake()
+    for name in ("a", "b", "c", "d", "e"):
+        core.registry.register(definition(name), handler)
+    names, params = [], None
+    for _ in range(3):
+        result = core.answer(request("tools/list", params, f"{params}"))["result"]
+        names.append([tool["name"] for tool in result["tools"]])
+        params = {"cursor": result.get("nextCursor")}
+    assert names == [["a", "b"], ["c", "d"], ["e"]]
+    assert params == {"cursor": None}
+
+
+@pytest.mark.rule("PAGE-03")
+@pytest.mark.parametrize("cursor", ["", "YQ", "\u00e9", 5, [], {}, True])
+def test_a_cursor_that_was_never_given_out_is_refused(cursor: Any) -> None:
+    core = make_core().handshake()
+    error = core.answer(request("tools/list", {"cursor": cursor}))["error"]
+    assert error["code"] == -32602
+    assert error["data"]["reason"] == "invalid_cursor"
+
+
+ANNOTATIONS = ToolAnnotations(
+    title="T", read_only=True, destructive=False, idempotent=True, open_world=False
+)
+WHOLE = definition(
+    "whole",
+    title="Whole",
+    output_schema={"type": "object"},
+    annotations=ANNOTATIONS,
+    icons=[Icon("https://x.example/i.png")],
+    meta={"k": [1]},
+    version="1",
+)
+
+
+@pytest.mark.rule("REG-02")
+def test_a_tool_is_shown_with_all_that_is_said_of_it() -> None:
+    registry = ToolRegistry()
+    registry.register(WHOLE, handler)
+    assert listed(registry) == [
+        {
+            "name": "whole",
+            "title": "Whole",
+            "description": "",
+            "inputSchema": SCHEMA,
+            "outputSchema": {"type": "object"},
+            "annotations": {
+                "title": "T",
+                "readOnlyHint": True,
+                "destructiveHint": False,
+                "idempotentHint": True,
+                "openWorldHint": False,
+            },
+            "icons": [{"src": "https://x.example/i.png"}],
+            "version": "1",
+            "_meta": {"k": [1]},
+        }
+    ]
+
+
+@pytest.mark.rule("REG-02")
+@pytest.mark.parametrize(
+    ("revision", "unknown"),
+    [
+        ("2024-11-05", {"title", "outputSchema", "annotations", "icons", "_meta"}),
+        ("2025-03-26", {"title", "outputSchema", "icons", "_meta"}),
+        ("2025-06-18", {"icons"}),
+        ("2025-11-25", set()),
+        ("2026-07-28", set()),
+    ],
+)
+def test_a_revision_is_shown_what_it_knows(revision: str, unknown: set[str]) -> None:
+    registry = ToolRegistry()
+    registry.register(WHOLE, handler)
+    [tool] = shown(registry, REVISIONS[revision])
+    assert listed(registry)[0].keys() - tool.keys() == unknown
+
+
+@pytest.mark.rule("CONT-07")
+@pytest.mark.parametrize("schema", [{"type": "array"}, {}, {"type": ["object", "null"]}])
+def test_an_output_schema_for_more_than_objects_is_shown_from_2026_07_28_on(
+    schema: dict[str, Any],
+) -> None:
+    registry = ToolRegistry()
+    registry.register(definition(output_schema=schema), handler)
+    for revision in REVISIONS.values():
+        [tool] = shown(registry, revision)
+        assert tool.get("outputSchema") == (schema if revision.is_stateless else None)
+
+
+@pytest.mark.rule("REG-05")
+def test_what_is_said_of_a_tool_is_a_private_copy() -> None:
+    output: dict[str, Any] = {"type": "object"}
+    meta: dict[str, Any] = {"k": [1]}
+    icons = [Icon("a:b")]
+    registry = ToolRegistry()
+    registry.register(definition(output_schema=output, meta=meta, icons=icons), handler)
+    output["type"] = "array"
+    meta["k"].append(2)
+    icons.clear()
+    [tool] = listed(registry)
+    assert (tool["outputSchema"], tool["_meta"]) == ({"type": "object"}, {"k": [1]})
+    assert tool["icons"] == [{"src": "a:b"}]
+
+
+# -- names as clients see them
+
+
+@pytest.mark.rule("REG-10")
+@pytest.mark.parametrize(
+    ("name", "doubt"),
+    [
+        ("getUser", None),
+        ("DATA_EXPORT-v2.1", None),
+        ("agent/sendMessage", None),
+        ("x" * 128, None),
+        ("x" * 129, "129 characters"),
+        ("two words", "' '"),
+        ("gr\u00f6\u00dfe,", "',', '\u00df', '\u00f6'"),
+    ],
+)
+def test_a_name_beyond_the_recommendation_is_taken_with_a_warning(
+    name: str, doubt: str | None
+) -> None:
+    logger, sink = logged()
+    registry = ToolRegistry(logger)
+    registry.register(definition(name), handler)
+    assert registry.get(name) is not None
+    warnings = [(line["message"], line["toolName"]) for line in sink.lines]
+    assert warnings == ([] if doubt is None else [("tool name warning", name)])
+    if doubt is not None:
+        assert doubt in sink.lines[0]["warning"]
+
+
+@pytest.mark.rule("REG-11")
+def test_another_separator_stands_in_every_name_that_clients_see() -> None:
+    core = make_core().handshake()
+    core.registry.register(definition("agent/send/all"), handler)
+    core.registry.use_separator("_")
+    core.registry.register(definition("agent/list"), handler)
+    names = [tool["name"] for tool in core.answer(request("tools/list"))["result"]["tools"]]
+    assert names == ["agent_list", "agent_send_all"]
+    assert [each.name for each in core.registry.list()] == names
+    assert core.registry.get("agent_list") is core.registry.find("agent/list")
+    assert core.registry.get("agent/list") is None
+    assert core.registry.find("agent_list") is None
+    assert core.registry.unregister("agent_list") is False
+    assert core.registry.unregister("agent/list") is True
+    core.registry.use_separator("_")
+    core.registry.use_separator("/")
+    assert [each.name for each in core.registry.list()] == ["agent/send/all"]
+
+
+@pytest.mark.rule("REG-11")
+def test_two_tools_that_would_have_one_name_are_an_error_that_says_so() -> None:
+    message = r"'a_b' and 'a/b' would both be called 'a_b': .*tools.name_separator"
+    registry = ToolRegistry()
+    registry.use_separator("_")
+    first = registry.register(definition("a_b"), handler)
+    with pytest.raises(RegistrationError, match=message):
+        registry.register(definition("a/b"), handler)
+    assert not registry.validate_definition(definition("a/b")).valid
+    assert registry.find("a/b") is None
+    assert registry.get("a_b") is first
+    later = ToolRegistry()
+    for name in ("a/b", "a_b", "c/d"):
+        later.register(definition(name), handler)
+    with pytest.raises(RegistrationError, match="'a/b' and 'a_b' would both be called 'a_b'"):
+        later.use_separator("_")
+    assert [each.name for each in later.list()] == ["a/b", "a_b", "c/d"]
+    assert later.get("c/d") is later.find("c/d") is not None
+
+
+@pytest.mark.rule("REG-12")
+def test_scopes_are_kept_with_the_tool() -> None:
+    registry = ToolRegistry()
+    assert registry.register(definition("a"), handler).scopes == frozenset()
+    tool = registry.register(definition("b"), handler, scopes=["x", "y"])
+    assert tool.scopes == {"x", "y"}
+    with pytest.raises(RegistrationError, match="scopes must be several strings"):
+        registry.register(definition("c"), handler, scopes="xy")
+
+
+@pytest.mark.rule("SCHEMA-23")
+def test_what_headers_repeat_is_kept_with_the_tool() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
+    registry = ToolRegistry()
+    tool = registry.register(definition(input_schema=schema), handler)
+    assert tool.header_parameters == (("A", ("a",), "string"),)
+    broken = {"type": "object", "properties": {"a": {"type": "array", "x-mcp-header": "A"}}}
+    with pytest.raises(RegistrationError, match=r"'other'.*#/properties/a: `x-mcp-header`"):
+        registry.register(definition("other", input_schema=broken), handler)
 
 
 # -- schemas
@@ -403,7 +617,8 @@ class Watcher:
         self.registry = registry
         registry.observe(self)
 
-    def tools_changed(self) -> None:
+    def list_changed(self, kind: str) -> None:
+        assert kind == "tools"
         self.seen.append([tool["name"] for tool in listed(self.registry)])
 
 

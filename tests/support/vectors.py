@@ -219,7 +219,7 @@ class Performer:
             record_of(entry) for entry in self.sink.lines if entry["message"] == TOOL_CALL_COMPLETED
         ]
 
-    def tools_changed(self) -> None:
+    def list_changed(self, kind: str) -> None:
         """The registry has changed."""
         self._perform(self.runtime.dispatcher.list_changed(self.session))
 
