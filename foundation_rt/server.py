@@ -16,7 +16,7 @@ from attrs import evolve
 from .builtin.health import HEALTH, health_report
 from .config import ServerConfig, ServerSection, needs_loading
 from .connection import Connection, Send
-from .errors import RegistrationError, UsageError
+from .errors import ConfigError, RegistrationError, UsageError
 from .registry import (
     MAX_TIMEOUT_MS,
     Execution,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .protocol.content import Icon
     from .protocol.tool_annotations import ToolAnnotations
     from .registry import Handler
+    from .transports.http.application import HttpApplication
     from .validation import ValidationResult
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,6 +86,7 @@ class Server(FeatureServer):
         if instructions is not None:
             self._options = evolve(self._options, instructions=instructions)
         self._config_file: str | os.PathLike[str] | None = None
+        self._overrides: dict[str, dict[str, Any]] = {}
         self._runtime: Runtime | None = None
         self._registry = self._options.tool_registry or ToolRegistry()
         self._add_health()
@@ -273,6 +275,21 @@ class Server(FeatureServer):
                 self._runtime.attach_features(features)
         return features
 
+    # -- what clients wait to hear -----------------------------------------------------------
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell the clients that have subscribed to this resource; from any thread (SUB-07)."""
+        if self._runtime is not None:
+            self._runtime.dispatcher.subscriptions.resource_updated(uri)
+
+    def elicitation_completed(self, elicitation_id: str) -> None:
+        """Tell the client whose user was sent to a page that he is done there (ASK-18).
+
+        From any thread. The id is that of `elicit_url`; only revision 2025-11-25 has a word for it.
+        """
+        if self._runtime is not None:
+            self._runtime.dispatcher.subscriptions.elicitation_completed(elicitation_id)
+
     # -- agents ------------------------------------------------------------------------------
 
     @property
@@ -376,6 +393,19 @@ class Server(FeatureServer):
             raise UsageError("configure() comes before the server is started")
         self._config_file = file
 
+    def override(self, section: str, **settings: Any) -> None:
+        """Give settings that win over every other source: a command line's, for instance.
+
+        Args:
+            section: of the configuration, as in ``override("http", port=8080)``.
+
+        Raises:
+            UsageError: the server has been started already.
+        """
+        if self._runtime is not None:
+            raise UsageError("override() comes before the server is started")
+        self._overrides.setdefault(section, {}).update(settings)
+
     def connect(self, send: Send, transport_type: TransportType = "http") -> Connection:
         """Embed the server: a connection to feed bytes to (EMBED-01).
 
@@ -414,7 +444,59 @@ class Server(FeatureServer):
         if exit_code:
             raise SystemExit(exit_code)
 
+    def run_http(self, config: str | os.PathLike[str] | None = None, **settings: Any) -> None:
+        """Serve over HTTP until a signal comes (extra `http`); see spec/http.md.
+
+        Raises `SystemExit` with 143 or 130 after SIGTERM or SIGINT.
+
+        Args:
+            config: a configuration file, .toml or .json.
+            settings: of the section `http`: ``run_http(port=8080, api_keys=(KEY,))``.
+
+        Raises:
+            ConfigError: lists every problem of the configuration.
+            UsageError: nothing can listen there, or everybody would be let in unintendedly; or it
+                is called while `foundation-rt serve` imports the file it stands in.
+        """
+        from .apps import refuse_while_importing
+
+        refuse_while_importing()
+        if config is not None:
+            self.configure(config)
+        if settings:
+            self.override("http", **settings)
+        from .transports.http.serve import serve
+
+        raise SystemExit(serve(self.runtime, process_goes_on=True))
+
+    def asgi_app(self, path: str | None = None) -> HttpApplication:
+        """The server as an ASGI application, to be served or mounted anywhere (extra `http`).
+
+        It starts with the lifespan events of its host, or with the first request if none come.
+
+        Args:
+            path: of the endpoint, below the path it is mounted at; by default `http.path`.
+
+        Raises:
+            ConfigError: lists every problem of the configuration.
+            UsageError: everybody would be let in, and nobody said that this is meant.
+        """
+        from .transports.http.application import HttpApplication
+
+        runtime = self.runtime
+        return HttpApplication(runtime, path or runtime.config.http.path)
+
     def _load_config(self, environ: Mapping[str, str]) -> ServerConfig:
+        config = self._read_config(environ)
+        for section, settings in self._overrides.items():
+            try:
+                changed = evolve(getattr(config, section), **settings)
+            except (AttributeError, TypeError, ValueError) as error:
+                raise ConfigError(f"{section}: {error}") from error
+            config = evolve(config, **{section: changed})
+        return config
+
+    def _read_config(self, environ: Mapping[str, str]) -> ServerConfig:
         if self._options.config is not None:
             return self._options.config
         if self._config_file is None and not needs_loading(environ):
