@@ -268,13 +268,13 @@ class Engine:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Outcome] = loop.create_future()
+        ended: asyncio.Future[list[Outcome]] = loop.create_future()
         with run.connection.lock:
             self.workers.submit(partial(copy_context().run, self._work, run, loop, ended))
             run.threads += 1
-        outcome = await ended
-        # This frame is in the traceback of what it raises: see `_run_in_task`.
-        del ended
+        # Taken out of the future, and deleted below: this frame, and those of the worker that know
+        # the future, are in the traceback of what is raised; see `_run_in_task`.
+        outcome = (await ended).pop()
         try:
             if isinstance(outcome, Returned):
                 return outcome.value
@@ -283,10 +283,19 @@ class Engine:
             del outcome
 
     def _work(
-        self, run: Run, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[Outcome]
+        self, run: Run, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[list[Outcome]]
     ) -> None:
-        """In a worker thread: run the handler, and end the call if its task has gone before."""
-        outcome = self._run_in_place(run)
+        # No variable holds the outcome, for the same reason.
+        self._end_work(run, loop, ended, self._run_in_place(run))
+
+    def _end_work(
+        self,
+        run: Run,
+        loop: asyncio.AbstractEventLoop,
+        ended: asyncio.Future[list[Outcome]],
+        outcome: Outcome,
+    ) -> None:
+        """A worker thread has run the handler: tell the task, or end the call if that has gone."""
         with run.connection.lock:
             run.threads -= 1
             left = None if run.threads else run.left
@@ -365,9 +374,9 @@ class Engine:
         self.on_idle()
 
 
-def _resolve(ended: asyncio.Future[Outcome], outcome: Outcome) -> None:
+def _resolve(ended: asyncio.Future[list[Outcome]], outcome: Outcome) -> None:
     if not ended.done():
-        ended.set_result(outcome)
+        ended.set_result([outcome])
 
 
 def _outcome_of(error: BaseException, signal: AbortSignal) -> Outcome:

@@ -9,120 +9,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import orjson
 import pytest
 
 from foundation_rt import AbortError, ErrorCode, ToolContext, ToolDefinition, ToolError
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import ResourcesSection, ServerConfig, ToolsSection
-from foundation_rt.engine import Engine
-from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
-from tests.support.rig import LIST_CHANGED, Peer, Rig
+from tests.support.bench import ANYTHING, Bench, Held
+from tests.support.rig import Rig
 
 PATIENCE = 20.0
-ANYTHING = {"type": "object"}
-
-
-class Bench:
-    """A server whose time, coroutines and workers are in the hands of a test."""
-
-    def __init__(self, *, slots: int = 10, clock: ManualClock | None = None, **limits: Any) -> None:
-        self.clock = clock or ManualClock()
-        self.rig = Rig(
-            ServerConfig(
-                tools=ToolsSection(**{"default_timeout_ms": 1000, "cancel_grace_ms": 300} | limits),
-                resources=ResourcesSection(max_concurrent_executions=slots),
-            ),
-            self.clock,
-        )
-        runtime = self.rig.server.runtime
-        self.workers = HeldWorkers()
-        self.engine = runtime.engine = Engine(
-            runtime.dispatcher,
-            self.clock,
-            runtime.config.tools,
-            self.workers,  # type: ignore[arg-type]
-        )
-        self.scheduler = FakeScheduler(self.clock)
-        self.broken = False  # whether every send fails
-        self.peer = self.connect()
-
-    def __enter__(self) -> Bench:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.scheduler.close()
-
-    def connect(self) -> Peer:
-        peer = Peer()
-
-        def send(line: bytes) -> None:
-            if orjson.loads(line) == LIST_CHANGED:
-                return  # tests register their tools while this peer is connected
-            if self.broken:
-                raise BrokenPipeError(32, "Broken pipe")
-            peer.receive(line)
-
-        peer.connection = self.rig.server.runtime.connect(
-            lambda message: send(message.line), "memory", self.scheduler
-        )
-        peer.shake_hands()
-        return peer
-
-    def tool(self, handler: Callable[..., Any], **options: Any) -> str:
-        """Register a handler under its own name."""
-        name = getattr(handler, "__name__", type(handler).__name__)
-        self.rig.server.register(ToolDefinition(name, "", ANYTHING), handler, **options)
-        return name
-
-    def start(self, tool: str) -> int | str:
-        request_id = self.peer.start(tool)
-        self.scheduler.settle()
-        return request_id
-
-    def wait(self, milliseconds: float) -> None:
-        self.scheduler.advance(milliseconds / 1000)
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """The only completion record."""
-        [record] = self.rig.records
-        return record
-
-    def assert_over(self) -> None:
-        """Nothing is left: no slot, no handler, no timer, no id in flight."""
-        self.rig.assert_all_ended()
-        assert self.scheduler.timers == []
-        assert self.peer.connection.session.in_flight == {}
-
-
-class Held:
-    """A coroutine handler that waits until the test ends it, and keeps what it was given."""
-
-    __name__ = "held"
-
-    def __init__(self) -> None:
-        self.context: ToolContext
-        self.cancellations = 0
-        self.stubborn = False
-        self._end: asyncio.Future[Any]
-
-    async def __call__(self, arguments: dict[str, Any], context: ToolContext) -> Any:
-        self.context = context
-        while True:
-            self._end = asyncio.get_running_loop().create_future()
-            try:
-                return await self._end
-            except asyncio.CancelledError:
-                self.cancellations += 1
-                if not self.stubborn:
-                    raise
-
-    def end(self, value: Any = None) -> None:
-        if isinstance(value, BaseException):
-            self._end.set_exception(value)
-        else:
-            self._end.set_result(value)
 
 
 # -- how a handler ends ----------------------------------------------------------------------------
