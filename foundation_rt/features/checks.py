@@ -58,8 +58,8 @@ class Checks:
         self.number("timeout_ms", value, 1, MAX_TIMEOUT_MS)
 
     def instance(self, where: str, value: object, kind: type) -> None:
-        """An instance of `kind`; or None."""
-        if value is not None and not isinstance(value, kind):
+        """An instance of `kind`."""
+        if not isinstance(value, kind):
             raise self.refusal(f"{where} must be {kind.__name__}, not {type(value).__name__}")
 
     def icons(self, value: object) -> None:

@@ -294,6 +294,7 @@ def _check_definition(checks: Checks, definition: _Definition) -> dict[str, Any]
     checks.text("title", definition.title)
     checks.text("description", definition.description)
     checks.text("mime_type", definition.mime_type)
-    checks.instance("annotations", definition.annotations, Annotations)
+    if definition.annotations is not None:
+        checks.instance("annotations", definition.annotations, Annotations)
     checks.icons(definition.icons)
     return checks.meta(definition.meta)
