@@ -28,6 +28,7 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.config import ResourcesSection, ServerConfig, ServerSection, ToolsSection
 from foundation_rt.ids import SequentialIds
 from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.registry import ToolRegistry
 from foundation_rt.resources import ResourceManager
 from foundation_rt.version import __version__
@@ -98,7 +99,7 @@ def test_a_decorated_function_stays_as_it_is_and_its_tool_is_listed() -> None:
     assert [definition.name for definition in server.list()] == ["forecast", "health", "sum"]
     tool = server.get("sum")
     assert tool is not None
-    assert tool.definition.to_wire() == {
+    assert tool.definition.to_wire(REVISIONS["2026-07-28"]) == {
         "name": "sum",
         "description": "Add.",
         "inputSchema": {

@@ -11,6 +11,7 @@ from foundation_rt.builtin.health import HEALTH, health_report
 from foundation_rt.clock import ManualClock
 from foundation_rt.config import ServerConfig
 from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.resources import ResourceManager
 from foundation_rt.runtime import ServerOptions
 from foundation_rt.server import Server
@@ -73,7 +74,7 @@ def test_every_server_has_the_tool_and_it_takes_no_arguments() -> None:
         {"id": 1, "method": "tools/list"},
         {"id": 2, "method": "tools/call", "params": {"name": "health", "arguments": {"a": 1}}},
     )
-    assert listed["result"]["tools"] == [HEALTH.to_wire()]
+    assert listed["result"]["tools"] == [HEALTH.to_wire(REVISIONS["2025-11-25"])]
     error = orjson.loads(refused["result"]["content"][0]["text"])
     assert error["code"] == "INVALID_ARGUMENT"
 

@@ -221,7 +221,7 @@ class Performer:
 
     def list_changed(self, kind: str) -> None:
         """The registry has changed."""
-        self._perform(self.runtime.dispatcher.list_changed(self.session))
+        self._perform(self.runtime.dispatcher.list_changed(self.session, kind))
 
     def _receive(self, line: bytes | LineTooLong) -> None:
         message = line if isinstance(line, LineTooLong) else parse(line)
