@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from attrs import define
 
 from .call_records import completion_record, failure_log, late_record
@@ -26,7 +25,7 @@ from .errors import (
     ToolError,
 )
 from .invocation import Invocation, Outcome, Phase, Raised, Returned
-from .procedures import Procedure
+from .procedures import ALWAYS_TOLD, Procedure
 from .refusals import (
     derive_correlation_id,
     error_reply,
@@ -153,18 +152,28 @@ class FeatureCalls(Procedure):
 
     def error_reply(self, call: Invocation, error: StructuredError) -> Reply:
         """`error` as a JSON-RPC error; its `data` is what a tool error has (FEAT-02)."""
-        data = StructuredError(
-            error.code, error.message, error.details, call.run_id, call.correlation_id
-        ).to_wire()
         try:
-            orjson.dumps(data)
+            reply = _refusal(call, error)
         except (TypeError, RecursionError):
-            data["message"] = error.message.encode("utf-8", "backslashreplace").decode()
-            data["details"] = {"reason": "details_not_serializable"}
-        return error_reply(_json_rpc_code(call, error.code), data["message"], data, call.request_id)
+            message = error.message.encode("utf-8", "backslashreplace").decode()
+            details = {"reason": "details_not_serializable"}
+            reply = _refusal(call, StructuredError(error.code, message, details))
+        limit = self.limits.max_response_bytes
+        if len(reply.line) > max(limit, ALWAYS_TOLD):
+            details = {"reason": "error_too_large", "maxResponseBytes": limit}
+            message = "The handler failed with an error larger than a response may be."
+            return _refusal(call, StructuredError(error.code, message, details))
+        return reply
 
     def _encode(self, call: Invocation, result: dict[str, Any]) -> Reply:
-        reply = result_reply(call.request_id, self.envelope.complete(call.peer, result))
+        try:
+            reply = result_reply(call.request_id, self.envelope.complete(call.peer, result))
+        except TypeError as error:
+            raise ToolError(
+                ErrorCode.INTERNAL,
+                "The result cannot be written as JSON.",
+                {"reason": "result_not_serializable"},
+            ) from error
         limit = self.limits.max_response_bytes
         if len(reply.line) > limit:
             raise ToolError(
@@ -184,12 +193,18 @@ class FeatureCalls(Procedure):
         self.resources.record_rejection()
         failed = ToolCompletionOutcome.TOOL_ERROR
         record = completion_record(call, failed, error.code, 0.0)
+        record.rejection = "concurrency_limit"
         return [self.error_reply(call, error), record]
 
 
-def _json_rpc_code(call: Invocation, code: ErrorCode) -> JsonRpcErrorCode:
-    if code is ErrorCode.NOT_FOUND and call.method == "resources/read":
-        return JsonRpcErrorCode(call.peer.revision.resource_not_found)
-    if code in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_ARGUMENT):
-        return JsonRpcErrorCode.INVALID_PARAMS
-    return JsonRpcErrorCode.INTERNAL_ERROR
+def _refusal(call: Invocation, error: StructuredError) -> Reply:
+    data = StructuredError(
+        error.code, error.message, error.details, call.run_id, call.correlation_id
+    ).to_wire()
+    code = JsonRpcErrorCode.INTERNAL_ERROR
+    if error.code in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_ARGUMENT):
+        code = JsonRpcErrorCode.INVALID_PARAMS
+    if error.code is ErrorCode.NOT_FOUND and call.method == "resources/read":
+        code = JsonRpcErrorCode(call.peer.revision.resource_not_found)
+        data["uri"] = call.name
+    return error_reply(code, error.message, data, call.request_id)

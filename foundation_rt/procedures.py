@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .invocation import Invocation
     from .resources import ResourceManager
 
+# However small `tools.max_response_bytes` is set, an error of the runtime's own still gets through.
+ALWAYS_TOLD = 4096
+
 
 @define(eq=False, repr=False)
 class Procedure(ABC):

@@ -140,6 +140,7 @@ def test_a_tool_error_becomes_a_json_rpc_error_with_the_same_data(
             "details": {"why": 1},
             "runId": run_id(1),
             "correlationId": "mine",
+            **({"uri": "n"} if (code, method) == ("NOT_FOUND", "resources/read") else {}),
         },
     }
     assert record_of(effects)["errorCode"] == code
@@ -167,6 +168,27 @@ def test_details_that_cannot_be_told_are_replaced() -> None:
     )
     assert error["data"]["details"] == {"reason": "details_not_serializable"}
     assert error["message"] == "\\ud800"
+
+
+@pytest.mark.rule("FEAT-02")
+def test_an_error_larger_than_a_response_is_cut_down() -> None:
+    core = make_core({"tools": {"max_response_bytes": 100}}).handshake()
+    short = error_of(core.conclude(started(core), Raised(ToolError("NOT_FOUND", "x" * 500))))
+    assert short["message"] == "x" * 500
+    error = error_of(core.conclude(started(core), Raised(ToolError("NOT_FOUND", "x" * 5000))))
+    assert error["code"] == -32602
+    assert error["data"]["details"] == {"reason": "error_too_large", "maxResponseBytes": 100}
+
+
+@pytest.mark.rule("FEAT-03")
+def test_a_result_that_cannot_be_written_is_an_error() -> None:
+    core = make_core().handshake()
+    effects = core.conclude(started(core), Returned("\ud800"))
+    error = error_of(effects)
+    assert (error["code"], error["data"]["code"]) == (-32603, "INTERNAL")
+    assert error["data"]["details"] == {"reason": "result_not_serializable"}
+    assert [each.message for each in effects if type(each) is Emit] == ["result refused"]
+    assert core.session.in_flight == {}
 
 
 @pytest.mark.rule("FEAT-02", "FEAT-03")
