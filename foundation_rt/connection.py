@@ -8,14 +8,14 @@ none follows after `close` has returned (LIFE-06).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from attrs import define, field
 
-from .effects import Abort, Complete, Emit, Extend, Notify, Reply
+from .effects import Abort, Emit, Extend, Notify, Observed, Reply
 from .errors import describe_exception
 from .invocation import Invocation
 from .protocol.framing import LineReader, LineTooLong
@@ -43,8 +43,8 @@ Send = Callable[[bytes], object]
 Deliver = Callable[["Reply | Notify"], object]
 """Takes an outgoing message, with what it belongs to."""
 
-ObserveCompletion = Callable[[Mapping[str, "Any"]], object]
-"""Is given the fields of the completion record of every call; under a lock, in any thread."""
+Observe = Callable[[Session, Observed], object]
+"""Is given the records of calls and handshakes with their session; under a lock, in any thread."""
 
 
 @define(eq=False, repr=False)
@@ -55,7 +55,7 @@ class Connection:
         reader: splits what is fed into lines.
         deliver: is given every outgoing message; it should not block. One that raises has lost
             its peer: the connection is closed.
-        observers: are given every completion record.
+        observers: are given the records of calls and handshakes.
     """
 
     session: Session
@@ -64,7 +64,7 @@ class Connection:
     scheduler: Scheduler
     reader: LineReader
     _deliver: Deliver
-    observers: list[ObserveCompletion] = field(factory=list)
+    observers: list[Observe] = field(factory=list)
     lock: threading.RLock = field(factory=threading.RLock, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -118,7 +118,7 @@ class Connection:
                     rest += self.tell(self.dispatcher.close(self.session))
             elif isinstance(effect, Emit):
                 self.session.logger.log(effect.level, effect.message, effect.fields)
-                if self.observers and isinstance(effect, Complete):
+                if self.observers and isinstance(effect, Observed):
                     self._show_observers(effect)
             else:
                 rest.append(effect)
@@ -223,13 +223,13 @@ class Connection:
         correlation_id = derive_correlation_id(self.session, message.params)
         return [internal_error_reply(message.id, correlation_id)]
 
-    def _show_observers(self, record: Complete) -> None:
+    def _show_observers(self, record: Observed) -> None:
         for observe in self.observers:
             try:
-                observe(record.fields)
+                observe(self.session, record)
             except Exception as error:
                 described = {"error": describe_exception(error)}
-                self.session.logger.error("observer of calls failed", described)
+                self.session.logger.error("observer failed", described)
 
     def _write(self, message: Reply | Notify) -> bool:
         """Hand a message to the host, under the lock; return whether the host took it."""

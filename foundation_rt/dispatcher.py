@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from .effects import Announce, Emit, Notify
+from .effects import Announce, Disconnect, Emit, Notify
 from .envelope import Envelope
 from .errors import ErrorCode, JsonRpcErrorCode, ToolError
 from .feature_calls import FeatureCalls
@@ -186,7 +186,10 @@ class Dispatcher:
             return []
         self.subscriptions.forget(session)
         calls = list(session.in_flight.values())
-        return [effect for call in calls for effect in call.procedure.disconnect(call, reason)]
+        effects = [e for call in calls for e in call.procedure.disconnect(call, reason)]
+        if session.peer is not None:
+            effects.append(Disconnect("debug", "client disconnected", {"reason": reason}))
+        return effects
 
     def _request(self, session: Session, request: Request) -> list[Effect]:
         if session.is_open(request.id):

@@ -8,7 +8,8 @@ A decision is a list of these values, to be performed in order:
 * `Abort`: fire the abort signal of a running handler;
 * `Extend`: give it another deadline;
 * `Announce`: tell others than the peer;
-* `Emit`: write a log record; `Complete` is the one of a tool call that has ended.
+* `Emit`: write a log record. Whoever observes the server is given some of them as well: `Complete`,
+  `Connect` and `Disconnect`.
 """
 
 from __future__ import annotations
@@ -85,5 +86,26 @@ class Emit:
 
 
 @define
-class Complete(Emit):
-    """Write the completion record of a tool call; whoever observes calls is given it (CALL-13)."""
+class Observed(Emit):
+    """Write a record that the observers of the server are given as well."""
+
+
+@define
+class Complete(Observed):
+    """Write the completion record of a call (CALL-13).
+
+    Attributes:
+        rejection: why the server refused it for load (RES-07); None if it did not.
+    """
+
+    rejection: str | None = None
+
+
+@define
+class Connect(Observed):
+    """Write the record of a handshake."""
+
+
+@define
+class Disconnect(Observed):
+    """Write the record of the end of what began with a handshake."""

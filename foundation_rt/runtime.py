@@ -11,7 +11,7 @@ from attrs import define, field
 from .client_input import ClientInput
 from .clock import Clock, SystemClock
 from .config import ServerConfig
-from .connection import Connection, Deliver, ObserveCompletion, Send
+from .connection import Connection, Deliver, Observe, Send
 from .dispatcher import Dispatcher
 from .effects import Abort
 from .engine import Engine
@@ -82,7 +82,7 @@ class Runtime:
         middleware: what the author of the server has put around its handlers.
         agents: the coordinator, if the server has agents.
         agents_task: what runs for them in the background, once it was started.
-        completion_observers: are given the completion record of every call.
+        observers: are given the records of calls and handshakes.
     """
 
     config: ServerConfig
@@ -99,7 +99,7 @@ class Runtime:
     agents: AgentCoordinator | None = field(default=None, init=False)
     _agents_started: bool = field(default=False, init=False)
     agents_task: asyncio.Task[None] | None = field(default=None, init=False)
-    completion_observers: list[ObserveCompletion] = field(factory=list, init=False)
+    observers: list[Observe] = field(factory=list, init=False)
     _background: Background = field(init=False)
     _measured: HostDelay | None = field(default=None, init=False)
 
@@ -150,7 +150,7 @@ class Runtime:
             scheduler,
             LineReader(self.config.transport.max_line_bytes),
             deliver,
-            self.completion_observers,
+            self.observers,
         )
         if not stateless:
             self.dispatcher.subscriptions.attach(connection)

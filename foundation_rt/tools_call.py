@@ -325,6 +325,7 @@ class ToolsCall(Procedure):
         record = completion_record(call, _Outcome.TOOL_ERROR, error.code, 0.0)
         if error.code is ErrorCode.RESOURCE_EXHAUSTED:
             record.fields["retryHint"] = RETRY_HINT
+            record.rejection = error.details["reason"] if error.details else None
         return [self.error_reply(call, error), record]
 
     # -- steps 9 and 10; what is the same for all handlers is in `procedures` --------------------

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.dispatcher import HANDSHAKE, METHODS
-from foundation_rt.effects import Abort, Emit, Notify, Reply
+from foundation_rt.effects import Abort, Disconnect, Emit, Notify, Reply
 from foundation_rt.invocation import Invocation, Returned
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.revisions import REVISIONS
@@ -573,7 +573,8 @@ def test_closing_aborts_every_call_in_flight_and_answers_none(reason: str) -> No
     calls = [core.begin("tool", request_id=number) for number in range(3)]
     expired = core.begin("tool", request_id=9)
     core.dispatcher.expire(expired)
-    effects = core.dispatcher.close(core.session, reason)
+    *effects, record = core.dispatcher.close(core.session, reason)
+    assert record == Disconnect("debug", "client disconnected", {"reason": reason})
     assert [type(effect) for effect in effects] == [Abort] * 3
     assert [(effect.invocation, effect.reason) for effect in effects] == [  # type: ignore[union-attr]
         (call, reason) for call in calls
@@ -589,9 +590,10 @@ def test_a_connection_that_closes_has_disconnected_unless_told_otherwise() -> No
     core = running()
     core.add("tool")
     core.begin("tool")
-    [effect] = core.dispatcher.close(core.session)
+    effect, record = core.dispatcher.close(core.session)
     assert isinstance(effect, Abort)
     assert effect.reason == "disconnected"
+    assert isinstance(record, Disconnect)
 
 
 @pytest.mark.rule("LIFE-06")
@@ -652,5 +654,5 @@ def test_every_line_has_at_most_one_reply_and_every_request_an_answer(sent: list
         if b'"id"' in line and b'"method"' in line:
             assert len(answers) + len(started) == 1
     for effect in core.dispatcher.close(core.session):
-        assert isinstance(effect, Abort)
+        assert isinstance(effect, Abort | Disconnect)
     assert core.session.in_flight == {}

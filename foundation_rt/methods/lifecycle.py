@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..effects import Emit
+from ..effects import Connect
 from ..envelope import result_reply
 from ..errors import JsonRpcErrorCode
 from ..peer import Peer
@@ -48,7 +48,7 @@ def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> li
         "clientName": client.get("name"),
         "clientVersion": client.get("version"),
     }
-    return [result_reply(request.id, result), Emit("info", "client connected", opened)]
+    return [result_reply(request.id, result), Connect("info", "client connected", opened)]
 
 
 def initialized(dispatcher: Dispatcher, session: Session, request: Request) -> list[Effect]:
