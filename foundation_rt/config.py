@@ -390,7 +390,7 @@ REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 SIGNATURE_ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
-    *("ES256", "ES384", "ES512", "Ed25519", "EdDSA"),
+    *("ES256", "ES384", "ES512", "Ed25519"),
 )
 """What tokens may be signed with: never with a secret that the server would have to share."""
 

@@ -72,6 +72,11 @@ class Guard:
     def __attrs_post_init__(self) -> None:
         self._is_loopback = is_loopback(self._bound_host)
 
+    @property
+    def remembered(self) -> int:
+        """How many pairs of names it need not judge again."""
+        return len(self._verdicts)
+
     def check(self, head: RequestHead) -> HttpRefusal | None:
         """Why a request is none of ours; 421 for its host, 403 for its origin."""
         names = (head.host, head.origin)

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
@@ -111,7 +112,7 @@ class KeySource:
                 {"issuer": self._issuer, "error": {"type": type(error).__name__}},
             )
             return
-        self._keys = tuple(_import_keys(document))[:MAX_KEYS]
+        self._keys = tuple(islice(_import_keys(document), MAX_KEYS))
         self._fetched = now
 
 
@@ -187,7 +188,7 @@ def _import_keys(document: Any) -> Iterator[VerificationKey]:
     for data in keys if isinstance(keys, list) else ():
         if not isinstance(data, dict) or data.get("use", "sig") != "sig":
             continue
-        kind = _KEY_TYPES.get(cast("str", data.get("kty")))
+        kind = _KEY_TYPES.get(str(data.get("kty")))
         modulus = data.get("n")
         if kind is None or (kind is RSAKey and _is_short(modulus)):
             continue

@@ -1,0 +1,188 @@
+"""Keys of the server: who has one, and what happens without."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.clock import ManualClock
+from foundation_rt.config import HttpSection, OauthSection, ServerConfig
+from foundation_rt.errors import UsageError
+from foundation_rt.principal import ALL_SCOPES, Principal
+from foundation_rt.transports.http.authentication import (
+    Authenticator,
+    make_authenticator,
+    read_api_keys,
+)
+from foundation_rt.transports.http.headers import RequestHead
+from foundation_rt.transports.http.refusal import HttpRefusal
+
+ALICES, NAMELESS = "a" * 32, "n" * 32
+KEYS = (f"alice:{ALICES}", NAMELESS)
+
+
+class Logger:
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, message: str, fields: Any = None) -> None:
+        self.warnings.append(message)
+
+
+def authenticator(
+    logger: Any = None, *, oauth: OauthSection | None = None, **http: Any
+) -> Authenticator:
+    config = ServerConfig(http=HttpSection(**http), oauth=oauth or OauthSection())
+    return make_authenticator(config, ManualClock(), logger or Logger())
+
+
+def ask(by: Authenticator, **fields: str) -> Principal | HttpRefusal | None:
+    return asyncio.run(by.authenticate(RequestHead(**fields)))
+
+
+@pytest.mark.rule("AUTH-01")
+def test_a_server_that_nobody_said_anything_of_does_not_start() -> None:
+    with pytest.raises(UsageError) as refusal:
+        authenticator()
+    for way_out in ("http.api_keys", "oauth.issuer", "--no-auth"):
+        assert way_out in str(refusal.value)
+
+
+@pytest.mark.rule("AUTH-01")
+@pytest.mark.parametrize(
+    "settings",
+    [{"api_keys": KEYS}, {"oauth": OauthSection(issuer="https://a.example")}],
+)
+def test_everybody_and_somebody_exclude_each_other(settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"http\.no_auth"):
+        authenticator(no_auth=True, **settings)
+
+
+@pytest.mark.rule("AUTH-01")
+def test_a_server_for_everybody_says_so_and_asks_nobody() -> None:
+    logger = Logger()
+    everybody = authenticator(logger, no_auth=True)
+    assert len(logger.warnings) == 1
+    assert ask(everybody) is None
+    assert ask(everybody, authorization="Bearer whatever", api_key="x") is None
+    assert everybody.check_scopes(None, frozenset(("admin",))) is None
+
+
+@pytest.mark.rule("AUTH-02", "AUTH-03")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"api_key": ALICES},
+        {"authorization": f"Bearer {ALICES}"},
+        {"authorization": f"bEARER  {ALICES}"},
+        {"api_key": ALICES, "authorization": "Basic abc"},
+        {"api_key": ALICES, "authorization": "Bearer wrong"},
+    ],
+)
+def test_who_has_a_key_enters(fields: dict[str, str]) -> None:
+    assert ask(authenticator(api_keys=KEYS), **fields) == Principal("key:alice", ALL_SCOPES)
+
+
+@pytest.mark.rule("AUTH-02")
+def test_a_key_without_a_name_has_one_that_stays() -> None:
+    one = ask(authenticator(api_keys=KEYS), api_key=NAMELESS)
+    other = ask(authenticator(api_keys=KEYS[::-1]), api_key=NAMELESS)
+    assert one == other
+    assert isinstance(one, Principal)
+    assert one.subject.startswith("key:")
+    assert len(one.subject) == len("key:") + 12
+    assert NAMELESS[:4] not in one.subject
+
+
+@pytest.mark.rule("AUTH-02")
+@pytest.mark.parametrize(
+    "entries",
+    [
+        (ALICES, ALICES),
+        (f"alice:{ALICES}", f"bob:{ALICES}"),
+        (f"alice:{ALICES}", f"alice:{NAMELESS}"),
+    ],
+)
+def test_no_key_and_no_name_stands_twice(entries: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match="twice") as refusal:
+        read_api_keys(entries)
+    assert ALICES not in str(refusal.value)
+
+
+@pytest.mark.rule("AUTH-02", "AUTH-13")
+def test_a_key_has_every_scope() -> None:
+    principal = ask(authenticator(api_keys=KEYS), api_key=ALICES)
+    assert isinstance(principal, Principal)
+    assert not principal.lacks(("tools:call", "admin"))
+    assert Principal("x", frozenset(("*",))).lacks(("admin",)) == {"admin"}
+    assert authenticator(api_keys=KEYS).check_scopes(principal, frozenset(("admin",))) is None
+
+
+@pytest.mark.rule("AUTH-03", "AUTH-04", "AUTH-05")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"api_key": "wrong"},
+        {"api_key": ""},
+        {"api_key": ALICES[:-1]},
+        {"api_key": f"alice:{ALICES}"},
+        {"api_key": "wrong", "authorization": f"Bearer {ALICES}"},
+        {"authorization": "Bearer wrong"},
+    ],
+)
+def test_a_wrong_key_is_refused(fields: dict[str, str]) -> None:
+    refusal = ask(authenticator(api_keys=KEYS), **fields)
+    assert isinstance(refusal, HttpRefusal)
+    assert refusal.status == 401
+    assert refusal.headers == ((b"www-authenticate", b'Bearer error="invalid_token"'),)
+    assert "wrong" not in refusal.message
+    assert ALICES[:8] not in refusal.message
+
+
+@pytest.mark.rule("AUTH-05")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"authorization": ""},
+        {"authorization": "Bearer"},
+        {"authorization": "Bearer  "},
+        {"authorization": "Basic abc"},
+        {"authorization": ALICES},
+    ],
+)
+def test_without_a_key_it_is_said_how_to_send_one(fields: dict[str, str]) -> None:
+    refusal = ask(authenticator(api_keys=KEYS), **fields)
+    assert isinstance(refusal, HttpRefusal)
+    assert (refusal.status, refusal.headers) == (401, ((b"www-authenticate", b"Bearer"),))
+    assert "X-API-Key" in refusal.message
+
+
+@pytest.mark.rule("AUTH-03")
+@given(st.text(st.characters(exclude_categories=("Cs",)), max_size=50))
+def test_no_text_is_a_key_by_chance(text: str) -> None:
+    assert read_api_keys(KEYS).find(text) is None
+
+
+@pytest.mark.rule("AUTH-03")
+def test_every_key_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from foundation_rt.transports.http import authentication
+
+    compared: list[tuple[bytes, bytes]] = []
+    genuine = authentication.compare_digest
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return genuine(one, other)
+
+    monkeypatch.setattr(authentication, "compare_digest", compare)
+    keys = read_api_keys([f"{number:032}" for number in range(10)])
+    for key in (f"{0:032}", f"{9:032}", "none of them"):
+        compared.clear()
+        keys.find(key)
+        assert len(compared) == 10
+        assert {len(text) for pair in compared for text in pair} == {32}

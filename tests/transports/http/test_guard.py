@@ -1,0 +1,333 @@
+"""Names, sizes and times of requests, and the headers of responses."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.clock import ManualClock
+from foundation_rt.config import HttpSection
+from foundation_rt.transports.http.guard import (
+    ClientGone,
+    Event,
+    Receive,
+    Send,
+    is_loopback,
+    make_guard,
+    read_body,
+    with_cors,
+    with_security_headers,
+)
+from foundation_rt.transports.http.headers import RequestHead
+from foundation_rt.transports.http.refusal import HttpRefusal
+from tests.support.virtual_loop import run_virtual
+
+
+def verdict(host: str | None, origin: str | None = None, /, **settings: Any) -> int | None:
+    refusal = make_guard(HttpSection(**settings)).check(RequestHead(host=host, origin=origin))
+    return None if refusal is None else refusal.status
+
+
+@pytest.mark.rule("AUTH-19")
+@pytest.mark.parametrize("host", [None, ""])
+@pytest.mark.parametrize("allowed", [(), ("*",)])
+def test_a_request_names_its_host(host: str | None, allowed: tuple[str, ...]) -> None:
+    assert verdict(host, allowed_hosts=allowed) == 400
+
+
+@pytest.mark.rule("AUTH-19", "AUTH-21")
+@pytest.mark.parametrize(
+    ("bound", "host", "expected"),
+    [
+        ("127.0.0.1", "localhost:8000", None),
+        ("127.0.0.1", "LOCALHOST", None),
+        ("127.0.0.1", "127.0.0.1:1", None),
+        ("127.0.0.1", "[::1]:8000", None),
+        ("localhost", "127.0.0.1:8000", None),
+        ("::1", "[::1]", None),
+        ("127.0.0.2", "127.0.0.2:80", None),
+        ("127.0.0.1", "evil.example.com", 421),
+        ("127.0.0.1", "localhost.evil.com", 421),
+        ("127.0.0.1", "evil.com:localhost", 421),
+        ("127.0.0.1", "localhost:80@evil.com", 421),
+        ("127.0.0.1", "localhost:", 421),
+        ("127.0.0.1", "localhost:123456", 421),
+        ("127.0.0.1", "[::1", 421),
+        ("127.0.0.1", "localhost, evil.com", 421),
+        ("127.0.0.1", "192.168.0.5", 421),
+        ("127.0.0.1", "0.0.0.0:8000", 421),
+        ("127.0.0.1", "127.0.0.2", 421),
+        ("0.0.0.0", "192.168.0.5:8000", None),
+        ("0.0.0.0", "[fe80::1]:8000", None),
+        ("0.0.0.0", "localhost:8000", None),
+        ("0.0.0.0", "evil.example.com", 421),
+        ("myhost", "myhost:8000", None),
+        ("fe80::1", "[fe80::1]:80", None),
+    ],
+)
+def test_which_hosts_are_served(bound: str, host: str, expected: int | None) -> None:
+    assert verdict(host, host=bound) == expected
+
+
+@pytest.mark.rule("AUTH-21")
+@pytest.mark.parametrize(
+    ("allowed", "host", "expected"),
+    [
+        ("example.com", "example.com", None),
+        ("example.com", "Example.com:8443", None),
+        ("example.com:8443", "example.com:8443", None),
+        ("example.com:8443", "example.com", 421),
+        ("example.com", "www.example.com", 421),
+        ("*", "whatever.example", None),
+        ("*", "not a host", None),
+    ],
+)
+def test_an_operator_allows_hosts(allowed: str, host: str, expected: int | None) -> None:
+    assert verdict(host, allowed_hosts=(allowed,)) == expected
+    assert verdict("localhost:8000", allowed_hosts=(allowed,)) is None
+
+
+@pytest.mark.rule("AUTH-20")
+@pytest.mark.parametrize(
+    ("bound", "host", "origin", "expected"),
+    [
+        ("127.0.0.1", "localhost:8000", "http://localhost:6274", None),
+        ("127.0.0.1", "localhost:8000", "https://127.0.0.1", None),
+        ("127.0.0.1", "localhost:8000", "HTTP://[::1]:5", None),
+        ("127.0.0.1", "localhost:8000", "http://evil.example.com", 403),
+        ("127.0.0.1", "localhost:8000", "http://localhost.evil.com", 403),
+        ("127.0.0.1", "localhost:8000", "http://localhost:80@evil.com", 403),
+        ("127.0.0.1", "localhost:8000", "null", 403),
+        ("127.0.0.1", "localhost:8000", "", 403),
+        ("127.0.0.1", "localhost:8000", "file://localhost", 403),
+        ("127.0.0.1", "localhost:8000", "localhost:8000", 403),
+        ("127.0.0.1", "evil.example.com", "http://evil.example.com", 421),
+        ("0.0.0.0", "192.168.0.5:8000", "http://192.168.0.5:8000", None),
+        ("0.0.0.0", "192.168.0.5:8000", "http://192.168.0.6:8000", 403),
+        ("0.0.0.0", "192.168.0.5:8000", "http://localhost:3000", 403),
+    ],
+)
+def test_which_origins_are_served(bound: str, host: str, origin: str, expected: int | None) -> None:
+    assert verdict(host, origin, host=bound) == expected
+
+
+@pytest.mark.rule("AUTH-20")
+@pytest.mark.parametrize("setting", ["allowed_origins", "cors_origins"])
+def test_an_operator_allows_origins(setting: str) -> None:
+    allowed = {setting: ("https://App.example.com",)}
+    assert verdict("localhost", "https://app.EXAMPLE.com", **allowed) is None
+    assert verdict("localhost", "http://app.example.com", **allowed) == 403
+    assert verdict("localhost", "null", **{setting: ("*",)}) is None
+
+
+@pytest.mark.rule("AUTH-20")
+def test_where_every_host_is_served_no_page_is_ours_by_its_host() -> None:
+    settings = {"allowed_hosts": ("*",)}
+    assert verdict("evil.com", "http://evil.com", **settings) == 403
+    assert verdict("evil.com", **settings) is None
+
+
+@given(st.lists(st.tuples(st.text(max_size=20), st.none() | st.text(max_size=20)), max_size=30))
+def test_any_names_are_judged_always_the_same(names: list[tuple[str, str | None]]) -> None:
+    guard = make_guard(HttpSection())
+    heads = [RequestHead(host=host, origin=origin) for host, origin in names]
+    first = [guard.check(head) for head in heads]
+    assert [guard.check(head) for head in heads] == first
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    guard = make_guard(HttpSection())
+    for number in range(3000):
+        assert guard.check(RequestHead(host=f"host{number}")) is not None
+    assert guard.check(RequestHead(host="h" * 5000)) is not None
+    assert guard.remembered <= 1024
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("example.com", False),
+        ("", False),
+    ],
+)
+def test_which_addresses_are_of_this_machine_alone(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
+
+
+# Bodies
+
+SETTINGS = HttpSection(max_body_bytes=1024, body_timeout_ms=1000)
+
+
+def feeding(*events: Event, pause: float = 0.0) -> tuple[Receive, list[Event]]:
+    """A `receive` that gives `events`, then nothing for ever; and what is left of them."""
+    left = list(events)
+
+    async def receive() -> Event:
+        await asyncio.sleep(pause)
+        if not left:
+            await asyncio.Event().wait()
+        return left.pop(0)
+
+    return receive, left
+
+
+def chunk(body: bytes, more: bool = True) -> Event:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def read(receive: Receive, **head: str) -> bytes | HttpRefusal:
+    return run_virtual(lambda _: read_body(RequestHead(**head), receive, SETTINGS))
+
+
+def refused(answer: bytes | HttpRefusal) -> int:
+    assert isinstance(answer, HttpRefusal)
+    assert answer.headers == ((b"connection", b"close"),)
+    return answer.status
+
+
+@given(st.lists(st.binary(max_size=100), max_size=10))
+def test_a_body_is_read_whole(chunks: list[bytes]) -> None:
+    receive, _ = feeding(*map(chunk, chunks), chunk(b"", False))
+    assert read(receive) == b"".join(chunks)
+
+
+def test_events_may_leave_out_what_is_nothing() -> None:
+    receive, _ = feeding({"type": "http.request"})
+    assert read(receive) == b""
+
+
+@pytest.mark.rule("AUTH-22")
+def test_a_body_that_says_it_is_too_long_is_not_read() -> None:
+    receive, left = feeding(chunk(b"a", False))
+    assert refused(read(receive, content_length="1025")) == 413
+    assert refused(read(receive, content_length="9" * 5000)) == 413
+    assert len(left) == 1
+    assert read(receive, content_length="1024") == b"a"
+
+
+@pytest.mark.rule("AUTH-22")
+def test_a_body_that_turns_out_too_long_is_read_no_further() -> None:
+    receive, left = feeding(*[chunk(b"a" * 512)] * 2, chunk(b"b"), chunk(b"c"))
+    assert refused(read(receive)) == 413
+    assert len(left) == 1
+
+
+@pytest.mark.rule("AUTH-23")
+def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    receive, _ = feeding(chunk(b"a"))
+    assert refused(read(receive)) == 408
+
+
+@pytest.mark.rule("AUTH-23")
+def test_a_body_that_trickles_has_no_more_time() -> None:
+    receive, left = feeding(*[chunk(b"a")] * 20, pause=0.3)
+
+    async def main(clock: ManualClock) -> None:
+        assert refused(await read_body(RequestHead(), receive, SETTINGS)) == 408
+        assert 1.0 <= clock.monotonic() < 1.1
+
+    run_virtual(main)
+    assert len(left) >= 15
+
+
+def test_nobody_waits_for_a_client_that_has_gone() -> None:
+    receive, _ = feeding(chunk(b"a"), {"type": "http.disconnect"})
+    with pytest.raises(ClientGone):
+        read(receive)
+
+
+# Responses
+
+
+async def plain_app(scope: Any, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def answer(app: Any, scheme: str = "http", **headers: str) -> tuple[int, dict[bytes, bytes]]:
+    """Status and headers of the answer to a request with `headers` (and a method among them)."""
+    sent: list[Any] = []
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    scope = {
+        "type": "http",
+        "scheme": scheme,
+        "method": "OPTIONS" if "access_control_request_method" in headers else "POST",
+        "path": "/mcp",
+        "headers": raw,
+    }
+    receive, _ = feeding()
+    asyncio.run(app(scope, receive, send))
+    return sent[0]["status"], dict(sent[0]["headers"])
+
+
+@pytest.mark.rule("AUTH-24")
+def test_every_response_has_safe_headers() -> None:
+    app = with_security_headers(plain_app)
+    _, plain = answer(app)
+    assert plain == {
+        b"a": b"b",
+        b"x-content-type-options": b"nosniff",
+        b"x-frame-options": b"DENY",
+        b"cache-control": b"no-store",
+    }
+    _, secure = answer(app, "https")
+    assert secure.keys() - plain.keys() == {b"strict-transport-security"}
+
+
+def test_what_is_no_request_passes_through() -> None:
+    seen: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append((scope, receive, send))
+
+    asyncio.run(with_security_headers(app)({"type": "lifespan"}, "receive", "send"))  # type: ignore[arg-type]
+    assert seen == [({"type": "lifespan"}, "receive", "send")]
+
+
+@pytest.mark.rule("AUTH-25")
+def test_without_origins_there_is_no_cors() -> None:
+    assert with_cors(plain_app, ()) is plain_app
+
+
+@pytest.mark.rule("AUTH-25")
+def test_pages_of_allowed_origins_may_ask_and_read() -> None:
+    app = with_cors(plain_app, ["https://app.example.com"])
+    asked = {
+        "origin": "https://app.example.com",
+        "access_control_request_method": "POST",
+        "access_control_request_headers": "content-type, mcp-param-region, x-api-key",
+    }
+    status, headers = answer(app, **asked)
+    assert status == 200
+    assert headers[b"access-control-allow-origin"] == b"https://app.example.com"
+    assert b"mcp-param-region" in headers[b"access-control-allow-headers"]
+    assert b"access-control-allow-credentials" not in headers
+    _, headers = answer(app, origin="https://app.example.com")
+    exposed = headers[b"access-control-expose-headers"].decode().split(", ")
+    assert exposed == ["Mcp-Session-Id", "MCP-Protocol-Version", "WWW-Authenticate"]
+    status, headers = answer(app, **(asked | {"origin": "https://evil.example.com"}))
+    assert status == 400
+    assert b"access-control-allow-origin" not in headers
+
+
+@pytest.mark.rule("AUTH-25")
+def test_an_asterisk_allows_every_origin() -> None:
+    _, headers = answer(with_cors(plain_app, ["*"]), origin="https://anybody.example.com")
+    assert headers[b"access-control-allow-origin"] == b"*"

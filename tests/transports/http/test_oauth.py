@@ -1,0 +1,618 @@
+"""Tokens of an authorization server, which is a real one as far as its keys are concerned."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import re
+import threading
+from collections.abc import Awaitable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from attrs import define, field
+from hypothesis import given
+from hypothesis import strategies as st
+from joserfc import jwt
+from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
+
+from foundation_rt.clock import ManualClock
+from foundation_rt.config import HttpSection, OauthSection, ServerConfig
+from foundation_rt.errors import UsageError
+from foundation_rt.principal import Principal
+from foundation_rt.transports.http import jwks
+from foundation_rt.transports.http.authentication import make_authenticator
+from foundation_rt.transports.http.headers import RequestHead
+from foundation_rt.transports.http.jwks import KeySource, fetch_keys
+from foundation_rt.transports.http.oauth import ResourceServer, make_resource_server
+from foundation_rt.transports.http.refusal import HttpRefusal
+
+AUDIENCE = "https://mcp.example.com/mcp"
+NOW = ManualClock().now().timestamp()
+
+RSA = RSAKey.generate_key(2048, {"kid": "rsa"}, auto_kid=False)
+OTHER_RSA = RSAKey.generate_key(2048, {"kid": "other"}, auto_kid=False)
+EC = ECKey.generate_key("P-256", {"kid": "ec"}, auto_kid=False)
+ED = OKPKey.generate_key("Ed25519", {"kid": "ed"}, auto_kid=False)
+
+
+class Logger:
+    def __init__(self) -> None:
+        self.warnings: list[tuple[str, Any]] = []
+
+    def warn(self, message: str, fields: Any = None) -> None:
+        self.warnings.append((message, fields))
+
+
+@define(eq=False)
+class Issuer:
+    """An authorization server that publishes its keys, and counts who asks for them."""
+
+    documents: dict[str, Any] = field(factory=dict)
+    statuses: dict[str, int] = field(factory=dict)
+    asked: list[str] = field(factory=list)
+    url: str = ""
+
+    def publish(self, *keys: Any) -> None:
+        self.documents["/keys"] = {
+            "keys": [each if isinstance(each, dict) else each.as_dict(False) for each in keys]
+        }
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        self.asked.append(handler.path)
+        document = self.documents.get(handler.path)
+        status = self.statuses.get(handler.path, 404 if document is None else 200)
+        body = document if isinstance(document, bytes) else json.dumps(document).encode()
+        handler.send_response(status)
+        if status == 302:
+            handler.send_header("Location", "/keys")
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    it = Issuer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            it.answer(self)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    it.url = f"http://127.0.0.1:{server.server_address[1]}"
+    it.publish(RSA, EC, ED)
+    it.documents["/.well-known/oauth-authorization-server"] = {
+        "issuer": it.url,
+        "jwks_uri": f"{it.url}/keys",
+    }
+    yield it
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def resource_server(
+    issuer: Issuer, clock: ManualClock | None = None, logger: Any = None, **changes: Any
+) -> ResourceServer:
+    settings = {"issuer": issuer.url, "audience": AUDIENCE, "jwks_uri": f"{issuer.url}/keys"}
+    settings |= {"algorithms": ("RS256", "ES256", "Ed25519"), **changes}
+    return make_resource_server(
+        OauthSection(**settings), clock or ManualClock(), logger or Logger()
+    )
+
+
+def token(issuer: Issuer, key: Any = RSA, header: Any = None, **claims: Any) -> str:
+    """A token that is right, but for `claims`; None takes one away."""
+    algorithm = {"RSA": "RS256", "EC": "ES256", "OKP": "Ed25519"}[key.key_type]
+    right = {"iss": issuer.url, "aud": AUDIENCE, "sub": "alice", "exp": NOW + 60, "nbf": NOW}
+    kept = {name: value for name, value in (right | claims).items() if value is not None}
+    head = {"alg": algorithm, "kid": key.kid, **(header or {})}
+    head = {name: value for name, value in head.items() if value is not None}
+    return jwt.encode(head, kept, key, [head["alg"]], default_type=None)
+
+
+def run(main: Awaitable[Any]) -> Any:
+    async def bounded() -> Any:
+        async with asyncio.timeout(20):
+            return await main
+
+    return asyncio.run(bounded())
+
+
+def enter(server: ResourceServer, text: str) -> Principal | str:
+    """Who that is; or why not, in words, if it is 401."""
+    answer = run(server.authenticate(text))
+    if isinstance(answer, Principal):
+        return answer
+    assert isinstance(answer, HttpRefusal)
+    assert answer.status == 401
+    assert answer.headers[0][1].startswith(b'Bearer error="invalid_token", ')
+    assert len(text) < 20 or text[-20:] not in answer.message
+    return answer.message
+
+
+@pytest.mark.rule("AUTH-07", "AUTH-09", "AUTH-11")
+@pytest.mark.parametrize("key", [RSA, EC, ED], ids=["RSA", "EC", "Ed25519"])
+def test_who_has_a_token_enters(issuer: Issuer, key: Any) -> None:
+    text = token(issuer, key, scope="a b", client_id="desk")
+    expected = Principal("alice", frozenset("ab"), "desk")
+    assert enter(resource_server(issuer), text) == expected
+
+
+@pytest.mark.rule("AUTH-11")
+@pytest.mark.parametrize(
+    ("claims", "scopes", "client"),
+    [
+        ({}, [], None),
+        ({"scp": ["a", "b", 5, ""]}, ["a", "b"], None),
+        ({"scp": "a b"}, ["a", "b"], None),
+        ({"scope": "a  b", "scp": "c", "azp": "desk"}, ["a", "b"], "desk"),
+        ({"scope": 5, "client_id": 5}, [], None),
+    ],
+)
+def test_what_a_token_says_of_its_bearer(
+    issuer: Issuer, claims: Any, scopes: list[str], client: str | None
+) -> None:
+    expected = Principal("alice", frozenset(scopes), client)
+    assert enter(resource_server(issuer), token(issuer, **claims)) == expected
+
+
+@pytest.mark.rule("AUTH-08", "AUTH-11")
+@pytest.mark.parametrize(
+    ("claims", "why"),
+    [
+        ({"iss": "https://evil.example"}, "issuer"),
+        ({"iss": None}, "issuer"),
+        ({"aud": "https://other.example/mcp"}, "another server"),
+        ({"aud": "https://mcp.example.com/mcp/more"}, "another server"),
+        ({"aud": "https://mcp.example.com"}, "another server"),
+        ({"aud": None}, "another server"),
+        ({"aud": [5, {}]}, "another server"),
+        ({"aud": []}, "another server"),
+        ({"exp": None}, "how long"),
+        ({"exp": "tomorrow"}, "how long"),
+        ({"exp": True}, "how long"),
+        ({"exp": NOW - 30}, "expired"),
+        ({"exp": 0}, "expired"),
+        ({"nbf": NOW + 31}, "not valid yet"),
+        ({"nbf": "now"}, "how long"),
+        ({"sub": None}, "whose"),
+        ({"sub": ""}, "whose"),
+        ({"sub": 5}, "whose"),
+        ({"sub": "x" * 257}, "whose"),
+        ({"sub": "key:alice"}, "API keys"),
+    ],
+)
+def test_what_a_token_must_say(issuer: Issuer, claims: Any, why: str) -> None:
+    refusal = enter(resource_server(issuer), token(issuer, **claims))
+    assert why in str(refusal)
+
+
+@pytest.mark.rule("AUTH-08")
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"aud": [AUDIENCE, "https://other.example"]},
+        {"aud": f"{AUDIENCE}/"},
+        {"exp": NOW - 29},
+        {"exp": NOW + 0.5},
+        {"nbf": NOW + 30},
+        {"nbf": None},
+    ],
+)
+def test_what_a_token_may_say(issuer: Issuer, claims: Any) -> None:
+    assert isinstance(enter(resource_server(issuer), token(issuer, **claims)), Principal)
+
+
+@pytest.mark.rule("AUTH-07")
+@pytest.mark.parametrize(
+    ("header", "accepted"),
+    [
+        ({"typ": "JWT"}, True),
+        ({"typ": "at+jwt"}, True),
+        ({"typ": "application/AT+JWT"}, True),
+        ({"typ": "logout+jwt"}, False),
+        ({"typ": "dpop+jwt"}, False),
+        ({"alg": "RS512"}, False),
+    ],
+)
+def test_what_kind_of_token_it_is(issuer: Issuer, header: Any, accepted: bool) -> None:
+    answer = enter(resource_server(issuer), token(issuer, header=header))
+    assert isinstance(answer, Principal) is accepted
+
+
+def crafted(header: Any, payload: Any, signature: bytes = b"") -> str:
+    from joserfc.util import urlsafe_b64encode
+
+    parts = (json.dumps(header).encode(), json.dumps(payload).encode(), signature)
+    return b".".join(map(urlsafe_b64encode, parts)).decode()
+
+
+@pytest.mark.rule("AUTH-07")
+def test_a_token_that_signs_itself_opens_nothing(issuer: Issuer) -> None:
+    server = resource_server(issuer)
+    claims = {"iss": issuer.url, "aud": AUDIENCE, "sub": "alice", "exp": NOW + 60}
+    # Signed with the public key as if it were a secret: joserfc itself refuses to do that.
+    signing_input = crafted({"alg": "HS256", "kid": "rsa"}, claims).removesuffix(".")
+    digest = hmac.digest(RSA.as_pem(private=False), signing_input.encode(), "sha256")
+    confused = crafted({"alg": "HS256", "kid": "rsa"}, claims, digest)
+    own = jwt.encode({"alg": "RS256", "kid": "rsa"}, claims, OTHER_RSA, ["RS256"])
+    right = token(issuer)
+    head, body, signature = right.split(".")
+    forged = [
+        crafted({"alg": "none"}, claims),
+        crafted({"alg": "none", "kid": "rsa"}, claims),
+        crafted({"alg": "RS256", "kid": "rsa"}, claims),
+        crafted({"alg": "RS256", "kid": "rsa"}, claims, b"x" * 256),
+        crafted({"alg": "RS256", "kid": "rsa", "jwk": OTHER_RSA.as_dict(False)}, claims),
+        crafted({"alg": "RS256", "kid": "rsa", "crit": ["exp"], "exp": 1}, claims),
+        crafted({"alg": ["RS256"], "kid": "rsa"}, claims),
+        crafted({"alg": "RS256", "kid": ["rsa"]}, claims),
+        crafted([], claims),
+        confused,
+        own,
+        f"{head}.{body}.",
+        f"{head}.{body}",
+        f"{head}..{signature}",
+        f"{head}.{token(issuer, sub='bob').split('.')[1]}.{signature}",
+        f"{right}.{signature}",
+        f"{right}.x.y",
+        "x" * 20_000,
+        "",
+        "....",
+        "\x00.\x00.\x00",
+    ]
+    for text in forged:
+        assert isinstance(enter(server, text), str), text
+    assert isinstance(enter(server, right), Principal)
+
+
+@pytest.mark.rule("AUTH-07")
+def test_signed_claims_that_are_none_open_nothing(issuer: Issuer) -> None:
+    from joserfc import jws
+
+    server = resource_server(issuer)
+    for payload in (b"[]", b"not json", b"", b"5"):
+        text = jws.serialize_compact({"alg": "RS256", "kid": "rsa"}, payload, RSA, ["RS256"])
+        assert "no claims" in str(enter(server, text))
+
+
+@pytest.mark.rule("AUTH-07")
+@given(st.text(max_size=200))
+def test_no_text_is_a_token_by_chance(text: str) -> None:
+    keys = KeySource("https://nowhere.example", None, ManualClock(), Logger())  # type: ignore[arg-type]
+    settings = OauthSection(issuer="https://nowhere.example", audience=AUDIENCE)
+    answer = asyncio.run(ResourceServer(settings, keys, ManualClock()).authenticate(text))
+    assert isinstance(answer, HttpRefusal)
+    assert answer.status == 401
+
+
+# Where keys come from
+
+
+@pytest.mark.rule("AUTH-09")
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("", "/.well-known/oauth-authorization-server"),
+        ("", "/.well-known/openid-configuration"),
+        ("/tenant", "/.well-known/oauth-authorization-server/tenant"),
+        ("/tenant", "/tenant/.well-known/openid-configuration"),
+        ("/tenant/", "/tenant/.well-known/openid-configuration"),
+    ],
+)
+def test_an_issuers_metadata_say_where_its_keys_are(issuer: Issuer, path: str, place: str) -> None:
+    name = issuer.url + path
+    issuer.documents = {place: {"issuer": name, "jwks_uri": f"{issuer.url}/keys"}}
+    issuer.publish(RSA)
+    assert fetch_keys(name, None) == issuer.documents["/keys"]
+
+
+@pytest.mark.rule("AUTH-09")
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        [],
+        {"issuer": "https://evil.example", "jwks_uri": "https://evil.example"},
+        {"issuer": "SELF"},
+        {"issuer": "SELF", "jwks_uri": 5},
+        {"issuer": "SELF", "jwks_uri": None},
+        {"issuer": "SELF", "jwks_uri": "file:///etc/passwd"},
+        {"issuer": "SELF", "jwks_uri": "http://evil.example/keys"},
+        None,
+    ],
+)
+def test_metadata_that_are_not_the_issuers_lead_nowhere(issuer: Issuer, metadata: Any) -> None:
+    if isinstance(metadata, dict) and metadata.get("issuer") == "SELF":
+        metadata["issuer"] = issuer.url
+    issuer.documents = {}
+    if metadata is not None:
+        issuer.documents["/.well-known/oauth-authorization-server"] = metadata
+    with pytest.raises(ValueError, match=r"issuer|https"):
+        fetch_keys(issuer.url, None)
+    assert "/keys" not in issuer.asked
+
+
+@pytest.mark.rule("AUTH-09")
+@pytest.mark.parametrize(
+    "document",
+    [b"x" * (jwks.MAX_DOCUMENT_BYTES + 1), b"[" * 100_000, b"not json", b"\xff"],
+    ids=["long", "deep", "text", "bytes"],
+)
+def test_an_answer_that_holds_no_keys(issuer: Issuer, document: bytes) -> None:
+    issuer.documents["/keys"] = document
+    with pytest.raises(ValueError):
+        fetch_keys(issuer.url, f"{issuer.url}/keys")
+
+
+@pytest.mark.rule("AUTH-09")
+def test_no_redirect_is_followed(issuer: Issuer) -> None:
+    issuer.statuses["/elsewhere"] = 302
+    with pytest.raises(OSError):
+        fetch_keys(issuer.url, f"{issuer.url}/elsewhere")
+    assert issuer.asked == ["/elsewhere"]
+
+
+@pytest.mark.rule("AUTH-09")
+def test_an_answer_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter([0.0, 6.0])
+
+    class Trickle:
+        def __enter__(self) -> Trickle:
+            return self
+
+        def __exit__(self, *_: Any) -> None:
+            pass
+
+        def read1(self, _: int) -> bytes:
+            return b" "
+
+    class Opener:
+        def open(self, *_: Any, **__: Any) -> Trickle:
+            return Trickle()
+
+    monkeypatch.setattr(jwks, "monotonic", lambda: next(moments))
+    monkeypatch.setattr(jwks, "build_opener", lambda *_: Opener())
+    with pytest.raises(TimeoutError):
+        fetch_keys("https://a.example", "https://a.example/keys")
+
+
+@pytest.mark.rule("AUTH-09")
+def test_keys_that_are_of_no_use_are_passed_over(issuer: Issuer) -> None:
+    public = RSA.as_dict(False)
+    useless: list[Any] = [
+        OctKey.generate_key(256).as_dict(),
+        {"kty": "AKP", "kid": "rsa"},
+        {"kid": "rsa"},
+        {"kty": ["RSA"], "kid": "rsa"},
+        {"kty": "RSA", "kid": "rsa"},
+        {"kty": "RSA", "kid": "rsa", "n": "A" * 400, "e": "AQAB"},
+        {"kty": "RSA", "kid": "rsa", "n": public["n"][:171], "e": "AQAB"},
+        {**public, "use": "enc"},
+        {**public, "alg": "PS256"},
+        {"kty": "EC", "kid": "rsa", "crv": "P-256", "x": "?", "y": "?"},
+    ]
+    issuer.documents["/keys"] = {"keys": [*useless, 5, None]}
+    assert "key" in str(enter(resource_server(issuer), token(issuer)))
+    issuer.documents["/keys"] = {"keys": [*useless, public]}
+    assert isinstance(enter(resource_server(issuer), token(issuer)), Principal)
+
+
+@pytest.mark.rule("AUTH-09")
+@pytest.mark.parametrize("document", [{}, [], {"keys": 5}, {"keys": {}}, 5])
+def test_a_set_without_keys(issuer: Issuer, document: Any) -> None:
+    issuer.documents["/keys"] = document
+    assert "key" in str(enter(resource_server(issuer), token(issuer)))
+
+
+@pytest.mark.rule("AUTH-09")
+def test_a_token_that_names_no_key(issuer: Issuer) -> None:
+    text = token(issuer, header={"kid": None})
+    assert isinstance(enter(resource_server(issuer), text), Principal)
+    issuer.publish(RSA, OTHER_RSA)
+    assert "key" in str(enter(resource_server(issuer), text))
+
+
+@pytest.mark.rule("AUTH-10")
+def test_keys_are_fetched_once_and_after_an_hour(issuer: Issuer) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        server = resource_server(issuer, clock)
+        text = token(issuer, exp=NOW + 10**6)
+        for _ in range(3):
+            assert isinstance(await server.authenticate(text), Principal)
+        assert issuer.asked == ["/keys"]
+        clock.advance(3599)
+        assert isinstance(await server.authenticate(text), Principal)
+        assert len(issuer.asked) == 1
+        issuer.publish(OTHER_RSA)
+        clock.advance(1)
+        assert isinstance(await server.authenticate(text), HttpRefusal)
+        assert len(issuer.asked) == 2
+
+    run(main())
+
+
+@pytest.mark.rule("AUTH-10")
+def test_a_new_key_is_found_and_an_unknown_one_fetches_rarely(issuer: Issuer) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        server = resource_server(issuer, clock)
+        assert isinstance(await server.authenticate(token(issuer)), Principal)
+        issuer.publish(RSA, OTHER_RSA)
+        new = token(issuer, OTHER_RSA)
+        for _ in range(5):
+            assert isinstance(await server.authenticate(new), HttpRefusal)
+        assert len(issuer.asked) == 1
+        clock.advance(30)
+        assert isinstance(await server.authenticate(new), Principal)
+        assert isinstance(await server.authenticate(token(issuer)), Principal)
+        assert len(issuer.asked) == 2
+
+    run(main())
+
+
+@pytest.mark.rule("AUTH-10")
+def test_whoever_comes_together_waits_for_the_same_fetch(issuer: Issuer) -> None:
+    async def main() -> None:
+        server = resource_server(issuer)
+        text = token(issuer)
+        answers = await asyncio.gather(*(server.authenticate(text) for _ in range(20)))
+        assert all(isinstance(answer, Principal) for answer in answers)
+        assert issuer.asked == ["/keys"]
+
+    run(main())
+
+
+@pytest.mark.rule("AUTH-10")
+def test_keys_are_kept_while_the_issuer_is_away(issuer: Issuer) -> None:
+    async def main() -> None:
+        clock, logger = ManualClock(), Logger()
+        server = resource_server(issuer, clock, logger)
+        text = token(issuer, exp=NOW + 10**6)
+        assert isinstance(await server.authenticate(text), Principal)
+        issuer.statuses["/keys"] = 500
+        clock.advance(4000)
+        for _ in range(3):
+            assert isinstance(await server.authenticate(text), Principal)
+        assert len(issuer.asked) == 2
+        assert len(logger.warnings) == 1
+
+    run(main())
+
+
+@pytest.mark.rule("AUTH-10")
+def test_without_any_keys_nobody_is_judged(issuer: Issuer) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        issuer.statuses["/keys"] = 500
+        server = resource_server(issuer, clock)
+        for _ in range(3):
+            answer = await server.authenticate(token(issuer))
+            assert isinstance(answer, HttpRefusal)
+            assert (answer.status, answer.headers) == (503, ((b"retry-after", b"30"),))
+        assert len(issuer.asked) == 1
+        issuer.statuses.clear()
+        clock.advance(30)
+        assert isinstance(await server.authenticate(token(issuer)), Principal)
+
+    run(main())
+
+
+@pytest.mark.rule("AUTH-10")
+def test_an_issuer_that_nobody_finds() -> None:
+    keys = KeySource("http://127.0.0.1:1", None, ManualClock(), Logger())  # type: ignore[arg-type]
+    with pytest.raises(jwks.KeysUnavailable):
+        run(keys.find("a", "RS256"))
+
+
+# What clients are told
+
+
+@pytest.mark.rule("AUTH-06")
+@pytest.mark.parametrize(
+    ("audience", "paths"),
+    [
+        (
+            AUDIENCE,
+            ("/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"),
+        ),
+        ("https://mcp.example.com", ("/.well-known/oauth-protected-resource",)),
+        ("https://mcp.example.com/", ("/.well-known/oauth-protected-resource",)),
+    ],
+)
+def test_the_metadata(issuer: Issuer, audience: str, paths: tuple[str, ...]) -> None:
+    server = resource_server(issuer, audience=audience, scopes=("mcp", "read"))
+    assert server.metadata_paths == paths
+    assert json.loads(server.metadata) == {
+        "resource": audience.rstrip("/"),
+        "authorization_servers": [issuer.url],
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": ["mcp", "read"],
+    }
+    assert "scopes_supported" not in json.loads(resource_server(issuer).metadata)
+
+
+@pytest.mark.rule("AUTH-06")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        OauthSection(issuer="https://a.example"),
+        OauthSection(audience=AUDIENCE),
+        OauthSection(issuer="https://a.example", audience=AUDIENCE, algorithms=()),
+    ],
+)
+def test_settings_that_are_no_resource_server(settings: OauthSection) -> None:
+    config = ServerConfig(oauth=settings, http=HttpSection(api_keys=("k" * 32,)))
+    with pytest.raises(UsageError, match=r"oauth\."):
+        make_authenticator(config, ManualClock(), Logger())  # type: ignore[arg-type]
+
+
+METADATA = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
+
+
+@pytest.mark.rule("AUTH-05")
+def test_who_has_no_token_is_told_where_to_get_one(issuer: Issuer) -> None:
+    server = resource_server(issuer, scopes=("mcp", "read"))
+    refusal = server.unauthorized()
+    challenge = f'Bearer {METADATA}, scope="mcp read"'
+    assert (refusal.status, refusal.headers) == (401, ((b"www-authenticate", challenge.encode()),))
+    plain = resource_server(issuer).unauthorized()
+    assert plain.headers == ((b"www-authenticate", f"Bearer {METADATA}".encode()),)
+
+
+@pytest.mark.rule("AUTH-12", "AUTH-13")
+def test_scopes_that_are_lacking_are_named(issuer: Issuer) -> None:
+    server = resource_server(issuer, scopes=("mcp",))
+    without = run(server.authenticate(token(issuer, scope="other")))
+    assert isinstance(without, HttpRefusal)
+    assert without.status == 403
+    challenge = f'Bearer error="insufficient_scope", {METADATA}, scope="mcp"'
+    assert without.headers == ((b"www-authenticate", challenge.encode()),)
+    principal = enter(server, token(issuer, scope="mcp"))
+    assert isinstance(principal, Principal)
+    assert server.forbidden((), principal) is None
+    for_tool = server.forbidden(("files:write",), principal)
+    assert for_tool is not None
+    assert for_tool.status == 403
+    assert re.search(rb'scope="mcp files:write"$', for_tool.headers[0][1])
+
+
+@pytest.mark.rule("AUTH-03", "AUTH-05", "AUTH-12", "AUTH-13")
+def test_keys_and_tokens_side_by_side(issuer: Issuer) -> None:
+    config = ServerConfig(
+        http=HttpSection(api_keys=("k" * 32,)),
+        oauth=OauthSection(
+            issuer=issuer.url, audience=AUDIENCE, jwks_uri=f"{issuer.url}/keys", scopes=("mcp",)
+        ),
+    )
+    authenticator = make_authenticator(config, ManualClock(), Logger())  # type: ignore[arg-type]
+
+    async def ask(**fields: str) -> Any:
+        return await authenticator.authenticate(RequestHead(**fields))
+
+    async def main() -> None:
+        key = await ask(authorization="Bearer " + "k" * 32)
+        assert key.subject.startswith("key:")
+        alice = await ask(authorization=f"Bearer {token(issuer, scope='mcp')}")
+        assert alice.subject == "alice"
+        needed = frozenset(("admin",))
+        assert authenticator.check_scopes(key, needed) is None
+        assert authenticator.check_scopes(alice, frozenset()) is None
+        assert authenticator.check_scopes(alice, needed).status == 403
+        for fields in ({}, {"api_key": "wrong"}, {"authorization": "Bearer wrong"}):
+            refusal = await ask(**fields)
+            assert refusal.status == 401
+            assert METADATA.encode() in refusal.headers[0][1]
+            assert (b"invalid_token" in refusal.headers[0][1]) is bool(fields)
+
+    run(main())
