@@ -9,12 +9,11 @@ exceeded with a probability of 1 % (RES-10). Turns under a millisecond are not k
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from attrs import define, field
 
 if TYPE_CHECKING:
-    from .connection import Connection
     from .scheduling import HostLoop
 
 WINDOW_SECONDS = 10.0
@@ -61,21 +60,29 @@ class LoopDelay:
         return max(0.0, delay) * 1000
 
 
+class Closable(Protocol):
+    """What uses a loop until it is closed: a connection, an application."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it uses the loop no more."""
+
+
 @define(eq=False, repr=False)
 class HostDelay:
-    """The delay of a host's own loop, probed as long as any connection on it is open."""
+    """The delay of a host's own loop, probed as long as anything that uses it is open."""
 
     host: HostLoop
     delay: LoopDelay = field(factory=LoopDelay, init=False)
     # Closed ones are taken out by the probe alone: while there is one here, the probe runs.
-    _connections: list[Connection] = field(factory=list, init=False)
+    _users: list[Closable] = field(factory=list, init=False)
 
-    def watch(self, connection: Connection) -> None:
-        """Probe at least until `connection` is closed."""
-        self._connections.append(connection)
-        if len(self._connections) == 1:
+    def watch(self, user: Closable) -> None:
+        """Probe at least until `user` is closed."""
+        self._users.append(user)
+        if len(self._users) == 1:
             self.host.sample_delay(self.delay, self._is_wanted)
 
     def _is_wanted(self) -> bool:
-        self._connections = [each for each in self._connections if not each.closed]
-        return bool(self._connections)
+        self._users = [each for each in self._users if not each.closed]
+        return bool(self._users)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .extensions.tasks.support import TaskSupport
     from .features.features import Features
     from .lifespan import Lifetime
+    from .operations.middleware import Middleware
     from .protocol.content import Icon
     from .protocol.tool_annotations import ToolAnnotations
     from .registry import Handler
@@ -349,7 +350,7 @@ class Server(FeatureServer):
 
         self._refuse_when_started("middleware")
         check_middleware(function)
-        middleware = (*self._options.middleware, function)
+        middleware = (*self._options.middleware, cast("Middleware", function))
         self._options = evolve(self._options, middleware=middleware)
         return function
 
@@ -377,7 +378,7 @@ class Server(FeatureServer):
             ConfigError: lists every problem of the configuration.
         """
         if self._runtime is None:
-            config = self._load_config(os.environ)
+            config = self.load_config()
             if config.aacp.is_ledger_named():
                 _ = self.agents  # an operator may want a ledger where the author has no agents
             self._runtime = compose(self._registry, self._options, config)
@@ -486,8 +487,13 @@ class Server(FeatureServer):
         runtime = self.runtime
         return HttpApplication(runtime, path or runtime.config.http.path)
 
-    def _load_config(self, environ: Mapping[str, str]) -> ServerConfig:
-        config = self._read_config(environ)
+    def load_config(self) -> ServerConfig:
+        """The configuration that the server would start with now.
+
+        Raises:
+            ConfigError: lists every problem of it.
+        """
+        config = self._read_config(os.environ)
         for section, settings in self._overrides.items():
             try:
                 changed = evolve(getattr(config, section), **settings)

@@ -135,7 +135,7 @@ LAYERS = (
     ("aacp", "connection", "engine", "operations", "scheduling"),
     ("transports",),
     ("apps", "builtin.admin", "builtin.agent_requests", "builtin.agents", "runtime", "server"),
-    ("__main__", "builtin", "cli", "commands", "testing"),
+    ("__main__", "builtin", "cli", "commands", "serving", "testing"),
 )
 
 

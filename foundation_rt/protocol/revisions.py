@@ -47,6 +47,7 @@ class Revision:
         names_elicitations: whether a page that a user is sent to has an id, by which its end is
             told, and may be asked for by an error of its own.
         resource_not_found: code of the error for a resource that does not exist.
+        primes_streams: whether an event without data tells a client of HTTP where to resume.
         any_structured_content: whether `structuredContent` may be any JSON value, and not only an
             object.
         is_stateless: whether every request says for itself who asks.
@@ -62,6 +63,7 @@ class Revision:
     elicitation_modes: frozenset[str]
     names_elicitations: bool
     resource_not_found: int
+    primes_streams: bool
     any_structured_content: bool
     is_stateless: bool
 
@@ -182,6 +184,7 @@ def _revision(name: str, era: Era) -> Revision:
         elicitation_modes=_gather(_ELICITATION_SINCE, name),
         names_elicitations=name == "2025-11-25",
         resource_not_found=_INVALID_PARAMS if stateless else RESOURCE_NOT_FOUND,
+        primes_streams=name == "2025-11-25",
         any_structured_content=stateless,
         is_stateless=stateless,
     )

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
@@ -58,7 +58,19 @@ _LAST_WORDS = 0.2  # seconds for settling calls, and again for the log, when the
 _LOOP_GRACE = 0.5  # seconds in which tasks that handlers left behind may end when cancelled
 
 
-def serve(runtime: Runtime, *, process_goes_on: bool = False) -> int:
+class Companion(Protocol):
+    """What else the process serves, on the loop of the same thread (PROC-11)."""
+
+    async def run(self) -> None:
+        """Serve until `stop`, and then until all has ended or its time is up."""
+
+    def stop(self) -> None:
+        """Begin to end."""
+
+
+def serve(
+    runtime: Runtime, *, process_goes_on: bool = False, companion: Companion | None = None
+) -> int:
     """Serve one client over descriptors 0 and 1 until it leaves; return the exit code.
 
     0 after end of file or when the client closes the output, 143 after SIGTERM, 130 after SIGINT.
@@ -66,10 +78,12 @@ def serve(runtime: Runtime, *, process_goes_on: bool = False) -> int:
     Args:
         process_goes_on: the process may live on when all has ended; otherwise it is ended at the
             latest when its budget is spent, whatever keeps the interpreter alive (PROC-06).
+        companion: served beside, and until a signal comes: the client's leaving ends its session
+            alone.
     """
     descriptors = isolate()
     try:
-        return StdioTransport(runtime, descriptors, process_goes_on).run()
+        return StdioTransport(runtime, descriptors, process_goes_on, companion).run()
     finally:
         descriptors.close()
 
@@ -81,6 +95,7 @@ class StdioTransport:
     runtime: Runtime
     descriptors: ProtocolDescriptors
     process_goes_on: bool
+    _companion: Companion | None = None
     reactor: Reactor = field(factory=Reactor, init=False)
     connection: Connection = field(init=False)
     _settings: ServerSection = field(init=False)
@@ -99,6 +114,8 @@ class StdioTransport:
     _warm: bool = field(default=False, init=False)
     _open: bool = field(default=False, init=False)
     _opening: asyncio.Task[None] | None = field(default=None, init=False)
+    _companion_task: asyncio.Task[None] | None = field(default=None, init=False)
+    _session_ends: bool = field(default=False, init=False)
     _failure: Exception | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -113,7 +130,7 @@ class StdioTransport:
         )
         self.connection = self.runtime.connect(self._deliver, "stdio", self.reactor)
         self._watchdog = Watchdog(
-            self.descriptors.input,
+            self.descriptors.input if self._companion is None else None,
             self.reactor.delay,
             hang_up_budget=self._budget,
             signal_budget=self._budget,
@@ -143,6 +160,7 @@ class StdioTransport:
         self._restore_signals = self._take_signals()
         try:
             self._begin()
+            self._begin_companion()
             # No events: only its end is of interest.
             reactor.watch(self.descriptors.output, 0, self._on_output_gone)
             reactor.run()
@@ -169,6 +187,23 @@ class StdioTransport:
             self.reactor.watch(self.descriptors.input, 0, self._on_hang_up_while_waiting)
             self.reactor.start_task(self._enter_lifespan(), self._keep_opening)
 
+    def _begin_companion(self) -> None:
+        if self._companion is not None:
+            self.reactor.start_task(self._run_companion(self._companion), self._keep_companion)
+
+    def _keep_companion(self, task: asyncio.Task[None]) -> None:
+        self._companion_task = task
+
+    async def _run_companion(self, companion: Companion) -> None:
+        try:
+            await companion.run()
+        except Exception as error:
+            self._failure = error
+        self._companion = None
+        if self._failure is not None:
+            self._leave(0)
+        self.reactor.wake()
+
     def _keep_opening(self, task: asyncio.Task[None]) -> None:
         self._opening = task
 
@@ -186,7 +221,7 @@ class StdioTransport:
         """End what has run beside the calls: the agents, then the lifespan they may use."""
         import asyncio
 
-        for task in (self._opening, self.runtime.agents_task):
+        for task in (self._opening, self._companion_task, self.runtime.agents_task):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task], timeout=min(_LOOP_GRACE, self._remaining()))
@@ -314,12 +349,24 @@ class StdioTransport:
         """No more input: calls may finish within `grace` seconds, then they are aborted."""
         if self._leaving:
             return
+        self.connection.end_listening()
+        if self._companion is not None:
+            if self._signal is None and self._failure is None:
+                self._end_session(grace)
+                return
+            self._companion.stop()
         self._leaving = True
         self._deadline = time.monotonic() + self._budget
         self._watchdog.limit(self._budget, self._exit_code)
         self.reactor.call_later(grace, self._disconnect)
         self.reactor.call_later(self._budget * _STOP, self.reactor.stop)
         self._stop_if_idle()
+
+    def _end_session(self, grace: float) -> None:
+        """PROC-11: the client has left, and the process stays for others."""
+        if not self._session_ends:
+            self._session_ends = self._input_ended = True
+            self.reactor.call_later(grace, self._disconnect)
 
     def _disconnect(self) -> None:
         """Write nothing more, abort what runs, and go when it has ended."""
@@ -328,14 +375,15 @@ class StdioTransport:
         self.reactor.unwatch(self.descriptors.output)
         reason = "disconnected" if self._signal is None else "shutdown"
         self.connection.close(reason)
-        self.runtime.stop_tasks(reason)
         self._leave(self._budget)
+        if self._leaving:
+            self.runtime.stop_tasks(reason)
         self._stop_if_idle()
 
     def _stop_if_idle(self) -> None:
         # Not when the watchdog is ending the process: the interpreter, on its way out, would give
         # the signals back their default before the exit code is set.
-        if not self.runtime.engine.running and not self._ending:
+        if self._leaving and not (self.runtime.engine.running or self._ending or self._companion):
             self.reactor.stop()
 
     def _on_idle(self) -> None:

@@ -42,7 +42,8 @@ class Watchdog:
     """Watches the main thread from beside it.
 
     Args:
-        peer: the descriptor whose hang-up means that the client has gone.
+        peer: the descriptor whose hang-up means that the client has gone; None where the process
+            does not end with any one client.
         delay: tells since when the present turn lasts.
         hang_up_budget: seconds a turn may last on after the client has hung up.
         signal_budget: seconds from SIGTERM or SIGINT to the end of the process.
@@ -51,7 +52,7 @@ class Watchdog:
         end_process: ends the process at once with an exit code; does not return.
     """
 
-    peer: int
+    peer: int | None
     delay: LoopDelay
     hang_up_budget: float
     signal_budget: float
@@ -104,7 +105,8 @@ class Watchdog:
     def _run(self) -> None:
         poll = select.poll()
         poll.register(self._control[0], select.POLLIN)
-        poll.register(self.peer, _HANG_UP)
+        if self.peer is not None:
+            poll.register(self.peer, _HANG_UP)
         turns = -1
         while not self._ending:
             ready = poll.poll(None if self.asleep else self._wait_ms())
@@ -136,6 +138,8 @@ class Watchdog:
 
     def _is_read_to_its_end(self) -> bool:
         """A file never hangs up; that there is nothing left of it to read is the same."""
+        if self.peer is None:
+            return False
         try:
             state = os.fstat(self.peer)
             return stat.S_ISREG(state.st_mode) and os.lseek(self.peer, 0, 1) >= state.st_size

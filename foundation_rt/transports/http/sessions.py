@@ -76,6 +76,10 @@ class SessionTable(Generic[T]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __iter__(self) -> Iterator[T]:
+        """What they hold, as they are now."""
+        return iter([entry.content for entry in self._entries.values()])
+
     def make_room(self) -> HttpRefusal | None:
         """Expire what is idle; return why there is no room even so (AUTH-16)."""
         self.expire()

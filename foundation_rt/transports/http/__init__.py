@@ -1,0 +1,8 @@
+"""Streamable HTTP, in both eras, and the transport that came before it (extra `http`)."""
+
+from importlib.util import find_spec
+
+from ...errors import MissingExtraError
+
+if not all(map(find_spec, ("httptools", "starlette", "uvicorn", "uvloop"))):
+    raise MissingExtraError("HTTP", "http")

@@ -1,0 +1,281 @@
+"""The ASGI application: what is served at which path, and for how long (spec/http.md).
+
+It starts with the lifespan events of its host, or with the first request where a host sends none,
+as when it is mounted in another application. It belongs to the event loop that it started on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from ...errors import JsonRpcErrorCode, describe_exception
+from ...protocol.jsonrpc import encode
+from .authentication import make_authenticator
+from .endpoint import Endpoint, Visit
+from .events import MemoryEventStore
+from .guard import ClientGone, make_guard, with_cors, with_security_headers
+from .headers import read_head
+from .legacy import MESSAGES_PATH, STREAM_PATH, LegacyEndpoint
+from .refusal import HttpRefusal
+from .responses import send_json
+from .sessions import SessionTable
+
+if TYPE_CHECKING:
+    from ...runtime import Runtime
+    from .authentication import Authenticator
+    from .events import EventStore
+    from .guard import App, Guard
+    from .streams import Receive, Scope, Send
+
+HEALTH_PATH = "/healthz"
+READY_PATH = "/readyz"
+METRICS_PATH = "/metrics"
+
+_READABLE_BY_ALL = ((b"access-control-allow-origin", b"*"),)
+_CLOSE = (b"connection", b"close")
+
+_SWEEP_SECONDS = 10.0
+_POLL_SECONDS = 0.02
+
+_NOT_FOUND = HttpRefusal(404, "There is nothing at this path", reason="path_not_found")
+_STOPPING = HttpRefusal(
+    503, "The server is stopping", JsonRpcErrorCode.INTERNAL_ERROR, "server_stopping"
+)
+_FAILED = HttpRefusal(500, "Internal error", JsonRpcErrorCode.INTERNAL_ERROR, "internal_error")
+
+
+@define(eq=False, repr=False)
+class _Service:
+    """What serves from a start to a stop, on one event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    endpoint: Endpoint = field(init=False)
+    legacy: LegacyEndpoint = field(init=False)
+    sweeper: asyncio.TimerHandle | None = field(default=None, init=False)
+    closed: bool = field(default=False, init=False)
+
+    def sweep(self) -> None:
+        """Close sessions that have been idle for too long, now and again."""
+        self.endpoint.sessions.expire()
+        self.sweeper = self.loop.call_later(_SWEEP_SECONDS, self.sweep)
+
+    def close(self) -> None:
+        """Abort what runs, and end every session."""
+        self.closed = True
+        if self.sweeper is not None:
+            self.sweeper.cancel()
+        self.endpoint.close()
+        self.legacy.close()
+
+
+@define(eq=False, repr=False)
+class HttpApplication:
+    """A server as an ASGI application; `Server.asgi_app` makes it.
+
+    Args:
+        path: of the endpoint, below the path at which the application is mounted.
+
+    Raises:
+        UsageError: nobody is kept out, and nobody said that this is meant.
+    """
+
+    runtime: Runtime
+    path: str
+    _guard: Guard = field(init=False)
+    _authenticator: Authenticator = field(init=False)
+    _app: App = field(init=False)
+    _paths: dict[str, Callable[[_Service, Visit], Awaitable[HttpRefusal | None]]] = field(
+        init=False
+    )
+    _metadata_paths: tuple[str, ...] = field(default=(), init=False)
+    _metadata: bytes = field(default=b"", init=False)
+    _service: _Service | None = field(default=None, init=False)
+    _starting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _stopping: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        config = self.runtime.config
+        self._guard = make_guard(config.http)
+        self._authenticator = make_authenticator(config, self.runtime.clock, self.runtime.logger)
+        self._paths = {
+            self.path: lambda service, visit: service.endpoint.handle(visit),
+            STREAM_PATH: lambda service, visit: service.legacy.open_stream(visit),
+            MESSAGES_PATH: lambda service, visit: service.legacy.take_message(visit),
+        }
+        oauth = self._authenticator.oauth
+        if oauth is not None:
+            self._metadata_paths, self._metadata = oauth.metadata_paths, oauth.metadata
+        self._app = with_security_headers(with_cors(self._serve, config.http.cors_origins))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI: requests, and the lifespan of the host."""
+        if scope["type"] == "http":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._follow_host(receive, send)
+        else:
+            await send({"type": "websocket.close"})
+
+    # -- lifespan ------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to serve; once it has begun, a further call does nothing.
+
+        Raises:
+            LifespanError: a hook of the server could not be entered.
+        """
+        async with self._starting:
+            if self._service is None:
+                await self.runtime.start_lifespan()
+                self._stopping = False
+                self._service = await self._make_service()
+
+    def begin_stop(self) -> None:
+        """Take no new requests; those who only listen are told that it is over (HTTP-16)."""
+        self._stopping = True
+        if self._service is not None:
+            self._service.endpoint.stop_listening()
+            self._service.legacy.close()
+
+    async def stop(self, timeout: float) -> None:
+        """Abort what runs, wait for its end, and leave the lifespan.
+
+        Args:
+            timeout: seconds that all of it may take.
+        """
+        until = time.monotonic() + timeout
+        async with self._starting:
+            service, self._service = self._service, None
+            if service is None:
+                return
+            self._stopping = True
+            service.close()
+            while self.runtime.engine.running and time.monotonic() < until:
+                await asyncio.sleep(_POLL_SECONDS)
+            await self.runtime.stop_agents()
+            await self.runtime.stop_lifespan(max(0.0, until - time.monotonic()))
+            await service.endpoint.events.close()
+
+    async def _make_service(self) -> _Service:
+        runtime, config = self.runtime, self.runtime.config.http
+        events = _make_event_store(runtime)
+        await events.start()
+        service = _Service(asyncio.get_running_loop())
+        scheduler = runtime.use_loop(service.loop, service)
+        limits = (runtime.clock, config.max_sessions, config.session_idle_ms)
+        service.endpoint = Endpoint(
+            runtime, config, scheduler, self._authenticator, SessionTable(*limits), events
+        )
+        service.legacy = LegacyEndpoint(service.endpoint, SessionTable(*limits))
+        service.sweep()
+        runtime.start_agents(scheduler)
+        return service
+
+    async def _follow_host(self, receive: Receive, send: Send) -> None:
+        while True:
+            event = await receive()
+            if event["type"] == "lifespan.startup":
+                try:
+                    await self.start()
+                except Exception as error:
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                self.begin_stop()
+                await self.stop(self.runtime.config.server.shutdown_timeout_ms / 1000)
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    # -- requests ------------------------------------------------------------------------------
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            refusal = await self._answer(scope, receive, send)
+        except ClientGone:
+            return
+        except Exception as error:
+            self.runtime.logger.error("internal error", {"error": describe_exception(error)})
+            refusal = _FAILED
+        if refusal is not None:
+            # Where the response has begun already, the server ends the connection instead.
+            with suppress(RuntimeError):
+                await self._refuse(scope, send, refusal)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> HttpRefusal | None:
+        path = _path_below_mount(scope)
+        if path in (HEALTH_PATH, READY_PATH):
+            # For whoever runs the server: neither has a secret, and neither is kept from anybody.
+            await self._tell_health(send, path)
+            return None
+        if path in self._metadata_paths:
+            await send_json(send, 200, self._metadata, _READABLE_BY_ALL)
+            return None
+        if path not in self._paths:
+            return _NOT_FOUND
+        if self._stopping:
+            return _STOPPING
+        head = read_head(scope["headers"])
+        if isinstance(head, HttpRefusal):
+            return head
+        refusal = self._guard.check(head)
+        if refusal is not None:
+            return refusal
+        principal = await self._authenticator.authenticate(head)
+        if isinstance(principal, HttpRefusal):
+            return principal
+        if self._service is None:
+            await self.start()
+        assert self._service is not None
+        return await self._paths[path](self._service, Visit(head, principal, scope, receive, send))
+
+    async def _tell_health(self, send: Send, path: str) -> None:
+        """HTTP-19: whether the process is up; whether it accepts work."""
+        status = "ok"
+        if path == READY_PATH:
+            status = self._readiness()
+        await send_json(send, 200 if status == "ok" else 503, encode({"status": status}))
+
+    def _readiness(self) -> str:
+        if self._stopping:
+            return "stopping"
+        if self._service is None:
+            return "starting"
+        if self.runtime.resources.get_health_status() == "unhealthy":
+            return "overloaded"
+        return "ok"
+
+    async def _refuse(self, scope: Scope, send: Send, refusal: HttpRefusal) -> None:
+        headers = refusal.headers
+        if scope["method"] == "POST" and scope["http_version"].startswith("1"):
+            # Its body may not have been read, and is not waited for.
+            headers = (*(each for each in headers if each != _CLOSE), _CLOSE)
+        body = refusal.body(self.runtime.ids.connection_correlation_id())
+        await send_json(send, refusal.status, body, headers)
+
+
+def _make_event_store(runtime: Runtime) -> EventStore:
+    config = runtime.config.http
+    if config.event_store == "memory":
+        return MemoryEventStore(runtime.clock, config.max_events, config.event_ttl_ms)
+    from .events_redis import RedisEventStore
+
+    return RedisEventStore(
+        config.event_store,
+        runtime.logger,
+        config.max_events,
+        config.event_ttl_ms,
+        config.session_idle_ms,
+    )
+
+
+def _path_below_mount(scope: Scope) -> str:
+    """The path below the one at which the application is mounted."""
+    path, mount = str(scope["path"]), str(scope.get("root_path", ""))
+    return (path.removeprefix(mount) if mount else path) or "/"

@@ -1,0 +1,420 @@
+"""The MCP endpoint: POST, GET and DELETE, in both eras (spec/http.md).
+
+In the handshake era a client has a session, which `initialize` opens: a `Channel`, found by its id.
+In the stateless era every POST is a connection of its own, which ends with its response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from ...errors import JsonRpcErrorCode
+from ...protocol.jsonrpc import ABSENT, Notification, Request, Response, parse
+from .channel import Channel
+from .events import SessionRecord
+from .exchange import Exchange
+from .guard import read_body
+from .headers import (
+    check_delete,
+    check_get,
+    check_mirrored,
+    check_post,
+    check_session_headers,
+    is_stateless,
+    method_not_allowed,
+)
+from .refusal import HttpRefusal
+from .responses import send_empty, send_json, start_stream
+from .streams import EventBody, encode_event, encode_retry
+from .wire import CUT_CONNECTION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...config import HttpSection
+    from ...connection import Connection
+    from ...principal import Principal
+    from ...protocol.jsonrpc import Message, RequestId
+    from ...registry import RegisteredTool
+    from ...runtime import Runtime
+    from ...scheduling import HostLoop
+    from .authentication import Authenticator
+    from .events import EventStore, Replay
+    from .headers import RequestHead
+    from .responses import RawHeader
+    from .sessions import SessionTable
+    from .streams import Receive, Scope, Send
+
+SOON_SECONDS = 0.1
+"""An answer that takes longer is watched: whether its client is still there, and can resume."""
+
+SESSION_HEADER = b"mcp-session-id"
+
+_STATUS_OF_ERRORS: dict[int, int] = {
+    JsonRpcErrorCode.PARSE_ERROR: 400,
+    JsonRpcErrorCode.INVALID_REQUEST: 400,
+    JsonRpcErrorCode.METHOD_NOT_FOUND: 404,
+    JsonRpcErrorCode.INVALID_PARAMS: 400,
+    JsonRpcErrorCode.HEADER_MISMATCH: 400,
+    JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY: 400,
+    JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION: 400,
+}
+"""Of the stateless era; all else is 200 (HTTP-11)."""
+
+SESSION_ENDED = "disconnected"
+"""Why a connection is closed whose client ended it."""
+
+SERVER_STOPS = "shutdown"
+"""Why one is closed that the server ends."""
+
+NO_SESSION = HttpRefusal(404, "There is no such session", reason="session_not_found")
+
+
+@define(eq=False, repr=False)
+class Visit:
+    """One HTTP request, as far as it was looked at."""
+
+    head: RequestHead
+    principal: Principal | None
+    scope: Scope
+    receive: Receive
+    send: Send
+
+    def open_body(self) -> EventBody:
+        """A body for its response."""
+        return EventBody(self.scope.get("extensions", {}).get(CUT_CONNECTION))
+
+
+@define(eq=False, repr=False)
+class Endpoint:
+    """Answers what comes to the path of the endpoint; belongs to one event loop."""
+
+    runtime: Runtime
+    settings: HttpSection
+    scheduler: HostLoop
+    authenticator: Authenticator
+    sessions: SessionTable[Channel]
+    events: EventStore
+    _open: set[Connection] = field(factory=set, init=False)
+
+    def stop_listening(self) -> None:
+        """The server stops: those who only wait for news are told that none will come (HTTP-16)."""
+        for connection in list(self._open):
+            connection.end_listening()
+        for channel in self.sessions:
+            channel.stop_listening()
+
+    def close(self) -> None:
+        """The server has stopped: whatever runs is aborted."""
+        for connection in list(self._open):
+            connection.close(SERVER_STOPS)
+        self.sessions.end_all(SERVER_STOPS)
+
+    async def handle(self, visit: Visit) -> HttpRefusal | None:
+        """Answer one request, unless it is to be refused."""
+        method = visit.scope["method"]
+        if method == "POST":
+            return await self._post(visit)
+        if method == "GET":
+            return await self._get(visit)
+        if method == "DELETE":
+            return await self._delete(visit)
+        return method_not_allowed("POST", "GET", "DELETE")
+
+    async def read_body(self, visit: Visit) -> bytes | HttpRefusal:
+        """The body of a request, within the limits of the configuration."""
+        return await read_body(visit.head, visit.receive, self.settings)
+
+    # -- POST ----------------------------------------------------------------------------------
+
+    async def _post(self, visit: Visit) -> HttpRefusal | None:
+        refusal = check_post(visit.head)
+        if refusal is not None:
+            return refusal
+        body = await self.read_body(visit)
+        if isinstance(body, HttpRefusal):
+            return body
+        message = parse(body)
+        params = ABSENT if isinstance(message, Response) else message.params
+        if is_stateless(visit.head, params):
+            return await self._post_stateless(visit, body, message)
+        if (
+            type(message) is Request
+            and message.method == "initialize"
+            and not visit.head.session_id
+        ):
+            return await self._open_session(visit, body, message)
+        return await self._post_in_session(visit, body, message)
+
+    async def _post_stateless(
+        self, visit: Visit, line: bytes, message: Message
+    ) -> HttpRefusal | None:
+        """HTTP-10: a connection of its own, which ends with the response."""
+        if type(message) is Notification:
+            await send_empty(visit.send, 202)  # there is none that means anything here
+            return None
+        if type(message) is Response:
+            return HttpRefusal(400, "A server asks nothing in this revision: there is no response")
+        if type(message) is Request:
+            tool = self._find_tool(message)
+            parameters = () if tool is None else tool.header_parameters
+            refusal = check_mirrored(visit.head, message, parameters)
+            if refusal is not None:
+                body = refusal.body(self.runtime.ids.connection_correlation_id(), message.id)
+                await send_json(visit.send, refusal.status, body, refusal.headers)
+                return None
+            refusal = self._check_scopes(visit, tool)
+            if refusal is not None:
+                return refusal
+        exchange = Exchange(visit.open_body())
+        connection = self.runtime.connect(
+            exchange.deliver, "http", self.scheduler, principal=visit.principal, stateless=True
+        )
+        self._open.add(connection)
+        try:
+            connection.receive(line)
+            await self._answer(visit, exchange)
+        finally:
+            self._open.discard(connection)
+            connection.close()
+        return None
+
+    def _find_tool(self, request: Request) -> RegisteredTool | None:
+        """The tool that a request calls, if it calls one that there is."""
+        if request.method != "tools/call" or type(request.params) is not dict:
+            return None
+        name = request.params.get("name")
+        return self.runtime.registry.get(name) if type(name) is str else None
+
+    def _check_scopes(self, visit: Visit, tool: RegisteredTool | None) -> HttpRefusal | None:
+        scopes = frozenset() if tool is None else tool.scopes
+        return self.authenticator.check_scopes(visit.principal, scopes)
+
+    async def _open_session(
+        self, visit: Visit, line: bytes, request: Request
+    ) -> HttpRefusal | None:
+        """HTTP-03: a session whose `initialize` was accepted gets an id."""
+        refusal = self.sessions.make_room()
+        if refusal is not None:
+            return refusal
+        channel = Channel(self.settings.retry_ms, self.events)
+        channel.connection = self.runtime.connect(
+            channel.deliver, "http", self.scheduler, principal=visit.principal
+        )
+        exchange = Exchange(visit.open_body(), channel)
+        channel.receive(line, [request.id], exchange)
+        peer = channel.connection.session.peer
+        headers: list[RawHeader] = []
+        if peer is None:
+            channel.close("refused")
+        else:
+            channel.session_id = session_id = self.sessions.add(channel, visit.principal)
+            record = SessionRecord(subject_of(visit.principal), peer.revision.name)
+            self.events.open(session_id, record)
+            headers.append((SESSION_HEADER, session_id.encode()))
+        await self._answer(visit, exchange, headers)
+        return None
+
+    async def _post_in_session(
+        self, visit: Visit, line: bytes, message: Message
+    ) -> HttpRefusal | None:
+        channel = check_session_headers(visit.head) or self._find(visit)
+        if isinstance(channel, HttpRefusal):
+            return channel
+        requests: list[RequestId] = []
+        if type(message) is Request:
+            refusal = self._check_scopes(visit, self._find_tool(message))
+            if refusal is not None:
+                return refusal
+            requests.append(message.id)
+        exchange = Exchange(visit.open_body(), channel)
+        channel.receive(line, requests, exchange)
+        if type(message) is Notification:
+            channel.forget_cancelled()
+        if requests or exchange.reply is not None:
+            await self._answer(visit, exchange)
+            self.sessions.touch(channel.session_id)
+        else:
+            await send_empty(visit.send, 202)
+        return None
+
+    def _find(self, visit: Visit) -> Channel | HttpRefusal:
+        """The session that a request belongs to (HTTP-04)."""
+        channel = self.sessions.get(visit.head.session_id, visit.principal)
+        if channel is None:
+            return NO_SESSION
+        peer = channel.connection.session.peer
+        version = visit.head.protocol_version
+        if version is not None and peer is not None and version != peer.revision.name:
+            return HttpRefusal(
+                400,
+                f"MCP-Protocol-Version is not the one agreed on, which is {peer.revision.name}",
+                reason="unsupported_protocol_version",
+            )
+        return channel
+
+    # -- answering -----------------------------------------------------------------------------
+
+    async def _answer(
+        self, visit: Visit, exchange: Exchange, headers: Sequence[RawHeader] = ()
+    ) -> None:
+        """Send what there is to say: as JSON if nothing comes before the reply (HTTP-06)."""
+        body = exchange.body
+        assert body is not None
+        if not exchange.has_begun:
+            await body.wait(SOON_SECONDS)
+        if await _send_reply(visit.send, exchange, headers):
+            return
+        with watching(visit.receive, body, exchange):
+            if exchange.resumption is None and not exchange.has_begun:
+                # Nobody could resume it: no need to hurry with a stream.
+                await body.wait(self._keep_alive_seconds)
+            if body.gone or await _send_reply(visit.send, exchange, headers):
+                return
+            exchange.open_stream()
+            await self.send_stream(visit.send, body, headers)
+
+    async def send_stream(
+        self, send: Send, body: EventBody, headers: Sequence[RawHeader] = (), missed: bytes = b""
+    ) -> None:
+        """A response that is a stream: what was missed of it, and what is written to `body`."""
+        try:
+            await start_stream(send, headers)
+            if missed:
+                await send({"type": "http.response.body", "body": missed, "more_body": True})
+            await body.pump(send, self._keep_alive_seconds)
+        except asyncio.CancelledError:
+            if not body.gone:  # else it was cut off, by way of its task
+                raise
+
+    @property
+    def _keep_alive_seconds(self) -> float:
+        return self.settings.keep_alive_ms / 1000
+
+    # -- GET and DELETE ------------------------------------------------------------------------
+
+    async def _get(self, visit: Visit) -> HttpRefusal | None:
+        """HTTP-12, HTTP-13: listen to what belongs to no request, or resume a stream."""
+        refusal = check_get(visit.head)
+        if refusal is not None:
+            return refusal
+        since = visit.head.last_event_id
+        channel = self._find(visit)
+        if channel is NO_SESSION and since is not None:
+            return await self._resume_elsewhere(visit, since)
+        if isinstance(channel, HttpRefusal):
+            return channel
+        body = visit.open_body()
+        exchange: Exchange | None
+        if since is None:
+            exchange, since = channel.listen(body)
+        else:
+            exchange = channel.resume(since, body)
+        refusal = await self._tell(visit, channel.session_id, body, exchange, since)
+        self.sessions.touch(channel.session_id)
+        return refusal
+
+    async def _resume_elsewhere(self, visit: Visit, since: str) -> HttpRefusal | None:
+        """HTTP-14: the session lives in another process, or did; what it said may be known."""
+        session_id = visit.head.session_id or ""
+        record = await self.events.find(session_id)
+        if record is None or record.subject != subject_of(visit.principal):
+            return NO_SESSION
+        return await self._tell(visit, session_id, visit.open_body(), None, since)
+
+    async def _tell(
+        self,
+        visit: Visit,
+        session_id: str,
+        body: EventBody,
+        exchange: Exchange | None,
+        since: str | None,
+    ) -> HttpRefusal | None:
+        """Send what a stream said after the event `since`, and what it goes on to say.
+
+        Args:
+            exchange: the stream, if it goes on here; it says it in `body`.
+        """
+        with watching(visit.receive, body, exchange):
+            until = None if exchange is None else exchange.last_event_id
+            replay = None if since is None else await self.events.replay(session_id, since)
+            if replay is None and since is not None:
+                return HttpRefusal(
+                    400, "What followed Last-Event-ID is not known any more", reason="unknown_event"
+                )
+            if exchange is None:
+                if replay is not None and not replay.ended:
+                    body.write(encode_retry(self.settings.retry_ms))
+                body.end()
+            missed = b"" if replay is None else _encode_missed(replay, until)
+            await self.send_stream(visit.send, body, missed=missed)
+        return None
+
+    async def _delete(self, visit: Visit) -> HttpRefusal | None:
+        """HTTP-05: the client needs its session no more."""
+        refusal = check_delete(visit.head)
+        if refusal is not None:
+            return refusal
+        channel = self._find(visit)
+        if isinstance(channel, HttpRefusal):
+            return channel
+        self.sessions.end(channel.session_id, SESSION_ENDED)
+        await send_empty(visit.send, 204)
+        return None
+
+
+async def _send_reply(send: Send, exchange: Exchange, headers: Sequence[RawHeader]) -> bool:
+    """Send the reply, if it is there and nothing was said before; return whether that was so.
+
+    The status says what stands in the body, for those who look at nothing else (HTTP-11).
+    """
+    reply = exchange.reply
+    if reply is None:
+        return False
+    status = 200
+    if reply.error_code is not None:
+        if exchange.resumption is None:
+            status = _STATUS_OF_ERRORS.get(reply.error_code, 200)
+        elif reply.request_id is None:
+            status = 400
+    await send_json(send, status, reply.line, headers)
+    return True
+
+
+def _encode_missed(replay: Replay, until: str | None) -> bytes:
+    """The events of `replay` up to `until`: what comes later is said in the body itself."""
+    chunks: list[bytes] = []
+    for event in replay.events:
+        if event.line:
+            chunks.append(encode_event(event.line, event.event_id))
+        if event.event_id == until:
+            break
+    return b"".join(chunks)
+
+
+@contextmanager
+def watching(receive: Receive, body: EventBody, exchange: Exchange | None = None) -> Iterator[None]:
+    """While this lasts, notice that the client goes; then the response is over."""
+    watcher = asyncio.ensure_future(_watch(receive, body))
+    try:
+        yield
+    finally:
+        watcher.cancel()
+        if exchange is not None:
+            exchange.drop(body)
+
+
+async def _watch(receive: Receive, body: EventBody) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    body.leave()
+
+
+def subject_of(principal: Principal | None) -> str | None:
+    """Whose a session is; None where nobody has to say who he is."""
+    return None if principal is None else principal.subject
