@@ -56,6 +56,10 @@ class Connection:
         deliver: is given every outgoing message; it should not block. One that raises has lost
             its peer: the connection is closed.
         observers: are given the records of calls and handshakes.
+
+    Attributes:
+        close_response: ends the response that carries what belongs to a request, for transports
+            whose clients come back for the rest of it.
     """
 
     session: Session
@@ -66,6 +70,7 @@ class Connection:
     _deliver: Deliver
     observers: list[Observe] = field(factory=list)
     lock: threading.RLock = field(factory=threading.RLock, init=False)
+    close_response: Callable[[RequestId], object] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.session.connection = ref(self)
@@ -92,7 +97,7 @@ class Connection:
             try:
                 effects = self.dispatcher.dispatch(self.session, message)
             except Exception as error:
-                effects = self._report_bug(message, error)
+                effects = self.dispatcher.report_bug(self.session, message, error)
             rest = self.tell(effects)
         self.perform(rest)
 
@@ -140,6 +145,11 @@ class Connection:
         """
         with self.lock:
             self._tell_from_handler(self.dispatcher.notify(call, method, params))
+
+    def close_stream(self, call: Invocation) -> None:
+        """End the response of a call that goes on; safe from any thread."""
+        if self.close_response is not None:
+            self.scheduler.return_to_host(partial(self.close_response, call.request_id))
 
     def converse(self, call: Invocation, signal: AbortSignal) -> Conversation:
         """What the handler of `call` asks the peer with; raises `UsageError` if it cannot."""
@@ -214,14 +224,6 @@ class Connection:
                 self.engine.extend(effect.invocation, effect.timeout_ms)
             else:
                 effect.tell()
-
-    def _report_bug(self, message: Message | LineTooLong, error: Exception) -> list[Effect]:
-        """A bug of ours: loud in the log, and a request still gets an answer (RPC-10)."""
-        self.session.logger.error("internal error", {"error": describe_exception(error)})
-        if not isinstance(message, Request):
-            return []
-        correlation_id = derive_correlation_id(self.session, message.params)
-        return [internal_error_reply(message.id, correlation_id)]
 
     def _show_observers(self, record: Observed) -> None:
         for observe in self.observers:

@@ -48,6 +48,9 @@ class Channel(Protocol):
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> None:
         """Send a notification that belongs to `call`; safe from any thread."""
 
+    def close_stream(self, call: Invocation) -> None:
+        """End the response of a call that goes on; safe from any thread."""
+
     def converse(self, call: Invocation, signal: AbortSignal) -> Conversation:
         """What the handler of `call` asks its client with; raises `UsageError` if it cannot."""
 
@@ -121,6 +124,16 @@ class ToolContext:
             if self._progress < progress < math.inf:
                 self._progress = progress
                 channel.notify(call, "notifications/progress", params)
+
+    def close_stream(self) -> None:
+        """Let go of the client's connection while the call goes on (HTTP-15).
+
+        For calls that take long, over HTTP: the client comes back for the result by itself, after
+        `http.retry_ms`. May be called in any thread. Where the transport or the revision knows no
+        such thing, nothing happens.
+        """
+        if self._call is not None and self._channel is not None:
+            self._channel.close_stream(self._call)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Send the client a log message, if it wants those of this level (NOTE-04).

@@ -17,7 +17,7 @@ from attrs import define, field
 from ...errors import JsonRpcErrorCode, describe_exception
 from ...protocol.jsonrpc import encode
 from .authentication import make_authenticator
-from .endpoint import Endpoint, Visit
+from .endpoint import SERVER_STOPS, Endpoint, Visit
 from .events import MemoryEventStore
 from .guard import ClientGone, make_guard, with_cors, with_security_headers
 from .headers import read_head
@@ -156,6 +156,7 @@ class HttpApplication:
                 return
             self._stopping = True
             service.close()
+            self.runtime.stop_tasks(SERVER_STOPS)
             while self.runtime.engine.running and time.monotonic() < until:
                 await asyncio.sleep(_POLL_SECONDS)
             await self.runtime.stop_agents()

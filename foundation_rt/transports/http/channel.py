@@ -33,7 +33,7 @@ class Channel:
 
     Attributes:
         session_id: set when the session is admitted.
-        connection: set by who makes it; it is given `deliver`.
+        connection: set by who makes it; it is given `deliver` and `close_response`.
     """
 
     retry_ms: int
@@ -87,10 +87,10 @@ class Channel:
         for request_id in [each for each in self._exchanges if not is_open(each)]:
             self._exchanges.pop(request_id).finish()
 
-    def release(self, request_id: RequestId) -> None:
+    def close_response(self, request_id: RequestId) -> None:
         """End the response of a request that goes on; its client comes back for it (SEP-1699)."""
         exchange = self._exchanges.get(request_id)
-        if exchange is not None:
+        if exchange is not None and self.primes:
             exchange.detach()
 
     def close(self, reason: str) -> None:

@@ -206,6 +206,7 @@ class Endpoint:
         channel.connection = self.runtime.connect(
             channel.deliver, "http", self.scheduler, principal=visit.principal
         )
+        channel.connection.close_response = channel.close_response
         exchange = Exchange(visit.open_body(), channel)
         channel.receive(line, [request.id], exchange)
         peer = channel.connection.session.peer
