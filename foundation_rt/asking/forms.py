@@ -150,7 +150,7 @@ def _check(schema: dict[str, Any]) -> None:
     if unknown:
         raise UsageError(f"a form cannot say {min(unknown)!r}: remove it from its schema")
     required = schema.get("required", [])
-    if type(required) is not list or not all(name in schema["properties"] for name in required):
+    if type(required) is not list or any(name not in [*schema["properties"]] for name in required):
         raise UsageError("`required` of a form must list names of its properties")
     for name, one in schema["properties"].items():
         problem = _problem_of_field(one)
@@ -160,9 +160,9 @@ def _check(schema: dict[str, Any]) -> None:
 
 def _problem_of_field(one: Any) -> str:
     """What keeps a property from being a field of a form; "" if nothing does."""
-    if type(one) is not dict or one.get("type") not in _FIELD_KEYWORDS:
+    kind = one.get("type") if type(one) is dict else None
+    if type(kind) is not str or kind not in _FIELD_KEYWORDS:
         return f"its type must be one of {', '.join(_FIELD_KEYWORDS)}"
-    kind = one["type"]
     is_choice = kind == "string" and ("enum" in one or "oneOf" in one)
     unknown = one.keys() - (_CHOICE_KEYWORDS if is_choice else _FIELD_KEYWORDS[kind])
     if unknown:

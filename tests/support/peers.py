@@ -1,0 +1,20 @@
+"""Clients as they describe themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foundation_rt.peer import Peer
+from foundation_rt.protocol.revisions import REVISIONS
+
+ABLE: dict[str, Any] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}, "context": {}},
+    "roots": {},
+}
+"""The capabilities of a client that can be asked everything."""
+
+
+def peer(revision: str = "2025-11-25", capabilities: dict[str, Any] | None = None) -> Peer:
+    """A client; by default one that can be asked everything."""
+    return Peer(REVISIONS[revision], ABLE if capabilities is None else capabilities, {})
