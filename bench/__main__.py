@@ -1,6 +1,6 @@
 """Run every measurement, print a table, and fail if the service level is not kept.
 
-    python -m bench [calls] [aacp]
+    python -m bench [calls] [http] [aacp]
 
 Every figure stands beside the floor that was measured in turn with it, round by round; a ratio is
 the median of the rounds' ratios. Absolute times on a shared machine are noise.
@@ -44,7 +44,7 @@ _TARGETS = [
 ]
 
 
-_SECTIONS = ("calls", "aacp")
+_SECTIONS = ("calls", "http", "aacp")
 
 
 def main(sections: Sequence[str]) -> int:
@@ -56,6 +56,10 @@ def main(sections: Sequence[str]) -> int:
     compileall.compile_dir(_HERE.parent / "foundation_rt", quiet=2)
     say("foundation-rt bench: ratios are to the floor of the same run\n")
     status = _report_calls() if "calls" in (sections or _SECTIONS) else 0
+    if "http" in (sections or _SECTIONS):
+        from bench import over_http
+
+        over_http.report()
     if "aacp" in (sections or _SECTIONS):
         from bench import aacp
 

@@ -1,0 +1,286 @@
+"""Calls over HTTP beside a bare ASGI application and the official SDK; the memory of subscribers.
+
+All servers run under uvicorn with httptools and uvloop, each in a process of its own, and are
+measured in turn by the same load (`http_load`), round by round.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from statistics import median
+from typing import Any, Self
+
+import orjson
+from attrs import define
+
+from bench.http_load import FIRST_ID
+from bench.report import say
+
+_ROOT = Path(__file__).resolve().parent.parent
+_ROUNDS, _SECONDS = 2, 0.5
+_CONNECTIONS = (1, 16, 128)
+_SUBSCRIBERS = (1_000, 10_000)
+_PATIENCE = 30.0
+# As many calls may run as there are connections.
+_SETTINGS = {"FOUNDATION_RT_RESOURCES__MAX_CONCURRENT_EXECUTIONS": str(2 * max(_CONNECTIONS))}
+
+_STATELESS = "2026-07-28"
+_HANDSHAKE = "2025-11-25"
+_OURS, _SDK = "runtime, ", "official SDK, "
+_META = {
+    "io.modelcontextprotocol/protocolVersion": _STATELESS,
+    "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+_CALL = {"name": "async_noop", "arguments": {}}
+
+
+@define(eq=False)
+class Server:
+    """A server in a process of its own."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    port: int
+
+    @classmethod
+    def spawn(cls, name: str, command: list[str], address: str) -> Self:
+        """Start it and wait until it accepts connections; `address` has {} for the port."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        process = subprocess.Popen(
+            [sys.executable, *command, *address.format(port).split()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=tempfile.TemporaryFile(),  # noqa: SIM115 -- it lives as long as the process
+            env={**os.environ, **_SETTINGS},
+            cwd=_ROOT,
+        )
+        server = cls(name, process, port)
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline and process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return server
+        process.kill()
+        raise RuntimeError(f"{name} does not listen")
+
+    def resident_mb(self) -> float:
+        """Resident memory of the process, in MB."""
+        ps = subprocess.run(
+            ["ps", "-o", "rss=", "-p", str(self.process.pid)], capture_output=True, check=True
+        )
+        return int(ps.stdout) / 1024
+
+    def stop(self) -> None:
+        """End it."""
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@define(eq=False)
+class Load:
+    """The process that makes requests."""
+
+    process: subprocess.Popen[bytes]
+
+    @classmethod
+    def spawn(cls) -> Self:
+        """Start it."""
+        return cls(
+            subprocess.Popen(
+                [sys.executable, "-m", "bench.http_load"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd=_ROOT,
+            )
+        )
+
+    def do(self, **job: Any) -> dict[str, Any]:
+        """One job."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(orjson.dumps(job) + b"\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("the load has ended")
+        answer: dict[str, Any] = orjson.loads(line)
+        return answer
+
+    def stop(self) -> None:
+        """Close all connections."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=20)
+        self.process.stdout.close()
+
+
+@define(eq=False)
+class Target:
+    """A way to call a server; `rival` is the target it is compared with besides the floor."""
+
+    name: str
+    server: Server
+    request: str
+    rival: str = ""
+
+
+def report() -> None:
+    """Measure and print."""
+    servers = [
+        Server.spawn("floor", ["-m", "bench.http_floor"], "{}"),
+        Server.spawn("official SDK", ["-m", "bench.http_sdk"], "{}"),
+        _runtime(),
+    ]
+    try:
+        floor, sdk, ours = servers
+        session = _shake_hands(ours.port)
+        targets = [
+            Target("floor: bare ASGI", floor, _stateless_call(floor.port)),
+            Target(_SDK + _STATELESS, sdk, _stateless_call(sdk.port)),
+            Target(_OURS + _STATELESS, ours, _stateless_call(ours.port), _SDK + _STATELESS),
+            Target(_SDK + _HANDSHAKE, sdk, _call(sdk.port, {})),
+            Target(_OURS + _HANDSHAKE, ours, _call(ours.port, session), _SDK + _HANDSHAKE),
+        ]
+        for connections in _CONNECTIONS:
+            _report_calls(targets, connections)
+    finally:
+        for server in servers:
+            server.stop()
+    _report_subscribers()
+
+
+def _runtime() -> Server:
+    command = ["-m", "foundation_rt", "serve", "bench/app.py", "--no-auth", "--http"]
+    return Server.spawn("runtime", command, "127.0.0.1:{}")
+
+
+def _report_calls(targets: list[Target], connections: int) -> None:
+    rounds: dict[str, list[dict[str, float]]] = {target.name: [] for target in targets}
+    load = Load.spawn()
+    try:
+        for _ in range(_ROUNDS):
+            for target in targets:
+                answer = load.do(
+                    job="calls",
+                    port=target.server.port,
+                    request=target.request,
+                    expect='"isError":false',
+                    connections=connections,
+                    seconds=_SECONDS,
+                )
+                rounds[target.name].append(answer)
+    finally:
+        load.stop()
+    title = f"HTTP, {connections} connection{'s' if connections > 1 else ''}"
+    say(f"\n{title:32}{'calls/s':>12}{'p50 us':>12}{'p95 us':>12}{'ratio':>9}{'to SDK':>9}")
+    for target in targets:
+        each = rounds[target.name]
+        rate, p50, p95 = (median(one[key] for one in each) for key in ("rate", "p50", "p95"))
+        ratio = "" if target is targets[0] else _ratio(each, rounds[targets[0].name])
+        to_sdk = _ratio(each, rounds[target.rival]) if target.rival else ""
+        say(
+            f"  {target.name:30}{rate:12.0f}{p50 * 1e6:12.0f}{p95 * 1e6:12.0f}{ratio:>9}{to_sdk:>9}"
+        )
+
+
+def _ratio(mine: list[dict[str, float]], other: list[dict[str, float]]) -> str:
+    return f"{median(a['rate'] / b['rate'] for a, b in zip(mine, other, strict=True)):.2f}"
+
+
+def _report_subscribers() -> None:
+    say(f"\n{'open subscriptions':32}{'MB':>12}{'KB each':>12}{'seconds':>12}")
+    for count in _SUBSCRIBERS:
+        server, load = _runtime(), Load.spawn()
+        try:
+            before = server.resident_mb()
+            answer = load.do(
+                job="subscribe",
+                port=server.port,
+                request=_listen(server.port),
+                expect="notifications/subscriptions/acknowledged",
+                connections=count,
+            )
+            used = server.resident_mb()
+        finally:
+            load.stop()
+            server.stop()
+        each = (used - before) * 1024 / count
+        say(f"  {count:<30}{used:12.1f}{each:12.1f}{answer['seconds']:12.1f}")
+
+
+# -- requests ------------------------------------------------------------------------------------
+
+
+def _stateless_call(port: int) -> str:
+    headers = {
+        "MCP-Protocol-Version": _STATELESS,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": _CALL["name"],
+    }
+    return _post(port, _message("tools/call", {**_CALL, "_meta": _META}), headers)
+
+
+def _listen(port: int) -> str:
+    headers = {"MCP-Protocol-Version": _STATELESS, "Mcp-Method": "subscriptions/listen"}
+    params = {"notifications": {"toolsListChanged": True}, "_meta": _META}
+    return _post(port, _message("subscriptions/listen", params), headers)
+
+
+def _shake_hands(port: int) -> dict[str, str]:
+    """The headers of a new session."""
+    hello = {
+        "protocolVersion": _HANDSHAKE,
+        "capabilities": {},
+        "clientInfo": {"name": "bench", "version": "1"},
+    }
+    session_id = _exchange(port, _message("initialize", hello), {})
+    headers = {"Mcp-Session-Id": session_id}
+    _exchange(port, b'{"jsonrpc":"2.0","method":"notifications/initialized"}', headers)
+    return headers
+
+
+def _call(port: int, session: dict[str, str]) -> str:
+    """A call of the handshake era; of no session where the server keeps none."""
+    headers = {"MCP-Protocol-Version": _HANDSHAKE, **session}
+    return _post(port, _message("tools/call", _CALL), headers)
+
+
+def _message(method: str, params: dict[str, Any]) -> bytes:
+    message = {"jsonrpc": "2.0", "id": int(FIRST_ID), "method": method, "params": params}
+    return orjson.dumps(message)
+
+
+_FIXED = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+}
+
+
+def _exchange(port: int, body: bytes, headers: dict[str, str]) -> str:
+    """Send one request; return the session that the answer names."""
+    every = {**_FIXED, "MCP-Protocol-Version": _HANDSHAKE, **headers}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/mcp", body, every, method="POST")
+    with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:
+        answer.read()
+        return str(answer.headers["Mcp-Session-Id"])
+
+
+def _post(port: int, body: bytes, headers: dict[str, str]) -> str:
+    lines = {"Host": f"127.0.0.1:{port}", **_FIXED, "Content-Length": str(len(body)), **headers}
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"POST /mcp HTTP/1.1\r\n{head}\r\n{body.decode()}"
