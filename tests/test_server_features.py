@@ -1,0 +1,293 @@
+"""Resources, prompts and completions as an author registers them and a client uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
+
+import pytest
+
+from foundation_rt import (
+    Completion,
+    ErrorCode,
+    PromptArgument,
+    PromptDefinition,
+    PromptMessage,
+    RegistrationError,
+    ResourceDefinition,
+    ResourceTemplateDefinition,
+    Server,
+    ToolContext,
+    ToolError,
+)
+from foundation_rt.errors import JsonRpcErrorCode
+from foundation_rt.protocol.content import Annotations, Icon, Image
+from foundation_rt.protocol.revisions import REVISIONS
+from foundation_rt.testing import ManualClock, ProtocolError, connect
+from tests.support.process import ServerProcess, command, environment
+
+PATIENCE = 20.0
+ICON = Icon("https://example.com/i.png")
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a test that ends, or fails, in bounded time."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await main()
+
+    asyncio.run(bounded())
+
+
+class Color(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+def tasks() -> Server:
+    server = Server("tasks")
+    done = {1: False, 2: True}
+
+    @server.resource("task://all", mime_type="text/csv", size=7)
+    def all_tasks() -> str:
+        """Every task."""
+        return "1,2"
+
+    @server.resource("task://{id}", title="A task", annotations=Annotations(priority=1))
+    async def task(id: int, uri: str, ctx: ToolContext) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        if id not in done:
+            raise ToolError(ErrorCode.NOT_FOUND, f"there is no task {id}")
+        return {"uri": uri, "done": done[id], "correlated": bool(ctx.correlation_id)}
+
+    @server.resource("logo://{color}", inline=True, cache_ttl_ms=60_000, icons=[ICON])
+    def logo(color: Color) -> bytes:
+        return color.value.encode()
+
+    @server.prompt
+    def review(code: str, language: Literal["py", "js"] = "py", depth: int = 1) -> str:
+        """Review some code."""
+        return f"Review {code} ({language}, {depth})."
+
+    @server.prompt(name="draw", title="Draw", icons=[ICON], meta={"k": 1})
+    async def draw_something(color: Color) -> list[Any]:
+        return [PromptMessage("assistant", "Ready."), Image(b"x", "image/png"), color.value]
+
+    @server.completion("review", "code")
+    def code(value: str, known: dict[str, str]) -> list[str]:
+        return [f"{value}.{known.get('language', '?')}"]
+
+    @server.completion("task://{id}", "id")
+    async def ids(value: str) -> Completion:
+        return Completion([str(number) for number in done if str(number).startswith(value)], 9)
+
+    return server
+
+
+@pytest.mark.rule("MRES-02", "MRES-03", "MRES-04", "MRES-05", "MRES-10", "PROMPT-03", "COMP-05")
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_everything_is_there_in_every_revision(revision: str) -> None:
+    async def main() -> None:
+        async with connect(tasks(), revision=revision) as client:
+            [every] = await client.list_resources()
+            assert every == {
+                "uri": "task://all",
+                "name": "all_tasks",
+                "description": "Every task.",
+                "mimeType": "text/csv",
+                "size": 7,
+            }
+            templates = await client.list_resource_templates()
+            assert [each["uriTemplate"] for each in templates] == ["logo://{color}", "task://{id}"]
+            assert await client.read_resource("task://all") == "1,2"
+            text = await client.read_resource("task://2")
+            assert text == '{"uri":"task://2","done":true,"correlated":true}'
+            assert await client.read_resource("logo://green") == b"green"
+            prompts = await client.list_prompts()
+            assert [each["name"] for each in prompts] == ["draw", "review"]
+            [message] = await client.get_prompt("review", code="x", depth="3")
+            assert message["content"] == {"type": "text", "text": "Review x (py, 3)."}
+            roles = [each["role"] for each in await client.get_prompt("draw", color="red")]
+            assert roles == ["assistant", "user", "user"]
+            assert await client.complete("review", "code", "a", language="js") == ["a.js"]
+            assert await client.complete("review", "language") == ["py", "js"]
+            assert await client.complete("review", "depth", "1") == []
+            assert await client.complete("draw", "color", "g") == ["green"]
+            assert await client.complete("logo://{color}", "color", "r") == ["red"]
+            assert await client.complete("task://{id}", "id", "2") == ["2"]
+
+    run(main)
+
+
+@pytest.mark.rule("MRES-04", "MRES-10", "PROMPT-04")
+def test_what_a_handler_or_its_types_refuse_is_said() -> None:
+    async def main() -> None:
+        async with connect(tasks()) as client:
+            with pytest.raises(ProtocolError, match="there is no task 7") as raised:
+                await client.read_resource("task://7")
+            assert raised.value.code is JsonRpcErrorCode.RESOURCE_NOT_FOUND
+            assert raised.value.data["uri"] == "task://7"
+            with pytest.raises(ProtocolError, match="/id must be integer") as raised:
+                await client.read_resource("task://seven")
+            assert raised.value.code is JsonRpcErrorCode.INVALID_PARAMS
+            with pytest.raises(ProtocolError, match="/depth must be integer") as raised:
+                await client.get_prompt("review", code="x", depth="deep")
+            assert raised.value.code is JsonRpcErrorCode.INVALID_PARAMS
+            assert raised.value.data["details"]["errors"][0]["path"] == "/depth"
+
+    run(main)
+
+
+@pytest.mark.rule("MRES-11", "PROMPT-07", "COMP-05")
+def test_the_plain_siblings_get_text() -> None:
+    server = Server("plain")
+    given: list[Any] = []
+
+    def handler(arguments: dict[str, Any], context: ToolContext) -> Any:
+        given.append(arguments)
+        return []
+
+    async def later(arguments: dict[str, Any], context: ToolContext) -> Any:
+        return handler(arguments, context)
+
+    resource = ResourceDefinition(uri="a:b", name="b")
+    server.register_resource(resource, handler, inline=True, cache_ttl_ms=5)
+    template = ResourceTemplateDefinition(uri_template="a:{x}/{y}", name="xy")
+    server.register_resource_template(template, later, timeout_ms=5000)
+    definition = PromptDefinition("p", arguments=[PromptArgument("a", required=True)])
+    server.register_prompt(definition, handler)
+    server.register_completion("p", "a", handler, inline=True)
+
+    async def main() -> None:
+        async with connect(server) as client:
+            assert await client.read_resource("a:b") == "[]"
+            assert await client.read_resource("a:1/%32") == "[]"
+            assert await client.get_prompt("p", a="5") == []
+            assert await client.complete("p", "a", "b", c="d") == []
+
+    run(main)
+    assert given == [
+        {"uri": "a:b"},
+        {"x": "1", "y": "2", "uri": "a:1/%32"},
+        {"a": "5"},
+        {"value": "b", "arguments": {"c": "d"}},
+    ]
+
+
+@pytest.mark.rule("MRES-12", "PROMPT-07", "MRES-13")
+def test_what_comes_and_goes_while_the_server_runs_is_told() -> None:
+    server = Server("late")
+
+    async def main() -> None:
+        async with connect(server, clock=ManualClock()) as client:
+            with pytest.raises(ProtocolError, match="Method not found"):
+                await client.list_resources()
+
+            @server.resource("a:b")
+            def b() -> str:
+                return "b"
+
+            @server.prompt
+            def p() -> str:
+                return "p"
+
+            assert await client.read_resource("a:b") == "b"
+            assert len(await client.get_prompt("p")) == 1
+            assert server.unregister_resource("a:b")
+            assert not server.unregister_resource("a:b")
+            assert server.unregister_prompt("p")
+            assert not server.unregister_prompt("p")
+            with pytest.raises(ProtocolError, match="Method not found"):
+                await client.list_prompts()
+            assert [each["method"] for each in client.notifications] == [
+                "notifications/resources/list_changed",
+                "notifications/prompts/list_changed",
+                "notifications/resources/list_changed",
+                "notifications/prompts/list_changed",
+            ]
+
+    run(main)
+
+
+@pytest.mark.rule("MRES-10", "PROMPT-03", "MRES-06", "COMP-01")
+def test_what_cannot_be_registered_is_said_to_the_author() -> None:
+    server = Server("refusals")
+
+    async def later() -> str:
+        return ""
+
+    def read(id: str) -> str:
+        return id
+
+    with pytest.raises(RegistrationError, match="'later': inline=True is for def"):
+        server.resource("a:b", inline=True)(later)
+    with pytest.raises(RegistrationError, match="'later': inline=True is for def"):
+        server.prompt(inline=True)(later)
+    with pytest.raises(RegistrationError, match=r"resource 'a:\{\+id\}' is refused: it has"):
+        server.resource("a:{+id}")(read)
+    with pytest.raises(RegistrationError, match="a template has no size"):
+        server.resource("a:{id}", size=5)(read)
+    with pytest.raises(RegistrationError, match="no such prompt"):
+        server.completion("review", "code")(read)
+    with pytest.raises(RegistrationError, match="inline=True is for def"):
+        server.register_prompt(PromptDefinition("p"), later, inline=True)  # type: ignore[arg-type]
+    with pytest.raises(RegistrationError, match="name is taken"):
+        server.prompt(read)
+        server.prompt(read)
+
+
+@pytest.mark.rule("MRES-10", "PROMPT-03")
+def test_the_decorators_leave_the_function_as_it_was() -> None:
+    server = Server("as it was")
+
+    def read() -> str:
+        return "x"
+
+    assert server.resource("a:b")(read) is read
+    assert server.prompt(read) is read
+    assert server.prompt(name="other")(read) is read
+
+
+APP = """
+from foundation_rt import Server
+
+server = Server("features")
+
+@server.resource("note://{name}")
+def note(name: str) -> str:
+    return "about " + name
+
+@server.prompt
+async def greet(name: str) -> str:
+    return "Greet " + name
+
+@server.completion("greet", "name")
+def names(value: str) -> list[str]:
+    return [each for each in ("Ada", "Alan") if each.startswith(value)]
+"""
+
+
+@pytest.mark.rule("MRES-04", "PROMPT-05", "COMP-02")
+def test_a_real_process_over_stdio(tmp_path: Any) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(APP)
+    with ServerProcess(command("serve", str(app)), environment()) as server:
+        server.handshake()
+        contents = server.request("resources/read", {"uri": "note://x%20y"})["result"]["contents"]
+        assert contents == [{"uri": "note://x%20y", "mimeType": "text/plain", "text": "about x y"}]
+        greeting = server.request("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}})
+        assert greeting["result"]["messages"][0]["content"]["text"] == "Greet Ada"
+        ref = {"type": "ref/prompt", "name": "greet"}
+        argument = {"name": "name", "value": "A"}
+        completed = server.request("completion/complete", {"ref": ref, "argument": argument})
+        assert completed["result"]["completion"]["values"] == ["Ada", "Alan"]
+        assert server.finish() == 0
+    records = [each for each in server.records if each["message"] == "request completed"]
+    assert [(each["method"], each["name"], each["outcome"]) for each in records] == [
+        ("resources/read", "note://x%20y", "success"),
+        ("prompts/get", "greet", "success"),
+        ("completion/complete", "greet", "success"),
+    ]
