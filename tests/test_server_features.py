@@ -202,6 +202,7 @@ def test_what_comes_and_goes_while_the_server_runs_is_told() -> None:
             assert not server.unregister_prompt("p")
             with pytest.raises(ProtocolError, match="Method not found"):
                 await client.list_prompts()
+            await asyncio.sleep(0)  # the loop's next turn: they are told in it
             assert [each["method"] for each in client.notifications] == [
                 "notifications/resources/list_changed",
                 "notifications/prompts/list_changed",
