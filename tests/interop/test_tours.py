@@ -1,0 +1,77 @@
+"""The official clients against a server in a process of its own: the tour of `tour.py`."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import orjson
+import pytest
+from mcp import StdioServerParameters
+
+from tests.interop import python_client, tour
+from tests.support import node
+from tests.support.http_server import serve_http
+from tests.support.process import PATIENCE, command, environment
+
+HERE = Path(__file__).parent
+STDIO = command("serve", str(tour.APP))
+
+eras = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "stateless"])
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with serve_http(tour.APP) as server:
+        yield server.url
+
+
+@eras
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+def test_the_python_client_over_stdio(modern: bool) -> None:
+    server = StdioServerParameters(command=STDIO[0], args=STDIO[1:], env=environment())
+    report = _run(lambda: python_client.make(server, modern=modern, over_http=False))
+    assert report == tour.expected(modern=modern, over_http=False)
+
+
+@eras
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+def test_the_python_client_over_http(modern: bool, url: str) -> None:
+    report = _run(lambda: python_client.make(url, modern=modern, over_http=True))
+    assert report == tour.expected(modern=modern, over_http=True)
+
+
+@eras
+def test_the_typescript_client_over_stdio(modern: bool) -> None:
+    report = _typescript({"modern": modern, "command": STDIO})
+    assert report == tour.expected(modern=modern, over_http=False)
+
+
+@eras
+def test_the_typescript_client_over_http(modern: bool, url: str) -> None:
+    report = _typescript({"modern": modern, "url": url})
+    assert report == tour.expected(modern=modern, over_http=True)
+
+
+def _run(make: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    async def bounded() -> dict[str, Any]:
+        with anyio.fail_after(PATIENCE):
+            return await make()
+
+    return anyio.run(bounded)
+
+
+def _typescript(target: dict[str, Any]) -> Any:
+    node.install(HERE)
+    client = subprocess.run(
+        [node.NODE, HERE / "typescript_client.mjs", orjson.dumps(target).decode()],
+        env=node.environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert client.returncode == 0, client.stderr
+    return orjson.loads(client.stdout)

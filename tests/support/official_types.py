@@ -1,0 +1,83 @@
+"""Whether a message is what the official types say, revision by revision.
+
+`mcp-types` has the types of two revisions, and says for each of the older ones which methods it
+has; their shapes it takes from 2025-11-25. So what came between is looked for by name: a message
+of an older revision has no member that a later one brought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mcp_types import methods
+from mcp_types.jsonrpc import jsonrpc_message_adapter
+
+REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+
+_NAMES_SINCE = {
+    "2025-03-26": {"completions", "destructiveHint", "idempotentHint", "readOnlyHint"},
+    "2025-06-18": {"_meta", "lastModified", "outputSchema", "structuredContent", "title"},
+    "2025-11-25": {"elicitationId", "icons", "theme", "toolChoice", "websiteUrl"},
+    "2026-07-28": {
+        "cacheScope",
+        "extensions",
+        "inputRequests",
+        "requestState",
+        "resultType",
+        "ttlMs",
+    },
+}
+"""Names of members that came with a revision and mean the same wherever they stand."""
+
+_VALUES = frozenset({"arguments", "default", "properties", "requestedSchema", "structuredContent"})
+"""Members whose own members are named by whoever writes tools."""
+
+_ADDITIONS = {"tools/list": {("tools", "version")}}
+"""Members beyond the types that are sent on purpose: what they allow, clients ignore."""
+
+
+class NotOfTheTypes(AssertionError):
+    """A message is not what its revision says."""
+
+
+def check_result(revision: str, method: str, result: dict[str, Any]) -> None:
+    """A result of a client's request, which has to have its type's members and no others."""
+    typed = methods.serialize_server_result(method, revision, result)
+    unknown = set(_paths(result)) - set(_paths(typed)) - _ADDITIONS.get(method, set())
+    if unknown:
+        raise NotOfTheTypes(f"{method} in {revision}: not in its type: {sorted(unknown)}")
+    _check_names(revision, result)
+
+
+def check_message(revision: str, message: dict[str, Any]) -> None:
+    """A request or notification of the server's, or an error."""
+    jsonrpc_message_adapter.validate_python(message)
+    if "error" in message:
+        return
+    surface = methods.SERVER_REQUESTS if "id" in message else methods.SERVER_NOTIFICATIONS
+    known = surface.get((message["method"], revision))
+    if known is None:
+        raise NotOfTheTypes(f"there is no {message['method']} in {revision}")
+    known.model_validate(message, by_name=False)
+    _check_names(revision, message.get("params", {}))
+
+
+def _check_names(revision: str, value: Any) -> None:
+    later = {name for date, names in _NAMES_SINCE.items() if date > revision for name in names}
+    # Every revision has `_meta` on the outside.
+    used = {name for path in _paths(value) for name in path if path != ("_meta",)}
+    if used & later:
+        raise NotOfTheTypes(f"too new for {revision}: {sorted(used & later)}")
+
+
+def _paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The names that lead to each member; those of values of others are left out."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield (*path, name)
+            if name not in _VALUES and name != "_meta":
+                yield from _paths(each, (*path, name))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _paths(each, path)
