@@ -19,8 +19,7 @@ from .effects import Abort, Emit, Extend, Notify, Observed, Reply
 from .errors import describe_exception
 from .invocation import Invocation
 from .protocol.framing import LineReader, LineTooLong
-from .protocol.jsonrpc import Message, Request, parse
-from .refusals import derive_correlation_id, internal_error_reply
+from .protocol.jsonrpc import parse
 from .session import Session, State
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from .batches import MAX_BATCH, PendingBatch, gather, wait
 from .effects import Announce, Disconnect, Emit, Notify
 from .envelope import Envelope
-from .errors import ErrorCode, JsonRpcErrorCode, ToolError
+from .errors import ErrorCode, JsonRpcErrorCode, ToolError, describe_exception
 from .feature_calls import FeatureCalls
 from .methods import (
     completion,
@@ -37,17 +38,21 @@ from .peer import Peer, PeerRefused, read_stateless_peer
 from .protocol.framing import LineTooLong
 from .protocol.jsonrpc import (
     ABSENT,
+    Batch,
     Malformed,
     Message,
     Notification,
     Request,
     Response,
     encode,
+    invalid,
+    read,
 )
 from .protocol.revisions import VERSION_KEY
 from .refusals import (
     derive_correlation_id,
     error_reply,
+    internal_error_reply,
     invalid_params,
     method_not_found,
     not_initialized_data,
@@ -99,26 +104,28 @@ class Dispatcher:
             return self._request(session, message)
         if isinstance(message, Notification):
             return self._notification(session, message)
+        if isinstance(message, Batch):
+            return self._batch(session, message)
         return _DECISIONS[type(message)](session, message)
 
     def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """A handler has ended after `duration_ms`: steps 9 and 10."""
-        return call.procedure.conclude(call, outcome, duration_ms)
+        return _end(call, call.procedure.conclude(call, outcome, duration_ms))
 
     def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
         """A bug kept a call from being concluded after `duration_ms`: it still ends, once."""
-        return call.procedure.break_off(call, error, duration_ms)
+        return _end(call, call.procedure.break_off(call, error, duration_ms))
 
     def expire(self, call: Invocation) -> list[Effect]:
         """The deadline of a call has passed and its handler has not ended."""
-        return call.procedure.expire(call)
+        return _end(call, call.procedure.expire(call))
 
     def cancel(self, session: Session, request_id: Any) -> list[Effect]:
         """The client wants no answer to a request any more; one unknown or too late is ignored."""
         if type(request_id) is str or type(request_id) is int:
             call = session.in_flight.get(request_id)
             if call is not None:
-                return call.procedure.cancel(call)
+                return _end(call, call.procedure.cancel(call))
             listening = session.listening.get(request_id)
             if listening is not None:
                 self.subscriptions.end(listening)
@@ -185,11 +192,45 @@ class Dispatcher:
         if not session.advance(Event.CLOSE):
             return []
         self.subscriptions.forget(session)
+        session.batches.clear()
         calls = list(session.in_flight.values())
         effects = [e for call in calls for e in call.procedure.disconnect(call, reason)]
         if session.peer is not None:
             effects.append(Disconnect("debug", "client disconnected", {"reason": reason}))
         return effects
+
+    def report_bug(
+        self, session: Session, message: Message | LineTooLong, error: Exception
+    ) -> list[Effect]:
+        """A bug of ours: loud in the log, and a request still gets an answer (RPC-10)."""
+        effects: list[Effect] = [
+            Emit("error", "internal error", {"error": describe_exception(error)})
+        ]
+        if isinstance(message, Request):
+            correlation_id = derive_correlation_id(session, message.params)
+            effects.append(internal_error_reply(message.id, correlation_id))
+        return effects
+
+    def _batch(self, session: Session, batch: Batch) -> list[Effect]:
+        """RPC-13 to RPC-16: each message as if it had come alone, their answers together."""
+        refusal = _refuse_batch(session, batch)
+        if refusal is not None:
+            return _malformed(session, refusal)
+        pending = PendingBatch()
+        effects: list[Effect] = []
+        for message in map(_read_batched, batch.items):
+            try:
+                found = self.dispatch(session, message)
+            except Exception as error:
+                found = self.report_bug(session, message, error)
+            rest = pending.keep_replies(found)
+            effects += rest
+            if isinstance(message, Request):
+                pending.latest = message.id
+                if len(rest) == len(found):
+                    wait(session, pending, message.id)
+        pending.reading = False
+        return effects + pending.answer()
 
     def _request(self, session: Session, request: Request) -> list[Effect]:
         if session.is_open(request.id):
@@ -301,6 +342,36 @@ def _refuse_peer(session: Session, request: Request, refused: PeerRefused) -> li
         correlation_id = derive_correlation_id(session, request.params)
         effects.append(protocol_error_record(request, correlation_id))
     return effects
+
+
+# -- batches -------------------------------------------------------------------------------------
+
+
+def _refuse_batch(session: Session, batch: Batch) -> Malformed | None:
+    """RPC-13, RPC-16: what keeps a batch from being looked at."""
+    if session.peer is None or not session.peer.revision.batches:
+        return invalid("batch_not_supported", "Batches are not supported: send one message a line.")
+    if not batch.items:
+        return invalid("empty_batch", "A batch has one message or more.")
+    if len(batch.items) > MAX_BATCH:
+        return invalid("batch_too_large", f"A batch has {MAX_BATCH} messages or less.")
+    return None
+
+
+def _read_batched(item: Any) -> Request | Notification | Response | Malformed:
+    """A member of a batch; in the stateless era there are none (RPC-16)."""
+    message = read(item)
+    if isinstance(message, Request) and _names_a_revision(message.params):
+        detail = "The revision that the request names has no batches."
+        return invalid("batch_not_supported", detail, message.id, message.params)
+    return message
+
+
+def _end(call: Invocation, effects: list[Effect]) -> list[Effect]:
+    """What the end of a call leads to, whether it came alone or in a batch."""
+    if not call.session.batches:
+        return effects
+    return gather(call.session, call.request_id, effects)
 
 
 # -- what is no request and no notification ------------------------------------------------------

@@ -18,6 +18,7 @@ from attrs import define, field
 
 if TYPE_CHECKING:
     from .asking.outgoing import Settle
+    from .batches import PendingBatch
     from .connection import Connection
     from .invocation import Invocation
     from .logs import StructuredLogger
@@ -73,6 +74,7 @@ class Session:
         connection: what carries its messages, as long as somebody holds it.
         in_flight: the calls that wait for their answer, by request id.
         listening: those who listen, by the id of their request; under None the session itself.
+        batches: the batch that a request belongs to, by its id, as long as it is not answered.
         questions: who waits for the answers to our own requests, by the id of the request.
         asked: how many requests of our own there have been: each has an id that no other had.
     """
@@ -87,6 +89,7 @@ class Session:
     connection: Callable[[], Connection | None] = field(default=_no_connection, init=False)
     in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
     listening: dict[RequestId | None, Listening] = field(factory=dict, init=False)
+    batches: dict[RequestId, PendingBatch] = field(factory=dict, init=False)
     questions: dict[str, Settle] = field(factory=dict, init=False)
     asked: int = field(default=0, init=False)
 

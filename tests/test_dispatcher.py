@@ -300,12 +300,12 @@ def test_tools_are_listed_in_one_page(params: Any) -> None:
     assert [tool["name"] for tool in result["tools"]] == ["a", "b"]
 
 
-@pytest.mark.rule("REG-02")
+@pytest.mark.rule("PAGE-03")
 @pytest.mark.parametrize("cursor", ["x", "", 0, False, []])
-def test_no_cursor_was_ever_given_out(cursor: Any) -> None:
+def test_a_cursor_that_was_never_given_out_is_refused(cursor: Any) -> None:
     error = error_of(running().answer(request("tools/list", {"cursor": cursor, **META})), 1)
     assert error["code"] == -32602
-    assert error["data"] == {"correlationId": "c-1", "reason": "invalid_params"}
+    assert error["data"] == {"correlationId": "c-1", "reason": "invalid_cursor"}
 
 
 @pytest.mark.rule("RPC-12")

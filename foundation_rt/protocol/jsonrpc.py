@@ -1,7 +1,8 @@
-"""JSON-RPC 2.0 messages: a line to one of four values, and values back to bytes.
+"""JSON-RPC 2.0 messages: a line to one of five values, and values back to bytes.
 
-`parse` never raises: whatever a peer sends becomes a `Request`, a `Notification`, a `Response` or
-a `Malformed` that already says how it is to be answered. The values are plain mutable attrs
+`parse` never raises: whatever a peer sends becomes a `Request`, a `Notification`, a `Response`, a
+`Batch` of values that `read` makes messages of, or a `Malformed` that already says how it is to be
+answered. The values are plain mutable attrs
 classes because a frozen one costs four times as much to make, and one is made for every line.
 """
 
@@ -70,7 +71,14 @@ class Malformed:
     params: Any = ABSENT
 
 
-Message = Request | Notification | Response | Malformed
+@define(eq=False, repr=False)
+class Batch:
+    """An array: `items` are JSON values, one for each message there should be (RPC-13)."""
+
+    items: list[Any]
+
+
+Message = Request | Notification | Response | Malformed | Batch
 
 
 def is_request_id(value: object) -> bool:
@@ -87,6 +95,11 @@ def parse(line: bytes) -> Message:
         return Malformed(
             JsonRpcErrorCode.PARSE_ERROR, "parse_error", "The line is not valid JSON in UTF-8."
         )
+    return Batch(message) if type(message) is list else read(message)
+
+
+def read(message: Any) -> Request | Notification | Response | Malformed:
+    """One JSON value, a line of its own or a member of a batch, to one message."""
     # The well-formed request first: it is nearly every line there is.
     if type(message) is dict:
         method = message.get("method", ABSENT)
@@ -97,20 +110,16 @@ def parse(line: bytes) -> Message:
             if request_id is ABSENT:
                 return Notification(method, message.get("params", ABSENT))
         return _explain(message)
-    if type(message) is list:
-        return _invalid(
-            "batch_not_supported", "Batches are not supported: send one message a line."
-        )
-    return _invalid("not_an_object", "A message is a JSON object.")
+    return invalid("not_an_object", "A message is a JSON object.")
 
 
-def _explain(message: dict[str, Any]) -> Message:
+def _explain(message: dict[str, Any]) -> Request | Notification | Response | Malformed:
     """What a JSON object is that is neither a valid request nor a valid notification."""
     request_id = message.get("id", ABSENT)
     readable = request_id if is_request_id(request_id) else None
     params = message.get("params", ABSENT)
     if message.get("jsonrpc") != "2.0":
-        return _invalid("jsonrpc_version", 'The member "jsonrpc" must be "2.0".', readable, params)
+        return invalid("jsonrpc_version", 'The member "jsonrpc" must be "2.0".', readable, params)
     if "method" not in message:
         if "result" in message or "error" in message:
             return Response(
@@ -118,17 +127,18 @@ def _explain(message: dict[str, Any]) -> Message:
                 message.get("result"),
                 message.get("error"),
             )
-        return _invalid("no_method", 'The member "method" is missing.', readable, params)
+        return invalid("no_method", 'The member "method" is missing.', readable, params)
     if type(message["method"]) is not str:
-        return _invalid("method_not_a_string", '"method" must be a string.', readable, params)
-    return _invalid(
+        return invalid("method_not_a_string", '"method" must be a string.', readable, params)
+    return invalid(
         "invalid_id", '"id" must be a string or an integer within 64 bits.', None, params
     )
 
 
-def _invalid(
+def invalid(
     reason: str, detail: str, request_id: RequestId | None = None, params: Any = ABSENT
 ) -> Malformed:
+    """What is answered as an invalid request (RPC-02)."""
     return Malformed(JsonRpcErrorCode.INVALID_REQUEST, reason, detail, request_id, params)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.protocol.jsonrpc import (
     ABSENT,
+    Batch,
     Malformed,
     Message,
     Notification,
@@ -20,9 +21,10 @@ from foundation_rt.protocol.jsonrpc import (
     encode,
     is_request_id,
     parse,
+    read,
 )
 
-KINDS = (Request, Notification, Response, Malformed)
+KINDS = (Request, Notification, Response, Malformed, Batch)
 
 within_64_bits = st.integers(-(2**63), 2**64 - 1)
 scalars = (
@@ -193,13 +195,25 @@ def test_a_scalar_is_an_invalid_request(line: bytes) -> None:
     assert_malformed(parse(line), JsonRpcErrorCode.INVALID_REQUEST, "not_an_object", None)
 
 
-@pytest.mark.rule("RPC-03")
+@pytest.mark.rule("RPC-13")
 @pytest.mark.parametrize(
     "line",
     [b"[]", b"[1]", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', b"[" * 1024 + b"]" * 1024],
 )
-def test_a_batch_is_an_invalid_request_whatever_is_in_it(line: bytes) -> None:
-    assert_malformed(parse(line), JsonRpcErrorCode.INVALID_REQUEST, "batch_not_supported", None)
+def test_an_array_is_a_batch_whatever_is_in_it(line: bytes) -> None:
+    message = parse(line)
+    assert type(message) is Batch
+    assert len(message.items) == (0 if line == b"[]" else 1)
+
+
+@pytest.mark.rule("RPC-13")
+@given(near_messages | values)
+def test_a_member_of_a_batch_is_what_it_would_be_alone(value: Any) -> None:
+    member, alone = read(value), parse_value(value)
+    if type(value) is list:
+        assert_malformed(member, JsonRpcErrorCode.INVALID_REQUEST, "not_an_object", None)
+    else:
+        assert type(member) is type(alone)
 
 
 @pytest.mark.rule("RPC-02")
@@ -305,6 +319,8 @@ def test_any_json_value_is_the_kind_the_rules_say(value: Any) -> None:
 
 
 def kind_by_the_rules(value: Any) -> type:
+    if isinstance(value, list):
+        return Batch
     if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
         return Malformed
     if "method" not in value:
