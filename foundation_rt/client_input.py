@@ -181,9 +181,7 @@ class ClientInput:
                 "The client's answers are more than can be kept from one round to the next.",
                 {"reason": "input_state_too_large"},
             )
-            failed = ToolCompletionOutcome.TOOL_ERROR
-            record = completion_record(call, failed, error.code, duration_ms)
-            return [call.procedure.error_reply(call, error), record]
+            return _fail(call, error, duration_ms)
         result = {
             "inputRequests": {key: question.to_wire() for key, question in lacking.items()},
             "requestState": state,
@@ -195,7 +193,7 @@ class ClientInput:
 
     def _send_to_pages(
         self, call: Invocation, error: UrlElicitationRequired, duration_ms: float
-    ) -> list[Effect] | None:
+    ) -> list[Effect]:
         """The user has to visit pages first (ASK-18)."""
         from .asking.errors import ClientCapabilityError
 
@@ -207,7 +205,8 @@ class ClientInput:
                 for number, page in enumerate(error.pages, 1)
             }
         except ClientCapabilityError as lacking:
-            return self.answer(call, lacking, duration_ms)
+            asked = self.answer(call, lacking, duration_ms)
+            return asked or _fail(call, lacking.to_structured(), duration_ms)
         if call.peer.revision.names_elicitations:
             for page in pages.values():
                 self.subscriptions.follow_elicitation(call.session, page.params["elicitationId"])
@@ -232,6 +231,11 @@ class ClientInput:
         failed = ToolCompletionOutcome.TOOL_ERROR
         record = completion_record(call, failed, ErrorCode.INVALID_ARGUMENT, duration_ms)
         return [error_reply(code, message, data, call.request_id), record]
+
+
+def _fail(call: Invocation, error: StructuredError, duration_ms: float) -> list[Effect]:
+    record = completion_record(call, ToolCompletionOutcome.TOOL_ERROR, error.code, duration_ms)
+    return [call.procedure.error_reply(call, error), record]
 
 
 def _rounds_of(call: Invocation) -> Rounds:

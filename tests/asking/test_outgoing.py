@@ -1,0 +1,419 @@
+"""The handshake era: questions are requests, and whatever a client does with them has an end."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt import (
+    AbortError,
+    ClientCapabilityError,
+    ClientRefusedError,
+    Elicit,
+    ElicitUrl,
+    InvalidAnswerError,
+    Roots,
+    Sample,
+    ToolContext,
+    ToolDefinition,
+    ToolError,
+    UrlElicitationRequired,
+)
+from foundation_rt.config import ServerConfig, ToolsSection
+from foundation_rt.dispatcher import MAX_QUESTIONS
+from tests.support.asked import AskedClient, accepted, value_of
+from tests.support.rig import Rig
+
+NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+Test = Callable[[Rig], Coroutine[Any, Any, None]]
+
+
+def on_a_loop(test: Test) -> Callable[[], None]:
+    """Run a test on an event loop, with a server of its own that is idle in the end."""
+
+    @functools.wraps(test)
+    def run() -> None:
+        rig = Rig(level="debug")
+        asyncio.run(test(rig))
+        rig.assert_all_ended()
+
+    del run.__wrapped__  # type: ignore[attr-defined]  # pytest would ask for a fixture `rig`
+    return run
+
+
+@pytest.mark.rule("ASK-01", "ASK-17")
+@on_a_loop
+async def test_a_handler_waits_for_the_answer(rig: Rig) -> None:
+    @rig.server.tool
+    async def greet(ctx: ToolContext) -> str:
+        name = (await ctx.elicit("Who?", NAME)).content
+        reply = await ctx.sample(f"Greet {name}", max_tokens=9)
+        roots = await ctx.roots()
+        return f"{reply.text} {[root.uri for root in roots]}"
+
+    client = AskedClient(rig.server)
+    call = client.start("greet")
+    form = await client.asked("elicitation/create")
+    assert form["params"] == {"message": "Who?", "requestedSchema": NAME}
+    client.answer(form, accepted(name="Ann"))
+    sample = await client.asked("sampling/createMessage")
+    assert "Ann" in sample["params"]["messages"][0]["content"]["text"]
+    text = {"type": "text", "text": "Hi Ann"}
+    client.answer(sample, {"role": "assistant", "model": "m", "content": text})
+    roots = await client.asked("roots/list")
+    client.answer(roots, {"roots": [{"uri": "file:///a"}]})
+    response = await client.next()
+    assert response["id"] == call
+    assert value_of(response) == "Hi Ann ['file:///a']"
+    assert len({form["id"], sample["id"], roots["id"]}) == 3
+    assert client.connection.session.questions == {}
+
+
+@pytest.mark.rule("ASK-03", "ASK-17")
+@on_a_loop
+async def test_several_questions_are_open_at_once_and_answered_in_any_order(rig: Rig) -> None:
+    @rig.server.tool
+    async def both(ctx: ToolContext) -> list[Any]:
+        answers = await ctx.ask({"name": Elicit("Who?", NAME), "roots": Roots()})
+        return [*answers, answers["name"].action, len(answers["roots"])]
+
+    client = AskedClient(rig.server)
+    client.start("both")
+    form, roots = await client.asked("elicitation/create"), await client.asked("roots/list")
+    client.answer(roots, {"roots": []})
+    client.answer(form, {"action": "decline"})
+    response = value_of(await client.next())
+    assert sorted(response[:2]) == ["name", "roots"]
+    assert response[2:] == ["decline", 0]
+
+
+@pytest.mark.rule("ASK-08", "ASK-17")
+@pytest.mark.parametrize(
+    ("code", "message", "seen"),
+    [
+        (-1, "User rejected", (-1, "User rejected")),
+        ("x", ["y"], (None, "no reason was given")),
+    ],
+)
+def test_a_client_may_refuse(code: Any, message: Any, seen: Any) -> None:
+    found: list[ClientRefusedError] = []
+
+    async def scene(rig: Rig) -> None:
+        @rig.server.tool
+        async def ask(ctx: ToolContext) -> None:
+            try:
+                await ctx.ask({"a": Roots(), "b": Roots()})
+            except ClientRefusedError as error:
+                found.append(error)
+                raise
+
+        client = AskedClient(rig.server)
+        client.start("ask")
+        first, second = await client.asked("roots/list"), await client.asked("roots/list")
+        client.refuse(first, code, message)
+        withdrawn = await client.next()
+        assert withdrawn["method"] == "notifications/cancelled"
+        assert withdrawn["params"]["requestId"] == second["id"]
+        error = value_of(await client.next())
+        assert (error["code"], error["details"]["reason"]) == ("INTERNAL", "client_refused")
+        client.answer(second, {"roots": []})  # too late: dropped
+        await client.settle()
+        assert client.unread() == []
+
+    on_a_loop(scene)()
+    [error] = found
+    assert (error.json_rpc_code, error.json_rpc_message) == seen
+
+
+@pytest.mark.rule("ASK-09")
+@on_a_loop
+async def test_an_answer_that_is_none_is_an_error_for_the_handler(rig: Rig) -> None:
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> str:
+        with pytest.raises(InvalidAnswerError):
+            await ctx.elicit("Who?", NAME)
+        with pytest.raises(InvalidAnswerError):
+            await ctx.roots()
+        return "caught"
+
+    client = AskedClient(rig.server)
+    client.start("ask")
+    client.answer(await client.asked("elicitation/create"), accepted(name=5))
+    client.write(id=(await client.asked("roots/list"))["id"], result=None, error=None)
+    assert value_of(await client.next()) == "caught"
+
+
+@pytest.mark.rule("ASK-04", "ASK-05")
+@on_a_loop
+async def test_a_client_is_asked_nothing_that_it_has_not_declared(rig: Rig) -> None:
+    seen: list[ClientCapabilityError] = []
+
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> None:
+        try:
+            await ctx.ask({"a": Elicit("Who?", NAME), "b": Sample("x", 1), "c": Roots()})
+        except ClientCapabilityError as error:
+            seen.append(error)
+            raise
+
+    client = AskedClient(rig.server, capabilities={"roots": {}})
+    error = value_of(await client.call("ask"))
+    assert error["code"] == "INVALID_ARGUMENT"
+    assert error["details"] == {
+        "reason": "missing_client_capability",
+        "requiredCapabilities": {"elicitation": {"form": {}}, "sampling": {}},
+    }
+    assert seen[0].required_capabilities == error["details"]["requiredCapabilities"]
+
+
+@pytest.mark.rule("ASK-17")
+@pytest.mark.parametrize("ending", ["cancelled", "disconnected", "deadline"])
+def test_an_aborted_call_takes_its_questions_back(ending: str) -> None:
+    ended: list[str] = []
+
+    async def scene(rig: Rig) -> None:
+        @rig.server.tool
+        async def ask(ctx: ToolContext) -> None:
+            try:
+                await ctx.elicit("Who?", NAME)
+            except AbortError as error:
+                ended.append(str(error))
+                with pytest.raises(AbortError):
+                    await ctx.roots()  # nobody is there to be asked
+                raise
+
+        impatient = ToolDefinition("impatient", "", {"type": "object"})
+        rig.server.register(impatient, _handler_of(ask), timeout_ms=1)
+        client = AskedClient(rig.server)
+        call = client.start("impatient" if ending == "deadline" else "ask")
+        question = await client.asked("elicitation/create")
+        if ending == "disconnected":
+            client.connection.close()
+            await client.settle()
+            assert client.unread() == []
+        else:
+            if ending == "cancelled":
+                client.write(method="notifications/cancelled", params={"requestId": call})
+            else:
+                assert value_of(await client.next())["code"] == "TIMEOUT"
+            withdrawn = await client.next()
+            assert withdrawn["method"] == "notifications/cancelled"
+            assert withdrawn["params"]["requestId"] == question["id"]
+        assert client.connection.session.questions == {}
+        await client.settle()
+        client.answer(question, accepted(name="late"))
+        await client.settle()
+        assert client.unread() == []
+
+    on_a_loop(scene)()
+    assert ended == [ending]
+
+
+def _handler_of(ask: Callable[[ToolContext], Coroutine[Any, Any, None]]) -> Any:
+    async def handler(arguments: dict[str, Any], context: ToolContext) -> None:
+        await ask(context)
+
+    return handler
+
+
+@pytest.mark.rule("ASK-17", "RPC-07")
+@pytest.mark.parametrize("id_", [1, None, "server-2", ["server-1"], "server-1 ", True])
+def test_a_response_to_nothing_is_dropped(id_: Any) -> None:
+    async def scene(rig: Rig) -> None:
+        @rig.server.tool
+        async def ask(ctx: ToolContext) -> int:
+            return len(await ctx.roots())
+
+        client = AskedClient(rig.server)
+        client.start("ask")
+        question = await client.asked("roots/list")
+        client.write(id=id_, result={"roots": [{"uri": "x:forged"}]})
+        await client.settle()
+        assert len(rig.logged("response dropped: nothing was asked")) == 1
+        client.answer(question, {"roots": []})
+        client.answer(question, {"roots": [{"uri": "x:again"}]})
+        assert value_of(await client.next()) == 0
+        assert len(rig.logged("response dropped: nothing was asked")) == 2
+
+    on_a_loop(scene)()
+
+
+@pytest.mark.rule("ASK-17")
+@on_a_loop
+async def test_another_connection_cannot_answer(rig: Rig) -> None:
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> int:
+        return len(await ctx.roots())
+
+    client, stranger = AskedClient(rig.server), AskedClient(rig.server)
+    client.start("ask")
+    question = await client.asked("roots/list")
+    stranger.answer(question, {"roots": [{"uri": "x:forged"}]})
+    await client.settle()
+    assert client.unread() == []
+    client.answer(question, {"roots": []})
+    assert value_of(await client.next()) == 0
+
+
+@pytest.mark.rule("ASK-17")
+@on_a_loop
+async def test_how_much_a_client_may_owe_is_bounded(rig: Rig) -> None:
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> None:
+        await ctx.ask({str(number): Roots() for number in range(MAX_QUESTIONS + 1)})
+
+    client = AskedClient(rig.server)
+    client.start("ask")
+    for _ in range(MAX_QUESTIONS):
+        await client.asked("roots/list")
+    withdrawn = [await client.next() for _ in range(MAX_QUESTIONS)]
+    assert {each["method"] for each in withdrawn} == {"notifications/cancelled"}
+    error = value_of(await client.next())
+    assert error["code"] == "RESOURCE_EXHAUSTED"
+    assert error["details"] == {"reason": "too_many_questions", "maxQuestions": MAX_QUESTIONS}
+    assert client.connection.session.questions == {}
+
+
+@pytest.mark.rule("ASK-18")
+@on_a_loop
+async def test_only_the_client_that_was_sent_a_page_hears_that_it_is_done(rig: Rig) -> None:
+    @rig.server.tool
+    async def pay(ctx: ToolContext, named: str) -> str:
+        return (await ctx.elicit_url("Pay", "https://pay.example/", elicitation_id=named)).action
+
+    client, other = AskedClient(rig.server), AskedClient(rig.server)
+    client.start("pay", {"named": "bill-1"})
+    page = await client.asked("elicitation/create")
+    assert page["params"]["elicitationId"] == "bill-1"
+    client.answer(page, {"action": "accept"})
+    assert value_of(await client.next()) == "accept"
+    rig.server.elicitation_completed("unknown")
+    rig.server.elicitation_completed("bill-1")
+    rig.server.elicitation_completed("bill-1")  # told once
+    done = await client.next()
+    assert done["method"] == "notifications/elicitation/complete"
+    assert done["params"] == {"elicitationId": "bill-1"}
+    await client.settle()
+    assert client.unread() == other.unread() == []
+
+
+@pytest.mark.rule("ASK-18")
+@on_a_loop
+async def test_a_call_that_needs_a_page_first_ends_with_an_error_of_its_own(rig: Rig) -> None:
+    @rig.server.tool
+    async def files(ctx: ToolContext) -> None:
+        raise UrlElicitationRequired(
+            ElicitUrl("Connect", "https://x.example/a", "one"),
+            ElicitUrl("Agree", "https://x.example/b"),
+        )
+
+    client = AskedClient(rig.server)
+    error = (await client.call("files"))["error"]
+    assert error["code"] == -32042
+    pages = error["data"]["elicitations"]
+    assert [page["url"] for page in pages] == ["https://x.example/a", "https://x.example/b"]
+    assert {page["mode"] for page in pages} == {"url"}
+    rig.server.elicitation_completed(pages[1]["elicitationId"])
+    assert (await client.next())["params"] == {"elicitationId": pages[1]["elicitationId"]}
+
+    for revision, capabilities in (
+        ("2025-11-25", {"elicitation": {}}),
+        ("2025-06-18", {"elicitation": {"url": {}}}),
+    ):
+        unable = AskedClient(rig.server, revision, capabilities)
+        error = value_of(await unable.call("files"))
+        assert error["details"]["requiredCapabilities"] == {"elicitation": {"url": {}}}
+
+
+@pytest.mark.rule("ASK-02")
+@on_a_loop
+async def test_a_handler_in_a_thread_can_ask_from_a_loop_of_its_own(rig: Rig) -> None:
+    """Nothing here belongs to the loop of the host."""
+
+    @rig.server.tool
+    def ask(ctx: ToolContext) -> int:
+        return len(asyncio.run(ctx.roots()))
+
+    client = AskedClient(rig.server)
+    client.start("ask")
+    question = await client.asked("roots/list")
+    client.answer(question, {"roots": []})
+    assert value_of(await client.next()) == 0
+    # The worker hands its reply over before it is done with the call.
+    assert await asyncio.to_thread(rig.server.runtime.engine.wait_idle, 20)
+
+
+def test_a_loop_that_was_closed_is_no_reason_to_fail() -> None:
+    """A handler's own loop may end while its questions are open."""
+    rig = Rig()
+
+    @rig.server.tool
+    def ask(ctx: ToolContext) -> str:
+        async def briefly() -> None:
+            asked = asyncio.ensure_future(ctx.roots())
+            await asyncio.sleep(0)
+            asked.cancel()
+
+        asyncio.run(briefly())
+        return "done"
+
+    async def scene() -> None:
+        client = AskedClient(rig.server)
+        client.start("ask")
+        question = await client.asked("roots/list")
+        assert (await client.next())["method"] == "notifications/cancelled"
+        client.answer(question, {"roots": []})
+        assert value_of(await client.next()) == "done"
+
+    asyncio.run(scene())
+    rig.assert_all_ended()
+
+
+def test_a_context_made_by_hand_has_nobody_to_ask() -> None:
+    from foundation_rt import AbortSignal, UsageError
+
+    context = ToolContext("run", "correlation", AbortSignal(), Rig().server.runtime.logger)
+    with pytest.raises(UsageError, match="no client"):
+        asyncio.run(context.roots())
+
+
+def test_the_deadline_of_a_call_is_that_of_its_questions() -> None:
+    config = ServerConfig(tools=ToolsSection(default_timeout_ms=1))
+    rig = Rig(config)
+
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> None:
+        await ctx.roots()
+
+    async def scene() -> None:
+        client = AskedClient(rig.server)
+        client.start("ask")
+        await client.asked("roots/list")
+        assert value_of(await client.next())["code"] == "TIMEOUT"
+        assert (await client.next())["method"] == "notifications/cancelled"
+
+    asyncio.run(scene())
+    rig.assert_all_ended()
+    assert orjson.dumps(rig.records[-1]["outcome"]) == b'"timeout"'
+
+
+def test_the_error_of_a_handler_that_asked_is_its_own() -> None:
+    rig = Rig()
+
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> None:
+        await ctx.roots()
+        raise ToolError("NOT_FOUND", "no such thing")
+
+    async def scene() -> None:
+        client = AskedClient(rig.server)
+        client.start("ask")
+        client.answer(await client.asked("roots/list"), {"roots": []})
+        assert value_of(await client.next())["code"] == "NOT_FOUND"
+
+    asyncio.run(scene())

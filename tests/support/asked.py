@@ -1,0 +1,117 @@
+"""A client on the event loop of a test, which is asked things and answers them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from tests.support.peers import ABLE
+
+if TYPE_CHECKING:
+    from foundation_rt.connection import Connection
+    from foundation_rt.server import Server
+
+PATIENCE = 20.0
+PREFIX = "io.modelcontextprotocol/"
+
+
+class AskedClient:
+    """The far end of a connection; must be made where an event loop runs.
+
+    Args:
+        revision: a handshake is made with it, unless it is of the stateless era.
+        capabilities: what the client can be asked; by default everything.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        revision: str = "2025-11-25",
+        capabilities: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._ids = itertools.count(1)
+        self.revision = revision
+        self.capabilities = dict(ABLE if capabilities is None else capabilities)
+        self.stateless = revision >= "2026"
+        self.connection: Connection = server.connect(self._receive)
+        if not self.stateless:
+            params = {"protocolVersion": revision, "capabilities": self.capabilities}
+            self.request("initialize", params)
+            self.write(method="notifications/initialized")
+            self._messages.get_nowait()
+
+    def _receive(self, line: bytes) -> None:
+        self._messages.put_nowait(orjson.loads(line))
+
+    def write(self, **message: Any) -> None:
+        """Send one message."""
+        self.connection.feed(orjson.dumps({"jsonrpc": "2.0", **message}) + b"\n")
+
+    def request(self, method: str, params: Mapping[str, Any], **meta: Any) -> int:
+        """Send a request; return its id."""
+        request_id = next(self._ids)
+        if self.stateless:
+            meta |= {
+                f"{PREFIX}protocolVersion": self.revision,
+                f"{PREFIX}clientCapabilities": self.capabilities,
+            }
+        if meta:
+            params = {**params, "_meta": meta}
+        self.write(id=request_id, method=method, params=dict(params))
+        return request_id
+
+    def start(self, tool: str, arguments: Mapping[str, Any] | None = None, **params: Any) -> int:
+        """Start a call; return the id of the request."""
+        return self.request("tools/call", {"name": tool, "arguments": arguments or {}, **params})
+
+    async def next(self) -> dict[str, Any]:
+        """The next message from the server."""
+        return await asyncio.wait_for(self._messages.get(), PATIENCE)
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any] | None = None, **params: Any
+    ) -> Any:
+        """The response to a call that asks nothing on its way."""
+        request_id = self.start(tool, arguments, **params)
+        response = await self.next()
+        assert response["id"] == request_id, response
+        return response
+
+    async def asked(self, method: str) -> dict[str, Any]:
+        """The next message, which is a request of the server's."""
+        question = await self.next()
+        assert question["method"] == method, question
+        assert type(question["id"]) is str
+        return question
+
+    def answer(self, question: Mapping[str, Any], result: Any) -> None:
+        """Respond to a request of the server's."""
+        self.write(id=question["id"], result=result)
+
+    def refuse(self, question: Mapping[str, Any], code: Any, message: Any) -> None:
+        """Respond to it with an error."""
+        self.write(id=question["id"], error={"code": code, "message": message})
+
+    async def settle(self) -> None:
+        """Let everything that is due happen."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def unread(self) -> list[dict[str, Any]]:
+        """The messages that have come and were not read."""
+        return [self._messages.get_nowait() for _ in range(self._messages.qsize())]
+
+
+def value_of(response: Mapping[str, Any]) -> Any:
+    """What a tool returned, or its error, decoded."""
+    return orjson.loads(response["result"]["content"][0]["text"])
+
+
+def accepted(**content: Any) -> dict[str, Any]:
+    """What a client answers whose user has filled in a form."""
+    return {"action": "accept", "content": content}
