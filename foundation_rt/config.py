@@ -534,6 +534,10 @@ class RateLimitSection:
     )
     window_ms: int = _milliseconds(60_000, "Length of the window.")
 
+    def is_set(self) -> bool:
+        """Whether there is any limit."""
+        return self.per_key > 0 or self.per_tool > 0
+
 
 @frozen
 class AuditSection:
@@ -578,6 +582,15 @@ class ServerConfig:
     rate_limit: RateLimitSection = _section(RateLimitSection())
     audit: AuditSection = _section(AuditSection())
     telemetry: TelemetrySection = _section(TelemetrySection())
+
+    def is_operated(self) -> bool:
+        """Whether calls are limited, audited, counted or traced, so that this is to be set up."""
+        return (
+            self.audit.enabled
+            or self.telemetry.metrics
+            or self.telemetry.tracing
+            or self.rate_limit.is_set()
+        )
 
     def is_dynamic_registration_effective(self) -> bool:
         """Whether tools may be registered while the server runs: both halves say so (CONF-17)."""

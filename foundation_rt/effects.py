@@ -95,10 +95,10 @@ class Complete(Observed):
     """Write the completion record of a call (CALL-13).
 
     Attributes:
-        rejection: why the server refused it for load (RES-07); None if it did not.
+        refusal: why its handler was not run, in a word; None if it was.
     """
 
-    rejection: str | None = None
+    refusal: str | None = None
 
 
 @define

@@ -193,7 +193,7 @@ class FeatureCalls(Procedure):
         self.resources.record_rejection()
         failed = ToolCompletionOutcome.TOOL_ERROR
         record = completion_record(call, failed, error.code, 0.0)
-        record.rejection = "concurrency_limit"
+        record.refusal = "concurrency_limit"
         return [self.error_reply(call, error), record]
 
 

@@ -213,7 +213,7 @@ class Lifetime:
         return self._state
 
     async def __aexit__(self, *error: object) -> None:
-        await self._runtime.stop_lifespan()
+        await self._leave()
 
     def __enter__(self) -> Any:
         if self._runtime.lifespan is not None:
@@ -221,8 +221,12 @@ class Lifetime:
         return self._state
 
     def __exit__(self, *error: object) -> None:
-        if self._runtime.lifespan is not None:
-            self._runtime.run_in_background(self._runtime.stop_lifespan)
+        if self._runtime.lifespan is not None or self._runtime.rate_limit is not None:
+            self._runtime.run_in_background(self._leave)
+
+    async def _leave(self) -> None:
+        await self._runtime.stop_lifespan()
+        await self._runtime.close_operations()
 
     @property
     def _state(self) -> Any:

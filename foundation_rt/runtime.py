@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -40,7 +39,10 @@ if TYPE_CHECKING:
     from .features.features import Features
     from .lifespan import Lifespan
     from .loop_delay import Closable, HostDelay
+    from .operations.audit import AuditLog
+    from .operations.metrics import Metrics
     from .operations.middleware import Middleware
+    from .operations.rate_limit import RateLimit
     from .principal import Principal
     from .scheduling import Scheduler
 
@@ -83,6 +85,9 @@ class Runtime:
         agents: the coordinator, if the server has agents.
         agents_task: what runs for them in the background, once it was started.
         observers: are given the records of calls and handshakes.
+        audit: writes the audit records, if the configuration asks for them.
+        metrics: counts for Prometheus, if the configuration asks for it.
+        rate_limit: refuses calls beyond it, if the configuration sets one.
     """
 
     config: ServerConfig
@@ -100,6 +105,9 @@ class Runtime:
     _agents_started: bool = field(default=False, init=False)
     agents_task: asyncio.Task[None] | None = field(default=None, init=False)
     observers: list[Observe] = field(factory=list, init=False)
+    audit: AuditLog | None = field(default=None, init=False)
+    metrics: Metrics | None = field(default=None, init=False)
+    rate_limit: RateLimit | None = field(default=None, init=False)
     _background: Background = field(init=False)
     _measured: HostDelay | None = field(default=None, init=False)
 
@@ -187,6 +195,11 @@ class Runtime:
             await asyncio.to_thread(self.engine.wait_idle, left * _QUIET)
             left *= 1 - _QUIET
         await self.lifespan.stop(left)
+
+    async def close_operations(self) -> None:
+        """Give back what rate limits hold, on the same event loop; when nobody is served."""
+        if self.rate_limit is not None:
+            await self.rate_limit.close()
 
     def run_in_background(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `function()` on the loop thread of hosts that have no loop, and wait for its end.
@@ -319,10 +332,6 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     if lifespan is not None:
         lifespan.attach_logger(logger)
     engine = Engine(dispatcher, clock, config.tools, workers, lifespan=lifespan)
-    if middleware:
-        from .operations.middleware import wrap
-
-        engine.around = partial(wrap, middleware)
     runtime = Runtime(
         config,
         logger,
@@ -340,6 +349,10 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         runtime.attach_features(options.features)
     if options.agent_coordinator is not None:
         runtime.attach_agents(options.agent_coordinator)
+    if middleware or config.is_operated():
+        from .operations.setup import set_up_operations
+
+        set_up_operations(runtime)
     if config.is_dynamic_registration_effective():
         from .builtin.admin import add_admin_tools
 

@@ -39,7 +39,7 @@ from .invocation import (
     Raised,
     Returned,
 )
-from .procedures import Procedure
+from .procedures import ALWAYS_TOLD, Procedure
 from .protocol.jsonrpc import Request
 from .refusals import (
     MAX_ECHOED_NAME,
@@ -64,9 +64,6 @@ if TYPE_CHECKING:
     from .protocol.jsonrpc import RequestId
     from .registry import ToolRegistry
     from .session import Session, TransportType
-
-# However small `tools.max_response_bytes` is set, an error of the runtime's own still gets through.
-_ALWAYS_TOLD = 4096
 
 _Outcome = ToolCompletionOutcome
 
@@ -323,9 +320,9 @@ class ToolsCall(Procedure):
         else:
             self.resources.record_completion()
         record = completion_record(call, _Outcome.TOOL_ERROR, error.code, 0.0)
+        record.refusal = (error.details or {}).get("reason", error.code.value)
         if error.code is ErrorCode.RESOURCE_EXHAUSTED:
             record.fields["retryHint"] = RETRY_HINT
-            record.rejection = error.details["reason"] if error.details else None
         return [self.error_reply(call, error), record]
 
     # -- steps 9 and 10; what is the same for all handlers is in `procedures` --------------------
@@ -384,7 +381,7 @@ class ToolsCall(Procedure):
     def error_reply(self, call: Invocation, error: StructuredError) -> Reply:
         reply = self._encode_error(call, error)
         limit = self.limits.max_response_bytes
-        if len(reply.line) > max(limit, _ALWAYS_TOLD):
+        if len(reply.line) > max(limit, ALWAYS_TOLD):
             details = {"reason": "error_too_large", "maxResponseBytes": limit}
             message = "The tool failed with an error larger than a response may be."
             reply = self._encode_error(call, StructuredError(error.code, message, details))

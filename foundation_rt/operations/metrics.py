@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ..errors import MissingExtraError
+from ..effects import Complete, Connect, Disconnect, Observed
+from ..errors import ErrorCode, MissingExtraError
 from ..version import __version__
 
 try:
@@ -32,12 +33,17 @@ except ImportError:
     raise MissingExtraError("Metrics", "metrics") from None
 
 if TYPE_CHECKING:
+    from ..errors import ToolError
+    from ..invocation import Invocation
     from ..resources import ResourceManager
+    from ..session import Session
 
 OTHER = "other"
 """Stands for every name beyond those that have series of their own."""
 
 _MAX_NAMES = 1000
+
+_NAMED = ("tools/call", "prompts/get")
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """Upper bounds in seconds; the widest is beyond any deadline that a person would wait for."""
@@ -74,37 +80,52 @@ class Metrics:
     Args:
         resources: read when the metrics are.
         is_registered: whether there is a tool or prompt, by method and name.
-        sessions: how many sessions are open, by transport.
     """
 
     _resources: ResourceManager
     _is_registered: Callable[[str, str], bool]
-    _sessions: Callable[[], Mapping[str, int]]
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _names: set[str] = field(factory=set, init=False)
     _calls: dict[tuple[str, str, str], int] = field(factory=dict, init=False)
     _durations: dict[tuple[str, str], _Durations] = field(factory=dict, init=False)
     _rejections: dict[str, int] = field(factory=dict, init=False)
+    _sessions: dict[str, int] = field(factory=dict, init=False)
     _series: prometheus.CollectorRegistry = field(factory=prometheus.CollectorRegistry, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._series.register(self)
 
-    def observe(self, fields: Mapping[str, Any]) -> None:
-        """Count one call, from the fields of its completion record."""
-        method = fields.get("method", "tools/call")
-        name = self._label(method, fields.get("toolName") or fields.get("name", ""))
-        outcome = fields["outcome"]
-        reason = fields.get("reason")
+    def observe(self, session: Session, record: Observed) -> None:
+        """Count a call that has ended, a session that began or one that ended."""
+        if isinstance(record, Complete):
+            self._count_call(record)
+        elif isinstance(record, Connect):
+            self._count(self._sessions, session.transport_type, 1)
+        elif isinstance(record, Disconnect):
+            self._count(self._sessions, session.transport_type, -1)
+
+    def note_rate_limit(self, call: Invocation, refusal: ToolError) -> None:
+        """Count a call that a rate limit has refused."""
+        self._count(self._rejections, "rate_limit", 1)
+
+    def _count(self, counts: dict[str, int], key: str, step: int) -> None:
         with self._lock:
+            counts[key] = counts.get(key, 0) + step
+
+    def _count_call(self, record: Complete) -> None:
+        fields = record.fields
+        method = fields.get("method", "tools/call")
+        outcome, seconds = fields["outcome"], fields["durationMs"] / 1000
+        with self._lock:
+            name = self._label(method, fields.get("toolName") or fields.get("name", ""))
             calls = self._calls
             calls[method, name, outcome] = calls.get((method, name, outcome), 0) + 1
             durations = self._durations.get((method, name))
             if durations is None:
                 durations = self._durations[method, name] = _Durations()
-            durations.add(fields["durationMs"] / 1000)
-            if reason is not None:
-                self._rejections[reason] = self._rejections.get(reason, 0) + 1
+            durations.add(seconds)
+        if record.refusal is not None and fields.get("errorCode") == ErrorCode.RESOURCE_EXHAUSTED:
+            self._count(self._rejections, record.refusal, 1)
 
     def render(self) -> tuple[str, bytes]:
         """The content type, and everything in the text format of Prometheus (0.0.4)."""
@@ -113,12 +134,13 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """The series; called by the client library, for `render`."""
         with self._lock:
-            yield from self._collect_calls()
+            families = [*self._collect_calls()]
+        yield from families
         yield from self._collect_process()
 
     def _label(self, method: str, name: str) -> str:
-        """The label of what was called; resources have none, their URIs are without number."""
-        if method == "resources/read":
+        """The label of what was called; only tools and prompts have one, and it is bounded."""
+        if method not in _NAMED:
             return ""
         if name in self._names:
             return name
@@ -148,6 +170,12 @@ class Metrics:
         for reason, count in self._rejections.items():
             rejections.add_metric((reason,), count)
         yield rejections
+        sessions = GaugeMetricFamily(
+            "foundation_rt_sessions", "Open sessions, by transport.", labels=("transport",)
+        )
+        for transport, count in self._sessions.items():
+            sessions.add_metric((transport,), count)
+        yield sessions
 
     def _collect_process(self) -> Iterator[Metric]:
         reading = self._resources.get_telemetry()
@@ -162,12 +190,6 @@ class Metrics:
             ("resident_memory_bytes", "Resident memory.", reading.memory_usage_bytes),
         ):
             yield GaugeMetricFamily(f"foundation_rt_{name}", meaning, value=value)
-        sessions = GaugeMetricFamily(
-            "foundation_rt_sessions", "Open sessions, by transport.", labels=("transport",)
-        )
-        for transport, count in self._sessions().items():
-            sessions.add_metric((transport,), count)
-        yield sessions
         about = GaugeMetricFamily(
             "foundation_rt_info", "Always 1; the version that runs.", labels=("version",)
         )

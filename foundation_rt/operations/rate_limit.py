@@ -10,7 +10,7 @@ Redis the extra `redis`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -73,11 +73,15 @@ class RateLimit:
         buckets: where it is kept what clients may still do.
         per_client: how often a client may call anything; None: as it likes.
         per_tool: how often a client may call one tool; None: as it likes.
+
+    Attributes:
+        observers: are given every call that is refused, and what its client is told.
     """
 
     _buckets: Buckets
     _per_client: Rate | None
     _per_tool: Rate | None
+    observers: list[Callable[[Invocation, ToolError], object]] = field(factory=list, init=False)
 
     async def __call__(self, call: Invocation, proceed: Proceed) -> Any:
         """Run the rest of the call, unless its client has made too many (RATE-01, RATE-02).
@@ -88,23 +92,27 @@ class RateLimit:
         principal = call.session.principal
         client = ANONYMOUS if principal is None else f"client:{principal.subject}"
         if self._per_client is not None:
-            await self._take(client, self._per_client, "client")
+            await self._take(call, client, self._per_client, "client")
         if self._per_tool is not None and call.method == "tools/call":
-            await self._take(f"{call.name}\n{client}", self._per_tool, "tool")
+            await self._take(call, f"{call.name}\n{client}", self._per_tool, "tool")
         return await proceed()
 
     async def close(self) -> None:
         """No call comes any more."""
         await self._buckets.close()
 
-    async def _take(self, key: str, rate: Rate, limit: str) -> None:
+    async def _take(self, call: Invocation, key: str, rate: Rate, limit: str) -> None:
         retry_after_ms = await self._buckets.take(key, rate)
-        if retry_after_ms is not None:
-            raise ToolError(
-                ErrorCode.RESOURCE_EXHAUSTED,
-                f"Too many calls: at most {rate.limit} in {rate.interval} ms; try again later",
-                {"reason": "rate_limit", "limit": limit, "retryAfterMs": retry_after_ms},
-            )
+        if retry_after_ms is None:
+            return
+        refusal = ToolError(
+            ErrorCode.RESOURCE_EXHAUSTED,
+            f"Too many calls: at most {rate.limit} in {rate.interval} ms; try again later",
+            {"reason": "rate_limit", "limit": limit, "retryAfterMs": retry_after_ms},
+        )
+        for observe in self.observers:
+            observe(call, refusal)
+        raise refusal
 
 
 @define(eq=False, repr=False)

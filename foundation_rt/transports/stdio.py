@@ -226,6 +226,7 @@ class StdioTransport:
                 task.cancel()
                 await asyncio.wait([task], timeout=min(_LOOP_GRACE, self._remaining()))
         await self.runtime.stop_lifespan(self._remaining() * _STOP)
+        await self.runtime.close_operations()
 
     # -- input -------------------------------------------------------------------------------
 

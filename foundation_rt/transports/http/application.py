@@ -161,6 +161,7 @@ class HttpApplication:
                 await asyncio.sleep(_POLL_SECONDS)
             await self.runtime.stop_agents()
             await self.runtime.stop_lifespan(max(0.0, until - time.monotonic()))
+            await self.runtime.close_operations()
             await service.endpoint.events.close()
 
     async def _make_service(self) -> _Service:
