@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from .effects import Reply
+from .protocol.jsonrpc import Batch, Request, read
 
 if TYPE_CHECKING:
     from .effects import Effect
-    from .protocol.jsonrpc import RequestId
+    from .protocol.jsonrpc import Message, RequestId
     from .session import Session
 
 MAX_BATCH = 1000
@@ -51,6 +52,14 @@ class PendingBatch:
         if self.reading or self.waiting or not self.lines:
             return []
         return [Reply(b"[" + b",".join(self.lines) + b"]", self.latest)]
+
+
+def requests_of(message: Message) -> list[Request]:
+    """The requests that a line brings; of a batch that is too large none, since none is taken."""
+    if isinstance(message, Batch):
+        items = message.items if len(message.items) <= MAX_BATCH else []
+        return [each for each in map(read, items) if isinstance(each, Request)]
+    return [message] if isinstance(message, Request) else []
 
 
 def wait(session: Session, batch: PendingBatch, request_id: RequestId) -> None:

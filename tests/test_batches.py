@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.batches import MAX_BATCH
+from foundation_rt.batches import MAX_BATCH, requests_of
 from foundation_rt.effects import Abort, Emit, Reply
 from foundation_rt.invocation import Invocation, Returned
-from foundation_rt.protocol.jsonrpc import RequestId
+from foundation_rt.protocol.jsonrpc import RequestId, parse
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
 from tests.support.core import INITIALIZED, Core, completions, make_core, notification, request
 
@@ -179,6 +179,17 @@ def test_a_batch_has_a_message_and_not_too_many(items: int, reason: str | None) 
     else:
         assert (answer["id"], answer["error"]["code"]) == (None, -32600)
         assert answer["error"]["data"]["reason"] == reason
+
+
+@pytest.mark.rule("RPC-13")
+def test_the_requests_of_a_line_are_known_before_it_is_taken() -> None:
+    def found(line: bytes) -> list[RequestId]:
+        return [each.id for each in requests_of(parse(line))]
+
+    assert found(ping(1)) == [1]
+    assert found(notification("x")) == found(b"5") == found(b"[]") == []
+    assert found(array(ping(1), notification("x"), b"{}", call("b"))) == [1, "b"]
+    assert found(array(*map(ping, range(MAX_BATCH + 1)))) == []
 
 
 @pytest.mark.rule("RPC-03")

@@ -87,7 +87,6 @@ LAYERS = (
         "abort",
         "agents",
         "asking",
-        "batches",
         "builtin.health",
         "clock",
         "config",
@@ -116,6 +115,7 @@ LAYERS = (
         "writer",
     ),
     (
+        "batches",
         "call_records",
         "client_input",
         "dispatcher",
