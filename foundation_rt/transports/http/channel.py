@@ -16,8 +16,6 @@ from .events import event_id, parse_event_id
 from .exchange import Exchange, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ...connection import Connection
     from ...protocol.jsonrpc import RequestId
     from .events import EventStore, Trail
@@ -55,25 +53,31 @@ class Channel:
         """Send `message` where it belongs."""
         request_id = message.request_id
         if type(message) is Reply:
-            exchange = self._receiving
-            if request_id is not None:
-                exchange = self._exchanges.pop(request_id, None)
+            exchange = self._find(request_id)
             if exchange is not None:
                 exchange.deliver(message)
+                self._forget(exchange)
         elif request_id is None:
             self._news.deliver(message)
         else:
             # A question that was open when its call was answered is taken back after that.
             self._exchanges.get(request_id, self._news).deliver(message)
 
-    def receive(self, line: bytes, requests: Sequence[RequestId], exchange: Exchange) -> None:
-        """Take what one POST brought.
+    def _find(self, request_id: RequestId | None) -> Exchange | None:
+        """Whose reply it is.
 
-        Args:
-            requests: those in it that are to be answered.
-            exchange: takes the answers; and whatever is said of the line itself.
+        What is no request, or has an id that is taken, is answered while it is received.
         """
-        for request_id in requests:
+        exchange = self._receiving
+        if exchange is not None and (
+            request_id in exchange.requests or request_id not in self._exchanges
+        ):
+            return exchange
+        return None if request_id is None else self._exchanges.get(request_id)
+
+    def receive(self, line: bytes, exchange: Exchange) -> None:
+        """Take what one POST brought; `exchange` takes what is answered to it."""
+        for request_id in exchange.requests:
             self._exchanges.setdefault(request_id, exchange)
         self._receiving = exchange
         try:
@@ -81,11 +85,20 @@ class Channel:
         finally:
             self._receiving = None
 
-    def forget_cancelled(self) -> None:
+    def end_cancelled(self) -> None:
         """End the responses of requests that were cancelled: nothing is said there any more."""
-        is_open = self.connection.session.is_open
-        for request_id in [each for each in self._exchanges if not is_open(each)]:
-            self._exchanges.pop(request_id).finish()
+        session = self.connection.session
+        for exchange in {*self._exchanges.values()}:
+            if not any(
+                session.is_open(each) or each in session.batches for each in exchange.requests
+            ):
+                exchange.finish()
+                self._forget(exchange)
+
+    def _forget(self, exchange: Exchange) -> None:
+        for request_id in exchange.requests:
+            if self._exchanges.get(request_id) is exchange:
+                del self._exchanges[request_id]
 
     def close_response(self, request_id: RequestId) -> None:
         """End the response of a request that goes on; its client comes back for it (SEP-1699)."""

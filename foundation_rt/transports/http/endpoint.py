@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from ...batches import requests_of
 from ...errors import JsonRpcErrorCode
-from ...protocol.jsonrpc import ABSENT, Notification, Request, Response, parse
+from ...protocol.jsonrpc import ABSENT, Batch, Notification, Request, Response, parse
 from .channel import Channel
 from .events import SessionRecord
 from .exchange import Exchange
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ...config import HttpSection
     from ...connection import Connection
     from ...principal import Principal
-    from ...protocol.jsonrpc import Message, RequestId
+    from ...protocol.jsonrpc import Message
     from ...registry import RegisteredTool
     from ...runtime import Runtime
     from ...scheduling import HostLoop
@@ -65,6 +66,9 @@ _STATUS_OF_ERRORS: dict[int, int] = {
     JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION: 400,
 }
 """Of the stateless era; all else is 200 (HTTP-11)."""
+
+_NO_MESSAGE = (JsonRpcErrorCode.PARSE_ERROR, JsonRpcErrorCode.INVALID_REQUEST)
+"""In the handshake era only what is no message is a bad request (HTTP-11)."""
 
 SESSION_ENDED = "disconnected"
 """Why a connection is closed whose client ended it."""
@@ -140,7 +144,7 @@ class Endpoint:
         if isinstance(body, HttpRefusal):
             return body
         message = parse(body)
-        params = ABSENT if isinstance(message, Response) else message.params
+        params = ABSENT if isinstance(message, Response | Batch) else message.params
         if is_stateless(visit.head, params):
             return await self._post_stateless(visit, body, message)
         if (
@@ -207,8 +211,8 @@ class Endpoint:
             channel.deliver, "http", self.scheduler, principal=visit.principal
         )
         channel.connection.close_response = channel.close_response
-        exchange = Exchange(visit.open_body(), channel)
-        channel.receive(line, [request.id], exchange)
+        exchange = Exchange(visit.open_body(), channel, (request.id,))
+        channel.receive(line, exchange)
         peer = channel.connection.session.peer
         headers: list[RawHeader] = []
         if peer is None:
@@ -227,17 +231,16 @@ class Endpoint:
         channel = check_session_headers(visit.head) or self._find(visit)
         if isinstance(channel, HttpRefusal):
             return channel
-        requests: list[RequestId] = []
-        if type(message) is Request:
-            refusal = self._check_scopes(visit, self._find_tool(message))
+        requests = requests_of(message)
+        for request in requests:
+            refusal = self._check_scopes(visit, self._find_tool(request))
             if refusal is not None:
                 return refusal
-            requests.append(message.id)
-        exchange = Exchange(visit.open_body(), channel)
-        channel.receive(line, requests, exchange)
-        if type(message) is Notification:
-            channel.forget_cancelled()
-        if requests or exchange.reply is not None:
+        exchange = Exchange(visit.open_body(), channel, tuple(each.id for each in requests))
+        channel.receive(line, exchange)
+        if type(message) is not Request:
+            channel.end_cancelled()
+        if requests or exchange.finished:
             await self._answer(visit, exchange)
             self.sessions.touch(channel.session_id)
         else:
@@ -381,7 +384,7 @@ async def _send_reply(send: Send, exchange: Exchange, headers: Sequence[RawHeade
     if reply.error_code is not None:
         if exchange.resumption is None:
             status = _STATUS_OF_ERRORS.get(reply.error_code, 200)
-        elif reply.request_id is None:
+        elif reply.error_code in _NO_MESSAGE:
             status = 400
     await send_json(send, status, reply.line, headers)
     return True

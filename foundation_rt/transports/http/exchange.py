@@ -15,6 +15,7 @@ from ...effects import Notify, Reply
 from .streams import EventBody, encode_event, encode_priming, encode_retry
 
 if TYPE_CHECKING:
+    from ...protocol.jsonrpc import RequestId
     from .events import Trail
 
 Message = Reply | Notify
@@ -45,6 +46,7 @@ class Exchange:
     Args:
         body: of the response, as long as there is one.
         resumption: None where nothing can be resumed.
+        requests: the ids of those that it answers, with one reply: several are a batch.
 
     Attributes:
         reply: the whole answer, if nothing was said before it.
@@ -55,6 +57,7 @@ class Exchange:
 
     body: EventBody | None
     resumption: Resumption | None = None
+    requests: tuple[RequestId, ...] = ()
     reply: Reply | None = field(default=None, init=False)
     is_stream: bool = field(default=False, init=False)
     last_event_id: str | None = field(default=None, init=False)
