@@ -10,14 +10,22 @@ import orjson
 import pytest
 
 from tests.support.process import ServerProcess, command, environment
-from tests.support.vectors import FOLDER, Step, Vector, load, make_performer, read, record_of
+from tests.support.vectors import (
+    COMPLETIONS,
+    FOLDER,
+    Step,
+    Vector,
+    load,
+    make_performer,
+    read,
+    record_of,
+)
 
 APP = Path(__file__).parent / "support" / "vector_app.py"
 SPEC = FOLDER.parent
 
 VECTORS = load()
 UNSCRIPTED = [vector for vector in VECTORS if not vector.is_scripted]
-COMPLETION = "tool call completed"
 
 UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -82,7 +90,7 @@ def test_the_reader_takes_what_the_readme_says(tmp_path: Path) -> None:
 @pytest.mark.rule("EMBED-05", "ID-03", "ID-07")
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.id)
 def test_the_pure_dispatcher_answers_as_the_vector_says(vector: Vector) -> None:
-    performer = make_performer(vector.config)
+    performer = make_performer(vector.config, server=vector.server)
     for step in vector.steps:
         sent, recorded = len(performer.sent), len(performer.records())
         performer.act(step)
@@ -143,9 +151,10 @@ def talk(server: ServerProcess, steps: list[Step]) -> int:
 @pytest.mark.rule("PROC-03", "CALL-13")
 @pytest.mark.parametrize("vector", UNSCRIPTED, ids=lambda vector: vector.id)
 def test_a_real_process_answers_as_the_vector_says(vector: Vector) -> None:
-    with ServerProcess(command("serve", str(APP)), environment(settings(vector.config))) as server:
+    words = command("serve", f"{APP}:{vector.server}")
+    with ServerProcess(words, environment(settings(vector.config))) as server:
         assert talk(server, vector.steps) == 0
-    records = [record_of(record) for record in server.records if record["message"] == COMPLETION]
+    records = [record_of(record) for record in server.records if record["message"] in COMPLETIONS]
     assert normalized(server.messages, records) == normalized(
         [message for step in vector.steps for message in step.out],
         [record for step in vector.steps for record in step.records],

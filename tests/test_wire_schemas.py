@@ -79,7 +79,14 @@ REFUSED: list[tuple[str, Any]] = [
     ("json-rpc-error", {"code": -32002, "message": "no", "data": {"correlationId": "c"}}),
     ("initialize-result", {"protocolVersion": "2023-01-01", "capabilities": {"tools": {}}}),
     ("list-changed", {"jsonrpc": "2.0", "id": 1, "method": "notifications/tools/list_changed"}),
-    ("list-changed", {"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}),
+    ("list-changed", {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}),
+    ("resources-read-result", {"contents": [{"uri": "a:b", "text": "", "blob": ""}]}),
+    ("resources-list-result", {"resources": [{"uri": "", "name": "a"}]}),
+    ("resource-templates-list-result", {"resourceTemplates": [{"uri": "a:b", "name": "a"}]}),
+    ("prompts-list-result", {"prompts": [{"name": "a", "arguments": [{"name": "b"}]}]}),
+    ("prompts-get-result", {"messages": [{"role": "system", "content": {}}]}),
+    ("completion-result", {"completion": {"values": ["a"] * 101, "hasMore": True}}),
+    ("json-rpc-error", {"code": -32002, "message": "Resource not found", "data": {"uri": "a:b"}}),
     ("tools-call-result", {"content": []}),
     ("tools-call-result", {"content": [{"type": "video"}], "isError": False}),
     ("tools-call-result", {"content": [{"type": "image", "data": ""}], "isError": False}),
@@ -132,6 +139,8 @@ RECORD = {
         ({"outcome": "protocol_error"}, False),
         ({"outcome": "late"}, False),
         ({"arguments": {}}, False),
+        ({"method": "prompts/get", "name": "n"}, False),
+        ({"message": "request completed"}, False),
         ({"result": 1}, False),
         ({"retryHint": "later"}, False),
         ({"runId": "x"}, False),
@@ -151,7 +160,7 @@ def test_a_completion_record_is_what_its_outcome_says(
 def test_every_line_of_the_vectors_is_allowed_and_every_schema_is_used() -> None:
     used: set[str] = set()
     for vector in VECTORS:
-        performer = make_performer(vector.config, "debug")
+        performer = make_performer(vector.config, "debug", vector.server)
         for step in vector.steps:
             performer.act(step)
         used |= used_by(performer)

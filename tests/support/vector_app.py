@@ -7,9 +7,18 @@ that take time instead of running them.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Literal
 
-from foundation_rt import ErrorCode, Server, ServerOptions, ToolContext, ToolDefinition, ToolError
+from foundation_rt import (
+    ErrorCode,
+    PromptMessage,
+    Server,
+    ServerOptions,
+    ToolContext,
+    ToolDefinition,
+    ToolError,
+)
+from foundation_rt.protocol.content import Annotations, BlobContents, Image, TextContents
 
 NAME, VERSION = "vectors", "1.0.0"
 
@@ -80,6 +89,61 @@ def make_server(options: ServerOptions | None = None) -> Server:
     return server
 
 
+def make_featured_server(options: ServerOptions | None = None) -> Server:
+    """A new server with the resources, prompts and completions of the vectors."""
+    server = Server(NAME, version=VERSION, options=options)
+    _add_resources(server)
+    _add_prompts(server)
+    return server
+
+
+def _add_resources(server: Server) -> None:
+    @server.resource(
+        "note://all", title="All notes", mime_type="text/markdown", size=5, inline=True
+    )
+    def notes() -> str:
+        """Every note."""
+        return "# All"
+
+    @server.resource("note://both", inline=True)
+    def both() -> list[TextContents | BlobContents]:
+        return [TextContents("note://1", "one"), BlobContents("note://2", b"two", "image/png")]
+
+    @server.resource("note://{number}", annotations=Annotations(priority=1), inline=True)
+    def note(number: int) -> dict[str, int]:
+        """One note."""
+        if number > 9:
+            raise ToolError(ErrorCode.NOT_FOUND, "There is no such note.", {"number": number})
+        return {"number": number}
+
+    @server.resource("file:///{folder}/{name}", inline=True)
+    def file(folder: str, name: str) -> bytes:
+        return f"{folder} {name}".encode()
+
+
+def _add_prompts(server: Server) -> None:
+    @server.prompt(title="Review", inline=True)
+    def review(code: str, language: Literal["python", "rust"] = "python", depth: int = 1) -> str:
+        """Review some code.
+
+        Args:
+            code: what to review
+        """
+        return f"{language} {depth} {code}"
+
+    @server.prompt(inline=True)
+    def show() -> list[PromptMessage | Image]:
+        return [Image(b"png", "image/png"), PromptMessage("assistant", "A picture.")]
+
+    @server.prompt(inline=True)
+    def crash() -> str:
+        raise RuntimeError("boom")
+
+    @server.completion("review", "code", inline=True)
+    def code(value: str, known: dict[str, str]) -> list[str]:
+        return [value + known.get("language", "") + str(number) for number in range(200)]
+
+
 def _register(
     server: Server, name: str, description: str, schema: dict[str, Any], handler: Any
 ) -> None:
@@ -115,4 +179,8 @@ def end_of_sleep(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"sleptMs": arguments["ms"]}
 
 
+SERVERS = {"server": make_server, "features": make_featured_server}
+"""What makes each of the servers."""
+
 server = make_server()
+features = make_featured_server()

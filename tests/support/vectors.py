@@ -17,7 +17,7 @@ import orjson
 from attrs import define, field
 
 from foundation_rt.abort import AbortSignal
-from foundation_rt.call_records import TOOL_CALL_COMPLETED
+from foundation_rt.call_records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
 from foundation_rt.clock import ManualClock
 from foundation_rt.context import ToolContext
 from foundation_rt.effects import Emit, Notify, Reply
@@ -31,7 +31,7 @@ from foundation_rt.resources import ResourceManager
 from foundation_rt.runtime import Runtime, ServerOptions
 from foundation_rt.session import Session, State
 from tests.support.core import make_config
-from tests.support.vector_app import NAME, VERSION, end_of_sleep, make_server
+from tests.support.vector_app import NAME, SERVERS, VERSION, end_of_sleep
 
 if TYPE_CHECKING:
     from foundation_rt.effects import Effect
@@ -43,12 +43,17 @@ RECORD_FIELDS = (
     "runId",
     "correlationId",
     "toolName",
+    "method",
+    "name",
     "durationMs",
     "outcome",
     "errorCode",
     "payloadBytes",
 )
 """What a vector says of a completion record; a member it leaves out must be absent."""
+
+COMPLETIONS = (TOOL_CALL_COMPLETED, REQUEST_COMPLETED)
+"""The messages of completion records."""
 
 
 # -- the files
@@ -76,12 +81,17 @@ class Step:
 
 @define
 class Vector:
-    """One conversation."""
+    """One conversation.
+
+    Attributes:
+        server: which of the servers it is with, by its name in `vector_app`.
+    """
 
     file: str
     name: str
     rules: list[str]
     config: dict[str, dict[str, Any]]
+    server: str = "server"
     steps: list[Step] = field(factory=list)
 
     @property
@@ -215,9 +225,7 @@ class Performer:
 
     def records(self) -> list[dict[str, Any]]:
         """The completion records so far, as vectors have them."""
-        return [
-            record_of(entry) for entry in self.sink.lines if entry["message"] == TOOL_CALL_COMPLETED
-        ]
+        return [record_of(entry) for entry in self.sink.lines if entry["message"] in COMPLETIONS]
 
     def list_changed(self, kind: str) -> None:
         """The registry has changed."""
@@ -291,9 +299,11 @@ def _outcome(handler: Callable[[], Any]) -> Outcome:
 
 
 def make_performer(
-    config: Mapping[str, Mapping[str, Any]] | None = None, level: str = "info"
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    level: str = "info",
+    server: str = "server",
 ) -> Performer:
-    """A performer with the server of the vectors, ids that count and a clock that stands still."""
+    """A performer with a server of the vectors, ids that count and a clock that stands still."""
     given = config or {}
     identity = {"name": NAME, "version": VERSION, **given.get("server", {})}
     whole = make_config({**given, "server": identity})
@@ -305,5 +315,5 @@ def make_performer(
         id_generator=SequentialIds(),
         clock=clock,
     )
-    runtime = make_server(options).runtime
+    runtime = SERVERS[server](options).runtime
     return Performer(runtime, clock, sink, runtime.open_session("stdio"))

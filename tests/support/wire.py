@@ -9,12 +9,18 @@ import jsonschema_rs
 import orjson
 from attrs import define, field
 
-from foundation_rt.call_records import TOOL_CALL_COMPLETED
+from foundation_rt.call_records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
 from foundation_rt.protocol.jsonrpc import Request
 
 FOLDER = Path(__file__).parent.parent.parent / "spec" / "schemas"
 RESULTS = {
+    "completion/complete": "completion-result",
     "initialize": "initialize-result",
+    "prompts/get": "prompts-get-result",
+    "prompts/list": "prompts-list-result",
+    "resources/list": "resources-list-result",
+    "resources/read": "resources-read-result",
+    "resources/templates/list": "resource-templates-list-result",
     "tools/list": "tools-list-result",
     "tools/call": "tools-call-result",
 }
@@ -75,7 +81,7 @@ class WireChecker:
     def check_record(self, record: dict[str, Any]) -> None:
         """A record of the log."""
         self._check("log-record", record)
-        if record["message"] == TOOL_CALL_COMPLETED:
+        if record["message"] in (TOOL_CALL_COMPLETED, REQUEST_COMPLETED):
             self._check("completion-record", record)
 
     def _check(self, name: str, value: Any) -> None:
