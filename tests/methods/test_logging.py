@@ -1,0 +1,281 @@
+"""`logging/setLevel`, and `context.log` and `report_progress`, as clients see them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt import AbortSignal, ToolContext, UsageError
+from foundation_rt.protocol.levels import LOGGING_LEVELS
+from tests.support.asked import PREFIX, AskedClient, value_of
+from tests.support.rig import Rig
+
+HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
+
+
+def play(scene: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
+    rig = Rig()
+
+    @rig.server.tool
+    async def say(ctx: ToolContext, levels: list[str]) -> None:
+        for level in levels:
+            ctx.log(level, {"said": level}, "mouth")
+
+    asyncio.run(scene(rig))
+    rig.assert_all_ended()
+    return rig
+
+
+async def levels_said(client: AskedClient, request_id: int) -> list[str]:
+    """The levels of the messages that come before the answer."""
+    levels = []
+    while True:
+        message = await client.next()
+        if "method" not in message:
+            assert message["id"] == request_id
+            return levels
+        assert message["method"] == "notifications/message"
+        level = message["params"]["level"]
+        assert message["params"] == {"level": level, "logger": "mouth", "data": {"said": level}}
+        levels.append(level)
+
+
+@pytest.mark.rule("NOTE-04")
+def test_a_client_is_sent_what_it_wants_from_info_on() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server)
+        everything = {"levels": [*LOGGING_LEVELS]}
+        assert await levels_said(client, client.start("say", everything)) == [*LOGGING_LEVELS[1:]]
+        for level in LOGGING_LEVELS:
+            client.request("logging/setLevel", {"level": level})
+            assert (await client.next())["result"] == {}
+            wanted = [*LOGGING_LEVELS[LOGGING_LEVELS.index(level) :]]
+            assert await levels_said(client, client.start("say", everything)) == wanted
+
+    play(scene)
+
+
+@pytest.mark.rule("NOTE-04")
+@pytest.mark.parametrize("params", [{}, {"level": None}, {"level": "warn"}, {"level": ["info"]}])
+def test_a_level_that_is_none_is_refused(params: dict[str, Any]) -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server)
+        client.request("logging/setLevel", params)
+        assert (await client.next())["error"]["code"] == -32602
+        assert await levels_said(client, client.start("say", {"levels": ["info"]})) == ["info"]
+
+    play(scene)
+
+
+@pytest.mark.rule("NOTE-04")
+def test_a_level_without_params_is_refused() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server)
+        client.write(id="x", method="logging/setLevel")
+        assert (await client.next())["error"]["code"] == -32602
+
+    play(scene)
+
+
+@pytest.mark.rule("NOTE-04")
+def test_a_new_level_counts_for_calls_that_run() -> None:
+    async def scene(rig: Rig) -> None:
+        heard = asyncio.Event()
+
+        @rig.server.tool
+        async def slowly(ctx: ToolContext) -> None:
+            ctx.log("info", 1)
+            await heard.wait()
+            ctx.log("info", 2)
+            ctx.log("error", 3)
+
+        client = AskedClient(rig.server)
+        client.start("slowly")
+        assert (await client.next())["params"] == {"level": "info", "data": 1}
+        client.request("logging/setLevel", {"level": "error"})
+        assert (await client.next())["result"] == {}
+        heard.set()
+        assert (await client.next())["params"]["data"] == 3
+
+    play(scene)
+
+
+@pytest.mark.rule("NOTE-04")
+@pytest.mark.parametrize("wanted", [None, "debug", "warning", "emergency"])
+def test_in_the_stateless_era_the_request_says_what_it_wants(wanted: str | None) -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        meta = {} if wanted is None else {f"{PREFIX}logLevel": wanted}
+        params = {"name": "say", "arguments": {"levels": [*LOGGING_LEVELS]}}
+        request_id = client.request("tools/call", params, **meta)
+        first = len(LOGGING_LEVELS) if wanted is None else LOGGING_LEVELS.index(wanted)
+        assert await levels_said(client, request_id) == [*LOGGING_LEVELS[first:]]
+        client.request("logging/setLevel", {"level": "debug"})
+        assert (await client.next())["error"]["code"] == -32601
+        # Nothing is taken over from one request to the next.
+        assert await levels_said(client, client.start("say", {"levels": ["error"]})) == []
+
+    play(scene)
+
+
+@pytest.mark.rule("NOTE-04")
+def test_a_handler_that_names_no_level_is_told_so() -> None:
+    context = ToolContext("run", "correlation", AbortSignal(), Rig().server.runtime.logger)
+    with pytest.raises(UsageError, match="debug, info"):
+        context.log("warn", "x")
+    context.log("emergency", "there is nobody to hear it")
+    context.report_progress(1)
+
+
+@pytest.mark.rule("NOTE-04")
+def test_the_log_of_the_server_is_another_one() -> None:
+    async def scene(rig: Rig) -> None:
+        @rig.server.tool
+        async def note(ctx: ToolContext) -> None:
+            ctx.logger.info("for the operator")
+            ctx.log("info", "for the client")
+
+        client = AskedClient(rig.server)
+        client.start("note")
+        assert (await client.next())["params"]["data"] == "for the client"
+        await client.next()
+        assert client.unread() == []
+
+    rig = play(scene)
+    assert len(rig.logged("for the operator")) == 1
+    assert rig.logged("for the client") == []
+
+
+# -- progress --------------------------------------------------------------------------------------
+
+
+async def progress_of(client: AskedClient, request_id: int) -> list[dict[str, Any]]:
+    """The params of the notifications of progress that come before the answer."""
+    found = []
+    while True:
+        message = await client.next()
+        if "method" not in message:
+            assert message["id"] == request_id
+            return found
+        assert message["method"] == "notifications/progress"
+        found.append(message["params"])
+
+
+@pytest.mark.rule("NOTE-01")
+@pytest.mark.parametrize("token", ["a", 5, ""])
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", HANDSHAKE, STATELESS])
+def test_progress_is_reported_to_who_asked(revision: str, token: Any) -> None:
+    async def scene(rig: Rig) -> None:
+        @rig.server.tool
+        async def work(ctx: ToolContext) -> None:
+            ctx.report_progress(1, 2, "half")
+            ctx.report_progress(2.5, math.inf)
+
+        client = AskedClient(rig.server, revision)
+        request_id = client.request("tools/call", {"name": "work"}, progressToken=token)
+        half = {"progressToken": token, "progress": 1, "total": 2, "message": "half"}
+        if revision == "2024-11-05":
+            del half["message"]
+        last = {"progressToken": token, "progress": 2.5}
+        assert await progress_of(client, request_id) == [half, last]
+
+    play(scene)
+
+
+@pytest.mark.rule("NOTE-01")
+@pytest.mark.parametrize("meta", [{}, *({"progressToken": each} for each in (None, 1.5, True, []))])
+def test_without_a_token_nothing_is_sent(meta: dict[str, Any]) -> None:
+    async def scene(rig: Rig) -> None:
+        @rig.server.tool
+        async def work(ctx: ToolContext) -> str:
+            ctx.report_progress(1)
+            return "done"
+
+        client = AskedClient(rig.server)
+        client.request("tools/call", {"name": "work"}, **meta)
+        assert value_of(await client.next()) == "done"
+
+    play(scene)
+
+
+@pytest.mark.rule("NOTE-02")
+@given(st.lists(st.integers(-5, 5) | st.floats()))
+def test_progress_increases(values: list[float]) -> None:
+    async def scene(rig: Rig) -> None:
+        @rig.server.tool
+        async def work(ctx: ToolContext) -> None:
+            for value in values:
+                ctx.report_progress(value)
+
+        client = AskedClient(rig.server)
+        request_id = client.request("tools/call", {"name": "work"}, progressToken="t")
+        sent = [each["progress"] for each in await progress_of(client, request_id)]
+        expected: list[float] = []
+        for value in values:
+            if math.isfinite(value) and (not expected or value > expected[-1]):
+                expected.append(value)
+        assert sent == expected
+
+    play(scene)
+
+
+@pytest.mark.rule("NOTE-02")
+def test_progress_increases_whichever_thread_reports_it() -> None:
+    async def scene(rig: Rig) -> None:
+        @rig.server.tool
+        def work(ctx: ToolContext) -> None:
+            together = threading.Barrier(4)
+
+            def count() -> None:
+                together.wait(20)
+                for value in range(200):
+                    ctx.report_progress(value)
+
+            threads = [threading.Thread(target=count) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(20)
+
+        client = AskedClient(rig.server)
+        request_id = client.request("tools/call", {"name": "work"}, progressToken="t")
+        sent = [each["progress"] for each in await progress_of(client, request_id)]
+        assert sent == [*range(200)]
+        assert await asyncio.to_thread(rig.server.runtime.engine.wait_idle, 20)
+
+    play(scene)
+
+
+@pytest.mark.rule("NOTE-03")
+@pytest.mark.parametrize("ending", ["cancelled", "closed"])
+def test_nothing_is_sent_for_a_call_that_nobody_waits_for(ending: str) -> None:
+    async def scene(rig: Rig) -> None:
+        aborted = asyncio.Event()
+
+        @rig.server.tool
+        async def work(ctx: ToolContext) -> None:
+            ctx.report_progress(1)
+            await ctx.abort_signal.wait()
+            ctx.report_progress(2)
+            ctx.log("emergency", "too late")
+            aborted.set()
+
+        client = AskedClient(rig.server)
+        request_id = client.request("tools/call", {"name": "work"}, progressToken="t")
+        assert (await client.next())["params"]["progress"] == 1
+        if ending == "cancelled":
+            client.write(method="notifications/cancelled", params={"requestId": request_id})
+        else:
+            client.connection.close()
+        await asyncio.wait_for(aborted.wait(), 20)
+        await client.settle()
+        assert client.unread() == []
+
+    play(scene)
