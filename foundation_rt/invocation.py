@@ -54,6 +54,7 @@ class Invocation:
         timeout_ms: the deadline, in ms from the start of the handler.
         shape: makes the result out of what the handler returned; of all but a `tools/call`.
         slot: None as long as it has none, and if it needs none.
+        arguments_as_sent: as JSON in UTF-8; of a call of the stateless era.
         rounds: what its client has answered so far; None where nothing was asked or brought along.
         phase: whether its answer is still waited for.
     """
@@ -75,6 +76,7 @@ class Invocation:
     shape: Shape = field(init=False)
     slot: Slot | None = field(default=None, init=False)
     timeout_ms: int = field(default=0, init=False)
+    arguments_as_sent: bytes = field(default=b"", init=False)
     rounds: Rounds | None = field(default=None, init=False)
     phase: Phase = field(default=Phase.WAITED_FOR, init=False)
 
