@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .extensions.tasks.support import TaskSupport
     from .ids import IdGenerator
     from .peer import Peer
+    from .principal import Principal
     from .protocol.jsonrpc import RequestId
     from .registry import ToolRegistry
     from .session import Session, TransportType
@@ -152,6 +153,16 @@ def enforce_admin_policy(policy: AdminPolicy, transport_type: TransportType) -> 
         return
     reason = policy.mode
     raise _Refused(ErrorCode.UNAUTHORIZED, _ADMIN_REFUSALS[reason], {"reason": reason})
+
+
+# -- step 5, where the tool needs scopes ---------------------------------------------------------
+
+
+def enforce_scopes(scopes: frozenset[str], principal: Principal | None) -> None:
+    """Refuse the call of a tool whose scopes its client, if it is known, lacks (AUTH-13)."""
+    if principal is not None and principal.lacks(scopes):
+        details = {"reason": "insufficient_scope", "scopes": sorted(scopes)}
+        raise _Refused(ErrorCode.UNAUTHORIZED, "The client lacks scopes of this tool.", details)
 
 
 # -- step 5, where the tool has tasks only -------------------------------------------------------
@@ -256,6 +267,8 @@ class ToolsCall(Procedure):
             raise _Refused(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", {"toolName": name})
         if tool.administrative:
             enforce_admin_policy(self.limits.admin_policy, call.session.transport_type)
+        if tool.scopes:
+            enforce_scopes(tool.scopes, call.session.principal)
         if tool.task is not None and tool.task.required:
             require_tasks(call)
         call.tool = tool

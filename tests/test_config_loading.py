@@ -371,7 +371,8 @@ def test_every_wrong_value_is_reported_with_its_key(
         key = tuple(problem.key.split("."))
         assert problem.expected == SETTINGS[key].expected
         if source != "environment":  # whose text may have been read as an integer or a list
-            assert problem.value == ("[REDACTED]" if SETTINGS[key].is_secret else wrong[key])
+            is_hidden = SETTINGS[key].is_secret and wrong[key] is not None
+            assert problem.value == ("[REDACTED]" if is_hidden else wrong[key])
         assert problem.source == {
             "code": "code",
             "file": f"file {file}",

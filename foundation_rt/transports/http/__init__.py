@@ -4,5 +4,5 @@ from importlib.util import find_spec
 
 from ...errors import MissingExtraError
 
-if not all(map(find_spec, ("httptools", "starlette", "uvicorn", "uvloop"))):
+if not all(map(find_spec, ("httptools", "joserfc", "starlette", "uvicorn", "uvloop"))):
     raise MissingExtraError("HTTP", "http")

@@ -237,6 +237,8 @@ class Endpoint:
             if refusal is not None:
                 return refusal
         exchange = Exchange(visit.open_body(), channel, tuple(each.id for each in requests))
+        # The same subject, but its token may be a new one, of other scopes.
+        channel.connection.session.principal = visit.principal
         channel.receive(line, exchange)
         if type(message) is not Request:
             channel.end_cancelled()

@@ -103,6 +103,7 @@ class LegacyEndpoint:
         line = await self.endpoint.read_body(visit)
         if isinstance(line, HttpRefusal):
             return line
+        channel.connection.session.principal = visit.principal  # of its token's scopes today
         channel.connection.receive(line)
         await send_empty(visit.send, 202)
         return None

@@ -482,6 +482,8 @@ def test_what_waited_is_written_when_redis_is_back() -> None:
             await logger_says(logger, "info")
             assert lines(await store.replay(SESSION, started)) == [b"b"]
             assert [level for level, _ in logger.records] == ["warn", "info"]
+            gate.shut()
+            assert await store.replay(SESSION, started) is None
             await store.close()
 
     with_redis(scenario)
@@ -516,3 +518,8 @@ def test_what_redis_refuses_holds_up_nothing() -> None:
         await store.close()
 
     with_redis(scenario)
+
+
+@pytest.mark.rule("RESUME-06")
+def test_a_store_that_was_never_started_is_closed() -> None:
+    asyncio.run(redis_store("redis://127.0.0.1:1", "x", logger=Logger()).close())

@@ -6,17 +6,14 @@ import asyncio
 import hmac
 import json
 import re
-import threading
 from collections.abc import Awaitable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 from joserfc import jwt
-from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
+from joserfc.jwk import OctKey
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.config import HttpSection, OauthSection, ServerConfig
@@ -28,14 +25,17 @@ from foundation_rt.transports.http.headers import RequestHead
 from foundation_rt.transports.http.jwks import KeySource, fetch_keys
 from foundation_rt.transports.http.oauth import ResourceServer, make_resource_server
 from foundation_rt.transports.http.refusal import HttpRefusal
-
-AUDIENCE = "https://mcp.example.com/mcp"
-NOW = ManualClock().now().timestamp()
-
-RSA = RSAKey.generate_key(2048, {"kid": "rsa"}, auto_kid=False)
-OTHER_RSA = RSAKey.generate_key(2048, {"kid": "other"}, auto_kid=False)
-EC = ECKey.generate_key("P-256", {"kid": "ec"}, auto_kid=False)
-ED = OKPKey.generate_key("Ed25519", {"kid": "ed"}, auto_kid=False)
+from tests.support.issuer import (
+    AUDIENCE,
+    EC,
+    ED,
+    NOW,
+    OTHER_RSA,
+    RSA,
+    Issuer,
+    running_issuer,
+    token,
+)
 
 
 class Logger:
@@ -46,57 +46,10 @@ class Logger:
         self.warnings.append((message, fields))
 
 
-@define(eq=False)
-class Issuer:
-    """An authorization server that publishes its keys, and counts who asks for them."""
-
-    documents: dict[str, Any] = field(factory=dict)
-    statuses: dict[str, int] = field(factory=dict)
-    asked: list[str] = field(factory=list)
-    url: str = ""
-
-    def publish(self, *keys: Any) -> None:
-        self.documents["/keys"] = {
-            "keys": [each if isinstance(each, dict) else each.as_dict(False) for each in keys]
-        }
-
-    def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        self.asked.append(handler.path)
-        document = self.documents.get(handler.path)
-        status = self.statuses.get(handler.path, 404 if document is None else 200)
-        body = document if isinstance(document, bytes) else json.dumps(document).encode()
-        handler.send_response(status)
-        if status == 302:
-            handler.send_header("Location", "/keys")
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
-
-
 @pytest.fixture
 def issuer() -> Iterator[Issuer]:
-    it = Issuer()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            it.answer(self)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    it.url = f"http://127.0.0.1:{server.server_address[1]}"
-    it.publish(RSA, EC, ED)
-    it.documents["/.well-known/oauth-authorization-server"] = {
-        "issuer": it.url,
-        "jwks_uri": f"{it.url}/keys",
-    }
-    yield it
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with running_issuer() as it:
+        yield it
 
 
 def resource_server(
@@ -107,16 +60,6 @@ def resource_server(
     return make_resource_server(
         OauthSection(**settings), clock or ManualClock(), logger or Logger()
     )
-
-
-def token(issuer: Issuer, key: Any = RSA, header: Any = None, **claims: Any) -> str:
-    """A token that is right, but for `claims`; None takes one away."""
-    algorithm = {"RSA": "RS256", "EC": "ES256", "OKP": "Ed25519"}[key.key_type]
-    right = {"iss": issuer.url, "aud": AUDIENCE, "sub": "alice", "exp": NOW + 60, "nbf": NOW}
-    kept = {name: value for name, value in (right | claims).items() if value is not None}
-    head = {"alg": algorithm, "kid": key.kid, **(header or {})}
-    head = {name: value for name, value in head.items() if value is not None}
-    return jwt.encode(head, kept, key, [head["alg"]], default_type=None)
 
 
 def run(main: Awaitable[Any]) -> Any:
@@ -256,6 +199,7 @@ def test_a_token_that_signs_itself_opens_nothing(issuer: Issuer) -> None:
         crafted({"alg": "RS256", "kid": "rsa", "crit": ["exp"], "exp": 1}, claims),
         crafted({"alg": ["RS256"], "kid": "rsa"}, claims),
         crafted({"alg": "RS256", "kid": ["rsa"]}, claims),
+        crafted({"alg": "RS256", "kid": "rsa", "cty": 5}, claims),
         crafted([], claims),
         confused,
         own,

@@ -1,0 +1,128 @@
+"""The scopes of a tool, asked of whoever calls it, by HTTP status and by the tool call itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+
+from foundation_rt import Server, ServerOptions
+from foundation_rt.clock import ManualClock
+from foundation_rt.config import HttpSection, OauthSection, ServerConfig
+from foundation_rt.principal import ALL_SCOPES, Principal
+from tests.support.core import INITIALIZE, make_core, replies
+from tests.support.issuer import AUDIENCE, Issuer, running_issuer, token
+
+API_KEY = "k" * 32
+PATIENCE = 30.0
+HEADERS = {
+    "host": "localhost",
+    "accept": "application/json, text/event-stream",
+    "content-type": "application/json",
+}
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with running_issuer() as it:
+        yield it
+
+
+def calling(name: str) -> dict[str, Any]:
+    params = {"name": name, "arguments": {}}
+    return {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+
+
+def server_of(issuer: Issuer) -> Server:
+    http = HttpSection(api_keys=(API_KEY,))
+    oauth = OauthSection(issuer=issuer.url, audience=AUDIENCE)
+    config = ServerConfig(http=http, oauth=oauth)
+    server = Server("scoped", options=ServerOptions(config=config, clock=ManualClock()))
+
+    @server.tool
+    def look() -> str:
+        return "seen"
+
+    @server.tool(scopes=("files:write",))
+    def change() -> str:
+        return "changed"
+
+    return server
+
+
+@pytest.mark.rule("AUTH-12", "AUTH-13")
+def test_a_tools_scopes_are_asked_of_the_token_that_comes_with_the_call(issuer: Issuer) -> None:
+    weak = {"authorization": f"Bearer {token(issuer)}"}
+    strong = {"authorization": f"Bearer {token(issuer, scope='files:write')}"}
+
+    async def main() -> None:
+        app = server_of(issuer).asgi_app()
+        await app.start()
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(
+            transport=transport, base_url="http://localhost", headers=HEADERS
+        ) as client:
+
+            async def post(body: Any, **headers: str) -> httpx2.Response:
+                return await client.post("/mcp", content=orjson.dumps(body), headers=headers)
+
+            async def call(name: str, **headers: str) -> int:
+                return (await post(calling(name), **headers)).status_code
+
+            opened = await post(orjson.loads(INITIALIZE), **weak)
+            session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+            await post({"jsonrpc": "2.0", "method": "notifications/initialized"}, **weak, **session)
+            assert await call("look", **weak, **session) == 200
+            refused = await post(calling("change"), **weak, **session)
+            assert refused.status_code == 403
+            assert 'error="insufficient_scope"' in refused.headers["www-authenticate"]
+            assert 'scope="files:write"' in refused.headers["www-authenticate"]
+            assert await call("change", **strong, **session) == 200
+            assert await call("change", **weak, **session) == 403
+            assert await call("look", **session, **{"x-api-key": API_KEY}) == 404
+            assert await call("look", **session) == 401
+
+            modern = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call"}
+            modern["mcp-name"] = "change"
+            body = calling("change")
+            body["params"]["_meta"] = {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }
+            assert (await post(body, **modern, **weak)).status_code == 403
+            assert (await post(body, **modern, **strong)).status_code == 200
+            assert (await post(body, **modern, **{"x-api-key": API_KEY})).status_code == 200
+        await app.stop(5)
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+@pytest.mark.rule("AUTH-13")
+@pytest.mark.parametrize(
+    ("principal", "allowed"),
+    [
+        (None, True),
+        (Principal("key:alice", ALL_SCOPES), True),
+        (Principal("alice", frozenset(("a", "b", "c"))), True),
+        (Principal("alice", frozenset(("a",))), False),
+        (Principal("alice", frozenset(("*",))), False),
+    ],
+)
+def test_step_5_refuses_what_no_status_has_refused(
+    principal: Principal | None, allowed: bool
+) -> None:
+    core = make_core()
+    core.add("scoped", scopes=("a", "b"))
+    core.handshake().session.principal = principal
+    if allowed:
+        core.begin("scoped")
+        return
+    [reply] = replies(core.call("scoped"))
+    error = orjson.loads(reply["result"]["content"][0]["text"])
+    assert error["code"] == "UNAUTHORIZED"
+    lacking = {"reason": "insufficient_scope", "scopes": ["a", "b"]}
+    assert error["details"] == lacking
