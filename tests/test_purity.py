@@ -20,7 +20,10 @@ PATIENCE = 40.0
 
 PURE = (
     "protocol",
+    "features.completions",
+    "features.messages",
     "features.pages",
+    "features.reading",
     "session",
     "invocation",
     "effects",
@@ -123,6 +126,7 @@ LAYERS = (
         "envelope",
         "extensions",
         "feature_calls",
+        "features.reading",
         "invocation",
         "methods",
         "procedures",
@@ -136,7 +140,15 @@ LAYERS = (
     ),
     ("aacp", "connection", "engine", "operations", "scheduling"),
     ("transports",),
-    ("apps", "builtin.admin", "builtin.agent_requests", "builtin.agents", "runtime", "server"),
+    (
+        "apps",
+        "builtin.admin",
+        "builtin.agent_requests",
+        "builtin.agents",
+        "runtime",
+        "server",
+        "server_features",
+    ),
     ("__main__", "builtin", "cli", "commands", "serving", "testing"),
 )
 

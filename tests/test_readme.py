@@ -20,17 +20,28 @@ _README = (Path(__file__).parent.parent / "README.md").read_text()
 _BLOCKS = re.findall(r"```python\n(.*?)```", _README, flags=re.DOTALL)
 
 
-@pytest.fixture
-def names() -> dict[str, Any]:
-    """What the first tool's file and the examples after it define, run one after the other."""
-    defined: dict[str, Any] = {"__name__": "tools"}
-    for block in _BLOCKS[:3]:
-        exec(compile(block, "README.md", "exec", dont_inherit=True), defined)
+def _block(text: str) -> str:
+    """The one example in which `text` stands."""
+    (found,) = [block for block in _BLOCKS if text in block]
+    return found
+
+
+def _run(defined: dict[str, Any], *texts: str) -> dict[str, Any]:
+    """Run the examples in which these texts stand, one after the other."""
+    for text in texts:
+        exec(compile(_block(text), "README.md", "exec", dont_inherit=True), defined)
     return defined
 
 
+@pytest.fixture
+def names() -> dict[str, Any]:
+    """What the first tool's file and the examples after it define, run one after the other."""
+    examples = ("def forecast", "async def station", "async def test_forecast")
+    return _run({"__name__": "tools"}, *examples)
+
+
 def test_the_first_tool_works_from_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "tools.py").write_text(_BLOCKS[0])
+    (tmp_path / "tools.py").write_text(_block("def forecast"))
     command = [sys.executable, "-m", "foundation_rt", "call", "tools.py", "forecast"]
     done = subprocess.run(
         [*command, '{"city": "Oslo"}'], cwd=tmp_path, capture_output=True, timeout=20, check=True
@@ -51,9 +62,24 @@ def test_the_tool_with_a_context_works(names: dict[str, Any]) -> None:
         asyncio.run(call())
 
 
+def test_the_resource_the_prompt_and_the_completion_work(names: dict[str, Any]) -> None:
+    _run(names, "@server.completion")
+
+    async def use() -> None:
+        async with connect(names["server"]) as client:
+            text = await client.read_resource("station://Blindern")
+            assert orjson.loads(text) == {"station": "Blindern", "degrees": [4, 7]}
+            [message] = await client.get_prompt("report", station="Blindern", days="1")
+            text = "Write a dry report on Blindern for 1 days."
+            assert message["content"]["text"] == text
+            assert await client.complete("report", "station", "By") == ["Bygdøy"]
+            assert await client.complete("report", "tone", "c") == ["cheerful"]
+
+    asyncio.run(use())
+
+
 def test_the_agent_counts_what_it_is_asked_for() -> None:
-    defined: dict[str, Any] = {}
-    exec(compile(_BLOCKS[3], "README.md", "exec", dont_inherit=True), defined)
+    defined = _run({}, 'Server("office")')
 
     async def ask() -> Any:
         async with connect(defined["server"]) as client:
@@ -67,9 +93,7 @@ def test_the_agent_counts_what_it_is_asked_for() -> None:
 
 
 def test_the_request_is_executed_once() -> None:
-    defined: dict[str, Any] = {}
-    for block in _BLOCKS[3:5]:
-        exec(compile(block, "README.md", "exec", dont_inherit=True), defined)
+    defined = _run({}, 'Server("office")', "async def order")
 
     async def order() -> Any:
         async with connect(defined["server"]):
@@ -82,9 +106,9 @@ def test_the_request_is_executed_once() -> None:
 def test_the_embedding_examples_work(names: dict[str, Any]) -> None:
     lines: list[bytes] = []
     names["write_line"] = lines.append
-    exec(_BLOCKS[5], names)
+    _run(names, "connection.feed(")
     names["line"] = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-    exec(_BLOCKS[6], names)
+    _run(names, "runtime.dispatcher.dispatch(")
     assert b"-32002" in names["effect"].line
 
 
