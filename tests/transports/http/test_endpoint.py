@@ -1,0 +1,477 @@
+"""The endpoint in both eras: what is answered how, where messages go, what outlasts a connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from tests.support.asgi import META, REVISION, ask, call, open_session, post, request, visit
+from tests.support.http_stage import Stage, stage
+
+PROGRESS = {"_meta": {"progressToken": "p"}}
+
+
+def staged(**settings: Any) -> Callable[[Callable[[Stage], Awaitable[None]]], Callable[[], None]]:
+    """Run an async test with a stage of its own."""
+
+    def decorate(test: Callable[[Stage], Awaitable[None]]) -> Callable[[], None]:
+        async def play() -> None:
+            async with stage(**settings) as one:
+                await test(one)
+
+        @wraps(test)
+        def run() -> None:
+            asyncio.run(play())
+
+        del run.__wrapped__  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+# -- the stateless era -------------------------------------------------------------------------
+
+
+@pytest.mark.rule("HTTP-06", "HTTP-10", "HTTP-11")
+@staged()
+async def test_a_stateless_call_is_answered_as_json(stage: Stage) -> None:
+    for tool in ("echo", "work"):
+        answer = await call(stage.app, tool, 7, text="hi").finish()
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "application/json"
+        assert "mcp-session-id" not in answer.headers
+        assert answer.json["id"] == 7
+        assert answer.json["result"]["content"][0]["text"] == '"hi"'
+        assert answer.json["result"]["resultType"] == "complete"
+
+
+@pytest.mark.rule("HTTP-06")
+@staged()
+async def test_what_comes_before_the_reply_makes_a_stream(stage: Stage) -> None:
+    params = {"name": "progress", "arguments": {"count": 3}, "_meta": {**META, **PROGRESS["_meta"]}}
+    headers = {"mcp-protocol-version": REVISION, "mcp-method": "tools/call", "mcp-name": "progress"}
+    answer = await post(stage.app, request("tools/call", params, "a"), headers).finish()
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert answer.headers["x-accel-buffering"] == "no"
+    *told, last = answer.messages
+    assert [each["params"]["progress"] for each in told] == [1, 2, 3]
+    assert last["id"] == "a" and "result" in last
+    assert all("id" not in event for event in answer.events)  # nothing can be resumed there
+
+
+@pytest.mark.rule("HTTP-11")
+@staged()
+async def test_the_status_says_what_is_wrong_with_a_stateless_request(stage: Stage) -> None:
+    unknown = await ask(stage.app, "no/such").finish()
+    assert (unknown.status, unknown.json["error"]["code"]) == (404, -32601)
+    missing = await ask(stage.app, "resources/read", {"uri": "note:none"}).finish()
+    assert (missing.status, missing.json["error"]["code"]) == (400, -32602)
+    headers = {"mcp-protocol-version": REVISION, "mcp-method": "tools/list"}
+    broken = await visit(stage.app, "POST", headers=headers, body=b"{").finish()
+    assert (broken.status, broken.json["error"]["code"]) == (400, -32700)
+    other = {"_meta": {**META, "io.modelcontextprotocol/protocolVersion": "1999-01-01"}}
+    headers = {"mcp-protocol-version": "1999-01-01", "mcp-method": "tools/list"}
+    unspoken = await post(stage.app, request("tools/list", other), headers).finish()
+    assert (unspoken.status, unspoken.json["error"]["code"]) == (400, -32022)
+    mismatch = await post(stage.app, request("tools/list", {"_meta": META}, 9)).finish()
+    assert (mismatch.status, mismatch.json["error"]["code"]) == (400, -32020)
+    assert mismatch.json["id"] == 9
+
+
+@pytest.mark.rule("HTTP-10")
+@staged()
+async def test_a_stateless_client_that_leaves_cancels_its_call(stage: Stage) -> None:
+    open_call = call(stage.app, "wait", tag="left")
+    other = call(stage.app, "wait", tag="stays")
+    await stage.until(lambda: len(stage.entered) == 2)
+    open_call.leave()
+    await open_call.finish()
+    running = {
+        each.arguments["tag"]: each.phase.name for each in stage.server.runtime.engine.running
+    }
+    assert running["left"] == "DISCONNECTED"
+    stage.go.set()
+    assert (await other.finish()).json["result"]["content"][0]["text"] == '"stays"'
+    await stage.idle()
+    assert not stage.app._service.endpoint._open
+
+
+@pytest.mark.rule("HTTP-10")
+@staged()
+async def test_messages_without_an_answer_in_the_stateless_era(stage: Stage) -> None:
+    headers = {"mcp-protocol-version": REVISION}
+    told = {"jsonrpc": "2.0", "method": "notifications/anything"}
+    assert (await post(stage.app, told, headers).finish()).status == 202
+    response = {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert (await post(stage.app, response, headers).finish()).status == 400
+    batch = [request("tools/list", {"_meta": META})]
+    assert (await post(stage.app, batch, headers).finish()).status == 400
+
+
+@pytest.mark.rule("HTTP-09")
+@staged(keep_alive_ms=20)
+async def test_a_long_call_is_kept_alive_by_comments(stage: Stage) -> None:
+    open_call = call(stage.app, "wait", tag="long")
+    await open_call.until(lambda: open_call.body.count(b":\n\n") >= 2)
+    assert open_call.headers["content-type"] == "text/event-stream"
+    stage.go.set()
+    await open_call.finish()
+    assert [each["id"] for each in open_call.messages] == [1]
+
+
+@pytest.mark.rule("HTTP-16")
+@staged()
+async def test_those_who_listen_are_told_that_the_server_stops(stage: Stage) -> None:
+    params = {"notifications": {"toolsListChanged": True}}
+    listening = ask(stage.app, "subscriptions/listen", params, "s")
+    await listening.until(lambda: listening.messages)
+    stage.server.tool(name="another")(lambda: None)
+    await listening.until(lambda: len(listening.messages) == 2)
+    stage.app.begin_stop()
+    await listening.finish()
+    acknowledged, changed, final = listening.messages
+    assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+    assert changed["method"] == "notifications/tools/list_changed"
+    assert final["id"] == "s" and final["result"]["resultType"] == "complete"
+    assert listening.ended
+    refused = await call(stage.app, "echo", text="late").finish()
+    assert refused.status == 503
+    assert (await visit(stage.app, "GET", "/readyz").finish()).status == 503
+
+
+# -- sessions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("HTTP-03", "HTTP-04", "HTTP-05")
+@staged()
+async def test_a_session_from_its_first_request_to_its_last(stage: Stage) -> None:
+    session = await open_session(stage.app)
+    assert len(session.session_id) >= 43
+    listed = await session.post(request("tools/list")).finish()
+    assert listed.status == 200 and listed.json["result"]["tools"]
+    wrong = {**session.headers, "mcp-protocol-version": "2025-06-18"}
+    assert (await post(stage.app, request("ping"), wrong).finish()).status == 400
+    right = {**session.headers, "mcp-protocol-version": "2025-11-25"}
+    assert (await post(stage.app, request("ping"), right).finish()).status == 200
+    assert (await post(stage.app, request("ping")).finish()).status == 400
+    ended = await session.delete().finish()
+    assert ended.status == 204 and "content-length" not in ended.headers
+    for again in (session.delete(), session.get(), session.post(request("ping"))):
+        assert (await again.finish()).status == 404
+
+
+@pytest.mark.rule("HTTP-03")
+@staged(max_sessions=2)
+async def test_only_an_accepted_initialize_makes_a_session(stage: Stage) -> None:
+    refused = await post(stage.app, request("initialize", {"capabilities": {}})).finish()
+    assert refused.json["error"]["code"] == -32602
+    assert "mcp-session-id" not in refused.headers
+    assert not len(stage.app._service.endpoint.sessions)
+    first = await open_session(stage.app)
+    await open_session(stage.app)
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+    full = await post(stage.app, request("initialize", params)).finish()
+    assert full.status == 503
+    again = await first.post(request("initialize", params)).finish()
+    assert again.json["error"]["code"] == -32600
+    await first.delete().finish()
+    await open_session(stage.app)
+
+
+@pytest.mark.rule("HTTP-05")
+@staged()
+async def test_deleting_a_session_aborts_what_runs_in_it(stage: Stage) -> None:
+    session = await open_session(stage.app)
+    open_call = session.call("wait", 3, tag="gone")
+    listening = session.get()
+    await stage.until(lambda: stage.entered)
+    await listening.until(lambda: listening.events)
+    await session.delete().finish()
+    await open_call.finish()
+    await listening.finish()
+    assert open_call.messages == [] and open_call.ended
+    phases = [each.phase.name for each in stage.server.runtime.engine.running]
+    assert phases == ["DISCONNECTED"]
+
+
+@pytest.mark.rule("HTTP-01")
+@staged()
+async def test_other_methods_and_paths_are_refused(stage: Stage) -> None:
+    put = await visit(stage.app, "PUT").finish()
+    assert (put.status, put.headers["allow"]) == (405, "POST, GET, DELETE")
+    assert (await visit(stage.app, "GET", "/elsewhere").finish()).status == 404
+    assert (await visit(stage.app, "POST", "/mcp/").finish()).status == 404
+
+
+@pytest.mark.rule("HTTP-02")
+@staged()
+async def test_both_eras_are_served_at_one_path(stage: Stage) -> None:
+    session = await open_session(stage.app, "2024-11-05")
+    old = await session.call("echo", 1, text="old").finish()
+    new = await call(stage.app, "echo", text="new").finish()
+    assert "resultType" not in old.json["result"]
+    assert new.json["result"]["resultType"] == "complete"
+
+
+@pytest.mark.rule("HTTP-11")
+@staged()
+async def test_the_status_in_a_session_tells_what_is_no_message(stage: Stage) -> None:
+    session = await open_session(stage.app)
+    unknown = await session.post(request("no/such")).finish()
+    assert (unknown.status, unknown.json["error"]["code"]) == (200, -32601)
+    for body in (b"{", b"[]", b"3", b'{"jsonrpc":"1.0","id":4,"method":"ping"}'):
+        broken = await visit(stage.app, "POST", headers=session.headers, body=body).finish()
+        assert broken.status == 400, body
+        assert "error" in broken.json
+
+
+@pytest.mark.rule("HTTP-08")
+@staged()
+async def test_an_id_in_use_is_refused_and_its_call_goes_on(stage: Stage) -> None:
+    session = await open_session(stage.app)
+    first = session.call("wait", 5, tag="first")
+    await stage.until(lambda: stage.entered)
+    second = await session.call("echo", 5, text="second").finish()
+    assert second.json["id"] is None
+    assert second.json["error"]["data"]["reason"] == "duplicate_id"
+    stage.go.set()
+    await first.finish()
+    assert first.json["result"]["content"][0]["text"] == '"first"'
+
+
+@pytest.mark.rule("HTTP-25")
+@staged()
+async def test_a_batch_is_answered_by_one_array(stage: Stage) -> None:
+    session = await open_session(stage.app, "2025-03-26")
+    mixed = [
+        request("ping", None, 1),
+        {"jsonrpc": "2.0", "method": "notifications/none"},
+        request("tools/call", {"name": "work", "arguments": {"text": "x"}}, 2),
+    ]
+    answer = await session.post(mixed).finish()
+    assert answer.status == 200
+    assert sorted(each["id"] for each in answer.json) == [1, 2]
+    silent = await session.post([{"jsonrpc": "2.0", "method": "notifications/none"}]).finish()
+    assert (silent.status, silent.body) == (202, b"")
+    # Cancelled ones are left out, and others are waited for.
+    waiting = [
+        request("tools/call", {"name": "wait", "arguments": {"tag": "a"}}, "a"),
+        request("tools/call", {"name": "wait", "arguments": {"tag": "b"}}, "b"),
+    ]
+    batch = session.post(waiting)
+    await stage.until(lambda: len(stage.entered) == 2)
+    await session.post(cancelled("a")).finish()
+    stage.go.set()
+    await batch.finish()
+    answered = (
+        batch.json if batch.headers["content-type"] == "application/json" else batch.messages[0]
+    )
+    assert [each["id"] for each in answered] == ["b"]
+
+
+def cancelled(request_id: object) -> dict[str, Any]:
+    """A notification that takes a request back."""
+    params = {"requestId": request_id}
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+
+
+@pytest.mark.rule("HTTP-26")
+@staged()
+async def test_the_response_of_a_cancelled_request_ends(stage: Stage) -> None:
+    session = await open_session(stage.app)
+    open_call = session.call("wait", 5, tag="cancelled")
+    other = session.call("wait", 6, tag="other")
+    await stage.until(lambda: len(stage.entered) == 2)
+    assert (await session.post(cancelled(5)).finish()).status == 202
+    await open_call.finish()
+    assert open_call.messages == []
+    assert not other.ended
+    stage.go.set()
+    await other.finish()
+
+
+@pytest.mark.rule("HTTP-08")
+@staged()
+async def test_a_question_is_asked_where_its_call_is_answered(stage: Stage) -> None:
+    session = await open_session(stage.app, capabilities={"roots": {}})
+    listening = session.get()
+    open_call = session.call("ask_roots", 2)
+    await open_call.until(lambda: open_call.messages)
+    question = open_call.messages[0]
+    assert question["method"] == "roots/list"
+    answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///a"}]}}
+    assert (await session.post(answer).finish()).status == 202
+    await open_call.finish()
+    assert open_call.messages[-1]["result"]["content"][0]["text"] == "1"
+    assert listening.messages == []
+    await session.delete().finish()
+    await listening.finish()
+
+
+# -- streams that outlast connections ----------------------------------------------------------
+
+
+@pytest.mark.rule("HTTP-07", "HTTP-13")
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
+def test_a_call_outlasts_its_connection_and_its_result_is_fetched(revision: str) -> None:
+    @staged()
+    async def test(stage: Stage) -> None:
+        session = await open_session(stage.app, revision)
+        open_call = session.call("wait", 5, tag="patient")
+        await open_call.until(lambda: open_call.events)
+        first = open_call.events[0]
+        assert first["retry"] == "1000"
+        assert ("data" in first) == (revision == "2025-11-25")
+        open_call.leave()
+        await open_call.finish()
+        assert stage.ended == {}
+        stage.go.set()
+        await stage.idle()
+        resumed = await session.get(first["id"]).finish()
+        assert [each["id"] for each in resumed.messages] == [5]
+        assert resumed.messages[0]["result"]["content"][0]["text"] == '"patient"'
+        # What was told can be told again, and nothing follows it.
+        last = resumed.events[-1]["id"]
+        assert (await session.get(last).finish()).messages == []
+
+    test()
+
+
+@pytest.mark.rule("HTTP-13")
+@staged()
+async def test_a_stream_is_resumed_while_it_goes_on(stage: Stage) -> None:
+    session = await open_session(stage.app)
+    open_call = session.call("wait", 5, tag="live")
+    await open_call.until(lambda: open_call.events)
+    resumed = session.get(open_call.events[0]["id"])
+    await open_call.finish()  # a message is sent in one place only
+    assert open_call.messages == []
+    stage.go.set()
+    await resumed.finish()
+    assert [each["id"] for each in resumed.messages] == [5]
+
+
+@pytest.mark.rule("HTTP-13")
+@staged()
+async def test_events_that_nobody_knows_are_not_resumed(stage: Stage) -> None:
+    session, other = await open_session(stage.app), await open_session(stage.app)
+    open_call = other.call("wait", 5, tag="other")
+    await open_call.until(lambda: open_call.events)
+    for event_id in ("nonsense", "0123456789abcdef-0", open_call.events[0]["id"]):
+        refused = await session.get(event_id).finish()
+        assert refused.status == 400, event_id
+        assert refused.json["error"]["data"]["reason"] == "unknown_event"
+    assert not open_call.ended
+    stage.go.set()
+    await open_call.finish()
+    assert open_call.messages
+
+
+@pytest.mark.rule("HTTP-15")
+@staged(retry_ms=5)
+async def test_a_handler_lets_go_of_its_client_which_comes_back(stage: Stage) -> None:
+    session = await open_session(stage.app)
+    open_call = await session.call("let_go", 5, tag="later").finish()
+    assert open_call.headers["content-type"] == "text/event-stream"
+    assert open_call.messages == []
+    assert [each.get("retry") for each in open_call.events] == ["5", "5"]
+    resumed = session.get(open_call.events[0]["id"])
+    await stage.until(lambda: stage.entered)
+    stage.go.set()
+    await resumed.finish()
+    assert [each["id"] for each in resumed.messages] == [5]
+
+
+@pytest.mark.rule("HTTP-15")
+@staged()
+async def test_letting_go_means_nothing_where_no_client_would_come_back(stage: Stage) -> None:
+    stage.go.set()
+    stateless = await call(stage.app, "let_go", tag="a").finish()
+    assert stateless.json["result"]["content"][0]["text"] == '"a"'
+    session = await open_session(stage.app, "2025-06-18")
+    older = await session.call("let_go", 1, tag="b").finish()
+    assert older.json["result"]["content"][0]["text"] == '"b"'
+
+
+@pytest.mark.rule("HTTP-12")
+@staged()
+async def test_news_are_told_to_whoever_listens_last(stage: Stage) -> None:
+    session = await open_session(stage.app)
+    stage.server.tool(name="unheard")(lambda: None)
+    await asyncio.sleep(0)
+    first = session.get()
+    await first.until(lambda: first.messages)  # said before anybody listened
+    second = session.get()
+    await first.finish()
+    await second.until(lambda: second.events)
+    stage.server.tool(name="heard")(lambda: None)
+    await second.until(lambda: second.messages)
+    assert len(first.messages) == len(second.messages) == 1
+    second.leave()
+    await second.finish()
+    stage.server.tool(name="missed")(lambda: None)
+    await asyncio.sleep(0)
+    third = session.get(second.events[-1]["id"])
+    await third.until(lambda: third.messages)
+    third.leave()
+    await third.finish()
+    assert len(third.messages) == 1
+
+
+@pytest.mark.rule("HTTP-14")
+@staged()
+async def test_what_a_session_of_another_process_said_is_told(stage: Stage) -> None:
+    from foundation_rt.transports.http.events import SessionRecord
+
+    events = stage.app._service.endpoint.events
+    events.open("elsewhere", SessionRecord(None, "2025-11-25"))
+    trail = events.begin("elsewhere")
+    first = trail.record(b"")
+    trail.record(b'{"jsonrpc":"2.0","id":1,"result":{}}')
+    headers = {"mcp-session-id": "elsewhere", "last-event-id": first}
+    going = await visit(stage.app, "GET", headers=headers).finish()
+    assert [each["id"] for each in going.messages] == [1]
+    assert going.events[-1] == {"retry": "1000"}  # more may come: ask again
+    trail.end()
+    ended = await visit(stage.app, "GET", headers=headers).finish()
+    assert "retry" not in ended.events[-1]
+    events.open("foreign", SessionRecord("somebody", "2025-11-25"))
+    headers["mcp-session-id"] = "foreign"
+    assert (await visit(stage.app, "GET", headers=headers).finish()).status == 404
+
+
+@pytest.mark.rule("HTTP-17")
+@pytest.mark.parametrize("extensions", [True, False])
+def test_a_client_that_does_not_read_is_cut_off_and_nobody_else_notices(extensions: bool) -> None:
+    @staged()
+    async def test(stage: Stage) -> None:
+        params = {"notifications": {"resourceSubscriptions": ["note://a"]}}
+        headers = {"mcp-protocol-version": REVISION, "mcp-method": "subscriptions/listen"}
+        import orjson
+
+        body = orjson.dumps(request("subscriptions/listen", params | {"_meta": META}))
+        slow = visit(stage.app, "POST", headers=headers, body=body, extensions=extensions)
+        await slow.until(lambda: slow.messages)
+        slow.read(on=False)
+        quick = ask(stage.app, "subscriptions/listen", params, 2)
+        await quick.until(lambda: quick.messages)
+        told = 0
+        while not slow.task.done():
+            stage.server.resource_updated("note://a")
+            told += 1
+            if told % 100 == 0:
+                await asyncio.sleep(0)
+            assert told < 100_000
+        assert slow.cut == extensions
+        await quick.until(lambda: len(quick.messages) == told + 1)
+        quick.leave()
+        await quick.finish()
+        await slow.finish()
+        assert not stage.app._service.endpoint._open
+
+    test()
