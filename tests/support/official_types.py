@@ -33,8 +33,11 @@ _NAMES_SINCE = {
 _VALUES = frozenset({"arguments", "default", "properties", "requestedSchema", "structuredContent"})
 """Members whose own members are named by whoever writes tools."""
 
-_ADDITIONS = {"tools/list": {("tools", "version")}}
-"""Members beyond the types that are sent on purpose: what they allow, clients ignore."""
+_ADDITIONS = {
+    "tools/list": {("tools", "version")},  # ours, and ignored by clients (REV-03)
+    "tools/call": {("structuredContent",)},  # null, where it may be anything
+}
+"""Members that are sent on purpose though the types, written out again, lack them."""
 
 
 class NotOfTheTypes(AssertionError):
