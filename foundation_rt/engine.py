@@ -9,7 +9,7 @@ back and decides the reply and the record (CALL-09). A handler runs in one of th
 * inline: in place, for what takes microseconds.
 
 Where there is middleware every call is a task, and within it the handler is called in its own way
-(OPS-07).
+(OPS-09).
 
 The deadline answers and aborts; it stops nothing. A coroutine that goes on `cancel_grace_ms` after
 it was aborted is cancelled at its next await; a thread cannot be stopped (TIME-04).

@@ -74,6 +74,8 @@ class FeatureCalls(Procedure):
             shape: makes the result out of what the handler returns.
             timeout_ms: the deadline; by default `tools.default_timeout_ms`.
         """
+        if "_meta" in request.params and type(request.params["_meta"]) is not dict:
+            return invalid_params(session, request, "_meta must be an object")
         correlation_id = derive_correlation_id(session, request.params)
         call = Invocation(
             session,
@@ -201,10 +203,15 @@ def _refusal(call: Invocation, error: StructuredError) -> Reply:
     data = StructuredError(
         error.code, error.message, error.details, call.run_id, call.correlation_id
     ).to_wire()
-    code = JsonRpcErrorCode.INTERNAL_ERROR
-    if error.code in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_ARGUMENT):
-        code = JsonRpcErrorCode.INVALID_PARAMS
     if error.code is ErrorCode.NOT_FOUND and call.method == "resources/read":
-        code = JsonRpcErrorCode(call.peer.revision.resource_not_found)
         data["uri"] = call.name
-    return error_reply(code, error.message, data, call.request_id)
+    return error_reply(json_rpc_code(call, error.code), error.message, data, call.request_id)
+
+
+def json_rpc_code(call: Invocation, code: ErrorCode) -> JsonRpcErrorCode:
+    """The code of the JSON-RPC error that tells of a handler's error of `code` (FEAT-02)."""
+    if code is ErrorCode.NOT_FOUND and call.method == "resources/read":
+        return JsonRpcErrorCode(call.peer.revision.resource_not_found)
+    if code in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_ARGUMENT):
+        return JsonRpcErrorCode.INVALID_PARAMS
+    return JsonRpcErrorCode.INTERNAL_ERROR

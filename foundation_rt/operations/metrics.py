@@ -4,7 +4,7 @@ Counting is a few additions under a lock, done by observers after a call was ans
 library is asked only when somebody reads the metrics; its own counters would cost a call more, and
 bring a series for the time of their creation along with each.
 
-How many series there can be is bounded (OPS-16): the label `name` is that of a tool or prompt that
+How many series there can be is bounded (OPS-15): the label `name` is that of a tool or prompt that
 is registered, at most `_MAX_NAMES` of them over the life of the process, and "other" for all else.
 """
 

@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..errors import MissingExtraError, ToolError
+from ..asking.rounds import InputRequired
+from ..errors import ErrorCode, MissingExtraError, ToolError
+from ..feature_calls import json_rpc_code
 from ..invocation import Phase
+from ..protocol.content import ToolResult
 from ..version import __version__
 
 try:
     from opentelemetry import trace
     from opentelemetry.baggage.propagation import W3CBaggagePropagator
-    from opentelemetry.context import Context
+    from opentelemetry.context import attach, detach, get_current
     from opentelemetry.propagators.composite import CompositePropagator
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError:
@@ -37,6 +40,8 @@ _MAX_CARRIED = 8192  # characters: the longest baggage that W3C asks anybody to 
 
 _TARGETS = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 _NETWORK = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
+
+_TOOL_ERROR = "tool_error"
 
 _ENDED_EARLY = {
     Phase.EXPIRED: "timeout",
@@ -67,10 +72,18 @@ class Tracing:
 
     async def __call__(self, call: Invocation, proceed: Proceed) -> Any:
         """Run the rest of the call within its span."""
-        context, links = self._parent(call.meta)
+        around = trace.get_current_span().get_span_context()
+        token = attach(self._propagator.extract(_carried(call.meta), get_current()))
+        try:
+            sent = trace.get_current_span().get_span_context()
+            links = [trace.Link(around)] if around.is_valid and sent != around else []
+            return await self._trace(call, proceed, links)
+        finally:
+            detach(token)
+
+    async def _trace(self, call: Invocation, proceed: Proceed, links: list[trace.Link]) -> Any:
         with self._tracer.start_as_current_span(
             _span_name(call),
-            context,
             kind=trace.SpanKind.SERVER,
             attributes=_attributes(call),
             links=links,
@@ -85,27 +98,19 @@ class Tracing:
             _note_return(span, call, value)
             return value
 
-    def _parent(self, meta: Mapping[str, Any] | None) -> tuple[Context | None, list[trace.Link]]:
-        """The context that the client sent, and a link to that of the transport, if any.
 
-        None stands for the context of the transport.
-        """
-        carrier = {
-            key: value
-            for key in _CARRIED
-            if type(value := (meta or {}).get(key)) is str and len(value) <= _MAX_CARRIED
-        }
-        if "traceparent" not in carrier:
-            return None, []
-        context = self._propagator.extract(carrier, Context())
-        if not trace.get_current_span(context).get_span_context().is_valid:
-            return None, []
-        around = trace.get_current_span().get_span_context()
-        return context, [trace.Link(around)] if around.is_valid else []
+def _carried(meta: Mapping[str, Any] | None) -> dict[str, str]:
+    """The context in `_meta`; the propagators ignore what is malformed (OPS-17)."""
+    found = {key: (meta or {}).get(key) for key in _CARRIED}
+    return {
+        key: value
+        for key, value in found.items()
+        if type(value) is str and len(value) <= _MAX_CARRIED
+    }
 
 
 def _span_name(call: Invocation) -> str:
-    """The method and, where there are few of them, what is called (OPS-18)."""
+    """The method and, where there are few of them, what is called (OPS-16)."""
     return f"{call.method} {call.name}" if call.method in _TARGETS else call.method
 
 
@@ -133,20 +138,27 @@ def _attributes(call: Invocation) -> dict[str, str]:
 def _note_return(span: trace.Span, call: Invocation, value: Any) -> None:
     if call.phase is not Phase.WAITED_FOR:
         _note_failure(span, _ENDED_EARLY[call.phase])
-    elif getattr(value, "is_error", False) is True:
-        _note_failure(span, "tool_error")
+    elif isinstance(value, ToolResult) and value.is_error:
+        _note_failure(span, _TOOL_ERROR)
 
 
 def _note_error(span: trace.Span, call: Invocation, error: BaseException) -> None:
+    """What the client is told of it, and, where that is nothing, what was raised (OPS-18)."""
     if call.phase is not Phase.WAITED_FOR:
         _note_failure(span, _ENDED_EARLY[call.phase])
-    elif isinstance(error, ToolError):
-        kind = "tool_error" if call.method == "tools/call" else error.code.value
-        _note_failure(span, kind, error.message)
-        span.set_attribute("foundation_rt.error_code", error.code.value)
-    else:
-        _note_failure(span, type(error).__qualname__)
-        span.record_exception(error)
+    elif not isinstance(error, InputRequired):  # which asks the client, and is no failure
+        told = isinstance(error, ToolError)
+        code = error.code if isinstance(error, ToolError) else ErrorCode.INTERNAL
+        description = error.message if isinstance(error, ToolError) else None
+        if call.method == "tools/call":
+            _note_failure(span, _TOOL_ERROR, description)
+        else:
+            number = str(int(json_rpc_code(call, code)))
+            _note_failure(span, number, description)
+            span.set_attribute("rpc.response.status_code", number)
+        span.set_attribute("foundation_rt.error_code", code.value)
+        if not told:
+            span.record_exception(error)
 
 
 def _note_failure(span: trace.Span, kind: str, description: str | None = None) -> None:
