@@ -170,6 +170,25 @@ def test_details_that_cannot_be_told_are_replaced() -> None:
     assert error["message"] == "\\ud800"
 
 
+@pytest.mark.rule("FEAT-01")
+@pytest.mark.parametrize("meta", [None, 5, "x", [], True])
+def test_a_meta_that_is_no_object_is_refused(meta: Any) -> None:
+    core = make_core().handshake()
+    request = Request(7, "prompts/get", {"name": "n", "_meta": meta})
+    effects = core.dispatcher.feature_calls.begin(
+        core.session,
+        OLD,
+        request,
+        name="n",
+        handler=lambda arguments, context: None,
+        execution=Execution.THREAD,
+        arguments={},
+        shape=shape,
+    )
+    assert error_of(effects)["code"] == -32602
+    assert core.resources.concurrent_executions == 0
+
+
 @pytest.mark.rule("FEAT-02")
 def test_an_error_larger_than_a_response_is_cut_down() -> None:
     core = make_core({"tools": {"max_response_bytes": 100}}).handshake()
