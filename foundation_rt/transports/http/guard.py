@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, MutableMapping
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from types import coroutine
+from typing import TYPE_CHECKING, Any, cast
 
 from attrs import define, field
 
@@ -151,9 +152,15 @@ async def read_body(
     length = head.content_length
     if length is not None and length.isdecimal() and int(length[:20]) > max_bytes:
         return _too_large(max_bytes)
+    reading = _read(receive, max_bytes)
+    try:
+        waits_for = reading.send(None)
+    except StopIteration as whole:
+        # It had come with the head, as is the rule; a timeout would cost each request 7 us.
+        return cast("bytes | HttpRefusal", whole.value)
     try:
         async with asyncio.timeout(settings.body_timeout_ms / 1000):
-            return await _read(receive, max_bytes)
+            return await _go_on(reading, waits_for)
     except TimeoutError:
         return HttpRefusal(
             408,
@@ -177,6 +184,23 @@ async def _read(receive: Receive, max_bytes: int) -> bytes | HttpRefusal:
         chunks.append(chunk)
         if not event.get("more_body", False):
             return b"".join(chunks)
+
+
+@coroutine
+def _go_on(
+    reading: Coroutine[Any, Any, bytes | HttpRefusal], waits_for: Any
+) -> Generator[Any, Any, bytes | HttpRefusal]:
+    """Await `reading`, whose first step was made and waits for something."""
+    while True:
+        resume: Callable[[Any], Any] = reading.send
+        try:
+            given = yield waits_for
+        except BaseException as error:
+            resume, given = reading.throw, error
+        try:
+            waits_for = resume(given)
+        except StopIteration as done:
+            return cast("bytes | HttpRefusal", done.value)
 
 
 def with_security_headers(app: App) -> App:

@@ -204,6 +204,37 @@ def test_a_body_is_read_whole(chunks: list[bytes]) -> None:
     assert read(receive) == b"".join(chunks)
 
 
+def test_a_body_that_is_there_is_read_without_a_loop() -> None:
+    async def receive() -> Event:
+        return chunk(b"a", False)
+
+    reading = read_body(RequestHead(), receive, SETTINGS)
+    with pytest.raises(StopIteration) as done:
+        reading.send(None)
+    assert done.value.value == b"a"
+
+
+def test_who_waits_for_a_body_can_be_cancelled() -> None:
+    ended = []
+
+    async def receive() -> Event:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+        raise AssertionError
+
+    async def main() -> None:
+        reading = asyncio.create_task(read_body(RequestHead(), receive, SETTINGS))
+        await asyncio.sleep(0)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+
+    asyncio.run(main())
+    assert ended == [True]
+
+
 def test_events_may_leave_out_what_is_nothing() -> None:
     receive, _ = feeding({"type": "http.request"})
     assert read(receive) == b""
