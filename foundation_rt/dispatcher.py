@@ -363,7 +363,7 @@ def _read_batched(item: Any) -> Request | Notification | Response | Malformed:
     message = read(item)
     if isinstance(message, Request) and _names_a_revision(message.params):
         detail = "The revision that the request names has no batches."
-        return invalid("batch_not_supported", detail, message.id, message.params)
+        return invalid("revision_without_batches", detail, message.id, message.params)
     return message
 
 

@@ -207,7 +207,7 @@ def test_a_request_of_the_stateless_era_is_refused_inside_of_a_batch() -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
     answer = answer_of(core_of().dispatch(array(request("tools/list", {"_meta": meta}), ping(2))))
     assert answer is not None
-    assert answer[0]["error"]["data"]["reason"] == "batch_not_supported"
+    assert answer[0]["error"]["data"]["reason"] == "revision_without_batches"
     assert ids_of(answer) == [1, 2]
 
 

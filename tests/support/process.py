@@ -228,7 +228,9 @@ class ServerProcess:
         return [
             each
             for each in self.messages
-            if each.get("id") == request_id and type(each["id"]) is type(request_id)
+            if type(each) is dict
+            and each.get("id") == request_id
+            and type(each["id"]) is type(request_id)
         ]
 
     def outcome(self, request_id: int) -> Any:
@@ -394,12 +396,14 @@ def _read(descriptor: int | None) -> bytes | None:
         return None
 
 
-def _message(line: bytes) -> dict[str, Any]:
+def _message(line: bytes) -> Any:
+    """A message, or the array that answers a batch."""
     try:
         message = orjson.loads(line)
     except ValueError:
         raise AssertionError(f"not a message: {line[:200]!r}") from None
-    assert type(message) is dict and message["jsonrpc"] == "2.0", line
+    for each in message if type(message) is list else [message]:
+        assert type(each) is dict and each["jsonrpc"] == "2.0", line
     return message
 
 

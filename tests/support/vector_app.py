@@ -10,17 +10,45 @@ import threading
 from typing import Any, Literal
 
 from foundation_rt import (
+    Annotations,
+    Audio,
+    BlobContents,
+    EmbeddedResource,
     ErrorCode,
+    Icon,
+    Image,
     PromptMessage,
+    ResourceLink,
     Server,
     ServerOptions,
+    Text,
+    TextContents,
+    ToolAnnotations,
     ToolContext,
     ToolDefinition,
     ToolError,
+    ToolResult,
 )
-from foundation_rt.protocol.content import Annotations, BlobContents, Image, TextContents
 
 NAME, VERSION = "vectors", "1.0.0"
+
+Kind = Literal["text", "image", "audio", "resource_link", "resource"]
+
+BLOCKS = {
+    "text": Text("Some text.", annotations=Annotations(audience=["user"], priority=0.5)),
+    "image": Image(b"png", "image/png", meta={"vectors.example/width": 1}),
+    "audio": Audio(b"wav", "audio/wav"),
+    "resource_link": ResourceLink("note://1", "one", title="One", size=3),
+    "resource": EmbeddedResource(TextContents("note://1", "one", "text/plain")),
+}
+
+_COUNT_SCHEMA = {
+    "type": "object",
+    "properties": {"count": {"type": "integer"}},
+    "required": ["count"],
+}
+
+_VALUE_SCHEMA = {"type": "object", "properties": {"value": {}}, "required": ["value"]}
 
 _SLEEP_SCHEMA = {
     "type": "object",
@@ -144,6 +172,36 @@ def _add_prompts(server: Server) -> None:
         return [value + known.get("language", "") + str(number) for number in range(200)]
 
 
+def make_content_server(options: ServerOptions | None = None) -> Server:
+    """A new server with the tools whose results are more than plain values."""
+    server = Server(NAME, version=VERSION, options=options)
+
+    @server.tool(
+        title="Show",
+        annotations=ToolAnnotations(read_only=True, open_world=False),
+        icons=[Icon("https://vectors.example/show.png", "image/png", ["48x48"])],
+        meta={"vectors.example/kind": "content"},
+        inline=True,
+    )
+    def show(kinds: list[Kind], failed: bool = False) -> ToolResult:
+        """Return content of these kinds."""
+        return ToolResult([BLOCKS[kind] for kind in kinds], is_error=failed, meta={"shown": True})
+
+    @server.tool(
+        name="count/up", output_schema=_COUNT_SCHEMA, input_schema=_VALUE_SCHEMA, inline=True
+    )
+    def count(value: Any) -> Any:
+        """Return how many there are."""
+        return {"count": value}
+
+    @server.tool(output_schema={}, input_schema=_VALUE_SCHEMA, inline=True)
+    def anything(value: Any) -> Any:
+        """Return the value, whatever it is."""
+        return value
+
+    return server
+
+
 def _register(
     server: Server, name: str, description: str, schema: dict[str, Any], handler: Any
 ) -> None:
@@ -179,8 +237,13 @@ def end_of_sleep(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"sleptMs": arguments["ms"]}
 
 
-SERVERS = {"server": make_server, "features": make_featured_server}
+SERVERS = {
+    "server": make_server,
+    "features": make_featured_server,
+    "content": make_content_server,
+}
 """What makes each of the servers."""
 
 server = make_server()
 features = make_featured_server()
+content = make_content_server()

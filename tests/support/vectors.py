@@ -17,6 +17,7 @@ import orjson
 from attrs import define, field
 
 from foundation_rt.abort import AbortSignal
+from foundation_rt.batches import requests_of
 from foundation_rt.call_records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
 from foundation_rt.clock import ManualClock
 from foundation_rt.context import ToolContext
@@ -159,7 +160,8 @@ class Performer:
     """Performs effects; time passes when `advance` is called.
 
     Attributes:
-        exchanges: every line the server sent, in order, each with the request it answers, if any.
+        sent: every line the server sent, in order.
+        exchanges: every message in them, each with the request it answers, if any.
         sink: every record it logged.
     """
 
@@ -167,6 +169,7 @@ class Performer:
     clock: ManualClock
     sink: MemorySink
     session: Session
+    sent: list[bytes] = field(factory=list)
     exchanges: list[tuple[Request | None, bytes]] = field(factory=list)
     running: dict[str, Running] = field(factory=dict)
     _reader: LineReader = field(init=False)
@@ -178,11 +181,6 @@ class Performer:
     def __attrs_post_init__(self) -> None:
         self._reader = LineReader(self.runtime.config.transport.max_line_bytes)
         self.runtime.registry.observe(self)
-
-    @property
-    def sent(self) -> list[bytes]:
-        """Every line the server sent, in order."""
-        return [line for _, line in self.exchanges]
 
     def act(self, step: Step) -> None:
         """Let the step happen."""
@@ -233,22 +231,28 @@ class Performer:
 
     def _receive(self, line: bytes | LineTooLong) -> None:
         message = line if isinstance(line, LineTooLong) else parse(line)
-        if isinstance(message, Request) and message.id not in self.session.in_flight:
-            self._asked[message.id] = message
+        for request in requests_of(message) if not isinstance(message, LineTooLong) else ():
+            if request.id not in self.session.in_flight:
+                self._asked[request.id] = request
         self._perform(self.runtime.dispatcher.dispatch(self.session, message))
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Reply | Notify):
                 if self.session.state is not State.CLOSED:
-                    request = self._asked.get(orjson.loads(effect.line).get("id"))
-                    self.exchanges.append((request, effect.line))
+                    self._note(effect.line)
             elif isinstance(effect, Emit):
                 self.session.logger.log(effect.level, effect.message, effect.fields)
             elif isinstance(effect, Invocation):
                 self._start(effect)
             else:
                 self._abort(effect.invocation, effect.reason)
+
+    def _note(self, line: bytes) -> None:
+        message = orjson.loads(line)
+        self.sent.append(line)
+        for each in message if isinstance(message, list) else [message]:
+            self.exchanges.append((self._asked.get(each.get("id")), orjson.dumps(each)))
 
     def _start(self, call: Invocation) -> None:
         heeds = call.arguments.get("heed", True) is True
