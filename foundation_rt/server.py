@@ -484,6 +484,8 @@ class Server(FeatureServer):
         """
         from .transports.http.application import HttpApplication
 
+        if path is not None and not path.startswith("/"):
+            raise UsageError(f"asgi_app: a path begins with /, as {'/' + path!r} does")
         runtime = self.runtime
         return HttpApplication(runtime, path or runtime.config.http.path)
 

@@ -1,4 +1,4 @@
-"""The endpoint in both eras: what is answered how, where messages go, what outlasts a connection."""
+"""The endpoint in both eras: what is answered how, where messages go, what outlives it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,298 @@
+"""The ASGI application: paths, who is let in, its start and its stop, and where it is mounted."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from foundation_rt import ConfigError, Server, UsageError
+from foundation_rt.errors import MissingExtraError
+from tests.support.asgi import PATIENCE, ask, call, open_session, request, visit
+from tests.support.http_stage import STOP_SECONDS, stage
+
+KEY = "0123456789abcdef-key"
+
+
+def make_server(**http: Any) -> Server:
+    return Server("test", config={"http": {"no_auth": True, **http}, "logging": {"level": "error"}})
+
+
+class Host:
+    """An ASGI server's side of the lifespan."""
+
+    def __init__(self, app: Any) -> None:
+        self.incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.outgoing: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
+        self.task = asyncio.create_task(app(scope, self.incoming.get, self.outgoing.put))
+
+    async def tell(self, what: str) -> dict[str, Any]:
+        self.incoming.put_nowait({"type": f"lifespan.{what}"})
+        async with asyncio.timeout(PATIENCE):
+            return await self.outgoing.get()
+
+
+def note_life(server: Server) -> list[str]:
+    life: list[str] = []
+
+    @server.lifespan
+    async def hook(server: Server) -> AsyncIterator[str]:
+        life.append("entered")
+        yield "state"
+        life.append("left")
+
+    return life
+
+
+@pytest.mark.rule("HTTP-24")
+def test_it_lives_as_long_as_its_host() -> None:
+    async def play() -> None:
+        server = make_server()
+        life = note_life(server)
+        app = server.asgi_app()
+        host = Host(app)
+        assert (await visit(app, "GET", "/readyz").finish()).json == {"status": "starting"}
+        assert await host.tell("startup") == {"type": "lifespan.startup.complete"}
+        assert life == ["entered"]
+        assert (await visit(app, "GET", "/readyz").finish()).status == 200
+        assert await host.tell("shutdown") == {"type": "lifespan.shutdown.complete"}
+        assert life == ["entered", "left"]
+        await host.task
+
+    asyncio.run(play())
+
+
+@pytest.mark.rule("HTTP-24")
+def test_a_lifespan_that_fails_is_told_to_the_host() -> None:
+    async def play() -> None:
+        server = make_server()
+
+        @server.lifespan
+        async def broken(server: Server) -> AsyncIterator[None]:
+            raise OSError("no database")
+            yield
+
+        host = Host(server.asgi_app())
+        told = await host.tell("startup")
+        assert told["type"] == "lifespan.startup.failed"
+        assert "no database" in told["message"]
+        await host.task
+
+    asyncio.run(play())
+
+
+@pytest.mark.rule("HTTP-24")
+def test_mounted_where_no_lifespan_events_come_it_starts_with_the_first_request() -> None:
+    async def play() -> None:
+        server = make_server()
+        life = note_life(server)
+        app = server.asgi_app()
+        host = Starlette(routes=[Mount("/tools", app)])
+        answers = [ask(_Under(host, "/tools"), "tools/list") for _ in range(3)]
+        for answer in answers:
+            assert (await answer.finish()).json["result"]["tools"]
+        assert life == ["entered"]
+        assert (await visit(host, "GET", "/tools/healthz").finish()).status == 200
+        await app.stop(STOP_SECONDS)
+        assert life == ["entered", "left"]
+
+    asyncio.run(play())
+
+
+class _Under:
+    """An application, asked below a path."""
+
+    def __init__(self, app: Any, path: str) -> None:
+        self.app, self.path = app, path
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        await self.app({**scope, "path": self.path + scope["path"]}, receive, send)
+
+
+@pytest.mark.rule("HTTP-24")
+def test_it_starts_anew_after_a_stop_on_another_loop_too() -> None:
+    server = make_server()
+    app = server.asgi_app()
+
+    async def play() -> None:
+        await app.start()
+        await open_session(app)
+        await app.stop(STOP_SECONDS)
+        await app.stop(STOP_SECONDS)
+        assert (await visit(app, "GET", "/readyz").finish()).json == {"status": "stopping"}
+
+    asyncio.run(play())
+    asyncio.run(play())
+
+
+@pytest.mark.rule("HTTP-24")
+def test_a_path_of_its_own() -> None:
+    async def play() -> None:
+        app = make_server(path="/a/b").asgi_app()
+        answer = await visit(app, "POST", "/a/b", body=b"{").finish()
+        assert answer.status == 400
+        await app.stop(STOP_SECONDS)
+
+    asyncio.run(play())
+    with pytest.raises(UsageError, match="begins with"):
+        make_server().asgi_app("mcp")
+
+
+def test_who_sends_no_key_is_not_let_in() -> None:
+    async def play() -> None:
+        async with stage(no_auth=False, api_keys=(KEY,)) as one:
+            refused = await call(one.app, "echo", text="hi").finish()
+            assert refused.status == 401
+            assert refused.headers["www-authenticate"] == "Bearer"
+            assert refused.headers["connection"] == "close"  # its body was not read
+            assert (await visit(one.app, "GET", "/healthz").finish()).status == 200
+            body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+            with_key = visit(one.app, "POST", headers={"x-api-key": KEY}, body=body)
+            assert (await with_key.finish()).status == 400  # there is no session yet
+
+    asyncio.run(play())
+
+
+def test_a_session_is_found_by_who_began_it_alone() -> None:
+    other = "fedcba9876543210-key"
+
+    async def play() -> None:
+        async with stage(no_auth=False, api_keys=(KEY, other)) as one:
+            params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+            import orjson
+
+            body = orjson.dumps(request("initialize", params))
+            begun = await visit(one.app, "POST", headers={"x-api-key": KEY}, body=body).finish()
+            session = {"mcp-session-id": begun.headers["mcp-session-id"]}
+            ping = orjson.dumps(request("ping"))
+            for key, status in ((KEY, 200), (other, 404)):
+                headers = {**session, "authorization": f"Bearer {key}"}
+                assert (
+                    await visit(one.app, "POST", headers=headers, body=ping).finish()
+                ).status == status
+
+    asyncio.run(play())
+
+
+def test_a_foreign_host_and_a_foreign_origin() -> None:
+    async def play() -> None:
+        async with stage() as one:
+            host = await visit(one.app, "POST", headers={"host": "evil.example"}).finish()
+            assert host.status == 421
+            origin = await visit(
+                one.app, "POST", headers={"origin": "http://evil.example"}
+            ).finish()
+            assert origin.status == 403
+            assert origin.headers["x-content-type-options"] == "nosniff"
+            twice = await visit(
+                one.app, "POST", headers={"mcp-name": "a", "Mcp-Name ": "b"}
+            ).finish()
+            assert twice.status in (400, 415)
+
+    asyncio.run(play())
+
+
+def test_a_bug_is_logged_and_answered() -> None:
+    async def play() -> None:
+        async with stage() as one:
+            endpoint = one.app._service.endpoint
+            endpoint.authenticator = None
+            answer = await call(one.app, "echo", text="x").finish()
+            assert answer.status == 500
+            assert answer.json["error"]["data"]["reason"] == "internal_error"
+
+    asyncio.run(play())
+
+
+def test_a_client_that_leaves_before_its_body_has_come() -> None:
+    async def play() -> None:
+        async with stage() as one:
+            half = visit(one.app, "POST", body=None)
+            half.bring(b"{", more=True)
+            half.leave()
+            await half.finish()
+            assert half.status is None
+
+    asyncio.run(play())
+
+
+@pytest.mark.rule("HTTP-19")
+def test_readiness_follows_the_load() -> None:
+    async def play() -> None:
+        async with stage() as one:
+            resources = one.server.runtime.resources
+            slots = []
+            while (slot := resources.try_acquire_slot()) is not None:
+                slots.append(slot)
+            overloaded = await visit(one.app, "GET", "/readyz").finish()
+            assert (overloaded.status, overloaded.json) == (503, {"status": "overloaded"})
+            assert (await visit(one.app, "GET", "/healthz").finish()).status == 200
+            for slot in slots:
+                slot.release()
+            assert (await visit(one.app, "GET", "/readyz").finish()).status == 200
+
+    asyncio.run(play())
+
+
+@pytest.mark.rule("HTTP-16")
+def test_what_still_runs_when_it_stops_is_aborted() -> None:
+    async def play() -> None:
+        async with stage() as one:
+            session = await open_session(one.app)
+            in_session, alone = session.call("wait", tag="a"), call(one.app, "wait", tag="b")
+            await one.until(lambda: len(one.entered) == 2)
+            one.app.begin_stop()
+            stopping = asyncio.create_task(one.app.stop(STOP_SECONDS))
+            await in_session.finish()
+            await alone.finish()
+            one.go.set()
+            await stopping
+            assert in_session.messages == alone.messages == []
+
+    asyncio.run(play())
+
+
+def test_other_protocols_are_refused() -> None:
+    async def play() -> None:
+        app = make_server().asgi_app()
+        sent: list[Any] = []
+
+        async def send(event: Any) -> None:
+            sent.append(event)
+
+        await app({"type": "websocket", "path": "/mcp"}, None, send)
+        assert sent == [{"type": "websocket.close"}]
+
+    asyncio.run(play())
+
+
+def test_settings_that_win() -> None:
+    server = make_server(port=1)
+    server.override("http", port=2, path="/x")
+    assert server.load_config().http.port == 2
+    assert server.runtime.config.http.path == "/x"
+    with pytest.raises(UsageError, match="before the server is started"):
+        server.override("http", port=3)
+    wrong = make_server()
+    wrong.override("http", port=70_000)
+    with pytest.raises(ConfigError, match="http: port"):
+        wrong.load_config()
+
+
+def test_nobody_is_let_in_unless_somebody_said_so() -> None:
+    with pytest.raises(UsageError, match="--no-auth"):
+        Server("test").asgi_app()
+
+
+def test_without_the_extra_it_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in sys.modules if each.startswith("foundation_rt.transports.http")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    with pytest.raises(MissingExtraError, match=r"foundation-rt\[http\]"):
+        make_server().asgi_app()
