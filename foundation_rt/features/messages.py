@@ -44,17 +44,24 @@ class PromptMessage:
         return {"role": self.role, "content": self.content.to_wire(revision)}
 
 
+_Message = PromptMessage | Block | str
+
+
+def _to_messages(messages: Sequence[_Message] | _Message) -> tuple[_Message, ...]:
+    return (messages,) if isinstance(messages, _Message) else tuple(messages)
+
+
 @frozen
 class PromptResult:
     """The result of a prompt, in full.
 
     Args:
-        messages: in order; what is no `PromptMessage` is one of the user's.
+        messages: one, or several in order; what is no `PromptMessage` is one of the user's.
         description: of this very prompt; by default that of its definition.
         meta: the `_meta` of the result; JSON.
     """
 
-    messages: Sequence[PromptMessage | Block | str] = field(converter=tuple)
+    messages: Sequence[_Message] = field(converter=_to_messages)
     description: str | None = field(default=None, validator=optional(instance_of(str)))
     meta: Mapping[str, Any] | None = field(
         default=None,

@@ -37,6 +37,8 @@ def text(value: str, role: str = "user") -> dict[str, Any]:
         ([], []),
         (PromptResult(["a"]), [text("a")]),
         (PromptResult([]), []),
+        (PromptResult("abc"), [text("abc")]),
+        (PromptResult(PromptMessage("assistant", "a")), [text("a", "assistant")]),
     ],
 )
 def test_what_is_returned_becomes_messages(value: Any, messages: list[Any]) -> None:

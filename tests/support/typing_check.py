@@ -10,9 +10,16 @@ from foundation_rt import (
     AgentContext,
     AgentCoordinatorV2,
     AgentMessage,
+    Completion,
     Connection,
     Dispatcher,
     ErrorCode,
+    PromptArgument,
+    PromptDefinition,
+    PromptMessage,
+    PromptResult,
+    ResourceDefinition,
+    ResourceTemplateDefinition,
     Server,
     ServerOptions,
     ToolContext,
@@ -108,3 +115,48 @@ async def use_agents() -> None:
 
 def _given() -> tuple[AgentMessage, AgentContext]:
     raise NotImplementedError
+
+
+@server.resource("task://{id}", title="A task")
+async def task(id: int, *, ctx: ToolContext) -> bytes:
+    return b""
+
+
+@server.prompt
+def review(code: str) -> PromptResult:
+    return PromptResult([PromptMessage("user", code), "Think.", PromptMessage("system", "no")])  # type: ignore[arg-type]
+
+
+@server.prompt(title="Draw")
+async def draw(what: str) -> list[PromptMessage]:
+    return []
+
+
+@server.completion("review", "code")
+def code(value: str) -> Completion:
+    return Completion([value], 1)
+
+
+# As with tools, the decorators change nothing.
+assert_type(review("x"), PromptResult)
+assert_type(code("x"), Completion)
+draw(5)  # type: ignore[arg-type, unused-coroutine]
+server.resource(task)  # type: ignore[arg-type]
+server.register_resource(ResourceDefinition(uri="a:b", name="b"), lambda arguments, context: "b")
+template = ResourceTemplateDefinition(uri_template="a:{b}", name="b")
+server.register_resource_template(template, lambda arguments, context: arguments["b"])
+prompt = PromptDefinition("p", arguments=[PromptArgument("a", required=True)])
+server.register_prompt(prompt, lambda arguments, context: arguments["a"])
+server.register_completion("p", "a", lambda arguments, context: [])
+assert_type(server.unregister_resource("a:b"), bool)
+assert_type(server.unregister_prompt("p"), bool)
+
+
+async def use_features() -> None:
+    assert_type(await task(1, ctx=_context()), bytes)
+    assert_type(await draw("x"), list[PromptMessage])
+    async with connect(server, revision="2026-07-28") as client:
+        assert_type(await client.read_resource("a:b"), str | bytes)
+        assert_type(await client.get_prompt("p", a="b"), list[dict[str, Any]])
+        assert_type(await client.complete("p", "a", "b", c="d"), list[str])
+        assert_type(await client.list_prompts(), list[dict[str, Any]])
