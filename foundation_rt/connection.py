@@ -19,7 +19,7 @@ from .effects import Abort, Emit, Extend, Notify, Observed, Reply
 from .errors import describe_exception
 from .invocation import Invocation
 from .protocol.framing import LineReader, LineTooLong
-from .protocol.jsonrpc import parse
+from .protocol.jsonrpc import Message, parse
 from .session import Session, State
 
 if TYPE_CHECKING:
@@ -91,7 +91,10 @@ class Connection:
 
     def receive(self, line: bytes | LineTooLong) -> None:
         """Decide and perform what one line leads to."""
-        message = line if isinstance(line, LineTooLong) else parse(line)
+        self.take(line if isinstance(line, LineTooLong) else parse(line))
+
+    def take(self, message: Message | LineTooLong) -> None:
+        """`receive`, for a transport that has looked into the line already."""
         with self.lock:
             try:
                 effects = self.dispatcher.dispatch(self.session, message)
