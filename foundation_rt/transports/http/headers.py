@@ -50,7 +50,7 @@ _SINGLE = {
     b"mcp-name": "name",
 }
 _PARAMETER = b"mcp-param-"
-_UNSAFE = re.compile(rb"[^\t\x20-\x7e]")  # RFC 9110, section 5.5, without its obsolete part
+_UNSAFE = re.compile(r"[^\t\x20-\x7e]")  # RFC 9110, section 5.5, without its obsolete part
 
 _BOTH_TYPES = "application/json, text/event-stream"  # what nearly every client sends, to the letter
 _NO_QUALITY = re.compile(r"0(\.0{0,3})?")
@@ -98,9 +98,11 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead | HttpRefus
         attribute = _SINGLE.get(name)
         if attribute is None and name != b"accept" and not name.startswith(_PARAMETER):
             continue
-        if _UNSAFE.search(raw) is not None:
+        value = raw.decode("latin-1")
+        # The pattern alone decides; it is asked where the faster look does not suffice.
+        if not (value.isascii() and value.isprintable()) and _UNSAFE.search(value) is not None:
             return _malformed(name, "holds a character that no header may hold")
-        value = raw.decode("ascii").strip(" \t")
+        value = value.strip(" \t")
         if attribute is not None:
             if getattr(head, attribute) is not None:
                 return _malformed(name, "stands in the request more than once")
