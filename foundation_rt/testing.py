@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from binascii import a2b_base64
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ManualClock", "ProtocolError", "SequentialIds", "TestClient", "connect"]
 
+Answers = Callable[[str, dict[str, Any]], Any]
+"""Takes the method and the params of what a server asks; returns the client's result."""
+
 _INFO = {"name": "foundation-rt-testing", "version": "0"}
+_ASKABLE = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}, "context": {}},
+    "roots": {},
+}
 
 
 class ProtocolError(Exception):
@@ -45,9 +53,10 @@ class ProtocolError(Exception):
         data: the error's data object, as it came.
     """
 
-    def __init__(self, code: int, message: str, data: Any) -> None:
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(f"{code} {message}")
-        self.code = JsonRpcErrorCode(code)
+        known = {int(each): each for each in JsonRpcErrorCode}
+        self.code: int = known.get(code, code)
         self.message = message
         self.data = data
 
@@ -58,6 +67,7 @@ class TestClient:
 
     Args:
         revision: the revision of the specification that it speaks.
+        answers: answers what the server asks; None is a client that cannot be asked anything.
 
     Attributes:
         notifications: what the server sent without being asked, decoded, in order.
@@ -66,6 +76,7 @@ class TestClient:
     __test__ = False  # pytest: no test class, whatever its name says
 
     revision: str = NEWEST_HANDSHAKE_REVISION
+    answers: Answers | None = None
     connection: Connection = field(init=False)
     notifications: list[dict[str, Any]] = field(factory=list, init=False)
     _sink: MemorySink | None = field(default=None, init=False)
@@ -82,19 +93,29 @@ class TestClient:
         return await self.call_tool(tool, arguments)
 
     async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> Any:
-        """Call a tool; return its result, decoded.
+        """Call a tool; return what it returned, decoded.
+
+        Of a tool that shaped its result itself that is the structured value, or else the whole
+        result: its `content`, `isError` and, where it has one, `_meta`.
 
         Raises:
-            ToolError: the call failed.
+            ToolError: the call failed, without a result of the tool's own making.
             ProtocolError: the request was refused.
             ConnectionError: the connection is closed.
         """
         params = {"name": tool, "arguments": dict(arguments)}
         result = await self.request("tools/call", params)
-        value = orjson.loads(result["content"][0]["text"])
-        if result["isError"]:
+        if "structuredContent" in result and not result["isError"]:
+            return result["structuredContent"]
+        try:
+            [value] = [orjson.loads(block["text"]) for block in result["content"]]
+        except (KeyError, ValueError):
+            return result
+        if not result["isError"]:
+            return value
+        if type(value) is dict and "runId" in value:
             raise ToolError(value["code"], value["message"], value.get("details"))
-        return value
+        return result
 
     async def list_tools(self) -> list[dict[str, Any]]:
         """The tools as `tools/list` shows them, all pages."""
@@ -156,10 +177,23 @@ class TestClient:
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send a request; return its result.
 
+        In the stateless era it is sent again, with answers, as long as the server asks for some.
+
         Raises:
             ProtocolError: the server answered with an error.
             ConnectionError: the connection is closed.
         """
+        result = await self._request(method, params)
+        while self.answers is not None and result.get("resultType") == "input_required":
+            answered = {
+                key: self.answers(question["method"], question["params"])
+                for key, question in result["inputRequests"].items()
+            }
+            along = {"inputResponses": answered, "requestState": result["requestState"]}
+            result = await self._request(method, {**(params or {}), **along})
+        return result
+
+    async def _request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
         if self.connection.closed:
             raise ConnectionError("the connection is closed")
         self._last_id += 1
@@ -204,8 +238,16 @@ class TestClient:
         if not REVISIONS[self.revision].is_stateless:
             return params
         given = params or {}
-        meta = {VERSION_KEY: self.revision, INFO_KEY: _INFO, CAPABILITIES_KEY: {}}
+        meta = {
+            VERSION_KEY: self.revision,
+            INFO_KEY: _INFO,
+            CAPABILITIES_KEY: self._capabilities,
+        }
         return {**given, "_meta": meta | given.get("_meta", {})}
+
+    @property
+    def _capabilities(self) -> dict[str, Any]:
+        return {} if self.answers is None else _ASKABLE
 
     def _send(self, message: dict[str, Any], params: Mapping[str, Any] | None) -> None:
         message = {"jsonrpc": "2.0", **message}
@@ -216,11 +258,22 @@ class TestClient:
     def receive(self, line: bytes) -> None:
         """Take one line from the server."""
         message = orjson.loads(line)
+        if "method" in message and "id" in message and self.answers is not None:
+            # Not now: the server is in the middle of sending.
+            asyncio.get_running_loop().call_soon(self._answer, message, self.answers)
+            return
         waiting = self._waiting.get(message.get("id"))
         if waiting is None:
             self.notifications.append(message)
         elif not waiting.done():
             waiting.set_result(message)
+
+    def _answer(self, question: dict[str, Any], answers: Answers) -> None:
+        try:
+            outcome = {"result": answers(question["method"], question["params"])}
+        except ProtocolError as refusal:
+            outcome = {"error": {"code": refusal.code, "message": refusal.message}}
+        self._send({"id": question["id"], **outcome}, None)
 
 
 @asynccontextmanager
@@ -231,6 +284,7 @@ async def connect(
     ids: IdGenerator | None = None,
     handshake: bool = True,
     revision: str = NEWEST_HANDSHAKE_REVISION,
+    answers: Answers | None = None,
 ) -> AsyncIterator[TestClient]:
     """Connect a client to `server` and shake hands; its lifespan is entered before (OPS-06).
 
@@ -240,10 +294,14 @@ async def connect(
         ids: replaces the server's ids, e.g. by `SequentialIds()`.
         handshake: False leaves `initialize` to the caller.
         revision: the revision to speak; one of the stateless era needs no handshake.
+        answers: called with the method and the params of whatever the server asks
+            (`elicitation/create`, `sampling/createMessage`, `roots/list`); returns the result, or
+            raises `ProtocolError` to refuse (before 2026-07-28). By default the client has none of
+            these capabilities.
     """
     from .runtime import ServerOptions, compose
 
-    client = TestClient(revision)
+    client = TestClient(revision, answers)
     runtime = server.runtime
     await runtime.start_lifespan()
     if clock is not None or ids is not None:
@@ -262,6 +320,7 @@ async def connect(
             resource_manager=runtime.resources,
             agent_coordinator=runtime.agents,
             features=server.features,
+            subscriptions=runtime.dispatcher.subscriptions,
             lifespan=runtime.lifespan,
             middleware=runtime.middleware,
         )
@@ -269,7 +328,8 @@ async def connect(
     try:
         client.connection = runtime.connect_host(client.receive, "memory")
         if handshake and not REVISIONS[revision].is_stateless:
-            params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": _INFO}
+            params = {"protocolVersion": revision, "capabilities": client._capabilities}
+            params["clientInfo"] = _INFO
             await client.request("initialize", params)
             client.notify("notifications/initialized")
         yield client

@@ -62,6 +62,21 @@ def test_the_tool_with_a_context_works(names: dict[str, Any]) -> None:
         asyncio.run(call())
 
 
+def test_the_tools_that_shape_their_results_work(names: dict[str, Any]) -> None:
+    _run(names, "def radar")
+
+    async def use() -> None:
+        async with connect(names["server"]) as client:
+            assert await client.call("degrees", city="Oslo") == {"low": 3, "high": 8}
+            kinds = [
+                block["type"] for block in (await client.call("radar", city="Oslo"))["content"]
+            ]
+            assert kinds == ["image", "text"]
+            assert (await client.call("warning", city="Oslo"))["isError"] is True
+
+    asyncio.run(use())
+
+
 def test_the_resource_the_prompt_and_the_completion_work(names: dict[str, Any]) -> None:
     _run(names, "@server.completion")
 

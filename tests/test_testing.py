@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from foundation_rt import ErrorCode, Server, ToolContext, ToolDefinition, ToolError
+from foundation_rt import (
+    ErrorCode,
+    Image,
+    Server,
+    Text,
+    ToolContext,
+    ToolDefinition,
+    ToolError,
+    ToolResult,
+)
 from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.testing import ManualClock, ProtocolError, SequentialIds, TestClient, connect
 from tests.support.rig import LIST_CHANGED
@@ -281,3 +290,102 @@ def test_what_nobody_asked_for_is_kept() -> None:
     client.receive(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}')
     client.receive(b'{"jsonrpc":"2.0","id":99,"result":{}}')
     assert [each.get("method") for each in client.notifications] == ["notifications/message", None]
+
+
+@pytest.mark.rule("CONT-01", "CONT-03", "CONT-06")
+def test_results_that_a_tool_has_shaped_are_given_as_they_are() -> None:
+    server = Server("shaping")
+    results: dict[str, Any] = {
+        "picture": Image(b"abc", "image/png"),
+        "words": Text("No JSON."),
+        "failure": ToolResult("5", is_error=True),
+        "nothing": ToolResult(),
+        "both": ToolResult("One.", structured={"count": 1}),
+    }
+
+    @server.tool(inline=True)
+    def give(what: str) -> Any:
+        return results[what]
+
+    @server.tool(inline=True, output_schema=True)
+    def count() -> dict[str, int]:
+        return {"count": 2}
+
+    async def use() -> None:
+        async with connect(server) as client:
+            image = {"type": "image", "data": "YWJj", "mimeType": "image/png"}
+            assert await client.call("give", what="picture") == {
+                "content": [image],
+                "isError": False,
+            }
+            words = await client.call("give", what="words")
+            assert words["content"] == [{"type": "text", "text": "No JSON."}]
+            assert (await client.call("give", what="failure"))["isError"] is True
+            assert (await client.call("give", what="nothing"))["content"] == []
+            assert await client.call("give", what="both") == {"count": 1}
+            assert await client.call("count") == {"count": 2}
+
+    asyncio.run(use())
+
+
+@pytest.mark.rule("EMBED-07", "ASK-01")
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_the_client_answers_what_it_is_asked(revision: str) -> None:
+    server = Server("asking")
+
+    @server.tool
+    async def greet(ctx: ToolContext) -> str:
+        name = await ctx.elicit("Who?", {"type": "object", "properties": {"n": {"type": "string"}}})
+        reply = await ctx.sample(f"Greet {name.content}", max_tokens=5)
+        return f"{reply.text} {len(await ctx.roots())}"
+
+    def answers(method: str, params: dict[str, Any]) -> Any:
+        if method == "elicitation/create":
+            return {"action": "accept", "content": {"n": params["message"]}}
+        if method == "roots/list":
+            return {"roots": []}
+        content = params["messages"][0]["content"]
+        return {"role": "assistant", "model": "m", "content": content}
+
+    async def main() -> None:
+        async with connect(server, revision=revision, answers=answers) as client:
+            assert await client.call("greet") == "Greet {'n': 'Who?'} 0"
+        async with connect(server, revision=revision) as client:
+            with pytest.raises((ToolError, ProtocolError)) as lacking:
+                await client.call("greet")
+            assert "elicitation" in str(lacking.value) or lacking.value.code == -32021
+
+    run(main)
+
+
+def test_the_client_may_refuse_to_answer() -> None:
+    server = Server("asking")
+
+    @server.tool
+    async def ask(ctx: ToolContext) -> None:
+        await ctx.roots()
+
+    def refuse(method: str, params: dict[str, Any]) -> Any:
+        raise ProtocolError(-1, "The user said no.")
+
+    async def main() -> None:
+        async with connect(server, answers=refuse) as client:
+            with pytest.raises(ToolError, match="The user said no"):
+                await client.call("ask")
+
+    run(main)
+
+
+def test_updates_reach_a_client_with_a_clock_of_its_own() -> None:
+    server = Server("notes")
+    server.resource("note://a")(lambda: "")
+
+    async def main() -> None:
+        async with connect(server, clock=ManualClock()) as client:
+            await client.request("resources/subscribe", {"uri": "note://a"})
+            server.resource_updated("note://a")
+            await asyncio.sleep(0)
+            [update] = client.notifications
+            assert update["params"] == {"uri": "note://a"}
+
+    run(main)
