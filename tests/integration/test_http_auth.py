@@ -1,0 +1,145 @@
+"""Keys, tokens, hosts and limits before a real server; and that none of them is in its log."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.support.http_server import serve_http
+from tests.support.issuer import running_issuer, token
+from tests.support.process import run
+from tests.support.services import need_redis, unique_name
+
+KEY, OTHER_KEY = "4f2a9c" * 6, "b81d07" * 6
+PATIENCE = 30.0
+
+APP = """
+from foundation_rt import Server, ToolContext
+
+server = Server("guarded")
+
+
+@server.tool
+def who(ctx: ToolContext) -> str:
+    return ctx.principal.subject if ctx.principal else "anybody"
+
+
+@server.tool(scopes=("write",))
+def change() -> str:
+    return "changed"
+"""
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    file = tmp_path / "app.py"
+    file.write_text(APP)
+    return file
+
+
+def call(url: str, name: str = "who", **headers: str) -> httpx2.Response:
+    """A call of the stateless era."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"name": name, "arguments": {}, "_meta": meta}
+    head = {
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/call",
+        "mcp-name": name,
+        **headers,
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return httpx2.post(url, json=body, headers=head, timeout=PATIENCE)
+
+
+def text_of(answer: httpx2.Response) -> Any:
+    return answer.json()["result"]["content"][0]["text"]
+
+
+@pytest.mark.rule("AUTH-01")
+def test_a_server_without_a_key_does_not_start_and_shows_the_ways_out(app: Path) -> None:
+    done = run("serve", str(app), "--http", "127.0.0.1:0")
+    assert done.returncode != 0
+    for way_out in ("http.api_keys", "oauth.issuer", "--no-auth"):
+        assert way_out in done.stderr
+
+
+@pytest.mark.rule("AUTH-01")
+def test_a_server_for_everybody_warns(app: Path) -> None:
+    with serve_http(app) as server:
+        assert text_of(call(server.url)) == '"anybody"'
+        warning = server.process.record(level="warn")
+        assert "without authentication" in warning["message"]
+
+
+@pytest.mark.rule("AUTH-02", "AUTH-03", "AUTH-04", "AUTH-05")
+def test_keys_open_a_server_and_stay_secret(app: Path) -> None:
+    settings = {"http.api_keys": f"alice:{KEY},{OTHER_KEY}", "logging.level": "debug"}
+    with serve_http(app, "--transport", "http", settings=settings) as server:
+        assert text_of(call(server.url, **{"x-api-key": KEY})) == '"key:alice"'
+        assert text_of(call(server.url, authorization=f"Bearer {KEY}")) == '"key:alice"'
+        assert text_of(call(server.url, **{"x-api-key": OTHER_KEY})).startswith('"key:')
+        assert text_of(call(server.url, "change", **{"x-api-key": KEY})) == '"changed"'
+        for headers in ({}, {"x-api-key": KEY[:-1]}, {"authorization": f"Basic {KEY}"}):
+            refused = call(server.url, **headers)
+            assert refused.status_code == 401
+            assert refused.headers["www-authenticate"].startswith("Bearer")
+        assert call(f"{server.url}?key={KEY}").status_code == 401
+        evil = call(server.url, **{"x-api-key": KEY, "host": "evil.example.com"})
+        assert evil.status_code == 421
+        page = call(server.url, **{"x-api-key": KEY, "origin": "https://evil.example.com"})
+        assert page.status_code == 403
+        assert page.headers["x-content-type-options"] == "nosniff"
+        server.process.signal(signal.SIGTERM)
+        server.process.wait()
+        assert KEY[:-1] not in server.process.stderr
+        assert OTHER_KEY not in server.process.stderr
+
+
+@pytest.mark.rule("AUTH-06", "AUTH-07", "AUTH-12")
+def test_tokens_open_a_server(app: Path) -> None:
+    audience = "https://mcp.example.com/mcp"
+    with running_issuer() as issuer:
+        settings = {"oauth.issuer": issuer.url, "oauth.audience": audience}
+        with serve_http(app, "--transport", "http", settings=settings) as server:
+            origin = server.url.removesuffix("/mcp")
+            for path in ("/mcp", ""):
+                found = httpx2.get(
+                    f"{origin}/.well-known/oauth-protected-resource{path}", timeout=PATIENCE
+                )
+                assert found.json()["authorization_servers"] == [issuer.url]
+            now_and_later = {"exp": 2**33, "nbf": None}
+            bearer = f"Bearer {token(issuer, **now_and_later)}"
+            assert text_of(call(server.url, authorization=bearer)) == '"alice"'
+            assert call(server.url, "change", authorization=bearer).status_code == 403
+            writer = f"Bearer {token(issuer, scope='write', **now_and_later)}"
+            assert text_of(call(server.url, "change", authorization=writer)) == '"changed"'
+            expired = f"Bearer {token(issuer)}"
+            assert call(server.url, authorization=expired).status_code == 401
+
+
+@pytest.mark.rule("RATE-01", "RATE-02", "RATE-03")
+@pytest.mark.parametrize("store", ["memory", "redis"])
+def test_a_client_may_make_so_many_calls(app: Path, store: str) -> None:
+    alice, bob = unique_name("alice"), unique_name("bob")  # what is kept of them expires
+    settings = {
+        "http.api_keys": f"{alice}:{KEY},{bob}:{OTHER_KEY}",
+        "rate_limit.per_key": 2,
+        "rate_limit.window_ms": 120_000,
+        "rate_limit.store": need_redis() if store == "redis" else store,
+    }
+    with serve_http(app, "--transport", "http", settings=settings) as server:
+        for _ in range(2):
+            assert text_of(call(server.url, **{"x-api-key": KEY})) == f'"key:{alice}"'
+        refused = call(server.url, **{"x-api-key": KEY}).json()["result"]
+        assert refused["isError"] is True
+        assert '"code":"RESOURCE_EXHAUSTED"' in refused["content"][0]["text"]
+        assert '"retryAfterMs":' in refused["content"][0]["text"]
+        assert text_of(call(server.url, **{"x-api-key": OTHER_KEY})) == f'"key:{bob}"'
