@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -20,13 +21,14 @@ from .authentication import make_authenticator
 from .endpoint import SERVER_STOPS, Endpoint, Visit
 from .events import MemoryEventStore
 from .guard import ClientGone, make_guard, with_cors, with_security_headers
-from .headers import read_head
+from .headers import method_not_allowed, read_head
 from .legacy import MESSAGES_PATH, STREAM_PATH, LegacyEndpoint
 from .refusal import HttpRefusal
-from .responses import send_json
+from .responses import send_body, send_json
 from .sessions import SessionTable
 
 if TYPE_CHECKING:
+    from ...operations.metrics import Metrics
     from ...runtime import Runtime
     from .authentication import Authenticator
     from .events import EventStore
@@ -42,6 +44,9 @@ _CLOSE = (b"connection", b"close")
 
 _SWEEP_SECONDS = 10.0
 _POLL_SECONDS = 0.02
+
+_AUDITED = {401: "AUTHENTICATION_FAILED", 403: "ACCESS_DENIED", 421: "ACCESS_DENIED"}
+"""What the audit log calls the refusals that it is told of, by their status (OPS-12)."""
 
 _NOT_FOUND = HttpRefusal(404, "There is nothing at this path", reason="path_not_found")
 _STOPPING = HttpRefusal(
@@ -108,6 +113,8 @@ class HttpApplication:
             STREAM_PATH: lambda service, visit: service.legacy.open_stream(visit),
             MESSAGES_PATH: lambda service, visit: service.legacy.take_message(visit),
         }
+        if self.runtime.metrics is not None:
+            self._paths[METRICS_PATH] = partial(_tell_metrics, self.runtime.metrics)
         oauth = self._authenticator.oauth
         if oauth is not None:
             self._metadata_paths, self._metadata = oauth.metadata_paths, oauth.metadata
@@ -134,7 +141,11 @@ class HttpApplication:
             if self._service is None:
                 await self.runtime.start_lifespan()
                 self._stopping = False
-                self._service = await self._make_service()
+                try:
+                    self._service = await self._make_service()
+                except BaseException:
+                    await self.runtime.stop_lifespan()
+                    raise
 
     def begin_stop(self) -> None:
         """Take no new requests; those who only listen are told that it is over (HTTP-16)."""
@@ -254,12 +265,26 @@ class HttpApplication:
         return "ok"
 
     async def _refuse(self, scope: Scope, send: Send, refusal: HttpRefusal) -> None:
+        if self.runtime.audit is not None and refusal.status in _AUDITED:
+            address = (scope.get("client") or ("",))[0]
+            metadata = {"reason": refusal.reason, "path": scope["path"], "address": address}
+            event_type = _AUDITED[refusal.status]
+            self.runtime.audit.write(event_type, "SECURITY", False, metadata=metadata)
         headers = refusal.headers
         if scope["method"] == "POST" and scope["http_version"].startswith("1"):
             # Its body may not have been read, and is not waited for.
             headers = (*(each for each in headers if each != _CLOSE), _CLOSE)
         body = refusal.body(self.runtime.ids.connection_correlation_id())
         await send_json(send, refusal.status, body, headers)
+
+
+async def _tell_metrics(metrics: Metrics, service: _Service, visit: Visit) -> HttpRefusal | None:
+    """OPS-14: the numbers for Prometheus, to whoever may use the server."""
+    if visit.scope["method"] != "GET":
+        return method_not_allowed("GET")
+    content_type, body = metrics.render()
+    await send_body(visit.send, 200, content_type.encode(), body)
+    return None
 
 
 def _make_event_store(runtime: Runtime) -> EventStore:

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
 RawHeader = tuple[bytes, bytes]
 
-_JSON = (b"content-type", b"application/json")
-
 STREAM_HEADERS: tuple[RawHeader, ...] = (
     (b"content-type", b"text/event-stream"),
     # Proxies would otherwise gather events until they are worth sending (HTTP-09).
@@ -23,10 +21,19 @@ async def send_json(
     send: Send, status: int, body: bytes, headers: Sequence[RawHeader] = ()
 ) -> None:
     """A response whose body is JSON."""
-    length = (b"content-length", b"%d" % len(body))
-    await send(
-        {"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]}
-    )
+    await send_body(send, status, b"application/json", body, headers)
+
+
+async def send_body(
+    send: Send,
+    status: int,
+    content_type: bytes,
+    body: bytes,
+    headers: Sequence[RawHeader] = (),
+) -> None:
+    """A response with a body of any type."""
+    own = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": [*own, *headers]})
     await send({"type": "http.response.body", "body": body})
 
 
