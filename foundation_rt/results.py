@@ -32,9 +32,12 @@ def tool_result(
         ToolError: INTERNAL; its details say `result_not_serializable`, `result_too_large` or
             `output_schema_violation`.
     """
-    if tool.validate_output is None and not is_shaped(value):
-        text = encode_result(value, max_bytes)
-        return {"content": [{"type": "text", "text": text}], "isError": False}
+    if tool.validate_output is None:
+        kind = type(value)
+        # What most tools return is known by its type alone: 0.02 us, where `is_shaped` takes 0.1.
+        if kind is dict or kind is str or not is_shaped(value):
+            text = encode_result(value, max_bytes)
+            return {"content": [{"type": "text", "text": text}], "isError": False}
     from .shaped_results import shaped_result
 
     return shaped_result(value, tool, revision, max_bytes)
@@ -55,22 +58,18 @@ def encode_result(value: Any, max_bytes: int) -> str:
         ToolError: INTERNAL; its details say `result_not_serializable` or `result_too_large`.
     """
     text = write_json(value)
-    check_size(len(text), max_bytes)
+    if len(text) > max_bytes:
+        raise too_large(len(text), max_bytes)
     return text.decode()
 
 
-def check_size(size: int, max_bytes: int) -> None:
-    """Refuse a result of more than `max_bytes`.
-
-    Raises:
-        ToolError: INTERNAL, `result_too_large`.
-    """
-    if size > max_bytes:
-        raise ToolError(
-            ErrorCode.INTERNAL,
-            f"The tool's result is {size} bytes; at most {max_bytes} are sent.",
-            {"reason": "result_too_large", "resultBytes": size, "maxResponseBytes": max_bytes},
-        )
+def too_large(size: int, max_bytes: int) -> ToolError:
+    """What refuses a result of `size` bytes."""
+    return ToolError(
+        ErrorCode.INTERNAL,
+        f"The tool's result is {size} bytes; at most {max_bytes} are sent.",
+        {"reason": "result_too_large", "resultBytes": size, "maxResponseBytes": max_bytes},
+    )
 
 
 def write_json(value: Any) -> bytes:

@@ -11,7 +11,7 @@ import orjson
 
 from .errors import ErrorCode, ToolError
 from .protocol.content import Block, Text, ToolResult
-from .results import check_size, is_shaped, write_json
+from .results import is_shaped, too_large, write_json
 
 if TYPE_CHECKING:
     from .protocol.revisions import Revision
@@ -30,7 +30,9 @@ def shaped_result(
     given = _to_tool_result(value)
     structured = _structured(given, tool.validate_output)
     content = _content(given, structured, revision)
-    check_size(len(content) + len(structured or b""), max_bytes)
+    size = len(content) + len(structured or b"")
+    if size > max_bytes:
+        raise too_large(size, max_bytes)
     result: dict[str, Any] = {"content": orjson.Fragment(content), "isError": given.is_error}
     if structured is not None and _has_room_for(structured, revision):
         result["structuredContent"] = orjson.Fragment(structured)
