@@ -60,6 +60,7 @@ class ServerOptions:
         instructions: advice for the model that uses the tools, sent by `initialize`.
         lifespan: the hooks that are entered before the first message.
         middleware: what is around every handler, the first outermost.
+        subscriptions: who is told of what happens; those of another server, to share them.
     """
 
     config: ServerConfig | None = None
@@ -70,6 +71,7 @@ class ServerOptions:
     clock: Clock | None = None
     agent_coordinator: AgentCoordinator | None = None
     instructions: str | None = None
+    subscriptions: Subscriptions | None = None
     features: Features | None = None
     lifespan: Lifespan | None = None
     middleware: tuple[Middleware, ...] = ()
@@ -306,7 +308,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     resources = options.resource_manager or ResourceManager(config, resident_memory_bytes)
     info = ServerInfo(config.server.name, config.server.version, options.instructions)
     envelope = Envelope(info, config.server.cache_ttl_ms, config.server.cache_scope)
-    subscriptions = Subscriptions()
+    subscriptions = options.subscriptions or Subscriptions()
     registry.observe(subscriptions)
     tasks = TaskOffer(registry, config.tasks, clock, envelope, subscriptions)
     client_input = ClientInput(

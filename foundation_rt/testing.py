@@ -38,7 +38,7 @@ Answers = Callable[[str, dict[str, Any]], Any]
 """Takes the method and the params of what a server asks; returns the client's result."""
 
 _INFO = {"name": "foundation-rt-testing", "version": "0"}
-_ASKABLE = {
+_ASKABLE: dict[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"tools": {}, "context": {}},
     "roots": {},

@@ -93,6 +93,23 @@ def test_the_resource_the_prompt_and_the_completion_work(names: dict[str, Any]) 
     asyncio.run(use())
 
 
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_the_tool_that_asks_works(names: dict[str, Any], revision: str) -> None:
+    _run(names, "class Booking")
+
+    def answers(method: str, params: dict[str, Any]) -> Any:
+        if method == "elicitation/create":
+            return {"action": "accept", "content": {"guest": "Ann", "nights": 2}}
+        content = {"type": "text", "text": "Welcome, Ann!"}
+        return {"role": "assistant", "model": "m", "content": content}
+
+    async def book() -> Any:
+        async with connect(names["server"], revision=revision, answers=answers) as client:
+            return await client.call("book", room=5)
+
+    assert asyncio.run(book()) == "Room 5, 2 nights. Welcome, Ann!"
+
+
 def test_the_agent_counts_what_it_is_asked_for() -> None:
     defined = _run({}, 'Server("office")')
 

@@ -176,6 +176,7 @@ class Order:
 class Plain:
     sure: bool
     nick: str | None = None
+    odd: str = None  # type: ignore[assignment]
 
 
 class Typed(TypedDict):
@@ -199,6 +200,7 @@ def test_a_class_is_a_form() -> None:
     assert Forms().form(Plain).to_wire(NEWEST)["properties"] == {
         "sure": {"type": "boolean"},
         "nick": {"type": "string"},
+        "odd": {"type": "string"},
     }
     assert Forms().form(Typed).to_wire(NEWEST)["required"] == ["share"]
 
@@ -236,8 +238,18 @@ class Either:
     value: int | str
 
 
+@attrs.define
+class Unresolvable:
+    value: Missing  # type: ignore[name-defined]  # noqa: F821
+
+
+@attrs.define
+class Whatever:
+    value: object
+
+
 @pytest.mark.rule("ASK-07")
-@pytest.mark.parametrize("cls", [int, Nested, Either, Size])
+@pytest.mark.parametrize("cls", [int, Nested, Either, Size, Unresolvable, Whatever])
 def test_a_class_that_no_form_can_show_is_refused(cls: type) -> None:
     with pytest.raises(UsageError, match="form"):
         Forms().form(cls)

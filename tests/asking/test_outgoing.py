@@ -12,6 +12,7 @@ import pytest
 
 from foundation_rt import (
     AbortError,
+    AbortSignal,
     ClientCapabilityError,
     ClientRefusedError,
     Elicit,
@@ -23,7 +24,10 @@ from foundation_rt import (
     ToolDefinition,
     ToolError,
     UrlElicitationRequired,
+    UsageError,
 )
+from foundation_rt.asking.outgoing import Outgoing
+from foundation_rt.asking.questions import Prepared
 from foundation_rt.config import ServerConfig, ToolsSection
 from foundation_rt.dispatcher import MAX_QUESTIONS
 from tests.support.asked import AskedClient, accepted, value_of
@@ -375,8 +379,6 @@ def test_a_loop_that_was_closed_is_no_reason_to_fail() -> None:
 
 
 def test_a_context_made_by_hand_has_nobody_to_ask() -> None:
-    from foundation_rt import AbortSignal, UsageError
-
     context = ToolContext("run", "correlation", AbortSignal(), Rig().server.runtime.logger)
     with pytest.raises(UsageError, match="no client"):
         asyncio.run(context.roots())
@@ -417,3 +419,26 @@ def test_the_error_of_a_handler_that_asked_is_its_own() -> None:
         assert value_of(await client.next())["code"] == "NOT_FOUND"
 
     asyncio.run(scene())
+
+
+class Silent:
+    """A channel to a client whose call ends just before it is asked."""
+
+    def __init__(self, signal: AbortSignal) -> None:
+        self.signal = signal
+
+    def request(self, call: Any, question: Prepared, settle: Any) -> None:
+        asyncio.get_running_loop().call_soon(self.signal.fire, "cancelled")
+
+    def withdraw(self, call: Any, request_ids: list[str]) -> None:
+        assert request_ids == []
+
+
+@pytest.mark.rule("ASK-17")
+def test_a_call_that_ends_just_before_it_asks_waits_for_its_signal() -> None:
+    signal = AbortSignal()
+    call: Any = None
+    outgoing = Outgoing(Silent(signal), call, signal)
+    questions = {"a": Prepared("roots/list", {}, lambda answer: answer)}
+    with pytest.raises(AbortError, match="cancelled"):
+        asyncio.run(asyncio.wait_for(outgoing.exchange(questions), 20))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, assert_type
+from typing import Any, TypedDict, assert_type
 
 from foundation_rt import (
     AbortSignal,
@@ -13,6 +13,8 @@ from foundation_rt import (
     Completion,
     Connection,
     Dispatcher,
+    Elicit,
+    ElicitResult,
     ErrorCode,
     PromptArgument,
     PromptDefinition,
@@ -20,6 +22,9 @@ from foundation_rt import (
     PromptResult,
     ResourceDefinition,
     ResourceTemplateDefinition,
+    Root,
+    Sample,
+    SampleResult,
     Server,
     ServerOptions,
     ToolContext,
@@ -71,6 +76,28 @@ async def use() -> None:
         assert_type(client, TestClient)
         assert_type(await client.list_tools(), list[dict[str, Any]])
         await client.call("forecast", city="Oslo")
+
+
+class Guest(TypedDict):
+    name: str
+
+
+async def ask(ctx: ToolContext) -> None:
+    assert_type(await ctx.elicit("Who?", Guest), ElicitResult[Guest])
+    form = await ctx.elicit("Who?", {"type": "object", "properties": {}}, key="who")
+    assert_type(form, ElicitResult[dict[str, Any]])
+    assert_type(form.content, dict[str, Any] | None)
+    assert_type((await ctx.elicit_url("Pay", "https://x.example/")).accepted, bool)
+    assert_type(await ctx.sample("Hi", max_tokens=5, temperature=0.1), SampleResult)
+    assert_type(await ctx.sample(["Hi"], max_tokens=5, tool_choice="none"), SampleResult)
+    assert_type(await ctx.roots(), tuple[Root, ...])
+    answers = await ctx.ask({"a": Elicit("Who?", Guest), "b": Sample("Hi", 5)})
+    assert_type(answers, dict[str, Any])
+    await ctx.sample("Hi")  # type: ignore[call-arg]
+    await ctx.sample("Hi", max_tokens=5, heat=1)  # type: ignore[call-arg]
+    await ctx.ask({"a": "Who?"})  # type: ignore[dict-item]
+    ctx.log("info", {"any": "thing"}, logger="name")
+    ctx.report_progress(0.5, total=1, message="half")
 
 
 def _context() -> ToolContext:
