@@ -14,16 +14,18 @@ from .protocol.revisions import REVISIONS
 from .testing import connect
 
 if TYPE_CHECKING:
+    from .protocol.revisions import Revision
     from .server import Server
 
 
 def check(server: Server) -> int:
-    """Print the tools with their schemas and the effective configuration, secrets redacted."""
+    """Print what the server offers and the effective configuration, secrets redacted."""
     runtime = server.runtime
     newest = [*REVISIONS.values()][-1]
     report: dict[str, Any] = {
         "server": {"name": runtime.config.server.name, "version": runtime.config.server.version},
         "tools": [definition.to_wire(newest) for definition in server.list()],
+        **_other_features(server, newest),
         "configuration": to_mapping(runtime.config),
     }
     _print_json(report)
@@ -50,6 +52,17 @@ def call(server: Server, tool: str, arguments: str) -> int:
         server.runtime.close_logs(1.0)
     _print_json(result)
     return 0
+
+
+def _other_features(server: Server, revision: Revision) -> dict[str, Any]:
+    """What lists show besides tools; nothing of what the server has none of."""
+    resources, prompts = server.features.resources, server.features.prompts.prompts
+    lists = {
+        "resources": [each.wire(revision) for each in resources.resources.entries()],
+        "resourceTemplates": [each.wire(revision) for each in resources.templates.entries()],
+        "prompts": [each.wire(revision) for each in prompts.entries()],
+    }
+    return {name: listed for name, listed in lists.items() if listed}
 
 
 async def _call(server: Server, tool: str, arguments: dict[str, Any]) -> Any:

@@ -59,6 +59,29 @@ def test_check_prints_tools_schemas_and_configuration_without_secrets(
     assert report["configuration"]["tools"]["default_timeout_ms"] == 2000
     assert report["configuration"]["tools"]["admin_policy"]["token_env_var"] == "[REDACTED]"
     assert printed.out.endswith("}\n")
+    assert not {"resources", "resourceTemplates", "prompts"} & report.keys()
+
+
+@pytest.mark.rule("CLI-04")
+def test_check_prints_resources_templates_and_prompts(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.resource("note://all")(lambda: "")
+
+    @server.resource("note://{name}")
+    def note(name: str) -> str:
+        return name
+
+    @server.prompt
+    def review(code: str) -> str:
+        return code
+
+    assert check(server) == 0
+    report = orjson.loads(capsys.readouterr().out)
+    assert report["resources"] == [{"uri": "note://all", "name": "<lambda>"}]
+    assert report["resourceTemplates"] == [{"uriTemplate": "note://{name}", "name": "note"}]
+    arguments = [{"name": "code", "required": True}]
+    assert report["prompts"] == [{"name": "review", "arguments": arguments}]
 
 
 @pytest.mark.rule("CLI-05")
