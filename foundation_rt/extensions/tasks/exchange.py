@@ -8,6 +8,7 @@ task, and answered by `tasks/update`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
@@ -79,12 +80,16 @@ class TaskExchange:
             if not answered.done():
                 answered.set_result(None)
 
+        def wake_in_loop() -> None:
+            with suppress(RuntimeError):  # the loop has been closed: nobody waits there any more
+                loop.call_soon_threadsafe(wake)
+
         def respond(key: str, response: Any) -> None:
             responses[key] = response
             if len(responses) == len(questions):
-                loop.call_soon_threadsafe(wake)
+                wake_in_loop()
 
-        remove = self.signal.add_callback(lambda: loop.call_soon_threadsafe(wake))
+        remove = self.signal.add_callback(wake_in_loop)
         shown = {key: question.to_wire() for key, question in questions.items()}
         keys = desk.ask(task, shown, respond)
         try:

@@ -649,3 +649,8 @@ def test_responses_have_to_be_an_object() -> None:
             assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_params")
 
     play(scene)
+
+
+@pytest.mark.rule("TASK-13")
+def test_a_server_without_tasks_has_none_to_stop() -> None:
+    Server().runtime.stop_tasks("shutdown")
