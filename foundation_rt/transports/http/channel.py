@@ -17,6 +17,7 @@ from .exchange import Exchange, Message
 
 if TYPE_CHECKING:
     from ...connection import Connection
+    from ...protocol import jsonrpc
     from ...protocol.jsonrpc import RequestId
     from .events import EventStore, Trail
     from .streams import EventBody
@@ -75,13 +76,13 @@ class Channel:
             return exchange
         return None if request_id is None else self._exchanges.get(request_id)
 
-    def receive(self, line: bytes, exchange: Exchange) -> None:
+    def receive(self, message: jsonrpc.Message, exchange: Exchange) -> None:
         """Take what one POST brought; `exchange` takes what is answered to it."""
         for request_id in exchange.requests:
             self._exchanges.setdefault(request_id, exchange)
         self._receiving = exchange
         try:
-            self.connection.receive(line)
+            self.connection.take(message)
         finally:
             self._receiving = None
 

@@ -104,7 +104,7 @@ class Endpoint:
     authenticator: Authenticator
     sessions: SessionTable[Channel]
     events: EventStore
-    _open: set[Connection] = field(factory=set, init=False)
+    _open: dict[Connection, Exchange] = field(factory=dict, init=False)
 
     def stop_listening(self) -> None:
         """The server stops: those who only wait for news are told that none will come (HTTP-16)."""
@@ -115,8 +115,9 @@ class Endpoint:
 
     def close(self) -> None:
         """The server has stopped: whatever runs is aborted."""
-        for connection in list(self._open):
+        for connection, exchange in list(self._open.items()):
             connection.close(SERVER_STOPS)
+            exchange.finish()
         self.sessions.end_all(SERVER_STOPS)
 
     async def handle(self, visit: Visit) -> HttpRefusal | None:
@@ -146,18 +147,16 @@ class Endpoint:
         message = parse(body)
         params = ABSENT if isinstance(message, Response | Batch) else message.params
         if is_stateless(visit.head, params):
-            return await self._post_stateless(visit, body, message)
+            return await self._post_stateless(visit, message)
         if (
             type(message) is Request
             and message.method == "initialize"
             and not visit.head.session_id
         ):
-            return await self._open_session(visit, body, message)
-        return await self._post_in_session(visit, body, message)
+            return await self._open_session(visit, message)
+        return await self._post_in_session(visit, message)
 
-    async def _post_stateless(
-        self, visit: Visit, line: bytes, message: Message
-    ) -> HttpRefusal | None:
+    async def _post_stateless(self, visit: Visit, message: Message) -> HttpRefusal | None:
         """HTTP-10: a connection of its own, which ends with the response."""
         if type(message) is Notification:
             await send_empty(visit.send, 202)  # there is none that means anything here
@@ -179,12 +178,12 @@ class Endpoint:
         connection = self.runtime.connect(
             exchange.deliver, "http", self.scheduler, principal=visit.principal, stateless=True
         )
-        self._open.add(connection)
+        self._open[connection] = exchange
         try:
-            connection.receive(line)
+            connection.take(message)
             await self._answer(visit, exchange)
         finally:
-            self._open.discard(connection)
+            del self._open[connection]
             connection.close()
         return None
 
@@ -199,9 +198,7 @@ class Endpoint:
         scopes = frozenset() if tool is None else tool.scopes
         return self.authenticator.check_scopes(visit.principal, scopes)
 
-    async def _open_session(
-        self, visit: Visit, line: bytes, request: Request
-    ) -> HttpRefusal | None:
+    async def _open_session(self, visit: Visit, request: Request) -> HttpRefusal | None:
         """HTTP-03: a session whose `initialize` was accepted gets an id."""
         refusal = self.sessions.make_room()
         if refusal is not None:
@@ -212,7 +209,7 @@ class Endpoint:
         )
         channel.connection.close_response = channel.close_response
         exchange = Exchange(visit.open_body(), channel, (request.id,))
-        channel.receive(line, exchange)
+        channel.receive(request, exchange)
         peer = channel.connection.session.peer
         headers: list[RawHeader] = []
         if peer is None:
@@ -225,9 +222,7 @@ class Endpoint:
         await self._answer(visit, exchange, headers)
         return None
 
-    async def _post_in_session(
-        self, visit: Visit, line: bytes, message: Message
-    ) -> HttpRefusal | None:
+    async def _post_in_session(self, visit: Visit, message: Message) -> HttpRefusal | None:
         channel = check_session_headers(visit.head) or self._find(visit)
         if isinstance(channel, HttpRefusal):
             return channel
@@ -239,7 +234,7 @@ class Endpoint:
         exchange = Exchange(visit.open_body(), channel, tuple(each.id for each in requests))
         # The same subject, but its token may be a new one, of other scopes.
         channel.connection.session.principal = visit.principal
-        channel.receive(line, exchange)
+        channel.receive(message, exchange)
         if type(message) is not Request:
             channel.end_cancelled()
         if requests or exchange.finished:
