@@ -9,6 +9,7 @@ tool error has.
 
 from __future__ import annotations
 
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
@@ -109,7 +110,7 @@ class FeatureCalls(Procedure):
         effects: list[Effect] = []
         if isinstance(outcome, Returned):
             try:
-                reply = self._encode(call, call.shape(outcome.value, call))
+                reply = self._encode(call, call.shape(_checked(outcome.value), call))
             except ToolError as refused:
                 error = refused.to_structured()
                 if refused.__cause__ is not None:
@@ -197,6 +198,18 @@ class FeatureCalls(Procedure):
         record = completion_record(call, failed, error.code, 0.0)
         record.refusal = "concurrency_limit"
         return [self.error_reply(call, error), record]
+
+
+def _checked(value: Any) -> Any:
+    """What a handler returned, unless it is a coroutine, which nobody will run."""
+    if not isinstance(value, CoroutineType):
+        return value
+    value.close()  # Python would warn that it was never awaited
+    raise ToolError(
+        ErrorCode.INTERNAL,
+        "The result cannot be written as JSON.",
+        {"reason": "result_not_serializable"},
+    ) from TypeError("the handler returned a coroutine: declare it with async def")
 
 
 def _refusal(call: Invocation, error: StructuredError) -> Reply:

@@ -210,6 +210,18 @@ def test_a_result_that_cannot_be_written_is_an_error() -> None:
     assert core.session.in_flight == {}
 
 
+@pytest.mark.rule("FEAT-03")
+def test_a_coroutine_is_no_result() -> None:
+    async def late() -> str:
+        return "text"
+
+    core = make_core().handshake()
+    effects = core.conclude(started(core), Returned(late()))
+    assert error_of(effects)["data"]["details"] == {"reason": "result_not_serializable"}
+    [log] = [each for each in effects if type(each) is Emit]
+    assert "declare it with async def" in log.fields["error"]["message"]
+
+
 @pytest.mark.rule("FEAT-02", "FEAT-03")
 def test_a_result_that_its_shape_refuses_or_that_is_too_large_is_not_sent() -> None:
     core = make_core({"tools": {"max_response_bytes": 100}}).handshake()

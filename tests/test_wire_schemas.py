@@ -274,3 +274,72 @@ def test_every_line_of_a_storm_is_allowed(
     used_by(performer)
     assert performer.running == {}
     assert performer.runtime.resources.concurrent_executions == 0
+
+
+# -- a storm of requests for what is no tool
+
+uris = st.sampled_from(
+    ["note://all", "note://both", "note://7", "note://77", "note://x", "file:///a/%62", "a:b", ""]
+) | st.text("note:/.%2eFf{}", max_size=20)
+texts = st.sampled_from(["", "1", "rust", "x", "deep"]) | st.text(max_size=5)
+feature_params: st.SearchStrategy[Any] = st.one_of(
+    st.fixed_dictionaries({"uri": uris}),
+    st.fixed_dictionaries({}, optional={"cursor": texts | st.just(None)}),
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["review", "show", "crash", "other"])},
+        optional={
+            "arguments": st.dictionaries(
+                st.sampled_from(["code", "language", "depth", "other"]), texts, max_size=3
+            )
+        },
+    ),
+    st.fixed_dictionaries(
+        {
+            "ref": st.sampled_from(
+                [
+                    {"type": "ref/prompt", "name": "review"},
+                    {"type": "ref/resource", "uri": "note://{number}"},
+                    {"type": "ref/resource", "uri": "note://7"},
+                    {"type": "ref/tool"},
+                ]
+            ),
+            "argument": st.fixed_dictionaries(
+                {
+                    "name": st.sampled_from(["code", "language", "depth", "number", "other"]),
+                    "value": texts,
+                }
+            ),
+        },
+        optional={"context": st.just({"arguments": {"language": "x"}}) | values},
+    ),
+    objects,
+    values,
+)
+FEATURE_METHODS = [
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "prompts/list",
+    "prompts/get",
+    "completion/complete",
+]
+
+
+@pytest.mark.rule("MRES-04", "PROMPT-06", "COMP-02", "FEAT-02", "FEAT-04")
+@settings(max_examples=200)
+@given(
+    storm=st.lists(st.tuples(st.sampled_from(FEATURE_METHODS), feature_params), min_size=1),
+    page_size=st.integers(1, 3),
+)
+def test_every_request_for_a_feature_is_answered_as_the_schemas_allow(
+    storm: list[tuple[str, Any]], page_size: int
+) -> None:
+    performer = make_performer({"server": {"page_size": page_size}}, "debug", "features")
+    performer.feed(b"\n".join([INITIALIZE, INITIALIZED, b""]))
+    for number, (method, params) in enumerate(storm):
+        performer.feed(request(method, params, number) + b"\n")
+    performer.end()
+    used_by(performer)
+    assert [orjson.loads(line)["id"] for line in performer.sent[1:]] == list(range(len(storm)))
+    assert performer.running == {}
+    assert performer.runtime.resources.concurrent_executions == 0
