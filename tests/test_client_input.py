@@ -329,6 +329,35 @@ def test_prompts_and_resources_ask_too(
     scene(play)
 
 
+@pytest.mark.rule("ASK-10")
+@pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
+def test_middleware_lets_questions_through(revision: str) -> None:
+    rig, seen = Rig(), []
+
+    @rig.server.middleware
+    async def watch(call: Any, proceed: Any) -> Any:
+        try:
+            return await proceed()
+        except Exception as error:  # what a question unwinds is none
+            seen.append(error)
+            raise
+
+    add_handlers(rig)
+
+    async def run() -> None:
+        client = AskedClient(rig.server, revision)
+        if revision == STATELESS:
+            questions, _ = asked_of(await client.call("greet"))
+            assert [*questions] == ["user_name"]
+        else:
+            client.start("greet")
+            await client.asked("elicitation/create")
+            client.connection.close()
+
+    asyncio.run(run())
+    assert [type(error).__name__ for error in seen] == ["AbortError"] * (revision != STATELESS)
+
+
 @pytest.mark.rule("ASK-02")
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
 def test_a_completion_cannot_ask(revision: str) -> None:

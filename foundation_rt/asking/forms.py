@@ -61,10 +61,8 @@ class Form:
             ClientCapabilityError: the revision has no way to ask for this.
         """
         fields = self.schema["properties"].items()
-        return {
-            **self.schema,
-            "properties": {name: _field_to_wire(name, one, revision) for name, one in fields},
-        }
+        properties = {name: _field_to_wire(name, one, revision) for name, one in fields}
+        return revision.keep("form", {**self.schema, "properties": properties})
 
     def read(self, content: Any) -> Any:
         """What the user filled in: a dict, or an instance of the class the form was made of.

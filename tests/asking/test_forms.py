@@ -119,6 +119,14 @@ def test_an_older_revision_is_sent_what_it_knows() -> None:
     }
 
 
+@pytest.mark.rule("ASK-01", "ASK-06")
+def test_an_older_revision_is_not_told_the_dialect() -> None:
+    dialect = "http://json-schema.org/draft-07/schema#"
+    form = Forms().form({"$schema": dialect, **schema_of(a={"type": "string"})})
+    assert form.to_wire(NEWEST)["$schema"] == dialect
+    assert "$schema" not in form.to_wire(REVISIONS["2025-06-18"])
+
+
 @pytest.mark.rule("ASK-04", "ASK-06")
 def test_a_list_cannot_be_said_in_an_older_revision() -> None:
     form = Forms().form(schema_of(several=GOOD["several"]))
