@@ -309,6 +309,50 @@ def test_one_of_two_that_start_may_give_up(diary: Diary) -> None:
     assert diary.entries == ["+database", "-database"]
 
 
+@pytest.mark.rule("OPS-03")
+def test_a_start_that_is_cancelled_when_it_is_done_leaves_the_hooks(diary: Diary) -> None:
+    entered = asyncio.Event()
+    diary.hook("database", entering=entered.wait)
+
+    async def main() -> None:
+        starting = asyncio.ensure_future(diary.lifespan.start())
+        entered.set()
+        while not diary.lifespan.is_open:
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+        await diary.lifespan.stop(PATIENCE)
+
+    run(main)
+    assert diary.entries == ["+database", "-database"]
+    assert diary.messages == []
+
+
+@pytest.mark.rule("OPS-04")
+def test_a_stop_too_many_waits_for_the_end_as_well(diary: Diary) -> None:
+    gone = asyncio.Event()
+    diary.hook("database", leaving=gone.wait)
+
+    async def main() -> None:
+        await diary.lifespan.start()
+        stops = [asyncio.ensure_future(diary.lifespan.stop(PATIENCE)) for _ in range(2)]
+        await asyncio.sleep(0)
+        gone.set()
+        await asyncio.gather(*stops)
+        assert diary.entries == ["+database", "-database"]
+
+    run(main)
+
+
+@pytest.mark.rule("OPS-03")
+def test_without_a_logger_the_failure_is_still_raised(diary: Diary) -> None:
+    lifespan = Lifespan(diary.server)
+    lifespan.add(dict)
+    with pytest.raises(LifespanError):
+        run(lifespan.start)
+
+
 @pytest.mark.rule("OPS-04")
 def test_a_host_that_cancels_everything_leaves_the_hooks_without_a_word(diary: Diary) -> None:
     diary.hook("database")

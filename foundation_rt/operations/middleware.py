@@ -38,8 +38,6 @@ def _takes_two(middleware: Callable[..., Any]) -> bool:
         inspect.signature(middleware).bind(None, None)
     except TypeError:
         return False
-    except ValueError:
-        pass  # a callable that does not tell its parameters
     return True
 
 

@@ -41,24 +41,23 @@ def set_up_operations(runtime: Runtime) -> None:
         runtime.observers.append(runtime.audit.observe)
         around.append(runtime.audit)
     if config.rate_limit.is_set():
-        around += _make_rate_limit(runtime)
+        around.append(_make_rate_limit(runtime))
     around += runtime.middleware
     if around:
         runtime.engine.around = partial(wrap, tuple(around))
 
 
-def _make_rate_limit(runtime: Runtime) -> list[Middleware]:
+def _make_rate_limit(runtime: Runtime) -> Middleware:
     from .rate_limit import make_rate_limit
 
     limit = make_rate_limit(runtime.config.rate_limit, runtime.clock, runtime.logger)
-    if limit is None:
-        return []
+    assert limit is not None  # is_set() has said so
     if runtime.audit is not None:
         limit.observers.append(runtime.audit.note_rate_limit)
     if runtime.metrics is not None:
         limit.observers.append(runtime.metrics.note_rate_limit)
     runtime.rate_limit = limit
-    return [limit]
+    return limit
 
 
 def _is_registered(runtime: Runtime, method: str, name: str) -> bool:

@@ -24,6 +24,7 @@ from foundation_rt import (
 from foundation_rt.testing import ManualClock, connect
 from tests.support.bench import Bench, Held
 from tests.support.process import environment, serve
+from tests.support.virtual_loop import VirtualLoop
 
 PATIENCE = 20.0
 
@@ -379,6 +380,21 @@ def test_when_the_loop_is_closed_under_a_thread_the_call_still_ends() -> None:
     go_on.set()
     assert runtime.engine.wait_idle(PATIENCE)
     assert runtime.resources.concurrent_executions == 0
+
+
+@pytest.mark.rule("OPS-09")
+def test_when_the_loop_is_closed_without_a_word_the_call_still_ends() -> None:
+    with Bench(middleware=(pass_through,)) as bench:
+        bench.start(bench.tool(lambda arguments, context: 1))
+        [run_] = bench.engine._runs.values()
+        assert run_.task is not None and run_.coroutine is not None
+        bench.scheduler.loop.close()
+        bench.workers.run()
+        assert bench.record["outcome"] == "success"
+        bench.rig.assert_all_ended()
+        run_.task._log_destroy_pending = False  # type: ignore[attr-defined]
+        run_.coroutine.close()
+        bench.scheduler.loop = VirtualLoop(bench.clock)
 
 
 @pytest.mark.rule("OPS-09")
