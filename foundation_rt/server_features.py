@@ -78,6 +78,9 @@ class FeatureServer(ABC):
         from .features.signatures import derive_resource
         from .protocol.uri_template import InvalidUri, parse_template
 
+        given: object = uri  # of a decorator without brackets, the function itself
+        if not isinstance(given, str):
+            raise RegistrationError('a resource has a URI: @server.resource("task://all")')
         variables: tuple[str, ...] = ()
         is_template = "{" in uri
         if is_template:

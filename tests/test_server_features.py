@@ -229,6 +229,8 @@ def test_what_cannot_be_registered_is_said_to_the_author() -> None:
         server.prompt(inline=True)(later)
     with pytest.raises(RegistrationError, match=r"resource 'a:\{\+id\}' is refused: it has"):
         server.resource("a:{+id}")(read)
+    with pytest.raises(RegistrationError, match="a resource has a URI"):
+        server.resource(read)  # type: ignore[arg-type]
     with pytest.raises(RegistrationError, match="a template has no size"):
         server.resource("a:{id}", size=5)(read)
     with pytest.raises(RegistrationError, match="no such prompt"):

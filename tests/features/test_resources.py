@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
@@ -241,3 +242,23 @@ def test_each_revision_is_shown_what_it_knows(revision: Any) -> None:
     [shown] = orjson.loads(orjson.dumps(registry.templates.page(None, 5, revision)[0]))
     del expected["size"]
     assert shown == {"uriTemplate": "task://{id}", **expected}
+
+
+@pytest.mark.rule("MRES-12")
+def test_finding_while_templates_come_and_go() -> None:
+    registry = ResourceRegistry()
+    registry.register_template(template("a:{x}"), read)
+
+    def change(number: int) -> None:
+        for turn in range(50):
+            uri = f"a:b{number}/{turn}/{{x}}"
+            entry = registry.register_template(template(uri), read)
+            assert registry.find(f"a:b{number}/{turn}/y") == (entry, {"x": "y"})
+            assert registry.find("a:y")[1] == {"x": "y"}
+            assert registry.unregister(uri)
+            with pytest.raises(LookupError):
+                registry.find(f"a:b{number}/{turn}/y")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(change, range(4)))
+    assert len(registry.templates.entries()) == 1

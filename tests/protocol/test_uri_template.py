@@ -225,6 +225,28 @@ def test_expanding_needs_every_variable() -> None:
         parse_template("a:{b}/{c}").expand({"b": "1"})
 
 
+@pytest.mark.rule("MRES-09")
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("a:b/c", False),
+        ("a:b/...", False),
+        ("a:b/.c", False),
+        ("a:b/..", True),
+        ("a:b/./c", True),
+        ("a:b/%2E%2e/c", True),
+        ("a:b/..?c", True),
+        ("a:b/..#c", True),
+        ("a:b\\..\\c", True),
+        ("a:b%5C..", True),
+        ("a:b%00", True),
+        ("a:%zz", True),
+    ],
+)
+def test_a_way_out_of_a_path_is_seen(uri: str, expected: bool) -> None:
+    assert is_traversal(uri) is expected
+
+
 LITERALS = st.text("ab-2F./?%", max_size=3)
 VALUES = st.text("ab-2F.%é", min_size=1, max_size=4)
 
