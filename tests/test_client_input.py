@@ -353,6 +353,7 @@ def test_middleware_lets_questions_through(revision: str) -> None:
             client.start("greet")
             await client.asked("elicitation/create")
             client.connection.close()
+            await client.settle()
 
     asyncio.run(run())
     assert [type(error).__name__ for error in seen] == ["AbortError"] * (revision != STATELESS)
