@@ -110,6 +110,16 @@ def test_the_tool_that_asks_works(names: dict[str, Any], revision: str) -> None:
     assert asyncio.run(book()) == "Room 5, 2 nights. Welcome, Ann!"
 
 
+def test_the_lifespan_and_the_middleware_work() -> None:
+    defined = _run({}, 'Server("library")')
+
+    async def look_up() -> Any:
+        async with connect(defined["server"]) as client:
+            return await client.call("title", form="A38")
+
+    assert asyncio.run(look_up()) == "Forms"
+
+
 def test_the_agent_counts_what_it_is_asked_for() -> None:
     defined = _run({}, 'Server("office")')
 
