@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.batches import MAX_BATCH, requests_of
-from foundation_rt.effects import Abort, Emit, Reply
+from foundation_rt.effects import Abort, Emit, Notify, Reply
 from foundation_rt.invocation import Invocation, Returned
 from foundation_rt.protocol.jsonrpc import RequestId, parse
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
@@ -143,6 +143,17 @@ def test_nothing_is_sent_where_there_is_nothing_to_answer() -> None:
         array(notification("x"), b'{"jsonrpc":"2.0","id":"s","result":{}}')
     )
     assert all(isinstance(each, Emit) for each in effects)
+
+
+@pytest.mark.rule("RPC-15")
+def test_what_is_said_meanwhile_is_sent_at_once_and_by_itself() -> None:
+    core = core_of()
+    [begun] = calls_of(core.dispatch(array(call(1), ping(2))))
+    progress = {"progressToken": "t", "progress": 1}
+    [said] = core.dispatcher.notify(begun, "notifications/progress", progress)
+    assert isinstance(said, Notify)
+    assert (orjson.loads(said.line)["params"], said.request_id) == (progress, 1)
+    assert ids_of(answer_of(core.conclude(begun, Returned(None)))) == [2, 1]
 
 
 @pytest.mark.rule("RPC-13", "RPC-14")

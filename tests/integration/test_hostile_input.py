@@ -116,7 +116,7 @@ PROTOCOL_ERRORS: dict[str, tuple[bytes, tuple[int, str | None, Any]]] = {
     "arguments_list": (call([1]), SHAPE),
     "arguments_null": (call(None), SHAPE),
     "meta_string": (call({"first": 1}, _meta="x"), SHAPE),
-    "cursor": (request("tools/list", {"cursor": "x"}), SHAPE),
+    "cursor": (request("tools/list", {"cursor": "x"}), (-32602, "id", "invalid_cursor")),
 }
 
 

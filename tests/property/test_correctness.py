@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt import ToolContext, ToolDefinition, registry, validation
+from foundation_rt import ToolContext, ToolDefinition, tool_schemas, validation
 from foundation_rt.clock import ManualClock
 from foundation_rt.config import (
     ResourcesSection,
@@ -267,7 +267,7 @@ def compilations() -> Iterator[list[str]]:
     with ExitStack() as stack:
         for module, name in (
             (validation, "compile_schema"),
-            (registry, "compile_schema"),
+            (tool_schemas, "compile_schema"),
             (fastjsonschema, "compile"),
             (fastjsonschema, "compile_to_code"),
             (jsonschema_rs, "validator_for"),
