@@ -104,6 +104,14 @@ async def ask_elsewhere(context: ToolContext) -> Text:
     return Text(answer.action)
 
 
+@server.tool(task="required")
+async def clean_up(context: ToolContext) -> Text:
+    """A task, which asks before it does anything."""
+    form = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}
+    answer = await context.elicit("Are you sure?", form)
+    return Text("cleaned up" if answer.content == {"sure": True} else "left as it was")
+
+
 @server.tool
 async def count(to: int, context: ToolContext) -> Text:
     """Counts aloud, until somebody has heard enough."""

@@ -149,6 +149,7 @@ def connect() -> Iterator[Callable[[str], Client]]:
         yield lambda revision: Client(server, revision)
 
 
+@pytest.mark.rule("REV-03", "REV-08")
 @pytest.mark.parametrize("revision", official_types.REVISIONS[:-1])
 def test_in_the_handshake_era(connect: Callable[[str], Client], revision: str) -> None:
     client = connect(revision)
@@ -178,6 +179,7 @@ def test_in_the_handshake_era(connect: Callable[[str], Client], revision: str) -
     assert client.seen >= _known(revision)
 
 
+@pytest.mark.rule("REV-03", "REV-06", "REV-07")
 def test_in_the_stateless_era(connect: Callable[[str], Client]) -> None:
     client = connect(STATELESS)
     client.request("server/discover")

@@ -42,6 +42,16 @@ def test_it_is_asked_back_and_told_of_changes(era: str, target: list[str], home:
         assert read["contents"][0]["text"] == "water the plants"
 
 
+def test_it_carries_a_task_through(target: list[str], home: Path) -> None:
+    do = partial(inspector.run, home, inspector.MCPDO, "--format", "json")
+    with _connected(do, "modern", target) as name:
+        call = do("--connection", name, "tools/call", "clean_up")
+        pending = call["elicitationPending"]
+        assert pending["origin"] == "task-input-required"
+        answer = do("elicitation/respond", pending["elicitationId"], "sure:=true")
+        assert answer["content"][0]["text"] == "cleaned up"
+
+
 @contextmanager
 def _connected(do: Do, era: str, target: list[str]) -> Iterator[str]:
     """A connection, by its name; at the end, whoever keeps it is stopped."""

@@ -304,7 +304,7 @@ def test_many_calls_at_once_each_get_their_own_answer(host: Host) -> None:
     run(test)
 
 
-@pytest.mark.rule("LIFE-03", "LIFE-04")
+@pytest.mark.rule("LIFE-03", "LIFE-04", "REV-02")
 @pytest.mark.parametrize(("mode", "revision"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
 def test_the_client_finds_out_what_the_server_speaks(
     host: Host, app: str, mode: str, revision: str

@@ -17,6 +17,7 @@ TOOLS = [
     "ask_model",
     "ask_roots",
     "ask_user",
+    "clean_up",
     "count",
     "drop",
     "ended_with",
