@@ -44,7 +44,7 @@ def subscribe(
         return refused.effects
     if not _is_resource(dispatcher, uri):
         code = JsonRpcErrorCode(peer.revision.resource_not_found)
-        return refuse(session, request, code, "Resource not found", "not_found", uri=uri)
+        return refuse(session, request, code, "Resource not found", "resource_not_found", uri=uri)
     listening = dispatcher.subscriptions.listen(session)
     if not dispatcher.subscriptions.add(listening, ("resource", uri)):
         return _too_many(session, request, MAX_TOPICS)
@@ -65,11 +65,14 @@ def unsubscribe(
 
 
 def _uri(dispatcher: Dispatcher, session: Session, request: Request) -> str:
+    from ..protocol.uri_template import MAX_URI_LENGTH
+
     if not dispatcher.features or not dispatcher.features.resources:
         raise _Refused(method_not_found(session, request))
     uri = None if request.params is ABSENT else request.params.get("uri")
-    if type(uri) is not str:
-        raise _Refused(invalid_params(session, request, "uri must be a string"))
+    if type(uri) is not str or len(uri) > MAX_URI_LENGTH:
+        what = f"uri must be a string of at most {MAX_URI_LENGTH} characters"
+        raise _Refused(invalid_params(session, request, what))
     return uri
 
 
@@ -190,11 +193,13 @@ def _texts(session: Session, request: Request, value: Any, name: str) -> list[st
 def _is_resource(dispatcher: Dispatcher, uri: str) -> bool:
     if dispatcher.features is None:
         return False
+    from ..protocol.uri_template import MAX_URI_LENGTH
+
     try:
         dispatcher.features.resources.find(uri)
     except LookupError:
         return False
-    return True
+    return len(uri) <= MAX_URI_LENGTH
 
 
 def _too_many(session: Session, request: Request, limit: int) -> list[Effect]:

@@ -98,7 +98,7 @@ def test_what_is_not_there_cannot_be_subscribed_to(revision: str) -> None:
         client = AskedClient(rig.server, revision)
         error = (await subscribe(client, "other://x"))["error"]
         assert (error["code"], error["data"]["uri"]) == (-32002, "other://x")
-        for params in ({}, {"uri": 5}, {"uri": None}):
+        for params in ({}, {"uri": 5}, {"uri": None}, {"uri": "note://" + "9" * 10_000}):
             for word in ("subscribe", "unsubscribe"):
                 client.request(f"resources/{word}", params)
                 assert (await client.next())["error"]["code"] == -32602
