@@ -15,9 +15,11 @@ import pytest
 from foundation_rt import (
     ConfigError,
     ErrorCode,
+    Icon,
     RegistrationError,
     Server,
     ServerOptions,
+    ToolAnnotations,
     ToolContext,
     ToolDefinition,
     ToolError,
@@ -115,6 +117,50 @@ def test_a_decorated_function_stays_as_it_is_and_its_tool_is_listed() -> None:
     assert forecast_tool is not None
     assert forecast_tool.definition.description == "Forecast for a city."
     assert answer_to(quiet(server), "sum", {"a": 20, "b": 22.0}) == 42
+
+
+@pytest.mark.rule("REG-02", "REG-12", "TYPED-26")
+def test_all_that_is_said_of_a_tool_can_be_said_in_its_decorator() -> None:
+    server = Server()
+    annotations = ToolAnnotations(read_only=True)
+    icon = Icon("https://x.example/i.png")
+
+    @server.tool(
+        title="Count",
+        annotations=annotations,
+        icons=[icon],
+        meta={"k": 1},
+        scopes=["count"],
+        output_schema=True,
+    )
+    def count() -> dict[str, int]:
+        return {"count": 1}
+
+    tool = server.get("count")
+    assert tool is not None
+    definition = tool.definition
+    assert (definition.title, definition.annotations) == ("Count", annotations)
+    assert (definition.icons, definition.meta) == ((icon,), {"k": 1})
+    assert definition.output_schema == {
+        "type": "object",
+        "additionalProperties": {"type": "integer"},
+    }
+    assert tool.scopes == {"count"}
+    server.register(ToolDefinition("plain", "", ANYTHING), lambda *_: None, scopes=["a", "b"])
+    plain = server.get("plain")
+    assert plain is not None
+    assert plain.scopes == {"a", "b"}
+
+
+@pytest.mark.rule("REG-11")
+def test_a_separator_that_makes_two_names_one_keeps_the_server_from_starting() -> None:
+    server = Server(config={"tools": {"name_separator": "_"}})
+    for name in ("a/b", "a_b"):
+        server.register(ToolDefinition(name, "", ANYTHING), lambda *_: None, inline=True)
+    with pytest.raises(RegistrationError, match=r"'a/b' and 'a_b' .* `tools.name_separator`"):
+        _ = server.runtime
+    server.unregister("a_b")
+    assert server.runtime.registry.get("a_b") is server.get("a/b") is not None
 
 
 @pytest.mark.rule("TYPED-22", "REG-03")

@@ -52,7 +52,12 @@ def policy(mode: str) -> dict[str, str]:
 
 
 def make_rig(
-    mode: str = "local_stdio_only", *, tools: bool = True, security: bool = True, **limits: Any
+    mode: str = "local_stdio_only",
+    *,
+    tools: bool = True,
+    security: bool = True,
+    separator: str = "/",
+    **limits: Any,
 ) -> Rig:
     """A server with these switches and this policy."""
     sections = {
@@ -60,6 +65,7 @@ def make_rig(
             "admin_registration_enabled": tools,
             "admin_policy": policy(mode),
             "max_payload_bytes": 4096,
+            "name_separator": separator,
         },
         "security": {"dynamic_registration_enabled": security},
         "resources": limits,
@@ -581,3 +587,15 @@ def test_any_sequence_of_operations_does_what_it_does_to_a_dict(steps: list[Any]
         assert {name: shown[name] for name in model.dynamic} == model.dynamic
         assert (admin.told, len(admin.warnings) - logged) == (model.changes, model.changes)
     rig.assert_all_ended()
+
+
+@pytest.mark.rule("REG-11", "ADMIN-05", "ADMIN-08")
+def test_with_another_separator_a_client_goes_on_with_the_names_it_is_told() -> None:
+    admin = Admin(make_rig(separator="_"))
+    assert {"admin_registerTool", "admin_unregisterTool"} <= admin.listed.keys()
+    given = {"name": "my/echo", "description": "", "toolType": "echo"}
+    assert admin.call("admin_registerTool", **given)["registered"] == "my_echo"
+    assert admin.call("my_echo", message="hi") == {"message": "hi"}
+    assert refusal(admin.call("admin_registerTool", **given)) == ("INVALID_ARGUMENT", "name_taken")
+    assert refusal(admin.call("admin_unregisterTool", name="my/echo")) == ("NOT_FOUND", None)
+    assert admin.call("admin_unregisterTool", name="my_echo") == {"unregistered": "my_echo"}
