@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
+from .config import SCOPE
 from .errors import RegistrationError
 from .features.table import Changes, Table
 from .tool_definition import ToolDefinition
@@ -159,8 +160,7 @@ class ToolRegistry:
             )
         if not callable(handler):
             raise RegistrationError(f"tool {name!r}: the handler is not callable")
-        if isinstance(scopes, str):
-            raise RegistrationError(f"tool {name!r}: scopes must be several strings, not one")
+        granted = check_scopes(name, scopes)
         definition = definition.private_copy()
         try:
             schemas = compile_tool(definition)
@@ -179,7 +179,7 @@ class ToolRegistry:
             tool_type,
             reserved,
             administrative,
-            frozenset(scopes),
+            granted,
             task,
         )
         self._add(tool)
@@ -320,6 +320,21 @@ def _rename(tool: RegisteredTool, separator: str) -> None:
     called = advertised_name(tool.registered_name, separator)
     if called != tool.definition.name:
         tool.definition = evolve(tool.definition, name=called)
+
+
+def check_scopes(name: str, scopes: Iterable[str]) -> frozenset[str]:
+    """The scopes of the tool `name`, which stand in headers that refuse its calls (REG-03).
+
+    Raises:
+        RegistrationError: they are no scopes of OAuth 2.1.
+    """
+    if isinstance(scopes, str):
+        raise RegistrationError(f"tool {name!r}: scopes must be several strings, not one")
+    granted = frozenset(scopes)
+    wrong = [scope for scope in granted if not SCOPE.accepts(scope)]
+    if wrong:
+        raise RegistrationError(f"tool {name!r}: {wrong[0]!r} is no scope of OAuth 2.1")
+    return granted
 
 
 def _log_fields(tool: RegisteredTool) -> dict[str, Any]:

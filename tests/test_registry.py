@@ -455,6 +455,10 @@ def test_scopes_are_kept_with_the_tool() -> None:
     assert tool.scopes == {"x", "y"}
     with pytest.raises(RegistrationError, match="scopes must be several strings"):
         registry.register(definition("c"), handler, scopes="xy")
+    for wrong in ("", "a b", 'a"b', "a\r\nb", "ä", 5):
+        with pytest.raises(RegistrationError, match="is no scope of OAuth"):
+            registry.register(definition("c"), handler, scopes=["x", wrong])
+    assert registry.get("c") is None
 
 
 @pytest.mark.rule("SCHEMA-23")

@@ -41,7 +41,8 @@ MIN_INTERVAL_SECONDS = 30.0
 
 MAX_DOCUMENT_BYTES = 256 * 1024
 MAX_KEYS = 100
-FETCH_SECONDS = 5.0
+FETCH_SECONDS = 5.0  # of one document; there are three at most
+_PATIENCE_SECONDS = 3 * FETCH_SECONDS
 
 _KEY_TYPES: dict[str, type[VerificationKey]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
 _MIN_MODULUS = 342  # characters of 2,048 bits in base64 (NIST SP 800-131A)
@@ -71,6 +72,7 @@ class KeySource:
     _fetched: float = field(default=0.0, init=False)
     _tried: float | None = field(default=None, init=False)
     _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _refreshing: set[asyncio.Task[bool]] = field(factory=set, init=False)
 
     async def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
         """The key that a token names; without a name, the only one that `algorithm` can be of.
@@ -78,8 +80,12 @@ class KeySource:
         Raises:
             KeysUnavailable: there are no keys to look among.
         """
-        if self._keys is None or self._clock.monotonic() - self._fetched >= MAX_AGE_SECONDS:
+        if self._keys is None:
             await self._refresh()
+        elif self._clock.monotonic() - self._fetched >= MAX_AGE_SECONDS and not self._refreshing:
+            # Nobody waits for it: an issuer that does not answer must not hold up its own clients.
+            self._refreshing.add(task := asyncio.create_task(self._refresh()))
+            task.add_done_callback(self._refreshing.discard)
         key = self._pick(key_id, algorithm)
         if key is None and await self._refresh():
             key = self._pick(key_id, algorithm)
@@ -105,7 +111,9 @@ class KeySource:
 
     async def _fetch(self, now: float) -> None:
         try:
-            document = await asyncio.to_thread(fetch_keys, self._issuer, self._jwks_uri)
+            # What blocks before the first byte, looking the name up for instance, has no timeout.
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                document = await asyncio.to_thread(fetch_keys, self._issuer, self._jwks_uri)
         except (OSError, ValueError) as error:
             self._logger.warn(
                 "the keys of the authorization server cannot be fetched",

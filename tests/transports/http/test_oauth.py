@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import json
 import re
+import threading
 from collections.abc import Awaitable, Iterator
 from typing import Any
 
@@ -68,6 +69,11 @@ def run(main: Awaitable[Any]) -> Any:
             return await main
 
     return asyncio.run(bounded())
+
+
+async def refreshed(server: ResourceServer) -> None:
+    """Wait until keys that are fetched behind have come."""
+    await asyncio.gather(*server._keys._refreshing)
 
 
 def enter(server: ResourceServer, text: str) -> Principal | str:
@@ -380,6 +386,8 @@ def test_keys_are_fetched_once_and_after_an_hour(issuer: Issuer) -> None:
         assert len(issuer.asked) == 1
         issuer.publish(OTHER_RSA)
         clock.advance(1)
+        assert isinstance(await server.authenticate(text), Principal)  # the new are not waited for
+        await refreshed(server)
         assert isinstance(await server.authenticate(text), HttpRefusal)
         assert len(issuer.asked) == 2
 
@@ -428,6 +436,7 @@ def test_keys_are_kept_while_the_issuer_is_away(issuer: Issuer) -> None:
         clock.advance(4000)
         for _ in range(3):
             assert isinstance(await server.authenticate(text), Principal)
+            await refreshed(server)
         assert len(issuer.asked) == 2
         assert len(logger.warnings) == 1
 
@@ -448,6 +457,26 @@ def test_without_any_keys_nobody_is_judged(issuer: Issuer) -> None:
         issuer.statuses.clear()
         clock.advance(30)
         assert isinstance(await server.authenticate(token(issuer)), Principal)
+
+    run(main())
+
+
+@pytest.mark.rule("AUTH-10")
+def test_an_issuer_that_hangs_is_not_waited_for(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def hang(*_: Any) -> None:
+        over.wait(20)
+
+    async def main() -> None:
+        monkeypatch.setattr(jwks, "fetch_keys", hang)
+        monkeypatch.setattr(jwks, "_PATIENCE_SECONDS", 0.05)
+        answer = await resource_server(issuer).authenticate(token(issuer))
+        assert isinstance(answer, HttpRefusal)
+        assert answer.status == 503
+        over.set()
 
     run(main())
 
