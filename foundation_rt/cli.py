@@ -108,9 +108,10 @@ def _serve(words: list[str]) -> int:
         settings["no_auth"] = True
     workers = _read_workers(line.options.get("--workers"))
     if workers > 1:
-        from .transports.http.workers import keep_workers
+        from .transports.http.workers import is_worker, keep_workers
 
-        return keep_workers(["serve", *words], workers)
+        if not is_worker():
+            return keep_workers(["serve", *words], workers)
     from .serving import serve_over_http
 
     return serve_over_http(_load(line), settings, with_stdio=transport == "both")
