@@ -190,7 +190,7 @@ def serve(runtime: Runtime, *, process_goes_on: bool = False, shares_port: bool 
         UsageError: the server cannot be served so; says why and what to change.
     """
     serving = make_serving(runtime, shares_port=shares_port)
-    return HttpProcess(runtime, serving, process_goes_on).run()
+    return HttpProcess(runtime, serving, process_goes_on, shares_port).run()
 
 
 def make_serving(runtime: Runtime, *, shares_port: bool = False) -> HttpServing:
@@ -215,11 +215,14 @@ class HttpProcess:
     Args:
         process_goes_on: the process may live on when all has ended; otherwise it is ended at the
             latest when its budget is spent, whatever keeps the interpreter alive (PROC-06).
+        ends_with_input: standard input at its end is as good as SIGTERM: whoever holds the other
+            end has gone.
     """
 
     runtime: Runtime
     _serving: HttpServing
     _process_goes_on: bool
+    _ends_with_input: bool = False
     _loop: asyncio.AbstractEventLoop = field(factory=uvloop.new_event_loop, init=False)
     _watchdog: Watchdog = field(init=False)
     _signal: int | None = field(default=None, init=False)
@@ -265,10 +268,17 @@ class HttpProcess:
         # The loop has just claimed the descriptor that signals are written to. The watchdog needs
         # them more: it wakes the loop, and ends the process where the loop cannot be woken.
         previous = signal.set_wakeup_fd(self._watchdog.signal_descriptor, warn_on_full_buffer=False)
+        if self._ends_with_input:
+            self._loop.add_reader(0, self._on_input)
         try:
             await self._serving.run()
         finally:
             signal.set_wakeup_fd(previous)
+
+    def _on_input(self) -> None:
+        if not os.read(0, 64):
+            self._loop.remove_reader(0)
+            signal.raise_signal(signal.SIGTERM)
 
     @contextmanager
     def _handle_signals(self) -> Iterator[None]:

@@ -33,6 +33,11 @@ def shared_state_key() -> str | None:
     return os.environ.get(WORKER_VARIABLE)
 
 
+def is_worker() -> bool:
+    """Whether this process is a worker, and so must not start any."""
+    return WORKER_VARIABLE in os.environ
+
+
 def keep_workers(words: Sequence[str], count: int) -> int:
     """Run `count` processes of `foundation-rt` with the arguments `words` until a signal comes.
 
@@ -55,8 +60,7 @@ class _Supervisor:
     _is_giving_up: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        key = os.environ.get(WORKER_VARIABLE) or secrets.token_hex(32)
-        self._environment = {**os.environ, WORKER_VARIABLE: key}
+        self._environment = {**os.environ, WORKER_VARIABLE: secrets.token_hex(32)}
 
     def run(self, count: int) -> int:
         """Keep `count` workers until a signal comes, or one fails at once."""
@@ -68,9 +72,10 @@ class _Supervisor:
         return _FAILURE_EXIT if self._signal is None else 128 + self._signal
 
     def _start(self) -> None:
-        # A group of its own: what is typed at a terminal comes to this process alone.
+        # Its input ends when this process does, however that ends. And it has a group of its own:
+        # what is typed at a terminal comes to this process alone.
         worker = subprocess.Popen(
-            self._command, env=self._environment, stdin=subprocess.DEVNULL, process_group=0
+            self._command, env=self._environment, stdin=subprocess.PIPE, process_group=0
         )
         self._workers[worker.pid] = (worker, time.monotonic())
         if self._signal is not None:
@@ -79,6 +84,8 @@ class _Supervisor:
     def _replace(self, pid: int, status: int) -> None:
         """A worker has ended: another takes its place, unless all are to end."""
         worker, started = self._workers.pop(pid)
+        assert worker.stdin is not None
+        worker.stdin.close()
         worker.returncode = os.waitstatus_to_exitcode(status)
         if self._signal is not None or self._is_giving_up:
             return
