@@ -159,7 +159,7 @@ class FeatureCalls(Procedure):
             reply = _refusal(call, error)
         except (TypeError, RecursionError):
             message = error.message.encode("utf-8", "backslashreplace").decode()
-            details = {"reason": "details_not_serializable"}
+            details: dict[str, Any] = {"reason": "details_not_serializable"}
             reply = _refusal(call, StructuredError(error.code, message, details))
         limit = self.limits.max_response_bytes
         if len(reply.line) > max(limit, ALWAYS_TOLD):
