@@ -127,8 +127,6 @@ class Block(Shaped, ABC):
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """The block as `revision` has it (CONT-02, CONT-04)."""
-        if self.kind not in revision.content_kinds:
-            return self.substitute().to_wire(revision)
         wire = {"type": self.kind, **self.members(revision)}
         if self.annotations is not None:
             wire["annotations"] = self.annotations.to_wire(revision)
@@ -140,9 +138,20 @@ class Block(Shaped, ABC):
     def members(self, revision: Revision) -> dict[str, Any]:
         """What only blocks of this kind have."""
 
+
+@frozen
+class LateBlock(Block):
+    """A content block of a kind that not every revision has."""
+
+    def to_wire(self, revision: Revision) -> dict[str, Any]:
+        """The block, or one that says the same, as `revision` has it (CONT-04)."""
+        if self.kind in revision.content_kinds:
+            return super().to_wire(revision)
+        return self.substitute().to_wire(revision)
+
+    @abstractmethod
     def substitute(self) -> Block:
         """A block of the kinds that every revision has, which says the same."""
-        return self
 
 
 @frozen
@@ -171,7 +180,7 @@ class Image(Block):
 
 
 @frozen
-class Audio(Block):
+class Audio(LateBlock):
     """Sound: its bytes and their media type, such as ``audio/wav``."""
 
     data: bytes = field(validator=instance_of(bytes), repr=False)
@@ -188,7 +197,7 @@ class Audio(Block):
 
 
 @frozen
-class ResourceLink(Block):
+class ResourceLink(LateBlock):
     """A resource that the client may read, whether or not it is listed.
 
     Args:
