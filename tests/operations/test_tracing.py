@@ -87,7 +87,7 @@ def test_a_call_is_a_span_with_the_attributes_of_the_conventions(tracer: Tracer)
     assert span.status.status_code is trace.StatusCode.UNSET
 
 
-@pytest.mark.rule("OPS-16", "OPS-18")
+@pytest.mark.rule("OPS-07", "OPS-16", "OPS-18")
 def test_every_feature_is_traced_and_what_failed_says_how(tracer: Tracer) -> None:
     converse(traced(tracer), call_everything)
     found = [
