@@ -1,4 +1,4 @@
-"""Clients over HTTP that mean no good: the server answers, keeps nothing, and others don't notice."""
+"""Clients over HTTP that mean no good: nothing stays behind, and others don't notice."""
 
 from __future__ import annotations
 

@@ -53,7 +53,11 @@ class RawClient:
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(PATIENCE)
-        self.socket.connect((str(parts.hostname), int(parts.port or 80)))
+        try:
+            self.socket.connect((str(parts.hostname), int(parts.port or 80)))
+        except OSError:
+            self.socket.close()
+            raise
         self.received = b""
 
     def __enter__(self) -> RawClient:

@@ -175,6 +175,11 @@ class HttpApplication:
             await self.runtime.close_operations()
             await service.endpoint.events.close()
 
+    def abandon(self) -> None:
+        """The process is being ended: nobody is answered any more. From any thread."""
+        if self._service is not None:
+            self._service.endpoint.close()
+
     async def _make_service(self) -> _Service:
         runtime, config = self.runtime, self.runtime.config.http
         events = _make_event_store(runtime)

@@ -310,8 +310,12 @@ class HttpProcess:
 
     def _end_process(self, exit_code: int) -> None:
         """The last resort: calls and log are settled, everything else is left where it is."""
-        last = threading.Thread(target=self._account_for_what_runs, daemon=True)
+        last = threading.Thread(target=self._settle, daemon=True)
         last.start()
         last.join(_LAST_WORDS)
         self.runtime.close_logs(_LAST_WORDS)
         os._exit(exit_code)
+
+    def _settle(self) -> None:
+        self._serving.application.abandon()
+        self._account_for_what_runs()
