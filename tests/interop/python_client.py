@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 from attrs import define, field
 from mcp import Client, StdioServerParameters
+from mcp.client import Transport
 from mcp_types import (
     CreateMessageResult,
     ElicitResult,
@@ -54,9 +55,13 @@ class Seen:
 
 
 async def make(
-    server: str | StdioServerParameters, *, modern: bool, over_http: bool
+    server: str | StdioServerParameters | Transport, *, modern: bool, over_http: bool
 ) -> dict[str, Any]:
-    """Make the tour with the server of a URL, or one that the client starts; return the report."""
+    """Make the tour; return the report.
+
+    Args:
+        server: the URL of one, how to start one, or the way to one.
+    """
     seen = Seen()
     async with Client(
         server,

@@ -11,6 +11,7 @@ import anyio
 import orjson
 import pytest
 from mcp import StdioServerParameters
+from mcp.client.sse import sse_client
 
 from tests.interop import python_client, tour
 from tests.support import node
@@ -54,6 +55,20 @@ def test_the_typescript_client_over_stdio(modern: bool) -> None:
 def test_the_typescript_client_over_http(modern: bool, url: str) -> None:
     report = _typescript({"modern": modern, "url": url})
     assert report == tour.expected(modern=modern, over_http=True)
+
+
+@pytest.mark.rule("HTTP-18")
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+def test_the_python_client_over_http_of_old(url: str) -> None:
+    stream = sse_client(url.replace("/mcp", "/sse"))
+    report = _run(lambda: python_client.make(stream, modern=False, over_http=False))
+    assert report == tour.expected(modern=False, over_http=False)
+
+
+@pytest.mark.rule("HTTP-18")
+def test_the_typescript_client_over_http_of_old(url: str) -> None:
+    report = _typescript({"modern": False, "sse": url.replace("/mcp", "/sse")})
+    assert report == tour.expected(modern=False, over_http=False)
 
 
 def _run(make: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 // The official TypeScript client makes the tour of tour.py and prints its report as JSON.
 //
-// Its argument is JSON: {"modern": bool, "url": string} or {"modern": bool, "command": [string]}.
+// Its argument is JSON: {"modern": bool} and the way to the server: {"url": string},
+// {"sse": string} for the transport of 2024-11-05, or {"command": [string]}.
 
-import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
-const { modern, url, command } = JSON.parse(process.argv[2]);
+const { modern, url, sse, command } = JSON.parse(process.argv[2]);
 const report = {};
 const updated = [];
 const logged = [];
@@ -46,7 +47,9 @@ client.setNotificationHandler('notifications/tools/list_changed', () => listChan
 
 const transport = url
   ? new StreamableHTTPClientTransport(new URL(url))
-  : new StdioClientTransport({ command: command[0], args: command.slice(1) });
+  : sse
+    ? new SSEClientTransport(new URL(sse))
+    : new StdioClientTransport({ command: command[0], args: command.slice(1) });
 await client.connect(transport);
 
 const sorted = (things, name) => things.map((each) => each[name]).sort();
