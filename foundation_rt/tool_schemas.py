@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .tool_definition import ToolDefinition
 
 
-@define
+@define(eq=False, repr=False)
 class ToolSchemas:
     """What a tool's schemas have become; the attributes are those of `RegisteredTool`.
 
