@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,15 +12,74 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.errors import ErrorCode
+from foundation_rt import (
+    Elicit,
+    ElicitUrl,
+    ErrorCode,
+    ModelPreferences,
+    Roots,
+    SamplingMessage,
+    ToolContext,
+    UrlElicitationRequired,
+)
+from foundation_rt.protocol.jsonrpc import Request
+from foundation_rt.protocol.revisions import REVISIONS
 from tests.support import wire
+from tests.support.asked import AskedClient
 from tests.support.core import INITIALIZE, INITIALIZED, notification, request
+from tests.support.rig import Rig
 from tests.support.vectors import Performer, load, make_performer
 
 VECTORS = load()
 WIRE_SCHEMAS = sorted(wire.VALIDATORS.keys() - {"config"})
 
 UUID = "00000000-0000-4000-8000-000000000001"
+
+
+LOG_LEVEL = {"io.modelcontextprotocol/logLevel": "debug"}
+STATELESS = "2026-07-28"
+CALLED = {"name": "some tool"}
+FORM = {"type": "object", "properties": {"name": {"type": "string", "default": "x"}}}
+
+
+def add_everything(rig: Rig) -> None:
+    """Tools that ask all there is to ask and tell all there is to tell, and a resource."""
+
+    @rig.server.resource("note://1")
+    def note() -> str:
+        return ""
+
+    @rig.server.tool
+    async def form(ctx: ToolContext) -> None:
+        await ctx.ask({"form": Elicit("Who?", FORM), "roots": Roots()})
+
+    @rig.server.tool
+    async def page(ctx: ToolContext) -> None:
+        await ctx.elicit_url("Pay", "https://x.example/", elicitation_id="bill")
+
+    @rig.server.tool
+    async def text(ctx: ToolContext) -> None:
+        several = SamplingMessage("user", ["Hi", "there"])
+        await ctx.sample(
+            [several],
+            max_tokens=5,
+            system_prompt="x",
+            model_preferences=ModelPreferences(hints=["m"], cost_priority=1),
+            include_context="thisServer",
+            temperature=0.5,
+            stop_sequences=["x"],
+            metadata={"a": 1},
+        )
+
+    @rig.server.tool
+    async def pages(ctx: ToolContext) -> None:
+        raise UrlElicitationRequired(ElicitUrl("Connect", "https://x.example/", "c"))
+
+    @rig.server.tool
+    async def talk(ctx: ToolContext) -> None:
+        ctx.report_progress(1, 2, "half")
+        ctx.log("error", None, "logger")
+        rig.server.elicitation_completed("c")
 
 
 def used_by(performer: Performer) -> set[str]:
@@ -165,7 +225,43 @@ def test_every_line_of_the_vectors_is_allowed_and_every_schema_is_used() -> None
             performer.act(step)
         used |= used_by(performer)
     # The envelope is held to its decoder by tests/aacp/test_encoder.py.
-    assert used == set(WIRE_SCHEMAS) - {"health-report", "aacp-envelope"}
+    elsewhere = {"health-report", "aacp-envelope", "client-request", "input-required-result"}
+    assert used == set(WIRE_SCHEMAS) - elsewhere
+
+
+@pytest.mark.rule("ASK-01", "ASK-10", "ASK-17", "ASK-18", "NOTE-01", "NOTE-04", "SUB-03", "SUB-07")
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_what_a_client_is_asked_and_told_is_allowed(revision: str) -> None:
+    checker = wire.WireChecker()
+
+    async def scene() -> None:
+        rig = Rig()
+        add_everything(rig)
+        client = AskedClient(rig.server, revision)
+        if client.stateless:
+            wanted = {"toolsListChanged": True, "resourceSubscriptions": ["note://1"]}
+            client.request("subscriptions/listen", {"notifications": wanted})
+        else:
+            client.request("resources/subscribe", {"uri": "note://1"})
+        for name in ("form", "page", "text", "pages", "talk"):
+            params = {"name": name}
+            client.request("tools/call", params, progressToken="p", **LOG_LEVEL)
+            await client.settle()
+        rig.server.unregister("talk")
+        rig.server.resource_updated("note://1")
+        await client.settle()
+        client.connection.end_listening()
+        client.connection.close()
+        await client.settle()
+        for message in client.unread():
+            asked = Request(message.get("id"), client.methods.get(message.get("id"), ""), CALLED)
+            checker.check_line(asked, orjson.dumps(message))
+
+    asyncio.run(scene())
+    stateless = revision == STATELESS
+    assert ("input-required-result" in checker.used) is stateless
+    assert ("client-request" in checker.used) is not stateless
+    assert "notification" in checker.used
 
 
 @pytest.mark.rule("HEALTH-01", "RES-11")

@@ -22,6 +22,9 @@ PREFIX = "io.modelcontextprotocol/"
 class AskedClient:
     """The far end of a connection; must be made where an event loop runs.
 
+    Attributes:
+        methods: what was asked for, by the id of the request.
+
     Args:
         revision: a handshake is made with it, unless it is of the stateless era.
         capabilities: what the client can be asked; by default everything.
@@ -35,6 +38,7 @@ class AskedClient:
     ) -> None:
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._ids = itertools.count(1)
+        self.methods: dict[object, str] = {}
         self.revision = revision
         self.capabilities = dict(ABLE if capabilities is None else capabilities)
         self.stateless = revision >= "2026"
@@ -55,6 +59,7 @@ class AskedClient:
     def request(self, method: str, params: Mapping[str, Any], **meta: Any) -> int:
         """Send a request; return its id."""
         request_id = next(self._ids)
+        self.methods[request_id] = method
         if self.stateless:
             meta |= {
                 f"{PREFIX}protocolVersion": self.revision,

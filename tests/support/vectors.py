@@ -202,6 +202,7 @@ class Performer:
         """The input ends; then time passes until the last handler has ended."""
         for line in self._reader.end():
             self._receive(line)
+        self._perform(self.runtime.dispatcher.end_listening(self.session))
         if self.running and self.session.state is not State.CLOSED:
             self.advance(self.runtime.config.server.eof_grace_ms)
         self.close()

@@ -21,6 +21,7 @@ RESULTS = {
     "resources/list": "resources-list-result",
     "resources/read": "resources-read-result",
     "resources/templates/list": "resource-templates-list-result",
+    "subscriptions/listen": "subscriptions-listen-result",
     "tools/list": "tools-list-result",
     "tools/call": "tools-call-result",
 }
@@ -45,6 +46,13 @@ def problems(name: str, value: Any) -> list[str]:
     return [f"{name}: {error}" for error in VALIDATORS[name].iter_errors(value)]
 
 
+def _schema_of(message: dict[str, Any]) -> str:
+    """The schema of a message that is no response."""
+    if "id" in message:
+        return "client-request"
+    return "notification" if "params" in message else "list-changed"
+
+
 @define
 class WireChecker:
     """Fails on what the schemas do not allow.
@@ -59,7 +67,7 @@ class WireChecker:
         """A line that was sent, and the request it answers if that is known."""
         message = orjson.loads(line)
         if "method" in message:
-            self._check("list-changed", message)
+            self._check(_schema_of(message), message)
             return
         self._check("json-rpc-response", message)
         if "error" in message:
@@ -69,6 +77,9 @@ class WireChecker:
         result = message["result"]
         if request.method not in RESULTS:
             assert result == {}
+            return
+        if result.get("resultType") == "input_required":
+            self._check("input-required-result", result)
             return
         self._check(RESULTS[request.method], result)
         if request.method == "tools/call":
