@@ -160,7 +160,7 @@ def test_a_call_without_the_right_shape_is_refused() -> None:
     assert "runId" not in refused
 
 
-@pytest.mark.rule("OPS-12")
+@pytest.mark.rule("OPS-07", "OPS-12")
 def test_rate_limits_that_bar_a_call_are_told() -> None:
     config = ServerConfig(audit=AuditSection(enabled=True), rate_limit=RateLimitSection(per_key=1))
     server = Server(options=ServerOptions(config=config))
@@ -170,8 +170,11 @@ def test_rate_limits_that_bar_a_call_are_told() -> None:
         for _ in range(2):
             await client.request("tools/call", {"name": "one", "arguments": {}})
 
-    [limited] = [line for line in audited(server, talk) if line["eventType"].startswith("RATE")]
+    lines = audited(server, talk)
+    *_, start, limited, failed, _ = lines
+    assert [start["eventType"], failed["eventType"]] == [CALL[0], "TOOL_INVOCATION_FAILED"]
     assert (limited["eventType"], limited["category"]) == ("RATE_LIMIT_EXCEEDED", "SECURITY")
+    assert start["runId"] == limited["runId"] == failed["runId"]
     assert limited["toolName"] == "one"
     assert limited["metadata"]["reason"] == "rate_limit"
 
