@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from foundation_rt import __version__
+from foundation_rt import Server, __version__
 from foundation_rt.cli import main
 from tests.support.process import PATIENCE, environment, run, serve
 
@@ -87,7 +87,7 @@ def test_version(capsys: Captured) -> None:
     assert capsys.readouterr() == (f"foundation-rt {__version__}\n", "")
 
 
-@pytest.mark.rule("CLI-06")
+@pytest.mark.rule("CLI-06", "CLI-07", "CLI-08")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -97,6 +97,19 @@ def test_version(capsys: Captured) -> None:
         (["serve", "app.py", "-c"], "no option '-c'"),
         (["serve", "--config"], "--config needs a file"),
         (["serve", "app.py", "other.py"], "'other.py' is one argument too many"),
+        (["serve", "--transport", "pigeon"], "--transport is stdio, http or both"),
+        (["serve", "--no-auth"], "--no-auth goes with --transport http or both"),
+        (["serve", "--workers=2"], "--workers goes with --transport http or both"),
+        (
+            ["serve", "--transport", "both", "--workers", "2"],
+            "--workers goes with --transport http",
+        ),
+        (["serve", "--http", "a", "--workers", "0"], "--workers is a number from 1 to 256"),
+        (["serve", "--http", "a", "--workers", "two"], "--workers is a number from 1 to 256"),
+        (["serve", "--http", "a:b"], "--http is HOST:PORT, not 'a:b'"),
+        (["serve", "--http", "127.0.0.1:123456"], "--http is HOST:PORT"),
+        (["serve", "--http"], "--http needs HOST:PORT"),
+        (["check", "--http", "a:1"], "no option '--http'"),
         (["check", "app.py", "other.py"], "'other.py' is one argument too many"),
         (["call"], "call needs an APP and a TOOL"),
         (["call", "app.py"], "call needs an APP and a TOOL"),
@@ -111,6 +124,59 @@ def test_a_wrong_command_line_is_refused(words: list[str], said: str, capsys: Ca
     assert said in err
     assert "--help" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.rule("CLI-07", "CLI-08")
+@pytest.mark.parametrize(
+    ("words", "settings", "with_stdio"),
+    [
+        (["--http", "0.0.0.0:80"], {"host": "0.0.0.0", "port": 80}, False),
+        (["--http=:80", "--no-auth"], {"port": 80, "no_auth": True}, False),
+        (["--http", "[::1]:80", "--workers", "1"], {"host": "::1", "port": 80}, False),
+        (["--http", "localhost"], {"host": "localhost"}, False),
+        (["--transport", "http"], {}, False),
+        (["--transport=both", "--http", "127.0.0.1:0"], {"host": "127.0.0.1", "port": 0}, True),
+    ],
+)
+def test_what_is_served_over_http(
+    words: list[str],
+    settings: dict[str, object],
+    with_stdio: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served: list[object] = []
+
+    def serve_over_http(server: Server, settings: object, *, with_stdio: bool) -> int:
+        served.extend((settings, with_stdio))
+        return 0
+
+    monkeypatch.setattr("foundation_rt.serving.serve_over_http", serve_over_http)
+    assert main(["serve", *words]) == 0
+    assert served == [settings, with_stdio]
+
+
+@pytest.mark.rule("HTTP-23")
+def test_workers_are_given_the_same_command_line_and_start_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[object] = []
+
+    def keep_workers(words: object, count: int) -> int:
+        kept.extend((words, count))
+        return 0
+
+    def serve_over_http(server: Server, settings: object, *, with_stdio: bool) -> int:
+        kept.append("served")
+        return 0
+
+    monkeypatch.setattr("foundation_rt.transports.http.workers.keep_workers", keep_workers)
+    monkeypatch.setattr("foundation_rt.serving.serve_over_http", serve_over_http)
+    words = ["serve", "--http", "127.0.0.1:1", "--workers", "3"]
+    assert main(words) == 0
+    assert kept == [words, 3]
+    monkeypatch.setenv("FOUNDATION_RT_WORKER", "00" * 32)
+    assert main(words) == 0
+    assert kept[2:] == ["served"]
 
 
 @pytest.mark.rule("CLI-06")
