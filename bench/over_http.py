@@ -24,7 +24,7 @@ from bench.http_load import FIRST_ID
 from bench.report import say
 
 _ROOT = Path(__file__).resolve().parent.parent
-_ROUNDS, _SECONDS = 2, 0.5
+_ROUNDS, _SECONDS = 5, 1.0
 _CONNECTIONS = (1, 16, 128)
 _SUBSCRIBERS = (1_000, 10_000)
 _PATIENCE = 30.0
