@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from binascii import b2a_base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -28,6 +28,23 @@ _maybe_meta = optional(instance_of(Mapping))  # type: ignore[type-abstract]
 
 AUDIO_URI = "content:audio"
 """Names audio where it has to be sent as an embedded resource, which must have a URI."""
+
+
+# Type checkers see the parameter of a converter: `tuple` itself tells them nothing.
+
+
+def _to_roles(roles: Iterable[Role]) -> Sequence[Role]:
+    return tuple(roles)
+
+
+def _to_sizes(sizes: Iterable[str]) -> Sequence[str]:
+    if isinstance(sizes, str):
+        raise TypeError(f"sizes must be several strings, not {sizes!r}")
+    return tuple(sizes)
+
+
+def _to_icons(icons: Iterable[Icon]) -> Sequence[Icon]:
+    return tuple(icons)
 
 
 def _to_date(value: datetime | str | None) -> str | None:
@@ -67,7 +84,7 @@ class Annotations:
     """
 
     audience: Sequence[Role] = field(
-        default=(), converter=tuple, validator=deep_iterable(in_(("user", "assistant")))
+        default=(), converter=_to_roles, validator=deep_iterable(in_(("user", "assistant")))
     )
     priority: float | None = field(default=None, validator=_check_priority)
     last_modified: str | None = field(default=None, converter=_to_date, validator=_maybe_text)
@@ -93,7 +110,7 @@ class Icon:
 
     src: str = field(validator=_text)
     mime_type: str | None = field(default=None, validator=_maybe_text)
-    sizes: Sequence[str] = field(default=(), converter=tuple, validator=deep_iterable(_text))
+    sizes: Sequence[str] = field(default=(), converter=_to_sizes, validator=deep_iterable(_text))
     theme: Literal["light", "dark"] | None = field(
         default=None, validator=optional(in_(("light", "dark")))
     )
@@ -213,7 +230,7 @@ class ResourceLink(LateBlock):
     mime_type: str | None = field(default=None, kw_only=True, validator=_maybe_text)
     size: int | None = field(default=None, kw_only=True, validator=_check_size)
     icons: Sequence[Icon] = field(
-        default=(), kw_only=True, converter=tuple, validator=deep_iterable(instance_of(Icon))
+        default=(), kw_only=True, converter=_to_icons, validator=deep_iterable(instance_of(Icon))
     )
 
     kind: ClassVar[str] = "resource_link"

@@ -171,6 +171,8 @@ REFUSED: dict[str, Any] = {
     "a priority that is no number": lambda: Annotations(priority=True),
     "a moment without a zone": lambda: Annotations(last_modified=datetime(2026, 1, 1)),
     "an icon without a source": lambda: Icon(None),  # type: ignore[arg-type]
+    "sizes that are one string": lambda: Icon("a:b", sizes="48x48"),
+    "a size that is no string": lambda: Icon("a:b", sizes=[48]),  # type: ignore[list-item]
     "a theme unknown": lambda: Icon("a:b", theme="grey"),  # type: ignore[arg-type]
     "icons that are none": lambda: ResourceLink("a:b", "a", icons=["a:b"]),
     "a result of values": lambda: ToolResult([{"type": "text"}]),  # type: ignore[list-item]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypedDict, assert_type
+from typing import Annotated, Any, TypedDict, assert_type
 
 from foundation_rt import (
     AbortSignal,
     AgentContext,
     AgentCoordinatorV2,
     AgentMessage,
+    Annotations,
     Completion,
     Connection,
     Dispatcher,
     Elicit,
     ElicitResult,
     ErrorCode,
+    Header,
+    Icon,
+    Image,
     PromptArgument,
     PromptDefinition,
     PromptMessage,
@@ -27,9 +31,12 @@ from foundation_rt import (
     SampleResult,
     Server,
     ServerOptions,
+    Text,
+    ToolAnnotations,
     ToolContext,
     ToolDefinition,
     ToolError,
+    ToolResult,
     create_server,
     start_server,
 )
@@ -59,6 +66,24 @@ async def later(city: str, *, ctx: ToolContext) -> list[str]:
     ctx.logger.info("looking", {"city": city})
     raise ToolError(ErrorCode.NOT_FOUND, "no such city", {"city": city})
 
+
+@server.tool(
+    title="Show",
+    annotations=ToolAnnotations(read_only=True),
+    icons=[Icon("https://x.example/i.png", sizes=["any"])],
+    meta={"k": 1},
+    scopes=["show"],
+    output_schema=True,
+)
+def shaped(region: Annotated[str, Header("Region")]) -> ToolResult:
+    return ToolResult([Image(b"", "image/png"), "text"], structured={"a": 1})
+
+
+ToolResult(Text("one", annotations=Annotations(audience=["user"], priority=1)))
+ToolResult([5])  # type: ignore[list-item]
+Image("text", "image/png")  # type: ignore[arg-type]
+ToolAnnotations(harmless=True)  # type: ignore[call-arg]
+assert_type(shaped("north"), ToolResult)
 
 # The decorator changes nothing: what was wrong before is wrong after.
 assert_type(plain("Oslo"), dict[str, int])
