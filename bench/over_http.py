@@ -141,12 +141,9 @@ class Target:
 
 def report() -> None:
     """Measure and print."""
-    servers = [
-        Server.spawn("floor", ["-m", "bench.http_floor"], "{}"),
-        Server.spawn("official SDK", ["-m", "bench.http_sdk"], "{}"),
-        _runtime(),
-    ]
+    servers: list[Server] = []
     try:
+        servers.extend(start() for start in (_floor, _sdk, _runtime))
         floor, sdk, ours = servers
         session = _shake_hands(ours.port)
         targets = [
@@ -162,6 +159,14 @@ def report() -> None:
         for server in servers:
             server.stop()
     _report_subscribers()
+
+
+def _floor() -> Server:
+    return Server.spawn("floor", ["-m", "bench.http_floor"], "{}")
+
+
+def _sdk() -> Server:
+    return Server.spawn("official SDK", ["-m", "bench.http_sdk"], "{}")
 
 
 def _runtime() -> Server:
