@@ -1,11 +1,13 @@
 """A server in a process of its own that is spoken to over HTTP.
 
 `serve_http(APP)` starts `foundation-rt serve APP --http` on a free port and waits until it accepts
-connections. The process is gone when the `with` block is left, however the test ended.
+connections. The process is gone when the `with` block is left, however the test ended; after a test
+that went well it has to end as it should.
 """
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,3 +44,6 @@ def serve_http(
     serve = command("serve", str(app), "--http", "127.0.0.1:0", *(words or ("--no-auth",)))
     with ServerProcess(serve, environment(settings)) as process:
         yield HttpServer(str(process.record(message="serving over HTTP")["url"]), process)
+        if process.exit_code is None:
+            process.signal(signal.SIGTERM)
+            assert process.wait() == 128 + signal.SIGTERM
