@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.http_server import serve_http
 from tests.support.process import ServerProcess, command, environment, run
-from tests.support.raw_http import RawClient
+from tests.support.raw_http import META, RawClient
 
 APP = """
 import asyncio, os, time
@@ -69,6 +69,11 @@ async def ends_the_process() -> None:
 
 async def leave():
     raise SystemExit(7)
+
+
+@server.tool
+async def count_roots(context: ToolContext) -> int:
+    return len(await context.roots(key="roots"))
 
 
 @server.tool
@@ -314,6 +319,32 @@ def test_two_workers_share_a_port_and_one_that_dies_is_replaced(app: Path) -> No
         assert len(others) == 2 and len(others & pids) == 1
         process.signal(signal.SIGTERM)
         assert process.wait() == 143
+        assert len(process.records_with(message="left")) == 2
+
+
+@pytest.mark.rule("HTTP-23")
+def test_what_one_worker_asked_another_takes_the_answer_to(app: Path) -> None:
+    meta = {**META, "io.modelcontextprotocol/clientCapabilities": {"roots": {}}}
+    params = {"name": "count_roots", "arguments": {}, "_meta": meta}
+    answers = {"inputResponses": {"roots": {"roots": [{"uri": "file:///a"}]}}}
+    with serve_workers(app, 2) as (_, url):
+        for _ in range(20):  # all of them in one worker: once in a million
+            with RawClient(url) as client:
+                asked = client.fetch(client.request("tools/call", params, name="count_roots")).json
+            assert asked["result"]["resultType"] == "input_required"
+            state = {"requestState": asked["result"]["requestState"]}
+            with RawClient(url) as client:
+                again = client.request("tools/call", params | answers | state, name="count_roots")
+                answered = client.fetch(again).json
+            assert answered["result"]["content"][0]["text"] == "1"
+
+
+@pytest.mark.rule("HTTP-23")
+def test_workers_end_with_whoever_started_them(app: Path) -> None:
+    with serve_workers(app, 2) as (process, _):
+        process.process.kill()
+        assert process.wait() == -signal.SIGKILL
+        process.drain_log()
         assert len(process.records_with(message="left")) == 2
 
 

@@ -100,7 +100,7 @@ class RawClient:
             "jsonrpc": "2.0",
             "id": request_id,
             "method": method,
-            "params": {**params, "_meta": META},
+            "params": {"_meta": META, **params},
         }
         headers = {"MCP-Protocol-Version": REVISION, "Mcp-Method": method}
         return self.post(message, headers | ({"Mcp-Name": name} if name else {}))
