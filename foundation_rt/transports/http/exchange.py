@@ -97,7 +97,7 @@ class Exchange:
         if self.is_stream:
             return
         self.is_stream = True
-        resumption = self.resumption
+        resumption = None if self.finished else self.resumption
         if resumption is not None:
             self._trail = resumption.begin_trail(self)
             self.last_event_id = self._trail.record(b"")

@@ -293,6 +293,24 @@ async def test_the_response_of_a_cancelled_request_ends(stage: Stage) -> None:
     assert not other.ended
     stage.go.set()
     await other.finish()
+    [channel] = stage.app._service.endpoint.sessions
+    assert not channel._streams and not channel.is_busy
+
+
+@pytest.mark.rule("HTTP-05")
+@staged()
+async def test_nothing_is_kept_of_a_session_that_has_ended(stage: Stage) -> None:
+    events = stage.app._service.endpoint.events
+    for _ in range(3):
+        session = await open_session(stage.app)
+        soon = session.call("wait", 1, tag="soon")
+        late = session.call("wait", 2, tag="late")
+        await late.until(lambda: late.events)  # noqa: B023 -- awaited in the same turn
+        third = session.call("wait", 3, tag="third")
+        await session.delete().finish()
+        for each in (soon, late, third):
+            await each.finish()
+    assert events.size == 0 and not events._sessions
 
 
 @pytest.mark.rule("HTTP-08")
