@@ -13,9 +13,9 @@ from tests.support.http_server import serve_http
 from tests.support.process import command
 
 
-@pytest.fixture(params=["stdio", "http"])
+@pytest.fixture
 def target(request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """What it is told to connect to."""
+    """What it is told to connect to; `stdio` or `http`, as a test says by its parameters."""
     if request.param == "stdio":
         yield command("serve", str(tour.APP))
     else:

@@ -10,7 +10,9 @@ import pytest
 from tests.interop import inspector, tour
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize(
+    ("target", "era"), [("stdio", "legacy"), ("http", "modern")], indirect=["target"]
+)
 def test_it_finds_what_it_expects(era: str, target: list[str], home: Path) -> None:
     def inspect(method: str, *words: str) -> Any:
         options = ["--protocol-era", era, "--quiet", "--format", "json", "--method", method]

@@ -22,7 +22,10 @@ from tests.support.process import PATIENCE
 Do = Callable[..., Any]
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+# The two ways that `test_inspector` does not go.
+@pytest.mark.parametrize(
+    ("target", "era"), [("http", "legacy"), ("stdio", "modern")], indirect=["target"]
+)
 def test_it_is_asked_back_and_told_of_changes(era: str, target: list[str], home: Path) -> None:
     do = partial(inspector.run, home, inspector.MCPDO, "--format", "json")
     with _connected(do, era, target) as name:
@@ -42,6 +45,7 @@ def test_it_is_asked_back_and_told_of_changes(era: str, target: list[str], home:
         assert read["contents"][0]["text"] == "water the plants"
 
 
+@pytest.mark.parametrize("target", ["http"], indirect=True)
 def test_it_carries_a_task_through(target: list[str], home: Path) -> None:
     do = partial(inspector.run, home, inspector.MCPDO, "--format", "json")
     with _connected(do, "modern", target) as name:
