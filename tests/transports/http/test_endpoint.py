@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.asgi import META, REVISION, ask, call, open_session, post, request, visit
 from tests.support.http_stage import Stage, stage
+from tests.support.services import need_redis
 
 PROGRESS = {"_meta": {"progressToken": "p"}}
 
@@ -461,6 +462,30 @@ async def test_what_a_session_of_another_process_said_is_told(stage: Stage) -> N
     events.open("foreign", SessionRecord("somebody", "2025-11-25"))
     headers["mcp-session-id"] = "foreign"
     assert (await visit(stage.app, "GET", headers=headers).finish()).status == 404
+
+
+@pytest.mark.rule("HTTP-14")
+def test_processes_that_share_a_store_resume_each_other_s_streams() -> None:
+    url = need_redis()
+
+    async def play() -> None:
+        async with stage(event_store=url) as here, stage(event_store=url) as there:
+            session = await open_session(here.app)
+            open_call = session.call("wait", 5, tag="a")
+            await open_call.until(lambda: open_call.events)
+            first = open_call.events[0]["id"]
+            here.go.set()
+            await open_call.finish()
+            headers = {**session.headers, "last-event-id": first}
+            async with asyncio.timeout(20):
+                while not (
+                    told := await visit(there.app, "GET", headers=headers).finish()
+                ).messages:
+                    assert told.status in (200, 400, 404)  # what was said is written behind
+            assert [each["id"] for each in told.messages] == [5]
+            assert (await session.delete().finish()).status == 204
+
+    asyncio.run(play())
 
 
 @pytest.mark.rule("HTTP-17")
