@@ -16,6 +16,7 @@ from tests.support.vectors import Vector, load
 OURS = {"initialized"}
 """Requests that are answered though no revision has them (LIFE-05)."""
 
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 VERSION = "io.modelcontextprotocol/protocolVersion"
 
 
@@ -29,7 +30,9 @@ def test_what_a_vector_sends_is_of_the_official_types(vector: Vector) -> None:
         *lines, rest = (rest + step.data).split(b"\n")
         requests |= _requests([*lines, rest], revision)
         for message in (each for sent in step.out for each in _several(sent)):
-            method, spoken = requests.get(message.get("id"), ("", revision))
+            meta = _member(message.get("params"), "_meta")
+            answered = message.get("id", _member(meta, SUBSCRIPTION))
+            method, spoken = requests.get(answered, ("", revision))
             if "result" not in message:
                 official_types.check_message(spoken, message)
                 continue
