@@ -61,6 +61,7 @@ def test_the_codes_are_spelled_as_on_the_wire() -> None:
         "HEADER_MISMATCH": -32020,
         "MISSING_CLIENT_CAPABILITY": -32021,
         "UNSUPPORTED_PROTOCOL_VERSION": -32022,
+        "URL_ELICITATION_REQUIRED": -32042,
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from ..errors import ErrorCode, RegistrationError, ToolError
 from .checks import Checks
@@ -102,12 +102,16 @@ class CompletionRegistry:
 
     _prompts: PromptRegistry
     _resources: ResourceRegistry
+    _was_used: bool = field(default=False, init=False)
 
-    def __bool__(self) -> bool:
-        """Whether anything can be completed."""
-        return any(prompt.completers for prompt in self._prompts.prompts.entries()) or any(
-            template.completers for template in self._resources.templates.entries()
-        )
+    @property
+    def is_offered(self) -> bool:
+        """Whether clients have been told, or are told, that something completes (COMP-06)."""
+        if not self._was_used:
+            self._was_used = any(
+                prompt.completers for prompt in self._prompts.prompts.entries()
+            ) or any(template.completers for template in self._resources.templates.entries())
+        return self._was_used
 
     def register(
         self,

@@ -105,8 +105,10 @@ class PromptRegistry:
     def __attrs_post_init__(self) -> None:
         self.prompts = Table(self._changes)
 
-    def __bool__(self) -> bool:
-        return bool(self.prompts)
+    @property
+    def is_offered(self) -> bool:
+        """Whether clients have been told, or are told, that there are prompts (PROMPT-07)."""
+        return self.prompts.was_used
 
     def observe(self, observer: Observer) -> None:
         """Tell `observer` of every change from now on, as long as somebody else holds it."""

@@ -160,8 +160,10 @@ class ResourceRegistry:
         self.resources = Table(self._changes)
         self.templates = Table(self._changes)
 
-    def __bool__(self) -> bool:
-        return bool(self.resources or self.templates)
+    @property
+    def is_offered(self) -> bool:
+        """Whether clients have been told, or are told, that there are resources (MRES-13)."""
+        return self.resources.was_used or self.templates.was_used
 
     def observe(self, observer: Observer) -> None:
         """Tell `observer` of every change from now on, as long as somebody else holds it."""

@@ -65,16 +65,18 @@ Entry = TypeVar("Entry", bound=Listed)
 
 @define(eq=False, repr=False)
 class Table(Generic[Entry]):
-    """Things of one list, by the key that their list is sorted by."""
+    """Things of one list, by the key that their list is sorted by.
+
+    Attributes:
+        was_used: there is something in it, or has been.
+    """
 
     changes: Changes
+    was_used: bool = field(default=False, init=False)
     _entries: dict[str, Entry] = field(factory=dict, init=False)
     # Each thing is encoded once for each revision; a page puts them together.
     _encoded: dict[str, dict[str, orjson.Fragment]] = field(factory=dict, init=False)
     _keys: tuple[str, ...] | None = field(default=(), init=False)
-
-    def __bool__(self) -> bool:
-        return bool(self._entries)
 
     def get(self, key: str) -> Entry | None:
         """The thing of that key, if there is one."""
@@ -87,6 +89,7 @@ class Table(Generic[Entry]):
                 return False
             self._entries[key] = entry
             self._keys = None
+            self.was_used = True
         return True
 
     def remove(self, key: str) -> bool:

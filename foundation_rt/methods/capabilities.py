@@ -25,10 +25,10 @@ def capabilities_of(dispatcher: Dispatcher, revision: Revision) -> dict[str, Any
 
 def _of_features(features: Features) -> dict[str, Any]:
     capabilities: dict[str, Any] = {}
-    if features.resources:
+    if features.resources.is_offered:
         capabilities["resources"] = {"subscribe": True, "listChanged": True}
-    if features.prompts:
+    if features.prompts.is_offered:
         capabilities["prompts"] = {"listChanged": True}
-    if features.completions:
+    if features.completions.is_offered:
         capabilities["completions"] = {}
     return capabilities

@@ -29,7 +29,7 @@ def complete(
 ) -> list[Effect]:
     """What an argument of a prompt, or a variable of a template, could be (COMP-02)."""
     features = dispatcher.features
-    if features is None or not features.completions:
+    if features is None or not features.completions.is_offered:
         return method_not_found(session, request)
     from ..features.completions import Choices, shape_completion
 

@@ -23,7 +23,7 @@ def list_prompts(
 ) -> list[Effect]:
     """The prompts there are (PROMPT-02)."""
     features = dispatcher.features
-    if features is None or not features.prompts:
+    if features is None or not features.prompts.is_offered:
         return method_not_found(session, request)
     page = features.prompts.prompts.page
     return answer_list(dispatcher, session, peer, request, "prompts", page)
@@ -36,7 +36,7 @@ def get_prompt(
     from ..features.messages import shape_prompt
 
     features = dispatcher.features
-    if features is None or not features.prompts:
+    if features is None or not features.prompts.is_offered:
         return method_not_found(session, request)
     params = {} if request.params is ABSENT else request.params
     name, arguments = params.get("name"), params.get("arguments", {})

@@ -24,7 +24,7 @@ def list_resources(
 ) -> list[Effect]:
     """The resources that have a URI of their own (MRES-02)."""
     features = dispatcher.features
-    if features is None or not features.resources:
+    if features is None or not features.resources.is_offered:
         return method_not_found(session, request)
     page = features.resources.resources.page
     return answer_list(dispatcher, session, peer, request, "resources", page)
@@ -35,7 +35,7 @@ def list_templates(
 ) -> list[Effect]:
     """The templates of all others (MRES-03)."""
     features = dispatcher.features
-    if features is None or not features.resources:
+    if features is None or not features.resources.is_offered:
         return method_not_found(session, request)
     page = features.resources.templates.page
     return answer_list(dispatcher, session, peer, request, "resourceTemplates", page)
@@ -48,7 +48,7 @@ def read_resource(
     from ..protocol.uri_template import MAX_URI_LENGTH
 
     features = dispatcher.features
-    if features is None or not features.resources:
+    if features is None or not features.resources.is_offered:
         return method_not_found(session, request)
     uri = None if request.params is ABSENT else request.params.get("uri")
     if type(uri) is not str or len(uri) > MAX_URI_LENGTH:

@@ -67,7 +67,7 @@ def unsubscribe(
 def _uri(dispatcher: Dispatcher, session: Session, request: Request) -> str:
     from ..protocol.uri_template import MAX_URI_LENGTH
 
-    if not dispatcher.features or not dispatcher.features.resources:
+    if not dispatcher.features or not dispatcher.features.resources.is_offered:
         raise _Refused(method_not_found(session, request))
     uri = None if request.params is ABSENT else request.params.get("uri")
     if type(uri) is not str or len(uri) > MAX_URI_LENGTH:

@@ -103,9 +103,9 @@ def test_choices_are_those_that_begin_so() -> None:
 @pytest.mark.rule("COMP-01", "COMP-06")
 def test_a_completer_goes_with_what_it_belongs_to() -> None:
     completions, prompts, resources = make_registry()
-    assert not completions
+    assert not completions.is_offered
     completions.register("review", "language", handler)
-    assert completions
+    assert completions.is_offered
     first = completions.of_prompt("review").completers["language"]
     completions.register("review", "language", handler, timeout_ms=5)
     second = completions.of_prompt("review").completers["language"]
@@ -113,11 +113,13 @@ def test_a_completer_goes_with_what_it_belongs_to() -> None:
     assert second is not first
     assert second.timeout_ms == 5
     prompts.unregister("review")
-    assert not completions
+    with pytest.raises(LookupError):
+        completions.of_prompt("review")
     completions.register("task://{id}", "id", handler)
-    assert completions
     resources.unregister("task://{id}")
-    assert not completions
+    with pytest.raises(LookupError):
+        completions.of_resource("task://{id}")
+    assert completions.is_offered  # clients have been told so
 
 
 @pytest.mark.rule("COMP-01")
@@ -135,7 +137,7 @@ def test_what_is_not_there_cannot_be_completed(subject: str, argument: str, prob
     completions, _, _ = make_registry()
     with pytest.raises(RegistrationError, match=problem):
         completions.register(subject, argument, handler)
-    assert not completions
+    assert not completions.is_offered
 
 
 @pytest.mark.rule("COMP-01")

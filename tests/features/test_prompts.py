@@ -50,7 +50,7 @@ def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], prob
     registry.observe(watcher)
     with pytest.raises(RegistrationError, match=problem):
         registry.register(PromptDefinition(**{"name": "review", **members}), make)
-    assert not registry
+    assert not registry.is_offered
     assert watcher.told == []
 
 
@@ -66,7 +66,7 @@ def test_prompts_come_and_go() -> None:
     assert registry.unregister("review")
     assert not registry.unregister("review")
     assert watcher.told == ["prompts", "prompts"]
-    assert not registry
+    assert registry.prompts.entries() == ()
 
 
 @pytest.mark.rule("PROMPT-02")

@@ -80,7 +80,7 @@ def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], prob
     registry.observe(watcher)
     with pytest.raises(RegistrationError, match=problem):
         registry.register(resource(**members), read)
-    assert not registry
+    assert not registry.is_offered
     assert watcher.told == []
 
 
@@ -102,7 +102,7 @@ def test_a_handler_that_cannot_be_run_so_is_refused(options: dict[str, Any], pro
         registry.register(resource(), **given)
     with pytest.raises(RegistrationError, match=problem):
         registry.register_template(template(), **given)
-    assert not registry
+    assert not registry.is_offered
 
 
 @pytest.mark.rule("MRES-06", "MRES-01")
@@ -203,7 +203,7 @@ def test_changes_are_told_and_refusals_are_not() -> None:
     assert not registry.unregister("task://all")
     assert registry.unregister("task://{id}")
     assert watcher.told == ["resources"] * 4
-    assert not registry
+    assert registry.resources.entries() == registry.templates.entries() == ()
 
 
 # -- what is shown
