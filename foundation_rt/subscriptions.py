@@ -45,13 +45,13 @@ class Listening:
     Attributes:
         subscription_id: the id of the request; None for a session.
         peer: who sent the request; None for a session.
-        topics: what it wants to hear of; in the order in which it came to want it.
+        topics: what it wants to hear of, by kind; in the order in which it came to want it.
     """
 
     session: Session
     subscription_id: RequestId | None
     peer: Peer | None
-    topics: dict[Topic, None] = field(factory=dict, init=False)
+    topics: dict[str, dict[str, None]] = field(factory=dict, init=False)
 
 
 @define(eq=False, repr=False)
@@ -61,6 +61,7 @@ class Subscriptions:
     _by_topic: dict[Topic, set[Listening]] = field(factory=dict, init=False)
     _open: set[Listening] = field(factory=set, init=False)
     _connections: WeakSet[Connection] = field(factory=WeakSet, init=False)
+    _followed: WeakSet[Connection] = field(factory=WeakSet, init=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
 
     # -- who listens ---------------------------------------------------------------------------
@@ -90,18 +91,21 @@ class Subscriptions:
     def add(self, listening: Listening, topic: Topic) -> bool:
         """Hear of `topic` from now on; return False if that would be too many (SUB-05)."""
         with self._lock:
-            if topic in listening.topics:
+            kind, name = topic
+            names = listening.topics.setdefault(kind, {})
+            if name in names:
                 return True
-            if sum(kind == topic[0] for kind, _ in listening.topics) >= MAX_TOPICS:
+            if len(names) >= MAX_TOPICS:
                 return False
-            listening.topics[topic] = None
+            names[name] = None
             self._by_topic.setdefault(topic, set()).add(listening)
             return True
 
     def remove(self, listening: Listening, topic: Topic) -> None:
         """Hear of `topic` no more."""
         with self._lock:
-            listening.topics.pop(topic, None)
+            kind, name = topic
+            listening.topics.get(kind, {}).pop(name, None)
             listeners = self._by_topic.get(topic, set())
             listeners.discard(listening)
             if not listeners:
@@ -110,8 +114,9 @@ class Subscriptions:
     def end(self, listening: Listening) -> None:
         """Hear of nothing any more."""
         with self._lock:
-            for topic in list(listening.topics):
-                self.remove(listening, topic)
+            for kind, names in listening.topics.items():
+                for name in list(names):
+                    self.remove(listening, (kind, name))
             listening.session.listening.pop(listening.subscription_id, None)
             self._open.discard(listening)
 
@@ -124,7 +129,8 @@ class Subscriptions:
     def end_all(self) -> None:
         """The server ends: every open request gets its result; where hosts are called (SUB-08)."""
         with self._lock:
-            found = {listening.session.connection() for listening in self._open}
+            # A copy: a connection that is dropped meanwhile is forgotten in whichever thread.
+            found = {listening.session.connection() for listening in list(self._open)}
         for connection in found:
             if connection is not None:
                 connection.end_listening()
@@ -135,8 +141,8 @@ class Subscriptions:
             listening = self.listen(session)
             topic = ("elicitation", elicitation_id)
             if not self.add(listening, topic):
-                oldest = next(each for each in listening.topics if each[0] == "elicitation")
-                self.remove(listening, oldest)
+                oldest = next(iter(listening.topics["elicitation"]))
+                self.remove(listening, ("elicitation", oldest))
                 self.add(listening, topic)
 
     # -- what happens --------------------------------------------------------------------------
@@ -174,7 +180,9 @@ class Subscriptions:
     def _forget_with_connection(self, session: Session) -> None:
         """A host may drop a connection that it never closed."""
         connection = session.connection()
-        if connection is not None:
+        # Once: a finalizer is kept as long as its connection, and clients come to listen again.
+        if connection is not None and connection not in self._followed:
+            self._followed.add(connection)
             finalize(connection, self.forget, session).atexit = False
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -64,6 +66,21 @@ def test_the_last_pages_of_a_connection_are_known() -> None:
     subscriptions.elicitation_completed("page-5")
     assert len(host.told) == 1
     assert subscriptions.add(one.listening[None], ("resource", "x:y"))  # they count by kind
+
+
+@pytest.mark.rule("SUB-06")
+def test_a_connection_is_watched_once_however_often_its_client_comes_to_listen() -> None:
+    subscriptions, host = Subscriptions(), Host()
+    one, _ = session(host)
+    before = len(weakref.finalize._registry)  # type: ignore[attr-defined]
+    for number in range(50):
+        subscriptions.end(subscriptions.listen(one, number))
+    assert len(weakref.finalize._registry) == before + 1  # type: ignore[attr-defined]
+    subscriptions.add(subscriptions.listen(one, 50), ("resource", "x:y"))
+    one.connection = lambda: None
+    del host
+    gc.collect()
+    assert subscriptions._by_topic == {}
 
 
 steps = st.lists(
