@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Effect: TypeAlias = "Reply | Notify | Emit | Performed"
 
 
-@define
+@define(repr=False)
 class Reply:
     """Write `line`, a whole response without its newline, to the peer.
 
@@ -41,7 +41,7 @@ class Reply:
     error_code: int | None = None
 
 
-@define
+@define(repr=False)
 class Notify:
     """Write `line`, a notification or a request of ours without its newline, to the peer.
 
@@ -53,7 +53,7 @@ class Notify:
     request_id: RequestId | None = None
 
 
-@define
+@define(repr=False)
 class Abort:
     """Fire the abort signal of `invocation` with `reason`; its handler may still be running."""
 
@@ -61,7 +61,7 @@ class Abort:
     reason: str
 
 
-@define
+@define(eq=False, repr=False)
 class Extend:
     """The deadline of a running handler is `timeout_ms` from now, instead of what it was."""
 
@@ -69,14 +69,14 @@ class Extend:
     timeout_ms: int
 
 
-@define
+@define(eq=False, repr=False)
 class Announce:
     """Call `tell()`, which reaches other connections: under the lock of none."""
 
     tell: Callable[[], object]
 
 
-@define
+@define(repr=False)
 class Emit:
     """Write a log record."""
 
@@ -85,12 +85,12 @@ class Emit:
     fields: dict[str, Any]
 
 
-@define
+@define(eq=False, repr=False)
 class Observed(Emit):
     """Write a record that the observers of the server are given as well."""
 
 
-@define
+@define(eq=False, repr=False)
 class Complete(Observed):
     """Write the completion record of a call (CALL-13).
 
@@ -101,11 +101,11 @@ class Complete(Observed):
     refusal: str | None = None
 
 
-@define
+@define(eq=False, repr=False)
 class Connect(Observed):
     """Write the record of a handshake."""
 
 
-@define
+@define(eq=False, repr=False)
 class Disconnect(Observed):
     """Write the record of the end of what began with a handshake."""
