@@ -234,7 +234,7 @@ class Engine:
             self._end_task(run, Returned(value))
 
     def _started(self, run: Run, task: asyncio.Task[None]) -> None:
-        """Its task exists: arm the deadline, unless it has ended at once."""
+        """Its task has had its first go: arm the deadline, unless that was all."""
         run.task = task
         if not run.ended:
             self._arm_deadline(run)

@@ -43,8 +43,8 @@ class Scheduler(Protocol):
     ) -> None:
         """Run `coroutine` as a task in a context of its own.
 
-        `started(task)` is called in the loop's thread once the task exists; with eager start the
-        coroutine may have ended by then.
+        `started(task)` is called in the loop's thread when the task has had its first go: what ends
+        at once needs no deadline, with eager start and without.
         """
 
     def call_in_loop(self, callback: Callback) -> None:
@@ -89,7 +89,7 @@ class HostLoop:
         self, coroutine: Coroutine[Any, Any, None], started: Callable[[asyncio.Task[None]], object]
     ) -> None:
         """A task on the host's loop."""
-        started(create_task(self.loop, coroutine))
+        _start_task(self.loop, coroutine, started)
 
     def call_in_loop(self, callback: Callback) -> None:
         """On the host's loop."""
@@ -143,7 +143,7 @@ class Background:
     ) -> None:
         """A task on the loop thread, which starts when it is first needed."""
         loop = self._running_loop()
-        loop.call_soon_threadsafe(lambda: started(create_task(loop, coroutine)))
+        loop.call_soon_threadsafe(_start_task, loop, coroutine, started)
 
     def call_in_loop(self, callback: Callback) -> None:
         """On the loop thread."""
@@ -212,6 +212,15 @@ def report_errors(loop: asyncio.AbstractEventLoop, report: ReportError) -> None:
         report(str(context.get("message")), context.get("exception"))
 
     loop.set_exception_handler(handle)
+
+
+def _start_task(
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Coroutine[Any, Any, None],
+    started: Callable[[asyncio.Task[None]], object],
+) -> None:
+    # A loop calls back in the order in which it was asked to: after the first step of the task.
+    loop.call_soon(started, create_task(loop, coroutine))
 
 
 def create_task(

@@ -99,6 +99,11 @@ class Session:
             request_id is not None and request_id in self.listening
         )
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether any request has not been answered yet, or the client listens."""
+        return bool(self.in_flight or self.listening)
+
     def advance(self, event: Event) -> bool:
         """Apply `event`; return whether the table has it in this state."""
         following = TRANSITIONS.get((self.state, event))

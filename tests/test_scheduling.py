@@ -104,13 +104,13 @@ def test_on_a_hosts_loop_timers_tasks_and_returns_happen_on_it() -> None:
         host.call_later(2.0, lambda: note("timer"))
         taken_back.cancel()
         host.start_task(work(), tasks.append)
-        [task] = tasks
         thread = threading.Thread(target=lambda: host.return_to_host(lambda: note("returned")))
         thread.start()
         thread.join(PATIENCE)
         host.call_in_loop(lambda: note("called"))
-        await task
         await asyncio.sleep(3)
+        [task] = tasks
+        assert task.done()
         assert sorted(happened) == [("called", 0), ("returned", 0), ("task", 0), ("timer", 2.0)]
 
     run_virtual(main)

@@ -184,7 +184,8 @@ class Endpoint:
             await self._answer(visit, exchange)
         finally:
             del self._open[connection]
-            connection.close()
+            if connection.session.is_waited_for:
+                connection.close()
         return None
 
     def _find_tool(self, request: Request) -> RegisteredTool | None:
@@ -267,6 +268,9 @@ class Endpoint:
         """Send what there is to say: as JSON if nothing comes before the reply (HTTP-06)."""
         body = exchange.body
         assert body is not None
+        if not exchange.has_begun:
+            # A handler that waits for nothing ends in this turn: no timer, no future, 10 us.
+            await asyncio.sleep(0)
         if not exchange.has_begun:
             await body.wait(SOON_SECONDS)
         if await _send_reply(visit.send, exchange, headers):
