@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from .call_records import completion_record, failure_log, late_record
+from .call_records import completion_record, failure_log
 from .client_input import MAY_ASK, ClientInput, InputRefused
 from .effects import Reply
 from .envelope import result_reply
@@ -25,12 +25,11 @@ from .errors import (
     ToolCompletionOutcome,
     ToolError,
 )
-from .invocation import Invocation, Outcome, Phase, Raised, Returned
+from .invocation import Invocation, Outcome, Raised, Returned
 from .procedures import ALWAYS_TOLD, Procedure
 from .refusals import (
     derive_correlation_id,
     error_reply,
-    internal_error_reply,
     invalid_params,
 )
 
@@ -54,6 +53,7 @@ class FeatureCalls(Procedure):
     client_input: ClientInput
 
     subject = "The handler"
+    handler = "handler"
 
     def begin(
         self,
@@ -129,29 +129,6 @@ class FeatureCalls(Procedure):
         failed = ToolCompletionOutcome.TOOL_ERROR
         record = completion_record(call, failed, error.code, duration_ms)
         return [self.error_reply(call, error), *effects, record]
-
-    def note_late(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
-        """The record of a call whose answer nobody waits for; what it returned is dropped."""
-        effects: list[Effect] = [late_record(call, outcome, duration_ms)]
-        if type(outcome) is Raised and not isinstance(outcome.error, ToolError):
-            effects.insert(0, failure_log(call, "handler failed", outcome.error))
-        return effects
-
-    def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
-        """A bug keeps a call from going on: it still ends once (RPC-10)."""
-        if call.slot is not None:
-            call.slot.release()
-        if call.session.in_flight.get(call.request_id) is call:
-            del call.session.in_flight[call.request_id]
-        log = failure_log(call, "internal error", error)
-        if call.phase is not Phase.WAITED_FOR:
-            return [log, late_record(call, Raised(error), duration_ms)]
-        failed = ToolCompletionOutcome.TOOL_ERROR
-        return [
-            internal_error_reply(call.request_id, call.correlation_id),
-            log,
-            completion_record(call, failed, ErrorCode.INTERNAL, duration_ms),
-        ]
 
     def error_reply(self, call: Invocation, error: StructuredError) -> Reply:
         """`error` as a JSON-RPC error; its `data` is what a tool error has (FEAT-02)."""

@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
+from .call_records import completion_record, failure_log, late_record
 from .effects import Abort, Notify
-from .errors import ErrorCode, StructuredError, ToolError, describe_exception
+from .errors import (
+    ErrorCode,
+    StructuredError,
+    ToolCompletionOutcome,
+    ToolError,
+    describe_exception,
+)
 from .invocation import Outcome, Phase, Raised, Stopped
 from .protocol.jsonrpc import encode
+from .refusals import internal_error_reply
 
 if TYPE_CHECKING:
     from .abort import AbortSignal
@@ -109,23 +117,41 @@ class Procedure(ABC):
             details = {"exception": described["type"], "message": described["message"]}
         return StructuredError(ErrorCode.INTERNAL, f"{self.subject} failed.", details)
 
+    def note_late(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
+        """The record of a call whose answer nobody waits for; what it returned is dropped."""
+        effects: list[Effect] = [late_record(call, outcome, duration_ms)]
+        if type(outcome) is Raised and not isinstance(outcome.error, ToolError):
+            effects.insert(0, failure_log(call, f"{self.handler} failed", outcome.error))
+        return effects
+
+    def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
+        """A bug, in a validator say, keeps a call from going on: it still ends once (RPC-10)."""
+        if call.slot is not None:
+            call.slot.release()
+        if call.session.in_flight.get(call.request_id) is call:
+            del call.session.in_flight[call.request_id]
+        log = failure_log(call, "internal error", error)
+        if call.phase is not Phase.WAITED_FOR:
+            return [log, late_record(call, Raised(error), duration_ms)]
+        failed = ToolCompletionOutcome.TOOL_ERROR
+        return [
+            internal_error_reply(call.request_id, call.correlation_id),
+            log,
+            completion_record(call, failed, ErrorCode.INTERNAL, duration_ms),
+        ]
+
     # -- what differs --------------------------------------------------------------------------
 
     subject = "The tool"
     """How its messages call what was called."""
+
+    handler = "tool handler"
+    """How the log calls what runs for it."""
 
     @abstractmethod
     def answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """The effects for a call that is waited for: exactly one reply and one record."""
 
     @abstractmethod
-    def note_late(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
-        """The record of a call whose answer nobody waits for; what it returned is dropped."""
-
-    @abstractmethod
     def error_reply(self, call: Invocation, error: StructuredError) -> Reply:
         """The reply that tells `error`."""
-
-    @abstractmethod
-    def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
-        """A bug kept a call from going on: it still ends, once (RPC-10)."""

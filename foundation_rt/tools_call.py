@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from .call_records import TOOL_CALL_COMPLETED, completion_record, failure_log, late_record
+from .call_records import TOOL_CALL_COMPLETED, completion_record, failure_log
 from .client_input import ClientInput, InputRefused
 from .effects import Complete, Reply
 from .envelope import result_reply
@@ -35,7 +35,6 @@ from .extensions.tasks.support import (
 from .invocation import (
     Invocation,
     Outcome,
-    Phase,
     Raised,
     Returned,
 )
@@ -46,7 +45,6 @@ from .refusals import (
     client_correlation_id,
     derive_correlation_id,
     error_reply,
-    internal_error_reply,
     not_initialized_data,
 )
 from .resources import RETRY_HINT
@@ -339,28 +337,6 @@ class ToolsCall(Procedure):
         return [self.error_reply(call, error), record]
 
     # -- steps 9 and 10; what is the same for all handlers is in `procedures` --------------------
-
-    def note_late(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
-        """The record of a call whose answer nobody waits for; what it returned is dropped."""
-        effects: list[Effect] = [late_record(call, outcome, duration_ms)]
-        if type(outcome) is Raised and not isinstance(outcome.error, ToolError):
-            effects.insert(0, failure_log(call, "tool handler failed", outcome.error))
-        return effects
-
-    def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
-        """A bug, in a validator say, keeps a call from going on: it still ends once (RPC-10)."""
-        if call.slot is not None:
-            call.slot.release()
-        if call.session.in_flight.get(call.request_id) is call:
-            del call.session.in_flight[call.request_id]
-        log = failure_log(call, "internal error", error)
-        if call.phase is not Phase.WAITED_FOR:
-            return [log, late_record(call, Raised(error), duration_ms)]
-        return [
-            internal_error_reply(call.request_id, call.correlation_id),
-            log,
-            completion_record(call, _Outcome.TOOL_ERROR, ErrorCode.INTERNAL, duration_ms),
-        ]
 
     def answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """Step 10 for a call that is waited for: exactly one reply and one record."""

@@ -146,17 +146,13 @@ class TaskCall(Procedure):
     def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
         """A bug kept it from going on."""
         if self.task is None:
-            return self.inner.break_off(call, error, duration_ms)
+            return super().break_off(call, error, duration_ms)
         with self.task.lock:
-            return self._keep(self.inner.break_off(call, error, duration_ms))
+            return self._keep(super().break_off(call, error, duration_ms))
 
     def answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """What the tool call would answer; of a task it is kept."""
         return self._keep(self.inner.answer(call, outcome, duration_ms))
-
-    def note_late(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
-        """The record of a call that nobody waits for."""
-        return self.inner.note_late(call, outcome, duration_ms)
 
     def error_reply(self, call: Invocation, error: StructuredError) -> Reply:
         """As the tool call has it."""
