@@ -228,15 +228,9 @@ class HttpApplication:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> HttpRefusal | None:
         path = _path_below_mount(scope)
-        if path in (HEALTH_PATH, READY_PATH):
-            # For whoever runs the server: neither has a secret, and neither is kept from anybody.
-            await self._tell_health(send, path)
-            return None
-        if path in self._metadata_paths:
-            await send_json(send, 200, self._metadata, _READABLE_BY_ALL)
-            return None
-        if path not in self._paths:
-            return _NOT_FOUND
+        serve = self._paths.get(path)
+        if serve is None:
+            return await self._answer_anybody(path, send)
         if self._stopping:
             return _STOPPING
         head = read_head(scope["headers"])
@@ -251,7 +245,17 @@ class HttpApplication:
         if self._service is None:
             await self.start()
         assert self._service is not None
-        return await self._paths[path](self._service, Visit(head, principal, scope, receive, send))
+        return await serve(self._service, Visit(head, principal, scope, receive, send))
+
+    async def _answer_anybody(self, path: str, send: Send) -> HttpRefusal | None:
+        """What has no secret, and is kept from nobody."""
+        if path in (HEALTH_PATH, READY_PATH):
+            await self._tell_health(send, path)
+        elif path in self._metadata_paths:
+            await send_json(send, 200, self._metadata, _READABLE_BY_ALL)
+        else:
+            return _NOT_FOUND
+        return None
 
     async def _tell_health(self, send: Send, path: str) -> None:
         """HTTP-19: whether the process is up; whether it accepts work."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from ...config import HttpSection
     from ...connection import Connection
+    from ...effects import Reply
     from ...principal import Principal
     from ...protocol.jsonrpc import Message
     from ...registry import RegisteredTool
@@ -55,6 +56,8 @@ SOON_SECONDS = 0.1
 """An answer that takes longer is watched: whether its client is still there, and can resume."""
 
 SESSION_HEADER = b"mcp-session-id"
+
+_WITHOUT_PARAMS = (Response, Batch)  # a union would be made anew for each look at a message
 
 _STATUS_OF_ERRORS: dict[int, int] = {
     JsonRpcErrorCode.PARSE_ERROR: 400,
@@ -145,7 +148,7 @@ class Endpoint:
         if isinstance(body, HttpRefusal):
             return body
         message = parse(body)
-        params = ABSENT if isinstance(message, Response | Batch) else message.params
+        params = ABSENT if isinstance(message, _WITHOUT_PARAMS) else message.params
         if is_stateless(visit.head, params):
             return await self._post_stateless(visit, message)
         if (
@@ -196,8 +199,9 @@ class Endpoint:
         return self.runtime.registry.get(name) if type(name) is str else None
 
     def _check_scopes(self, visit: Visit, tool: RegisteredTool | None) -> HttpRefusal | None:
-        scopes = frozenset() if tool is None else tool.scopes
-        return self.authenticator.check_scopes(visit.principal, scopes)
+        if tool is None or not tool.scopes:
+            return None
+        return self.authenticator.check_scopes(visit.principal, tool.scopes)
 
     async def _open_session(self, visit: Visit, request: Request) -> HttpRefusal | None:
         """HTTP-03: a session whose `initialize` was accepted gets an id."""
@@ -273,16 +277,22 @@ class Endpoint:
             await asyncio.sleep(0)
         if not exchange.has_begun:
             await body.wait(SOON_SECONDS)
-        if await _send_reply(visit.send, exchange, headers):
+        reply = exchange.reply
+        if reply is not None:
+            await send_json(visit.send, _status(exchange, reply), reply.line, headers)
             return
         with watching(visit.receive, body, exchange):
             if exchange.resumption is None and not exchange.has_begun:
                 # Nobody could resume it: no need to hurry with a stream.
                 await body.wait(self._keep_alive_seconds)
-            if body.gone or await _send_reply(visit.send, exchange, headers):
+            reply = exchange.reply
+            if body.gone:
                 return
-            exchange.open_stream()
-            await self.send_stream(visit.send, body, headers)
+            if reply is not None:
+                await send_json(visit.send, _status(exchange, reply), reply.line, headers)
+            else:
+                exchange.open_stream()
+                await self.send_stream(visit.send, body, headers)
 
     async def send_stream(
         self, send: Send, body: EventBody, headers: Sequence[RawHeader] = (), missed: bytes = b""
@@ -373,22 +383,13 @@ class Endpoint:
         return None
 
 
-async def _send_reply(send: Send, exchange: Exchange, headers: Sequence[RawHeader]) -> bool:
-    """Send the reply, if it is there and nothing was said before; return whether that was so.
-
-    The status says what stands in the body, for those who look at nothing else (HTTP-11).
-    """
-    reply = exchange.reply
-    if reply is None:
-        return False
-    status = 200
-    if reply.error_code is not None:
-        if exchange.resumption is None:
-            status = _STATUS_OF_ERRORS.get(reply.error_code, 200)
-        elif reply.error_code in _NO_MESSAGE:
-            status = 400
-    await send_json(send, status, reply.line, headers)
-    return True
+def _status(exchange: Exchange, reply: Reply) -> int:
+    """What stands in the body, for those who look at nothing else (HTTP-11)."""
+    if reply.error_code is None:
+        return 200
+    if exchange.resumption is None:
+        return _STATUS_OF_ERRORS.get(reply.error_code, 200)
+    return 400 if reply.error_code in _NO_MESSAGE else 200
 
 
 def _encode_missed(replay: Replay, until: str | None) -> bytes:

@@ -157,7 +157,8 @@ async def read_body(
         waits_for = reading.send(None)
     except StopIteration as whole:
         # It had come with the head, as is the rule; a timeout would cost each request 7 us.
-        return cast("bytes | HttpRefusal", whole.value)
+        body: bytes | HttpRefusal = whole.value
+        return body
     try:
         async with asyncio.timeout(settings.body_timeout_ms / 1000):
             return await _go_on(reading, waits_for)
@@ -181,9 +182,9 @@ async def _read(receive: Receive, max_bytes: int) -> bytes | HttpRefusal:
         size += len(chunk)
         if size > max_bytes:
             return _too_large(max_bytes)
-        chunks.append(chunk)
         if not event.get("more_body", False):
-            return b"".join(chunks)
+            return b"".join((*chunks, chunk)) if chunks else chunk
+        chunks.append(chunk)
 
 
 @coroutine

@@ -34,7 +34,8 @@ NAME_SOURCES = {
 }
 """By method, the member of its params that `Mcp-Name` repeats (SEP-2243, SEP-2663)."""
 
-_SINGLE = {
+_FIELDS = {
+    b"accept": "accept",
     b"content-type": "content_type",
     b"content-length": "content_length",
     b"content-encoding": "content_encoding",
@@ -93,32 +94,29 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead | HttpRefus
     Args:
         headers: as ASGI has them, with names in lower case.
     """
-    head = RequestHead()
+    fields: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for name, raw in headers:
-        attribute = _SINGLE.get(name)
-        if attribute is None and name != b"accept" and not name.startswith(_PARAMETER):
-            continue
-        value = raw.decode("latin-1")
-        # The pattern alone decides; it is asked where the faster look does not suffice.
-        if not (value.isascii() and value.isprintable()) and _UNSAFE.search(value) is not None:
-            return _malformed(name, "holds a character that no header may hold")
-        value = value.strip(" \t")
-        if attribute is not None:
-            if getattr(head, attribute) is not None:
+        found, key = fields, _FIELDS.get(name)
+        if key is None:
+            if not name.startswith(_PARAMETER):
+                continue
+            found, key = parameters, name[len(_PARAMETER) :].decode("ascii", "replace")
+        value = raw.decode("latin-1").strip(" \t")
+        if key in found:
+            if name != b"accept":
                 return _malformed(name, "stands in the request more than once")
-            setattr(head, attribute, value)
-        elif name == b"accept":
-            head.accept = value if head.accept is None else f"{head.accept}, {value}"
-        else:
-            parameter = name[len(_PARAMETER) :].decode("ascii", "replace")
-            if parameter in head.parameters:
-                return _malformed(name, "stands in the request more than once")
-            head.parameters[parameter] = value
-    if head.content_length is not None and head.transfer_encoding is not None:
+            value = f"{found[key]}, {value}"
+        found[key] = value
+    # All at once: a look at each would be a third of the work.
+    text = "".join((*fields.values(), *parameters.values()))
+    if not (text.isascii() and text.isprintable()) and _UNSAFE.search(text) is not None:
+        return _find_unsafe(fields, parameters)
+    if "transfer_encoding" in fields and "content_length" in fields:
         return HttpRefusal(
             400, "Content-Length and Transfer-Encoding exclude each other", reason="ambiguous_body"
         )
-    return head
+    return RequestHead(**fields, parameters=parameters)
 
 
 def check_post(head: RequestHead) -> HttpRefusal | None:
@@ -329,6 +327,14 @@ def _is_json(content_type: str | None) -> bool:
 
 def _not_acceptable(types: str) -> HttpRefusal:
     return HttpRefusal(406, f"Not acceptable: Accept must list {types}", reason="not_acceptable")
+
+
+def _find_unsafe(fields: dict[str, str], parameters: dict[str, str]) -> HttpRefusal:
+    """The refusal that names the header which holds what no header may hold."""
+    values = {name: fields.get(attribute, "") for name, attribute in _FIELDS.items()}
+    values |= {_PARAMETER + name.encode(): value for name, value in parameters.items()}
+    name = next(name for name, value in values.items() if _UNSAFE.search(value) is not None)
+    return _malformed(name, "holds a character that no header may hold")
 
 
 def _malformed(name: bytes, what: str) -> HttpRefusal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ STREAM_HEADERS: tuple[RawHeader, ...] = (
 )
 
 
-async def send_json(
+def send_json(
     send: Send, status: int, body: bytes, headers: Sequence[RawHeader] = ()
-) -> None:
+) -> Awaitable[None]:
     """A response whose body is JSON."""
-    await send_body(send, status, b"application/json", body, headers)
+    return send_body(send, status, b"application/json", body, headers)
 
 
 async def send_body(
@@ -32,7 +32,7 @@ async def send_body(
     headers: Sequence[RawHeader] = (),
 ) -> None:
     """A response with a body of any type."""
-    own = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
+    own = ((b"content-type", content_type), (b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": [*own, *headers]})
     await send({"type": "http.response.body", "body": body})
 

@@ -202,7 +202,7 @@ def test_a_bug_is_logged_and_answered() -> None:
     async def play() -> None:
         async with stage() as one:
             endpoint = one.app._service.endpoint
-            endpoint.authenticator = None
+            endpoint.runtime = None
             answer = await call(one.app, "echo", text="x").finish()
             assert answer.status == 500
             assert answer.json["error"]["data"]["reason"] == "internal_error"
