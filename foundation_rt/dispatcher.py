@@ -50,6 +50,7 @@ from .protocol.jsonrpc import (
 )
 from .protocol.revisions import VERSION_KEY
 from .refusals import (
+    Refused,
     derive_correlation_id,
     error_reply,
     internal_error_reply,
@@ -256,7 +257,10 @@ class Dispatcher:
             return method_not_found(session, request)
         if not _has_object_params(request):
             return invalid_params(session, request, "params must be an object")
-        return method(self, session, peer, request)
+        try:
+            return method(self, session, peer, request)
+        except Refused as refused:
+            return refused.effects
 
     def _notification(self, session: Session, notification: Notification) -> list[Effect]:
         handler = NOTIFICATIONS.get(notification.method)

@@ -23,6 +23,17 @@ MAX_ECHOED_NAME = 128
 """Characters of a name that a client sent which a message repeats."""
 
 
+class Refused(Exception):
+    """Raised by what decides about a request, to have it answered with an error.
+
+    Attributes:
+        effects: the answer.
+    """
+
+    def __init__(self, effects: list[Effect]) -> None:
+        self.effects = effects
+
+
 def error_reply(
     code: JsonRpcErrorCode, message: str, data: dict[str, Any], request_id: RequestId | None
 ) -> Reply:

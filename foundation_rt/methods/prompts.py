@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.jsonrpc import ABSENT
-from ..refusals import MAX_ECHOED_NAME, invalid_params, method_not_found
+from ..refusals import MAX_ECHOED_NAME, Refused, invalid_params, method_not_found
 from .lists import answer_list
 
 if TYPE_CHECKING:
     from ..dispatcher import Dispatcher
     from ..effects import Effect
-    from ..features.prompts import RegisteredPrompt
+    from ..features.prompts import PromptRegistry, RegisteredPrompt
     from ..invocation import Invocation
     from ..peer import Peer
     from ..protocol.jsonrpc import Request
@@ -22,10 +22,7 @@ def list_prompts(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The prompts there are (PROMPT-02)."""
-    features = dispatcher.features
-    if features is None or not features.prompts.is_offered:
-        return method_not_found(session, request)
-    page = features.prompts.prompts.page
+    page = _offered(dispatcher, session, request).prompts.page
     return answer_list(dispatcher, session, peer, request, "prompts", page)
 
 
@@ -35,14 +32,12 @@ def get_prompt(
     """The messages of a prompt (PROMPT-05)."""
     from ..features.messages import shape_prompt
 
-    features = dispatcher.features
-    if features is None or not features.prompts.is_offered:
-        return method_not_found(session, request)
+    prompts = _offered(dispatcher, session, request).prompts
     params = {} if request.params is ABSENT else request.params
     name, arguments = params.get("name"), params.get("arguments", {})
     if type(name) is not str:
         return invalid_params(session, request, "name must be a string")
-    prompt = features.prompts.prompts.get(name)
+    prompt = prompts.get(name)
     if prompt is None:
         what = f"there is no prompt {name[:MAX_ECHOED_NAME]!r}"
         return invalid_params(session, request, what)
@@ -65,6 +60,14 @@ def get_prompt(
         shape=shape,
         timeout_ms=prompt.handling.timeout_ms,
     )
+
+
+def _offered(dispatcher: Dispatcher, session: Session, request: Request) -> PromptRegistry:
+    """The prompts there are; `Refused`, if there never were any: there is no such method."""
+    features = dispatcher.features
+    if features is None or not features.prompts.is_offered:
+        raise Refused(method_not_found(session, request))
+    return features.prompts
 
 
 def _problem(prompt: RegisteredPrompt, arguments: Any) -> str | None:

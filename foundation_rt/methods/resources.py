@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import JsonRpcErrorCode
 from ..protocol.jsonrpc import ABSENT
-from ..refusals import invalid_params, method_not_found, refuse
+from ..refusals import Refused, invalid_params, method_not_found, refuse
 from .lists import answer_list
 
 if TYPE_CHECKING:
     from ..dispatcher import Dispatcher
     from ..effects import Effect
-    from ..features.resources import RegisteredResource, RegisteredTemplate
+    from ..features.resources import RegisteredResource, RegisteredTemplate, ResourceRegistry
     from ..invocation import Invocation, Shape
     from ..peer import Peer
     from ..protocol.jsonrpc import Request
@@ -23,10 +23,7 @@ def list_resources(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The resources that have a URI of their own (MRES-02)."""
-    features = dispatcher.features
-    if features is None or not features.resources.is_offered:
-        return method_not_found(session, request)
-    page = features.resources.resources.page
+    page = offered(dispatcher, session, request).resources.page
     return answer_list(dispatcher, session, peer, request, "resources", page)
 
 
@@ -34,10 +31,7 @@ def list_templates(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The templates of all others (MRES-03)."""
-    features = dispatcher.features
-    if features is None or not features.resources.is_offered:
-        return method_not_found(session, request)
-    page = features.resources.templates.page
+    page = offered(dispatcher, session, request).templates.page
     return answer_list(dispatcher, session, peer, request, "resourceTemplates", page)
 
 
@@ -45,20 +39,12 @@ def read_resource(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The contents of a resource (MRES-04)."""
-    from ..protocol.uri_template import MAX_URI_LENGTH
-
-    features = dispatcher.features
-    if features is None or not features.resources.is_offered:
-        return method_not_found(session, request)
-    uri = None if request.params is ABSENT else request.params.get("uri")
-    if type(uri) is not str or len(uri) > MAX_URI_LENGTH:
-        what = f"uri must be a string of at most {MAX_URI_LENGTH} characters"
-        return invalid_params(session, request, what)
+    resources = offered(dispatcher, session, request)
+    uri = read_uri(session, request)
     try:
-        found, values = features.resources.find(uri)
+        found, values = resources.find(uri)
     except LookupError:
-        code = JsonRpcErrorCode(peer.revision.resource_not_found)
-        return refuse(session, request, code, "Resource not found", "resource_not_found", uri=uri)
+        raise not_found(session, peer, request, uri) from None
     return dispatcher.feature_calls.begin(
         session,
         peer,
@@ -69,6 +55,33 @@ def read_resource(
         arguments={**values, "uri": uri},
         shape=_shape(dispatcher, found),
         timeout_ms=found.handling.timeout_ms,
+    )
+
+
+def offered(dispatcher: Dispatcher, session: Session, request: Request) -> ResourceRegistry:
+    """The resources there are; `Refused`, if there never were any: there is no such method."""
+    features = dispatcher.features
+    if features is None or not features.resources.is_offered:
+        raise Refused(method_not_found(session, request))
+    return features.resources
+
+
+def read_uri(session: Session, request: Request) -> str:
+    """The `uri` that `request` names; raises `Refused` where that is none."""
+    from ..protocol.uri_template import MAX_URI_LENGTH
+
+    uri = None if request.params is ABSENT else request.params.get("uri")
+    if type(uri) is not str or len(uri) > MAX_URI_LENGTH:
+        what = f"uri must be a string of at most {MAX_URI_LENGTH} characters"
+        raise Refused(invalid_params(session, request, what))
+    return uri
+
+
+def not_found(session: Session, peer: Peer, request: Request, uri: str) -> Refused:
+    """What to raise where no resource has that URI (MRES-04)."""
+    code = JsonRpcErrorCode(peer.revision.resource_not_found)
+    return Refused(
+        refuse(session, request, code, "Resource not found", "resource_not_found", uri=uri)
     )
 
 

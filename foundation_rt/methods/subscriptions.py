@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ..effects import Notify
 from ..envelope import result_reply
 from ..errors import JsonRpcErrorCode
-from ..extensions.tasks.support import REQUIRED_CAPABILITIES, can_have_tasks
 from ..protocol.jsonrpc import ABSENT, encode
-from ..refusals import invalid_params, method_not_found, refuse
+from ..refusals import Refused, invalid_params, refuse
 from ..subscriptions import MAX_LISTENING, MAX_TOPICS, SUBSCRIPTION_ID_KEY
+from .resources import not_found, offered, read_uri
+from .tasks import require_extension
 
 if TYPE_CHECKING:
     from ..dispatcher import Dispatcher
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
 _CANCELLED_REASON = "The server ends the subscription."
 
 
-class _Refused(Exception):
-    """The request is answered with an error."""
-
-    def __init__(self, effects: list[Effect]) -> None:
-        self.effects = effects
-
-
 # -- the handshake era -------------------------------------------------------------------------
 
 
@@ -38,13 +32,10 @@ def subscribe(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The session hears of updates of a resource (SUB-01)."""
-    try:
-        uri = _uri(dispatcher, session, request)
-    except _Refused as refused:
-        return refused.effects
+    offered(dispatcher, session, request)
+    uri = read_uri(session, request)
     if not _is_resource(dispatcher, uri):
-        code = JsonRpcErrorCode(peer.revision.resource_not_found)
-        return refuse(session, request, code, "Resource not found", "resource_not_found", uri=uri)
+        raise not_found(session, peer, request, uri)
     listening = dispatcher.subscriptions.listen(session)
     if not dispatcher.subscriptions.add(listening, ("resource", uri)):
         return _too_many(session, request, MAX_TOPICS)
@@ -55,25 +46,11 @@ def unsubscribe(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """It hears of them no more; one that never did is as good (SUB-01)."""
-    try:
-        uri = _uri(dispatcher, session, request)
-    except _Refused as refused:
-        return refused.effects
+    offered(dispatcher, session, request)
+    uri = read_uri(session, request)
     listening = dispatcher.subscriptions.listen(session)
     dispatcher.subscriptions.remove(listening, ("resource", uri))
     return [result_reply(request.id, {})]
-
-
-def _uri(dispatcher: Dispatcher, session: Session, request: Request) -> str:
-    from ..protocol.uri_template import MAX_URI_LENGTH
-
-    if not dispatcher.features or not dispatcher.features.resources.is_offered:
-        raise _Refused(method_not_found(session, request))
-    uri = None if request.params is ABSENT else request.params.get("uri")
-    if type(uri) is not str or len(uri) > MAX_URI_LENGTH:
-        what = f"uri must be a string of at most {MAX_URI_LENGTH} characters"
-        raise _Refused(invalid_params(session, request, what))
-    return uri
 
 
 # -- the stateless era -------------------------------------------------------------------------
@@ -88,15 +65,12 @@ def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Reques
         return _too_many(session, request, MAX_LISTENING)
     honoured: dict[str, Any] = {}
     topics: list[Topic] = []
-    try:
-        for name, read in _FIELDS.items():
-            if wanted.get(name) is not None:
-                value, found = read(dispatcher, session, peer, request, wanted[name])
-                if found:
-                    honoured[name] = value
-                    topics += found
-    except _Refused as refused:
-        return refused.effects
+    for name, read in _FIELDS.items():
+        if wanted.get(name) is not None:
+            value, found = read(dispatcher, session, peer, request, wanted[name])
+            if found:
+                honoured[name] = value
+                topics += found
     listening = dispatcher.subscriptions.listen(session, request.id, peer)
     for topic in topics:
         dispatcher.subscriptions.add(listening, topic)
@@ -135,7 +109,7 @@ def _changes_of(kind: str) -> Callable[..., _Found]:
     ) -> _Found:
         if type(value) is not bool:
             what = f"notifications.{kind}ListChanged must be true or false"
-            raise _Refused(invalid_params(session, request, what))
+            raise Refused(invalid_params(session, request, what))
         return value, [("list", kind)] if value else []
 
     return read
@@ -153,16 +127,7 @@ def _tasks(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request, value: Any
 ) -> _Found:
     ids = _texts(session, request, value, "taskIds")
-    if not can_have_tasks(peer):
-        raise _Refused(
-            refuse(
-                session,
-                request,
-                JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY,
-                "Missing required client capability",
-                requiredCapabilities=REQUIRED_CAPABILITIES,
-            )
-        )
+    require_extension(session, peer, request)
     desk = dispatcher.tasks.desk() if dispatcher.tasks.offered else None
     known = [one for one in ids if desk and desk.find(one, session.principal) is not None]
     return known, [("task", one) for one in known]
@@ -181,9 +146,9 @@ _FIELDS: dict[str, Callable[..., _Found]] = {
 def _texts(session: Session, request: Request, value: Any, name: str) -> list[str]:
     if type(value) is not list or not all(type(one) is str for one in value):
         what = f"notifications.{name} must be an array of strings"
-        raise _Refused(invalid_params(session, request, what))
+        raise Refused(invalid_params(session, request, what))
     if len(value) > MAX_TOPICS:
-        raise _Refused(_too_many(session, request, MAX_TOPICS))
+        raise Refused(_too_many(session, request, MAX_TOPICS))
     return list(dict.fromkeys(value))
 
 
@@ -195,11 +160,13 @@ def _is_resource(dispatcher: Dispatcher, uri: str) -> bool:
         return False
     from ..protocol.uri_template import MAX_URI_LENGTH
 
+    if len(uri) > MAX_URI_LENGTH:
+        return False
     try:
         dispatcher.features.resources.find(uri)
     except LookupError:
         return False
-    return len(uri) <= MAX_URI_LENGTH
+    return True
 
 
 def _too_many(session: Session, request: Request, limit: int) -> list[Effect]:

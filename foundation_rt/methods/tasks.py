@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..errors import JsonRpcErrorCode
 from ..extensions.tasks.support import REQUIRED_CAPABILITIES, can_have_tasks
 from ..protocol.jsonrpc import ABSENT
-from ..refusals import invalid_params, method_not_found, refuse
+from ..refusals import Refused, invalid_params, method_not_found, refuse
 
 if TYPE_CHECKING:
     from ..dispatcher import Dispatcher
@@ -19,21 +19,11 @@ if TYPE_CHECKING:
     from ..session import Session
 
 
-class _Refused(Exception):
-    """The request is answered with an error."""
-
-    def __init__(self, effects: list[Effect]) -> None:
-        self.effects = effects
-
-
 def get_task(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """How a task stands (TASK-06)."""
-    try:
-        _, record = _find(dispatcher, session, peer, request)
-    except _Refused as refused:
-        return refused.effects
+    _, record = _find(dispatcher, session, peer, request)
     return [dispatcher.envelope.reply(peer, request, record.detailed())]
 
 
@@ -41,10 +31,7 @@ def update_task(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The client answers what a task asks (TASK-08)."""
-    try:
-        desk, record = _find(dispatcher, session, peer, request)
-    except _Refused as refused:
-        return refused.effects
+    desk, record = _find(dispatcher, session, peer, request)
     responses = request.params.get("inputResponses")
     if type(responses) is not dict:
         return invalid_params(session, request, "inputResponses must be an object")
@@ -57,10 +44,7 @@ def cancel_task(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The client does not want a task any more; one that has ended stays as it is (TASK-09)."""
-    try:
-        desk, record = _find(dispatcher, session, peer, request)
-    except _Refused as refused:
-        return refused.effects
+    desk, record = _find(dispatcher, session, peer, request)
     task = desk.running(record.task_id)
     effects = [] if task is None else task.call.procedure.cancel(task.call)
     return [dispatcher.envelope.reply(peer, request, {}), *effects]
@@ -69,26 +53,17 @@ def cancel_task(
 def _find(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> tuple[TaskDesk, TaskRecord]:
-    """The task that `request` names; raises `_Refused` (TASK-02, TASK-10)."""
+    """The task that `request` names; raises `Refused` (TASK-02, TASK-10)."""
     if not dispatcher.tasks.offered:
-        raise _Refused(method_not_found(session, request))
-    if not can_have_tasks(peer):
-        raise _Refused(
-            refuse(
-                session,
-                request,
-                JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY,
-                "Missing required client capability",
-                requiredCapabilities=REQUIRED_CAPABILITIES,
-            )
-        )
+        raise Refused(method_not_found(session, request))
+    require_extension(session, peer, request)
     task_id = None if request.params is ABSENT else request.params.get("taskId")
     if type(task_id) is not str:
-        raise _Refused(invalid_params(session, request, "taskId must be a string"))
+        raise Refused(invalid_params(session, request, "taskId must be a string"))
     desk = dispatcher.tasks.desk()
     record = desk.find(task_id, session.principal)
     if record is None:
-        raise _Refused(
+        raise Refused(
             refuse(
                 session,
                 request,
@@ -98,3 +73,17 @@ def _find(
             )
         )
     return desk, record
+
+
+def require_extension(session: Session, peer: Peer, request: Request) -> None:
+    """Raise `Refused` if the client did not say that it can have tasks (TASK-02)."""
+    if not can_have_tasks(peer):
+        raise Refused(
+            refuse(
+                session,
+                request,
+                JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY,
+                "Missing required client capability",
+                requiredCapabilities=REQUIRED_CAPABILITIES,
+            )
+        )
