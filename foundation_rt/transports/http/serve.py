@@ -35,7 +35,7 @@ from ..reactor_loop import finish_loop
 from ..watchdog import Watchdog
 from .application import HttpApplication
 from .guard import is_loopback
-from .wire import KEEP_ALIVE_SECONDS, BoundedProtocol, UvicornLog, WireLimits
+from .wire import BoundedProtocol, UvicornLog, WireLimits
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -107,9 +107,9 @@ class HttpServing:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
-        # uvicorn's annotation says whole seconds; it waits for fractions as well.
+        # uvicorn's annotations say whole seconds; it waits for fractions as well.
+        config.timeout_keep_alive = limits.keep_alive_seconds  # type: ignore[assignment]
         config.timeout_graceful_shutdown = self._budget * _PATIENCE  # type: ignore[assignment]
         self._server = _Server(config)
 

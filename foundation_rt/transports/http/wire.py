@@ -1,18 +1,28 @@
 """uvicorn's side of a connection, with the limits it leaves to a proxy (HTTP-20, HTTP-21).
 
 The head of a request has to come in time, and within a number of bytes and of fields; there are
-only so many connections. And an application can cut a connection off: closing one, as uvicorn
-does, waits until the client has taken what was written, which may be never.
+only so many connections, and none outlasts what happens on it. And an application can cut a
+connection off: closing one, as uvicorn does, waits until the client has taken what was written,
+which may be never.
+
+    silence, or part of a head ── header_timeout_ms ──► cut off
+    a head ──► a response, and the rest of the request: its body, trailers
+    a response that begins before its request has ended ──► is the last one
+    both have ended ── 75 s without a byte ──► closed
+    a client that takes nothing of what waits for it ── 75 s ──► cut off
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from .guard import SECURITY_HEADERS
 
 if TYPE_CHECKING:
     from ...logs import StructuredLogger
@@ -23,16 +33,34 @@ CUT_CONNECTION = "foundation_rt.cut_connection"
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADER_FIELDS = 100
 
-KEEP_ALIVE_SECONDS = 75
-"""How long a connection may wait for its next request; longer than proxies keep theirs."""
+_FIELD_BYTES = 4  # of a field besides name and value: a colon, a space, the end of the line
+_DROPPED: deque[tuple[bytes, bytes]] = deque(maxlen=0)
+
+_NO_HTTP = b"Invalid HTTP request\n"
+_NO_HTTP_HEADERS = (
+    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"content-length", b"%d" % len(_NO_HTTP)),
+    (b"connection", b"close"),
+    *SECURITY_HEADERS,
+)
+_NO_HTTP_RESPONSE = b"HTTP/1.1 400 Bad Request\r\n%s\r\n%s" % (
+    b"".join(b"%s: %s\r\n" % header for header in _NO_HTTP_HEADERS),
+    _NO_HTTP,
+)
 
 
 @frozen
 class WireLimits:
-    """What one connection may do, and how many there may be."""
+    """What one connection may do, and how many there may be.
+
+    Attributes:
+        keep_alive_seconds: how long it may wait for its next request, and leave unread what waits
+            for it; longer than proxies keep theirs.
+    """
 
     header_timeout_ms: int
     max_connections: int
+    keep_alive_seconds: float = 75.0
 
 
 class _HeadRefused(Exception):
@@ -50,8 +78,13 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(**uvicorn_arguments)
         self._limits = limits
         self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._untaken: int | None = None
         self._head_is_read = True
-        self._head_bytes = 0
+        self._request_is_whole = True
+        self._bytes_of_head_at_most = 0
+        self._bytes_beside_body = 0
+        self._keeps_alive = True
         self._extensions: dict[str, Any] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -62,36 +95,93 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._extensions[CUT_CONNECTION] = transport.abort
         self._await_head()
+        self._await_progress()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is no more."""
         self._stop_head_timer()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server stops: what is under way is the last."""
+        self._keeps_alive = False
+        super().shutdown()
+
+    # -- what comes ----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the client."""
+        size = len(data)
+        self._bytes_beside_body += size
+        self._bytes_of_head_at_most = size + (
+            0 if self._head_is_read else self._bytes_of_head_at_most
+        )
         super().data_received(data)
-        if not self._head_is_read:
+        if self._request_is_whole:
+            if self._is_idle():
+                # Line breaks before a head: uvicorn has stopped its own timer for them.
+                self._await_head()
+        elif self._bytes_beside_body > MAX_HEAD_BYTES:
+            self.transport.abort()
+        elif not self._head_is_read:
             # Only a head that does not come at once is watched: a timer costs each request 2 us.
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self.transport.abort()
             self._await_head()
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
-        self._head_is_read = False
-        self._head_bytes = 0
+        self._head_is_read = self._request_is_whole = False
+        self._bytes_beside_body = 0
         self.scope["extensions"] = self._extensions
 
     def on_headers_complete(self) -> None:
         """The last byte of its head."""
-        self._head_is_read = True
         self._stop_head_timer()
-        if len(self.headers) > MAX_HEADER_FIELDS:
+        self._bytes_beside_body = 0
+        if len(self.headers) > MAX_HEADER_FIELDS or self._head_is_too_long():
             raise _HeadRefused
+        self._head_is_read = True
         super().on_headers_complete()
+        # Fields that come now are trailers. They would be taken for fields of the head.
+        self.headers = _DROPPED  # type: ignore[assignment]
+        # Until the request is whole: what followed an early response would be read by nobody.
+        self._keeps_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
+
+    def on_body(self, body: bytes) -> None:
+        """Some of the body."""
+        self._bytes_beside_body = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The last byte of a request."""
+        self._request_is_whole = True
+        if not self.cycle.response_started:
+            self.cycle.keep_alive = self._keeps_alive
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, unless that could be taken for part of another response."""
+        if self._is_idle() or self._is_unanswered_body():
+            self.transport.write(_NO_HTTP_RESPONSE)
+        self.transport.close()
+
+    def _is_idle(self) -> bool:
+        """Whether there is nothing to answer."""
+        cycle = self.cycle  # None until the first request, whatever its annotation says
+        return cycle is None or cycle.response_complete  # type: ignore[redundant-expr]
+
+    def _is_unanswered_body(self) -> bool:
+        """Whether what comes is of the request that is to be answered next."""
+        in_body = self._head_is_read and not self._request_is_whole
+        return in_body and not self.pipeline and not self.cycle.response_started
+
+    def _head_is_too_long(self) -> bool:
+        if self._bytes_of_head_at_most <= MAX_HEAD_BYTES:
+            return False
+        fields = sum(len(name) + len(value) + _FIELD_BYTES for name, value in self.headers)
+        return len(self.url) + fields > MAX_HEAD_BYTES
 
     def _await_head(self) -> None:
         if self._head_timer is None:
@@ -105,6 +195,29 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    # -- what goes -----------------------------------------------------------------------------
+
+    def resume_writing(self) -> None:
+        """The client has taken something."""
+        self._untaken = None
+        super().resume_writing()
+
+    def _await_progress(self) -> None:
+        seconds = self._limits.keep_alive_seconds
+        self._stall_timer = self.loop.call_later(seconds, self._check_progress)
+
+    def _check_progress(self) -> None:
+        """Cut off a client that has taken nothing since this was asked the last time."""
+        untaken = None
+        if self.flow.write_paused or self.transport.is_closing():
+            # Nothing is added then: if it is not less, nothing was taken.
+            untaken = self.transport.get_write_buffer_size()
+            if self._untaken is not None and untaken >= self._untaken:
+                self.transport.abort()
+                return
+        self._untaken = untaken
+        self._await_progress()
 
 
 class UvicornLog(logging.Handler):
