@@ -174,7 +174,7 @@ class RedisEventStore:
     _max_session_bytes: int = MAX_SESSION_BYTES
     _max_backlog_bytes: int = MAX_BACKLOG_BYTES
     _records: dict[str, SessionRecord] = field(factory=dict, init=False)
-    _trails: dict[tuple[str, str], RedisTrail] = field(factory=dict, init=False)
+    _trails: dict[str, dict[str, RedisTrail]] = field(factory=dict, init=False)
     _backlog: deque[_Write] = field(factory=deque, init=False)
     _backlog_bytes: int = field(default=0, init=False)
     _redis: Redis = field(init=False)
@@ -234,7 +234,7 @@ class RedisEventStore:
             subject, revision = await self._redis.hmget(
                 self.keys(session_id)[1], ["subject", "revision"]
             )
-        except RedisError as error:
+        except (RedisError, OSError) as error:
             self._tell(error)
             return None
         if revision is None:
@@ -245,7 +245,7 @@ class RedisEventStore:
         """The trail of a new stream."""
         trail = RedisTrail(self, session_id)
         if session_id in self._records:
-            self._trails[session_id, trail.stream_id] = trail
+            self._trails.setdefault(session_id, {})[trail.stream_id] = trail
         return trail
 
     async def replay(self, session_id: str, last_event_id: str) -> Replay | None:
@@ -254,7 +254,7 @@ class RedisEventStore:
         if named is None:
             return None
         stream_id, place = named
-        trail = self._trails.get((session_id, stream_id))
+        trail = self._trails.get(session_id, {}).get(stream_id)
         if trail is not None and trail.is_last(place):
             return Replay(stream_id, (), False)
         try:
@@ -264,7 +264,7 @@ class RedisEventStore:
                 return None
             keys, arguments = self.keys(session_id), (stream_id, place + 1)
             found = await self._replay(keys, arguments)
-        except (RedisError, TimeoutError) as error:
+        except (RedisError, OSError) as error:
             self._tell(error)
             return None
         if found is None:
@@ -278,8 +278,7 @@ class RedisEventStore:
     def forget(self, session_id: str) -> None:
         """Keep nothing of a session any longer."""
         if self._records.pop(session_id, None) is not None:
-            for key in [key for key in self._trails if key[0] == session_id]:
-                del self._trails[key]
+            self._trails.pop(session_id, None)
             self._enqueue(self._forget, self.keys(session_id), (), 0)
 
     def put(self, session_id: str, stream_id: str, place: int, line: bytes) -> None:
@@ -295,7 +294,7 @@ class RedisEventStore:
 
     def end_stream(self, session_id: str, stream_id: str) -> None:
         """Nothing follows in that stream."""
-        if self._trails.pop((session_id, stream_id), None) is not None:
+        if self._trails.get(session_id, {}).pop(stream_id, None) is not None:
             self._enqueue(self._end, self.keys(session_id)[1:], (stream_id,), 0)
 
     def keys(self, session_id: str) -> tuple[str, str]:
@@ -332,7 +331,7 @@ class RedisEventStore:
                 for each in batch:
                     await each.script(each.keys, each.arguments, pipeline)
                 results = await pipeline.execute(raise_on_error=False)
-        except RedisError as error:
+        except (RedisError, OSError) as error:
             self._tell(error)
             self._settled.set()
             await asyncio.sleep(_RETRY_SECONDS)
