@@ -9,7 +9,8 @@ answer a signal. This thread notices for it (PROC-06, TIME-09):
   arrives again and the main thread cannot even take notice;
 * the main thread is done, but something it can't stop keeps the interpreter from ending.
 
-It looks once a second while turns are being taken and sleeps without end when none is.
+It looks once a second while turns are being taken or the process has to end, and sleeps without end
+otherwise.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Watchdog:
             poll.register(self.peer, _HANG_UP)
         turns = -1
         while not self._ending:
-            ready = poll.poll(None if self.asleep else self._wait_ms())
+            ready = poll.poll(self._wait_ms())
             for descriptor, _ in ready:
                 if descriptor == self._control[0]:
                     self._obey(os.read(descriptor, 64))
@@ -160,8 +161,10 @@ class Watchdog:
     def _next_limit(self) -> float | None:
         return None if self._limit is None else self._limit[0]
 
-    def _wait_ms(self) -> float:
+    def _wait_ms(self) -> float | None:
         limit = self._next_limit()
+        if limit is None and self.asleep:
+            return None
         seconds = _TICK_SECONDS
         if limit is not None:
             seconds = min(seconds, max(0.0, limit - time.monotonic()))

@@ -176,10 +176,28 @@ def test_stopped_in_time_it_ends_nothing() -> None:
 def test_it_sleeps_while_nothing_happens_and_wakes_when_told(benches: list[Bench]) -> None:
     bench = make()
     benches.append(bench)
-    deadline = time.monotonic() + PATIENCE
-    while not bench.watchdog.asleep:  # it is once it has seen two looks without a turn
-        assert time.monotonic() < deadline
-        os.sched_yield()
+    wait_until_asleep(bench)
     bench.block()
     assert not bench.watchdog.asleep
     bench.blocked.get(timeout=PATIENCE)
+
+
+@pytest.mark.rule("PROC-04", "PROC-06", "HTTP-22")
+@pytest.mark.parametrize("by", ["signal", "limit"])
+def test_asleep_it_still_ends_the_process(benches: list[Bench], by: str) -> None:
+    bench = make(signal_budget=0.05)
+    benches.append(bench)
+    wait_until_asleep(bench)
+    if by == "signal":
+        bench.signal(signal.SIGTERM)
+    else:
+        bench.watchdog.limit(0.05, 143)
+    assert bench.exit_code() == 143
+
+
+def wait_until_asleep(bench: Bench) -> None:
+    """It is once it has seen two looks without a turn."""
+    deadline = time.monotonic() + PATIENCE
+    while not bench.watchdog.asleep:
+        assert time.monotonic() < deadline
+        os.sched_yield()
