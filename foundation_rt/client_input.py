@@ -247,6 +247,6 @@ def _rounds_of(call: Invocation) -> Rounds:
         from .asking.sealing import CallState, purpose
 
         arguments = orjson.loads(call.arguments_as_sent)
-        good_for = purpose(call.method, call.name, arguments, call.session.principal)
+        good_for = purpose(call.method, call.name, arguments, call.principal)
         call.rounds = Rounds(good_for, CallState(), {})
     return call.rounds

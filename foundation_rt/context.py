@@ -94,7 +94,7 @@ class ToolContext:
     @property
     def principal(self) -> Principal | None:
         """Who asks, as was proved; None where nobody has to prove anything."""
-        return None if self._call is None else self._call.session.principal
+        return None if self._call is None else self._call.principal
 
     # -- telling the client --------------------------------------------------------------------
 

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 from .errors import ToolCompletionOutcome
 
 if TYPE_CHECKING:
     from .asking.rounds import Rounds
     from .peer import Peer
+    from .principal import Principal
     from .procedures import Procedure
     from .protocol.jsonrpc import RequestId
     from .registry import Execution, Handler, RegisteredTool
@@ -56,6 +57,8 @@ class Invocation:
         slot: None as long as it has none, and if it needs none.
         arguments_as_sent: as JSON in UTF-8; of a call of the stateless era.
         rounds: what its client has answered so far; None where nothing was asked or brought along.
+        principal: who asked, as was proved then: later messages of a session may bring another
+            token, of other scopes.
         phase: whether its answer is still waited for.
     """
 
@@ -78,6 +81,9 @@ class Invocation:
     timeout_ms: int = field(default=0, init=False)
     arguments_as_sent: bytes = field(default=b"", init=False)
     rounds: Rounds | None = field(default=None, init=False)
+    principal: Principal | None = field(
+        default=Factory(lambda call: call.session.principal, takes_self=True), init=False
+    )
     phase: Phase = field(default=Phase.WAITED_FOR, init=False)
 
 

@@ -29,3 +29,11 @@ class Principal:
         if self.scopes is ALL_SCOPES:  # itself: a token may have a scope that is called "*"
             return frozenset()
         return frozenset(needed) - self.scopes
+
+
+def identity_of(principal: Principal | None) -> str | None:
+    """What all requests of one principal have in common, whatever their tokens allow (AUTH-11).
+
+    It is ASCII, whatever the names hold, and no two principals have the same.
+    """
+    return None if principal is None else ascii((principal.subject, principal.client_id))

@@ -266,7 +266,7 @@ class ToolsCall(Procedure):
         if tool.administrative:
             enforce_admin_policy(self.limits.admin_policy, call.session.transport_type)
         if tool.scopes:
-            enforce_scopes(tool.scopes, call.session.principal)
+            enforce_scopes(tool.scopes, call.principal)
         if tool.task is not None and tool.task.required:
             require_tasks(call)
         call.tool = tool

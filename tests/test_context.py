@@ -12,6 +12,7 @@ from foundation_rt import AbortSignal, ToolContext, ToolDefinition
 from foundation_rt.clock import ManualClock
 from foundation_rt.ids import UuidGenerator
 from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.principal import Principal
 from tests.support.rig import Rig
 
 UUID_4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -47,6 +48,25 @@ def test_a_context_carries_the_ids_of_its_call() -> None:
     [first, second] = rig.records
     assert (second["runId"], second["correlationId"]) == (context.run_id, context.correlation_id)
     assert first["correlationId"] == "from the client"
+
+
+@pytest.mark.rule("AUTH-13", "CALL-11")
+def test_a_context_goes_on_naming_who_called() -> None:
+    rig = Rig()
+    peer = rig.connect()
+    session = peer.connection.session
+    caller, later = Principal("ann", frozenset(("all",))), Principal("ann")
+    session.principal = caller
+    named = []
+
+    def look(arguments: dict[str, Any], context: ToolContext) -> None:
+        session.principal = later  # as the next message of the session does, with a new token
+        named.append(context.principal)
+
+    rig.server.register(ToolDefinition("look", "", ANYTHING), look, inline=True)
+    peer.ask("tools/call", {"name": "look"})
+    peer.ask("tools/call", {"name": "look"})
+    assert named == [caller, later]
 
 
 @pytest.mark.rule("CALL-03", "ID-01")

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
+from ..principal import identity_of
+
 if TYPE_CHECKING:
     from ..principal import Principal
 
@@ -71,8 +73,10 @@ def purpose(
     method: str, name: str, arguments: Mapping[str, Any], principal: Principal | None
 ) -> Purpose:
     """What a state for this request of this principal is good for."""
-    who = "" if principal is None else _digest([principal.subject, principal.client_id])
-    return Purpose(who, _digest([method, name, arguments]))
+    identity = identity_of(principal)
+    return Purpose(
+        "" if identity is None else _digest(identity), _digest([method, name, arguments])
+    )
 
 
 def seal(key: bytes, state: CallState, good_for: Purpose, expires_ms: int) -> str:

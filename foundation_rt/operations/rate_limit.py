@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, field
 
 from ..errors import ErrorCode, MissingExtraError, ToolError
+from ..principal import identity_of
 
 try:
     from pyrate_limiter import Rate
@@ -89,8 +90,8 @@ class RateLimit:
         Raises:
             ToolError: RESOURCE_EXHAUSTED, with the time to wait.
         """
-        principal = call.session.principal
-        client = ANONYMOUS if principal is None else f"client:{principal.subject}"
+        identity = identity_of(call.principal)
+        client = ANONYMOUS if identity is None else f"client:{identity}"
         if self._per_client is not None:
             await self._take(call, client, self._per_client, "client")
         if self._per_tool is not None and call.method == "tools/call":

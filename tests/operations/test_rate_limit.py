@@ -50,9 +50,7 @@ def attempt(
 ) -> dict[str, Any] | None:
     """Call something; return the details of the refusal, if it is one."""
     principal = None if subject is None else Principal(subject)
-    call: Any = SimpleNamespace(
-        session=SimpleNamespace(principal=principal), name=name, method=method
-    )
+    call: Any = SimpleNamespace(principal=principal, name=name, method=method)
     handled = []
 
     async def proceed() -> str:

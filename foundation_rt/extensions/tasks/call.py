@@ -66,8 +66,7 @@ class TaskCall(Procedure):
             former.connection_correlation_id,
             former.transport_type,
             former.logger,
-            former.principal,
-            former.stateless,
+            stateless=former.stateless,
         )
         call.session.in_flight[call.request_id] = call
         call.timeout_ms = self.desk.limits.max_run_ms

@@ -16,6 +16,7 @@ import orjson
 from attrs import define, evolve, field
 
 from ...effects import Announce
+from ...principal import identity_of
 from .record import Event, TaskRecord
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class TaskDesk:
         now = self.clock.timestamp()
         record = TaskRecord(
             self.new_id(),
-            owner_of(call.session.principal),
+            identity_of(call.principal),
             now,
             now,
             self.limits.max_run_ms + self.limits.keep_ms,
@@ -193,7 +194,7 @@ class TaskDesk:
     def find(self, task_id: str, principal: Principal | None) -> TaskRecord | None:
         """The task of that id, if there is one and it is this principal's (TASK-10)."""
         record = self.store.get(task_id)
-        if record is None or record.owner != owner_of(principal):
+        if record is None or record.owner != identity_of(principal):
             return None
         return record
 
@@ -211,8 +212,3 @@ class TaskDesk:
 
 _CANNOT_ASK = "The tool ended with a question, which a task cannot do."
 _NO_ROOM = "There was no room to keep the outcome."
-
-
-def owner_of(principal: Principal | None) -> tuple[str, str | None] | None:
-    """What two requests of the same principal have in common, whatever their tokens allow."""
-    return None if principal is None else (principal.subject, principal.client_id)

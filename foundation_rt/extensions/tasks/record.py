@@ -66,7 +66,7 @@ class TaskRecord:
 
     Attributes:
         task_id: unguessable; whoever knows it, and is the same principal, may use the task.
-        owner: who may (`owner_of`); None where nobody is told apart.
+        owner: the `identity_of` who may; None where nobody is told apart.
         created_at, updated_at: ISO 8601, UTC.
         ttl_ms: how long the record is kept, in ms from its creation.
         poll_interval_ms: how often a client should ask, in ms.
@@ -77,7 +77,7 @@ class TaskRecord:
     """
 
     task_id: str
-    owner: tuple[str, str | None] | None
+    owner: str | None
     created_at: str
     updated_at: str
     ttl_ms: int

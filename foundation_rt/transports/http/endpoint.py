@@ -15,6 +15,7 @@ from attrs import define, field
 
 from ...batches import requests_of
 from ...errors import JsonRpcErrorCode
+from ...principal import identity_of
 from ...protocol.jsonrpc import ABSENT, Batch, Notification, Request, Response, parse
 from .channel import Channel
 from .events import SessionRecord
@@ -221,7 +222,7 @@ class Endpoint:
             channel.close("refused")
         else:
             channel.session_id = session_id = self.sessions.add(channel, visit.principal)
-            record = SessionRecord(subject_of(visit.principal), peer.revision.name)
+            record = SessionRecord(identity_of(visit.principal), peer.revision.name)
             self.events.open(session_id, record)
             headers.append((SESSION_HEADER, session_id.encode()))
         await self._answer(visit, exchange, headers)
@@ -338,7 +339,7 @@ class Endpoint:
         """HTTP-14: the session lives in another process, or did; what it said may be known."""
         session_id = visit.head.session_id or ""
         record = await self.events.find(session_id)
-        if record is None or record.subject != subject_of(visit.principal):
+        if record is None or record.owner != identity_of(visit.principal):
             return NO_SESSION
         return await self._tell(visit, session_id, visit.open_body(), None, since)
 
@@ -419,8 +420,3 @@ async def _watch(receive: Receive, body: EventBody) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     body.leave()
-
-
-def subject_of(principal: Principal | None) -> str | None:
-    """Whose a session is; None where nobody has to say who he is."""
-    return None if principal is None else principal.subject

@@ -59,11 +59,11 @@ class SessionRecord:
     """What another process has to know of a session in order to resume its streams.
 
     Attributes:
-        subject: whose it is; None where nobody has to say who he is.
+        owner: the `identity_of` whose it is; None where nobody has to say who he is.
         revision: name of the revision that was agreed on.
     """
 
-    subject: str | None
+    owner: str | None
     revision: str
 
 

@@ -56,7 +56,7 @@ _WRITE_BYTES = 500  # what a write takes besides its message
 
 _APPEND = """
 local events, session = KEYS[1], KEYS[2]
-local stream, place, line, subject, revision = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local stream, place, line, owner, revision = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local max_events, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7])
 local ttl_ms, session_ttl_ms = tonumber(ARGV[8]), tonumber(ARGV[9])
 local now = redis.call('TIME')
@@ -64,7 +64,7 @@ local oldest_ms = now[1] * 1000 + math.floor(now[2] / 1000) - ttl_ms
 
 redis.call('XADD', events, '*', 's', stream, 'n', place, 'd', line)
 redis.call('HSET', session, 'revision', revision, 'next:' .. stream, place + 1)
-if subject ~= '' then redis.call('HSET', session, 'subject', subject) end
+if owner ~= '' then redis.call('HSET', session, 'owner', owner) end
 redis.call('HINCRBY', session, 'kept:' .. stream, 1)
 local size = redis.call('HINCRBY', session, 'size', #line)
 
@@ -231,15 +231,15 @@ class RedisEventStore:
         if record is not None:
             return record
         try:
-            subject, revision = await self._redis.hmget(
-                self.keys(session_id)[1], ["subject", "revision"]
+            owner, revision = await self._redis.hmget(
+                self.keys(session_id)[1], ["owner", "revision"]
             )
         except (RedisError, OSError) as error:
             self._tell(error)
             return None
         if revision is None:
             return None
-        return SessionRecord(_text(subject), _text(revision) or "")
+        return SessionRecord(_text(owner), _text(revision) or "")
 
     def begin(self, session_id: str) -> RedisTrail:
         """The trail of a new stream."""
@@ -287,7 +287,7 @@ class RedisEventStore:
         if record is None:
             return
         arguments = (
-            *(stream_id, place, line, record.subject or "", record.revision),
+            *(stream_id, place, line, record.owner or "", record.revision),
             *(self._max_events, self._max_session_bytes, self._ttl_ms, self._session_ttl_ms),
         )
         self._enqueue(self._append, self.keys(session_id), arguments, len(line))

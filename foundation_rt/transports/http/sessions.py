@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from attrs import define, field
 
+from ...principal import identity_of
 from .refusal import HttpRefusal
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ class _Entry(Generic[T]):
     """One session.
 
     Attributes:
-        principal: who began it, and alone may use it.
+        owner: the identity of who began it, and alone may use it.
         last_used: monotonic seconds.
     """
 
     content: T
-    principal: Principal | None
+    owner: str | None
     last_used: float
 
 
@@ -95,13 +96,13 @@ class SessionTable(Generic[T]):
     def add(self, content: T, principal: Principal | None) -> str:
         """The id of a new session; `make_room` has said that there is room."""
         session_id = self._new_id()
-        self._entries[session_id] = _Entry(content, principal, self._clock.monotonic())
+        self._entries[session_id] = _Entry(content, identity_of(principal), self._clock.monotonic())
         return session_id
 
     def get(self, session_id: str | None, principal: Principal | None) -> T | None:
         """What the session holds; None as well if it is another principal's (AUTH-14)."""
         entry = None if session_id is None else self._entries.get(session_id)
-        if session_id is None or entry is None or not _is_same(entry.principal, principal):
+        if session_id is None or entry is None or entry.owner != identity_of(principal):
             return None
         if self._has_expired(entry) and not entry.content.is_busy:
             self.end(session_id, "session_expired")
@@ -149,9 +150,3 @@ class SessionTable(Generic[T]):
     def _touch(self, session_id: str, entry: _Entry[T]) -> None:
         entry.last_used = self._clock.monotonic()
         self._entries[session_id] = self._entries.pop(session_id)
-
-
-def _is_same(one: Principal | None, other: Principal | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one.subject == other.subject

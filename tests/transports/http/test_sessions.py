@@ -41,12 +41,13 @@ def test_ids_are_long_new_and_visible() -> None:
     assert all(re.fullmatch("[A-Za-z0-9_-]{43}", each) for each in ids)
 
 
-@pytest.mark.rule("AUTH-14")
+@pytest.mark.rule("AUTH-11", "AUTH-14")
 @pytest.mark.parametrize(
     ("owner", "visitor", "found"),
     [
         (ALICE, ALICE, True),
-        (ALICE, Principal("alice", frozenset(("more",)), "other client"), True),
+        (ALICE, Principal("alice", frozenset(("more",))), True),
+        (ALICE, Principal("alice", client_id="other client"), False),
         (ALICE, BOB, False),
         (ALICE, None, False),
         (None, ALICE, False),
