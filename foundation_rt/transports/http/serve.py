@@ -35,6 +35,7 @@ from ..reactor_loop import finish_loop
 from ..watchdog import Watchdog
 from .application import HttpApplication
 from .guard import is_loopback
+from .signals import handling_signals
 from .wire import BoundedProtocol, UvicornLog, WireLimits
 
 if TYPE_CHECKING:
@@ -189,6 +190,11 @@ def serve(runtime: Runtime, *, process_goes_on: bool = False, shares_port: bool 
     Raises:
         UsageError: the server cannot be served so; says why and what to change.
     """
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError(
+            "HTTP is served in the main thread, where signals come: elsewhere, hand asgi_app() to"
+            " an ASGI server"
+        )
     serving = make_serving(runtime, shares_port=shares_port)
     return HttpProcess(runtime, serving, process_goes_on, shares_port).run()
 
@@ -247,7 +253,7 @@ class HttpProcess:
         report_errors(self._loop, self.runtime.report_loop_error)
         self._watchdog.start()
         try:
-            with self._handle_signals():
+            with handling_signals(self._on_signal):
                 self._run_loop()
         finally:
             finish_loop(self._loop, _LOOP_GRACE, None)
@@ -279,17 +285,6 @@ class HttpProcess:
         if not os.read(0, 64):
             self._loop.remove_reader(0)
             signal.raise_signal(signal.SIGTERM)
-
-    @contextmanager
-    def _handle_signals(self) -> Iterator[None]:
-        previous = {
-            each: signal.signal(each, self._on_signal) for each in (signal.SIGTERM, signal.SIGINT)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._signal is None:

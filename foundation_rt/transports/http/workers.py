@@ -13,11 +13,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from types import FrameType
 
 from attrs import define, field
+
+from .signals import handling_signals
 
 WORKER_VARIABLE = "FOUNDATION_RT_WORKER"
 """Is set for a worker: the key that it seals with unless the configuration has one."""
@@ -64,7 +65,7 @@ class _Supervisor:
 
     def run(self, count: int) -> int:
         """Keep `count` workers until a signal comes, or one fails at once."""
-        with self._handle_signals():
+        with handling_signals(self._on_signal):
             for _ in range(count):
                 self._start()
             while self._workers:
@@ -96,17 +97,6 @@ class _Supervisor:
             self._tell_all(signal.SIGTERM)
         else:
             self._start()
-
-    @contextmanager
-    def _handle_signals(self) -> Iterator[None]:
-        previous = {
-            each: signal.signal(each, self._on_signal) for each in (signal.SIGTERM, signal.SIGINT)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signal = self._signal or number
