@@ -34,6 +34,7 @@ from ...scheduling import report_errors, run_protected
 from ..reactor_loop import finish_loop
 from ..watchdog import Watchdog
 from .application import HttpApplication
+from .garbage import collecting_rarely
 from .guard import is_loopback
 from .signals import handling_signals
 from .wire import BoundedProtocol, UvicornLog, WireLimits
@@ -253,7 +254,7 @@ class HttpProcess:
         report_errors(self._loop, self.runtime.report_loop_error)
         self._watchdog.start()
         try:
-            with handling_signals(self._on_signal):
+            with handling_signals(self._on_signal), collecting_rarely():
                 self._run_loop()
         finally:
             finish_loop(self._loop, _LOOP_GRACE, None)
