@@ -235,14 +235,12 @@ class RedisBuckets:
 
 def make_rate_limit(
     settings: RateLimitSection, clock: Clock, logger: StructuredLogger
-) -> RateLimit | None:
-    """The rate limit that `settings` ask for; None if they ask for none (RATE-03).
+) -> RateLimit:
+    """The rate limit that `settings` ask for, which have one: `is_set()` says so (RATE-03).
 
     Raises:
         MissingExtraError: the extra `redis` is needed.
     """
-    if not settings.per_key and not settings.per_tool:
-        return None
     buckets: Buckets
     if settings.store == "memory":
         logger.warn(

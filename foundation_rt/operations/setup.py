@@ -51,7 +51,6 @@ def _make_rate_limit(runtime: Runtime) -> Middleware:
     from .rate_limit import make_rate_limit
 
     limit = make_rate_limit(runtime.config.rate_limit, runtime.clock, runtime.logger)
-    assert limit is not None  # is_set() has said so
     if runtime.audit is not None:
         limit.observers.append(runtime.audit.note_rate_limit)
     if runtime.metrics is not None:

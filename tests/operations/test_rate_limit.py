@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyrate_limiter import Rate
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import RateLimitSection
+from foundation_rt.config import RateLimitSection, ServerConfig
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.operations.rate_limit import (
     MemoryBuckets,
@@ -40,9 +40,7 @@ class Logger:
 
 
 def made(clock: ManualClock, **settings: Any) -> RateLimit:
-    limit = make_rate_limit(RateLimitSection(**settings), clock, Logger())  # type: ignore[arg-type]
-    assert limit is not None
-    return limit
+    return make_rate_limit(RateLimitSection(**settings), clock, Logger())  # type: ignore[arg-type]
 
 
 def attempt(
@@ -161,9 +159,11 @@ def test_who_has_called_longest_ago_is_forgotten() -> None:
 
 @pytest.mark.rule("RATE-03")
 def test_without_limits_there_is_no_middleware() -> None:
-    logger = Logger()
-    assert make_rate_limit(RateLimitSection(), ManualClock(), logger) is None  # type: ignore[arg-type]
-    assert logger.records == []
+    config = ServerConfig()
+    assert not config.rate_limit.is_set()
+    assert not config.is_operated()
+    assert RateLimitSection(per_key=1).is_set()
+    assert RateLimitSection(per_tool=1).is_set()
 
 
 @pytest.mark.rule("RATE-03")
@@ -172,7 +172,6 @@ def test_limits_of_one_process_say_so() -> None:
     settings = RateLimitSection(per_tool=5)
     limit = make_rate_limit(settings, ManualClock(), logger)  # type: ignore[arg-type]
     assert [level for level, _ in logger.records] == ["warn"]
-    assert limit is not None
     asyncio.run(limit.close())
 
 
@@ -295,5 +294,5 @@ def test_a_server_may_change_its_loop() -> None:
 def test_a_store_in_redis_is_not_warned_of() -> None:
     logger = Logger()
     settings = RateLimitSection(per_key=5, store="redis://127.0.0.1:1")
-    assert make_rate_limit(settings, ManualClock(), logger) is not None  # type: ignore[arg-type]
+    make_rate_limit(settings, ManualClock(), logger)  # type: ignore[arg-type]
     assert logger.records == []
