@@ -15,6 +15,7 @@ import pytest
 from foundation_rt.config_loading import settings
 from foundation_rt.errors import ErrorCode, JsonRpcErrorCode
 from foundation_rt.testing import connect
+from tests.support.asgi import ask
 
 _README = (Path(__file__).parent.parent / "README.md").read_text()
 _BLOCKS = re.findall(r"```python\n(.*?)```", _README, flags=re.DOTALL)
@@ -108,6 +109,20 @@ def test_the_tool_that_asks_works(names: dict[str, Any], revision: str) -> None:
             return await client.call("book", room=5)
 
     assert asyncio.run(book()) == "Room 5, 2 nights. Welcome, Ann!"
+
+
+def test_the_server_is_mounted_in_another_application(
+    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOUNDATION_RT_HTTP__NO_AUTH", "true")
+    _run(names, "Mount(")
+
+    async def look() -> int:
+        app = names["app"]
+        async with app.router.lifespan_context(app):
+            return (await ask(names["tools"], "tools/list").finish()).status
+
+    assert asyncio.run(look()) == 200
 
 
 def test_the_lifespan_and_the_middleware_work() -> None:

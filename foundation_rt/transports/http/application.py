@@ -1,15 +1,16 @@
 """The ASGI application: what is served at which path, and for how long (spec/http.md).
 
-It starts with the lifespan events of its host, or with the first request where a host sends none,
-as when it is mounted in another application. It belongs to the event loop that it started on.
+It starts and stops with the lifespan events of its host. Where none come, as when it is mounted in
+another application, that one enters `lifespan`; else it starts with the first request, and nobody
+stops it. It belongs to the event loop that it started on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -175,6 +176,26 @@ class HttpApplication:
             await self.runtime.close_operations()
             await service.endpoint.events.close()
 
+    @asynccontextmanager
+    async def lifespan(self, host: object = None) -> AsyncIterator[None]:
+        """The time in which the application that this one is mounted in serves (HTTP-24).
+
+        Args:
+            host: that application, as Starlette and FastAPI give it; it is not looked at.
+
+        Raises:
+            LifespanError: a hook of the server could not be entered.
+        """
+        await self.start()
+        try:
+            yield
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        self.begin_stop()
+        await self.stop(self.runtime.config.server.shutdown_timeout_ms / 1000)
+
     def abandon(self) -> None:
         """The process is being ended: nobody is answered any more. From any thread."""
         if self._service is not None:
@@ -206,8 +227,7 @@ class HttpApplication:
                     return
                 await send({"type": "lifespan.startup.complete"})
             else:
-                self.begin_stop()
-                await self.stop(self.runtime.config.server.shutdown_timeout_ms / 1000)
+                await self._end()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

@@ -105,6 +105,23 @@ def test_mounted_where_no_lifespan_events_come_it_starts_with_the_first_request(
     asyncio.run(play())
 
 
+@pytest.mark.rule("HTTP-24")
+def test_mounted_it_lives_as_long_as_the_application_around_it() -> None:
+    async def play() -> None:
+        server = make_server()
+        life = note_life(server)
+        app = server.asgi_app()
+        host = Host(Starlette(routes=[Mount("/tools", app)], lifespan=app.lifespan))
+        assert await host.tell("startup") == {"type": "lifespan.startup.complete"}
+        assert life == ["entered"]
+        assert (await visit(app, "GET", "/readyz").finish()).status == 200
+        assert await host.tell("shutdown") == {"type": "lifespan.shutdown.complete"}
+        assert life == ["entered", "left"]
+        await host.task
+
+    asyncio.run(play())
+
+
 class _Under:
     """An application, asked below a path."""
 
