@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import orjson
@@ -252,6 +254,16 @@ def test_what_decides_imports_nothing_that_imports_clock_or_chance() -> None:
 def test_imports_point_one_way(module: str) -> None:
     upwards = {each for each in own_imports(module, lazy=True) if layer_of(each) > layer_of(module)}
     assert not upwards
+
+
+@pytest.mark.rule("EMBED-05")
+def test_every_module_has_its_place_in_the_table_of_the_architecture() -> None:
+    text = (ROOT.parent / "spec" / "architecture.md").read_text()
+    table = [line for line in text.splitlines() if line.startswith("| `")]
+    shown = [name for line in table for name in re.findall(r"`([^`]+)`", line.split("|")[1])]
+    found = {f"{module.name}/" if module.is_dir() else module.name for module in ROOT.iterdir()}
+    found = {name for name in found if not name.startswith("__")} - {"py.typed"}
+    assert {name for name in found if not any(fnmatch(name, each) for each in shown)} == set()
 
 
 @pytest.mark.rule("EMBED-05")
