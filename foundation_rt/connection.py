@@ -101,7 +101,8 @@ class Connection:
             except Exception as error:
                 effects = self.dispatcher.report_bug(self.session, message, error)
             rest = self.tell(effects)
-        self.perform(rest)
+        if rest:
+            self.perform(rest)
 
     def close(self, reason: str = "disconnected") -> None:
         """The peer has gone: abort what runs, send nothing more. A second time does nothing.
@@ -146,7 +147,8 @@ class Connection:
         Whether it is still waited for is decided now; it is sent before what is decided later.
         """
         with self.lock:
-            self._tell_from_handler(self.dispatcher.notify(call, method, params))
+            rest = self._tell_from_handler(self.dispatcher.notify(call, method, params))
+        self.perform(rest)
 
     def close_stream(self, call: Invocation) -> None:
         """End the response of a call that goes on; safe from any thread."""
@@ -168,13 +170,15 @@ class Connection:
         """
         with self.lock:
             request_id, effects = self.dispatcher.ask(call, question, settle)
-            self._tell_from_handler(effects)
+            rest = self._tell_from_handler(effects)
+        self.perform(rest)
         return request_id
 
     def withdraw(self, call: Invocation, request_ids: list[str]) -> None:
         """Take back those requests of a call's that have not been answered."""
         with self.lock:
-            self._tell_from_handler(self.dispatcher.withdraw(call, request_ids))
+            rest = self._tell_from_handler(self.dispatcher.withdraw(call, request_ids))
+        self.perform(rest)
 
     def cancel(self, request_id: RequestId) -> None:
         """The peer wants no answer to a request any more, as the transport knows (TIME-05)."""
@@ -203,12 +207,12 @@ class Connection:
             rest = self.tell(decide())
         self.perform(rest)
 
-    def _tell_from_handler(self, effects: list[Effect]) -> None:
-        """Under the lock, so that it is sent before what is decided later."""
+    def _tell_from_handler(self, effects: list[Effect]) -> list[Performed]:
+        """`tell`, under the lock, so that it is sent before what is decided later."""
         if self.scheduler.is_here():
-            self._tell_and_perform(effects)
-        else:
-            self.scheduler.return_to_host(partial(self._tell_and_perform, effects))
+            return self.tell(effects)
+        self.scheduler.return_to_host(partial(self._tell_and_perform, effects))
+        return []
 
     def _tell_and_perform(self, effects: list[Effect]) -> None:
         with self.lock:

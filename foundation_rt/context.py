@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
@@ -37,13 +36,7 @@ _Content = TypeVar("_Content")
 
 
 class Channel(Protocol):
-    """The way back to whoever called.
-
-    Attributes:
-        lock: orders what is sent.
-    """
-
-    lock: threading.RLock
+    """The way back to whoever called."""
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> None:
         """Send a notification that belongs to `call`; safe from any thread."""
@@ -74,7 +67,6 @@ class ToolContext:
     _channel: Channel | None = None
     state: Any = None
     _logger: StructuredLogger | None = field(default=None, init=False)
-    _progress: float = field(default=-math.inf, init=False)
     _conversation: Conversation | None = field(default=None, init=False)
 
     @property
@@ -120,10 +112,7 @@ class ToolContext:
         if message is not None and self.client.revision.has("progress", "message"):
             params["message"] = message
         call, channel = self._way_back()
-        with channel.lock:  # what one thread finds above the last value, another must not overtake
-            if self._progress < progress < math.inf:
-                self._progress = progress
-                channel.notify(call, "notifications/progress", params)
+        channel.notify(call, "notifications/progress", params)
 
     def close_stream(self) -> None:
         """Let go of the client's connection while the call goes on (HTTP-15).

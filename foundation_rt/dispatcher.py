@@ -12,6 +12,7 @@ peer along and needs no handshake (REV-04); all others pass the gate of the sess
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -111,7 +112,8 @@ class Dispatcher:
 
     def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """A handler has ended after `duration_ms`: steps 9 and 10."""
-        return _end(call, call.procedure.conclude(call, outcome, duration_ms))
+        effects = call.procedure.conclude(call, outcome, duration_ms)
+        return gather(call.session, call.request_id, effects) if call.session.batches else effects
 
     def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
         """A bug kept a call from being concluded after `duration_ms`: it still ends, once."""
@@ -135,6 +137,10 @@ class Dispatcher:
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
         """A notification that belongs to `call`; none once it is not waited for any more."""
+        if method == "notifications/progress":  # NOTE-02: decided in the order in which it is sent
+            if not call.progress < params["progress"] < math.inf:
+                return []
+            call.progress = params["progress"]
         return call.procedure.notify(call, method, params)
 
     def ask(
@@ -234,7 +240,7 @@ class Dispatcher:
         return effects + pending.answer()
 
     def _request(self, session: Session, request: Request) -> list[Effect]:
-        if session.is_open(request.id):
+        if request.id in session.in_flight or request.id in session.listening:
             return _refuse_duplicate_id(session, request)
         peer = session.peer
         if session.stateless or _names_a_revision(request.params):

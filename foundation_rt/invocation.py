@@ -7,6 +7,7 @@ both together count as is the table `OUTCOMES` (TIME-06).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,7 @@ class Invocation:
         rounds: what its client has answered so far; None where nothing was asked or brought along.
         principal: who asked, as was proved then: later messages of a session may bring another
             token, of other scopes.
+        progress: the highest its client has been told.
         phase: whether its answer is still waited for.
     """
 
@@ -84,6 +86,7 @@ class Invocation:
     principal: Principal | None = field(
         default=Factory(lambda call: call.session.principal, takes_self=True), init=False
     )
+    progress: float = field(default=-math.inf, init=False)
     phase: Phase = field(default=Phase.WAITED_FOR, init=False)
 
 

@@ -224,6 +224,38 @@ def test_a_peer_that_is_lost_takes_its_other_calls_with_it() -> None:
     assert peer.attempts == 2
 
 
+@pytest.mark.rule("EMBED-04")
+@pytest.mark.parametrize("told", ["progress", "log"])
+def test_who_is_aborted_because_a_peer_is_lost_holds_up_nobody_else(told: str) -> None:
+    rig = rig_with_echo()
+    free: list[bool] = []
+
+    def look_from_elsewhere() -> None:
+        free.append(peer.connection.lock.acquire(blocking=False))
+        if free[-1]:
+            peer.connection.lock.release()
+
+    def aborted() -> None:
+        thread = threading.Thread(target=look_from_elsewhere)
+        thread.start()
+        thread.join(PATIENCE)
+
+    def tell(arguments: dict[str, Any], context: ToolContext) -> None:
+        context.abort_signal.add_callback(aborted)
+        if told == "progress":
+            context.report_progress(1)
+        else:
+            context.log("error", "lost")
+
+    rig.server.register(ToolDefinition("tell", "", ANYTHING), tell, inline=True)
+    peer = BrokenPeer(good=1)
+    peer.connection = rig.server.connect(peer.receive)
+    peer.shake_hands()
+    peer.ask("tools/call", {"name": "tell", "_meta": {"progressToken": 1}})
+    assert peer.connection.closed
+    assert free == [True]
+
+
 # -- bugs of our own -------------------------------------------------------------------------------
 
 

@@ -74,9 +74,8 @@ def purpose(
 ) -> Purpose:
     """What a state for this request of this principal is good for."""
     identity = identity_of(principal)
-    return Purpose(
-        "" if identity is None else _digest(identity), _digest([method, name, arguments])
-    )
+    who = "" if identity is None else _digest(identity)
+    return Purpose(who, _digest([method, name, arguments]))
 
 
 def seal(key: bytes, state: CallState, good_for: Purpose, expires_ms: int) -> str:
