@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from http.client import HTTPException
 from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,7 @@ class KeySource:
     _tried: float | None = field(default=None, init=False)
     _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _refreshing: set[asyncio.Task[bool]] = field(factory=set, init=False)
+    _asking: asyncio.Future[list[Any]] | None = field(default=None, init=False)
 
     async def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
         """The key that a token names; without a name, the only one that `algorithm` can be of.
@@ -110,28 +112,43 @@ class KeySource:
         return self._keys is not None and self._fetched != before
 
     async def _fetch(self, now: float) -> None:
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(
+                asyncio.to_thread(fetch_keys, self._issuer, self._jwks_uri)
+            )
+            self._asking.add_done_callback(self._was_answered)
         try:
             # What blocks before the first byte, looking the name up for instance, has no timeout.
+            # The thread goes on then; there is never another one beside it.
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                document = await asyncio.to_thread(fetch_keys, self._issuer, self._jwks_uri)
+                keys = await asyncio.shield(self._asking)
         except (OSError, ValueError) as error:
             self._logger.warn(
                 "the keys of the authorization server cannot be fetched",
                 {"issuer": self._issuer, "error": {"type": type(error).__name__}},
             )
             return
-        self._keys = tuple(islice(_import_keys(document), MAX_KEYS))
+        self._keys = tuple(islice(_import_keys(keys), MAX_KEYS))
         self._fetched = now
 
+    def _was_answered(self, asking: asyncio.Future[list[Any]]) -> None:
+        self._asking = None
+        if not asking.cancelled():
+            asking.exception()  # nobody may wait for it any more, and then it is no news
 
-def fetch_keys(issuer: str, jwks_uri: str | None) -> Any:
-    """The JWK set of `issuer`; blocks.
+
+def fetch_keys(issuer: str, jwks_uri: str | None) -> list[Any]:
+    """The keys in the JWK set of `issuer`, as they stand there; blocks.
 
     Raises:
         OSError: nobody answers, or not in time.
         ValueError: the answer is not what it should be.
     """
-    return _fetch_json(jwks_uri or _discover(issuer))
+    document = _fetch_json(jwks_uri or _discover(issuer))
+    keys = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(keys, list):
+        raise ValueError("the answer is no set of keys")
+    return keys
 
 
 def _discover(issuer: str) -> str:
@@ -180,20 +197,23 @@ def _fetch_json(url: str) -> Any:
                     raise ValueError("the answer is too long")
                 if monotonic() > deadline:
                     raise TimeoutError
+            if response.length:
+                raise ValueError("the answer is shorter than it says")
     except HTTPError:
         raise
     except URLError as error:
         raise OSError(str(error.reason)) from None
+    except HTTPException as error:
+        raise ValueError(f"the answer is no HTTP: {type(error).__name__}") from None
     try:
         return json.loads(body)
     except RecursionError:
         raise ValueError("the answer is nested too deeply") from None
 
 
-def _import_keys(document: Any) -> Iterator[VerificationKey]:
+def _import_keys(keys: list[Any]) -> Iterator[VerificationKey]:
     """The keys of a JWK set that can verify; others are passed over (RFC 7517, section 5)."""
-    keys = document.get("keys") if isinstance(document, dict) else None
-    for data in keys if isinstance(keys, list) else ():
+    for data in keys:
         if not isinstance(data, dict) or data.get("use", "sig") != "sig":
             continue
         kind = _KEY_TYPES.get(str(data.get("kty")))

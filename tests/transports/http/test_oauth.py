@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import json
 import re
+import socket
 import threading
 from collections.abc import Awaitable, Iterator
 from typing import Any
@@ -263,7 +264,7 @@ def test_an_issuers_metadata_say_where_its_keys_are(issuer: Issuer, path: str, p
     name = issuer.url + path
     issuer.documents = {place: {"issuer": name, "jwks_uri": f"{issuer.url}/keys"}}
     issuer.publish(RSA)
-    assert fetch_keys(name, None) == issuer.documents["/keys"]
+    assert fetch_keys(name, None) == issuer.documents["/keys"]["keys"]
 
 
 @pytest.mark.rule("AUTH-09")
@@ -300,6 +301,16 @@ def test_metadata_that_are_not_the_issuers_lead_nowhere(issuer: Issuer, metadata
 )
 def test_an_answer_that_holds_no_keys(issuer: Issuer, document: bytes) -> None:
     issuer.documents["/keys"] = document
+    with pytest.raises(ValueError):
+        fetch_keys(issuer.url, f"{issuer.url}/keys")
+
+
+@pytest.mark.rule("AUTH-09")
+def test_an_answer_is_bounded(issuer: Issuer) -> None:
+    keys = json.dumps(issuer.documents["/keys"]).encode()
+    issuer.documents["/keys"] = keys.ljust(jwks.MAX_DOCUMENT_BYTES)
+    assert fetch_keys(issuer.url, f"{issuer.url}/keys")
+    issuer.documents["/keys"] = keys.ljust(jwks.MAX_DOCUMENT_BYTES + 1)
     with pytest.raises(ValueError):
         fetch_keys(issuer.url, f"{issuer.url}/keys")
 
@@ -357,11 +368,49 @@ def test_keys_that_are_of_no_use_are_passed_over(issuer: Issuer) -> None:
     assert isinstance(enter(resource_server(issuer), token(issuer)), Principal)
 
 
+NO_SETS = [{}, [], {"keys": 5}, {"keys": {}}, 5, b"not json"]
+
+
 @pytest.mark.rule("AUTH-09")
-@pytest.mark.parametrize("document", [{}, [], {"keys": 5}, {"keys": {}}, 5])
-def test_a_set_without_keys(issuer: Issuer, document: Any) -> None:
+@pytest.mark.parametrize("document", NO_SETS)
+def test_what_is_no_set_of_keys(issuer: Issuer, document: Any) -> None:
     issuer.documents["/keys"] = document
-    assert "key" in str(enter(resource_server(issuer), token(issuer)))
+    with pytest.raises(ValueError):
+        fetch_keys(issuer.url, f"{issuer.url}/keys")
+
+
+@pytest.mark.rule("AUTH-09", "AUTH-10")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"xxxx yyyy\r\n\r\n",
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{}",
+        b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"keys":[]}',
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc",
+        b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: a\r\n" * 101 + b"\r\n{}",
+    ],
+    ids=["no http", "nothing", "cut short", "cut short json", "no chunk", "long line", "fields"],
+)
+def test_an_issuer_that_speaks_bad_http_has_no_keys(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer_once() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(65_536)
+                peer.sendall(answer)
+
+        thread = threading.Thread(target=answer_once)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        logger = Logger()
+        keys = KeySource(url, f"{url}/keys", ManualClock(), logger)  # type: ignore[arg-type]
+        with pytest.raises(jwks.KeysUnavailable):
+            run(keys.find("a", "RS256"))
+        thread.join()
+        assert len(logger.warnings) == 1
 
 
 @pytest.mark.rule("AUTH-09")
@@ -426,13 +475,15 @@ def test_whoever_comes_together_waits_for_the_same_fetch(issuer: Issuer) -> None
 
 
 @pytest.mark.rule("AUTH-10")
-def test_keys_are_kept_while_the_issuer_is_away(issuer: Issuer) -> None:
+@pytest.mark.parametrize("answer", [500, *NO_SETS])
+def test_keys_are_kept_while_the_issuer_is_away(issuer: Issuer, answer: Any) -> None:
     async def main() -> None:
         clock, logger = ManualClock(), Logger()
         server = resource_server(issuer, clock, logger)
         text = token(issuer, exp=NOW + 10**6)
         assert isinstance(await server.authenticate(text), Principal)
-        issuer.statuses["/keys"] = 500
+        issuer.documents["/keys"] = answer
+        issuer.statuses["/keys"] = 500 if answer == 500 else 200
         clock.advance(4000)
         for _ in range(3):
             assert isinstance(await server.authenticate(text), Principal)
@@ -477,6 +528,40 @@ def test_an_issuer_that_hangs_is_not_waited_for(
         assert isinstance(answer, HttpRefusal)
         assert answer.status == 503
         over.set()
+
+    run(main())
+
+
+@pytest.mark.rule("AUTH-10")
+def test_an_issuer_that_hangs_is_asked_by_one_thread_alone(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    asked: list[str] = []
+
+    def hang(issuer: str, jwks_uri: str | None) -> Any:
+        asked.append(issuer)
+        over.wait(20)
+        raise ValueError
+
+    async def main() -> None:
+        clock = ManualClock()
+        server = resource_server(issuer, clock)
+        text = token(issuer, exp=NOW + 10**6)
+        with monkeypatch.context() as patched:
+            patched.setattr(jwks, "fetch_keys", hang)
+            patched.setattr(jwks, "_PATIENCE_SECONDS", 0.05)
+            for _ in range(3):
+                answer = await server.authenticate(text)
+                assert isinstance(answer, HttpRefusal)
+                assert answer.status == 503
+                clock.advance(30)
+        assert len(asked) == 1
+        over.set()
+        async with asyncio.timeout(20):
+            while not isinstance(await server.authenticate(text), Principal):
+                clock.advance(30)
+                await asyncio.sleep(0)
 
     run(main())
 
