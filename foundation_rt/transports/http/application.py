@@ -247,7 +247,8 @@ class HttpApplication:
                 await self._refuse(scope, send, refusal)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> HttpRefusal | None:
-        path = _path_below_mount(scope)
+        mount = str(scope.get("root_path", ""))
+        path = str(scope["path"]).removeprefix(mount) or "/"
         serve = self._paths.get(path)
         if serve is None:
             return await self._answer_anybody(path, send)
@@ -259,7 +260,7 @@ class HttpApplication:
         refusal = self._guard.check(head)
         if refusal is not None:
             return refusal
-        principal = await self._authenticator.authenticate(head)
+        principal = await self._authenticator.authenticate(head, mount)
         if isinstance(principal, HttpRefusal):
             return principal
         if self._service is None:
@@ -329,9 +330,3 @@ def _make_event_store(runtime: Runtime) -> EventStore:
         config.event_ttl_ms,
         config.session_idle_ms,
     )
-
-
-def _path_below_mount(scope: Scope) -> str:
-    """The path below the one at which the application is mounted."""
-    path, mount = str(scope["path"]), str(scope.get("root_path", ""))
-    return (path.removeprefix(mount) if mount else path) or "/"

@@ -84,33 +84,40 @@ class Authenticator:
     _keys: ApiKeys | None
     oauth: ResourceServer | None
 
-    async def authenticate(self, head: RequestHead) -> Principal | HttpRefusal | None:
-        """Who sends the request; None where nobody is asked (AUTH-03 to AUTH-05)."""
+    async def authenticate(
+        self, head: RequestHead, mount: str = ""
+    ) -> Principal | HttpRefusal | None:
+        """Who sends the request; None where nobody is asked (AUTH-03 to AUTH-05).
+
+        Args:
+            mount: the path that the server is mounted at.
+        """
         if self._keys is None and self.oauth is None:
             return None
         if self._keys is not None and head.api_key is not None:
-            return self._keys.find(head.api_key) or self._unauthorized(_WRONG_KEY)
+            return self._keys.find(head.api_key) or self._unauthorized(_WRONG_KEY, mount)
         token = _bearer_token(head.authorization)
         if token is None:
-            return self._unauthorized(_CHALLENGE)
+            return self._unauthorized(_CHALLENGE, mount)
         principal = None if self._keys is None else self._keys.find(token)
         if principal is not None:
             return principal
         if self.oauth is not None:
-            return await self.oauth.authenticate(token)
-        return self._unauthorized(_WRONG_KEY)
+            return await self.oauth.authenticate(token, mount)
+        return self._unauthorized(_WRONG_KEY, mount)
 
     def check_scopes(
-        self, principal: Principal | None, scopes: frozenset[str]
+        self, principal: Principal | None, scopes: frozenset[str], mount: str = ""
     ) -> HttpRefusal | None:
-        """Why `principal` may not call a tool that needs `scopes` (AUTH-12, AUTH-13)."""
+        """Why `principal` may not call tools that need `scopes` (AUTH-12, AUTH-13)."""
         if principal is None or self.oauth is None or not scopes:
             return None
-        return self.oauth.forbidden(sorted(scopes), principal)
+        return self.oauth.forbidden(sorted(scopes), principal, mount)
 
-    def _unauthorized(self, headers: tuple[tuple[bytes, bytes], ...]) -> HttpRefusal:
+    def _unauthorized(self, headers: tuple[tuple[bytes, bytes], ...], mount: str) -> HttpRefusal:
         if self.oauth is not None:
-            return self.oauth.unauthorized("the key is wrong" if headers is _WRONG_KEY else None)
+            problem = "the key is wrong" if headers is _WRONG_KEY else None
+            return self.oauth.unauthorized(problem, mount)
         return HttpRefusal(
             401,
             "Unauthorized: send a key of this server in X-API-Key, or as a Bearer token",

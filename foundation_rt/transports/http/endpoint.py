@@ -199,10 +199,13 @@ class Endpoint:
         name = request.params.get("name")
         return self.runtime.registry.get(name) if type(name) is str else None
 
-    def _check_scopes(self, visit: Visit, tool: RegisteredTool | None) -> HttpRefusal | None:
-        if tool is None or not tool.scopes:
+    def _check_scopes(self, visit: Visit, *tools: RegisteredTool | None) -> HttpRefusal | None:
+        """One challenge for all that a request, or a batch of them, needs (AUTH-12)."""
+        scopes = [tool.scopes for tool in tools if tool is not None and tool.scopes]
+        if not scopes:
             return None
-        return self.authenticator.check_scopes(visit.principal, tool.scopes)
+        mount = str(visit.scope.get("root_path", ""))
+        return self.authenticator.check_scopes(visit.principal, frozenset().union(*scopes), mount)
 
     async def _open_session(self, visit: Visit, request: Request) -> HttpRefusal | None:
         """HTTP-03: a session whose `initialize` was accepted gets an id."""
@@ -233,12 +236,11 @@ class Endpoint:
         if isinstance(channel, HttpRefusal):
             return channel
         requests = requests_of(message)
-        for request in requests:
-            refusal = self._check_scopes(visit, self._find_tool(request))
-            if refusal is not None:
-                return refusal
+        refusal = self._check_scopes(visit, *map(self._find_tool, requests))
+        if refusal is not None:
+            return refusal
         exchange = Exchange(visit.open_body(), channel, tuple(each.id for each in requests))
-        # The same subject, but its token may be a new one, of other scopes.
+        # The same principal, but its token may be a new one, of other scopes.
         channel.connection.session.principal = visit.principal
         channel.receive(message, exchange)
         if type(message) is not Request:

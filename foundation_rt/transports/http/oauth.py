@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import orjson
 from attrs import define, field
@@ -88,12 +88,16 @@ class ResourceServer:
             document["scopes_supported"] = [*self._settings.scopes]
         return orjson.dumps(document)
 
-    async def authenticate(self, token: str) -> Principal | HttpRefusal:
-        """Who sent `token`, or why he may not enter (AUTH-07 to AUTH-12)."""
+    async def authenticate(self, token: str, mount: str = "") -> Principal | HttpRefusal:
+        """Who sent `token`, or why he may not enter (AUTH-07 to AUTH-12).
+
+        Args:
+            mount: the path that the server is mounted at.
+        """
         try:
             principal = await self.verify(token)
         except TokenRefused as refused:
-            return self.unauthorized(str(refused))
+            return self.unauthorized(str(refused), mount)
         except KeysUnavailable:
             return HttpRefusal(
                 503,
@@ -101,7 +105,7 @@ class ResourceServer:
                 reason="keys_unavailable",
                 headers=((b"retry-after", b"30"),),
             )
-        return self.forbidden((), principal) or principal
+        return self.forbidden((), principal, mount) or principal
 
     async def verify(self, token: str) -> Principal:
         """Who sent `token`.
@@ -135,30 +139,34 @@ class ResourceServer:
             raise TokenRefused("the signature of the token is wrong")
         return self._judge(_claims(signed.payload))
 
-    def unauthorized(self, problem: str | None = None) -> HttpRefusal:
+    def unauthorized(self, problem: str | None = None, mount: str = "") -> HttpRefusal:
         """401, and where to get a token (AUTH-05).
 
         Args:
             problem: what is wrong with the token; None if there was none.
+            mount: the path that the server is mounted at.
         """
         what = (
             () if problem is None else (("error", "invalid_token"), ("error_description", problem))
         )
         message = f"Unauthorized: {problem or 'an access token is needed'}"
-        return self._challenge(401, message, "unauthorized", what, self._settings.scopes)
+        return self._challenge(401, message, "unauthorized", what, self._settings.scopes, mount)
 
-    def forbidden(self, scopes: Iterable[str], principal: Principal) -> HttpRefusal | None:
+    def forbidden(
+        self, scopes: Iterable[str], principal: Principal, mount: str = ""
+    ) -> HttpRefusal | None:
         """403 and what is needed, if `principal` lacks some of it (AUTH-12).
 
         Args:
-            scopes: those of the tool that is called.
+            scopes: those of the tools that are called.
+            mount: the path that the server is mounted at.
         """
         needed = dict.fromkeys((*self._settings.scopes, *scopes))
         if not principal.lacks(needed):
             return None
         what = (("error", "insufficient_scope"),)
         message = f"Forbidden: the scopes needed are {' '.join(needed)}"
-        return self._challenge(403, message, "insufficient_scope", what, needed)
+        return self._challenge(403, message, "insufficient_scope", what, needed, mount)
 
     def _challenge(
         self,
@@ -167,9 +175,11 @@ class ResourceServer:
         reason: str,
         what: tuple[tuple[str, str], ...],
         scopes: Iterable[str],
+        mount: str,
     ) -> HttpRefusal:
         parts = urlsplit(self._audience)
-        url = f"{parts.scheme}://{parts.netloc}{self.metadata_paths[0]}"
+        # The mount may be what the client wrote: nothing in it may end the quotation.
+        url = f"{parts.scheme}://{parts.netloc}{quote(mount)}{self.metadata_paths[0]}"
         said = [*what, ("resource_metadata", url)]
         if joined := " ".join(scopes):
             said.append(("scope", joined))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import orjson
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from foundation_rt import Server, ServerOptions
 from foundation_rt.clock import ManualClock
@@ -97,6 +101,70 @@ def test_a_tools_scopes_are_asked_of_the_token_that_comes_with_the_call(issuer: 
             assert (await post(body, **modern, **strong)).status_code == 200
             assert (await post(body, **modern, **{"x-api-key": API_KEY})).status_code == 200
         await app.stop(5)
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+@pytest.mark.rule("AUTH-12")
+def test_a_batch_is_challenged_for_all_that_it_needs(issuer: Issuer) -> None:
+    server = server_of(issuer)
+
+    @server.tool(scopes=("mail:read",))
+    def mail() -> str:
+        return "read"
+
+    weak = {"authorization": f"Bearer {token(issuer, scope='mail:read')}"}
+
+    async def main() -> None:
+        app = server.asgi_app()
+        await app.start()
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(
+            transport=transport, base_url="http://localhost", headers={**HEADERS, **weak}
+        ) as client:
+            first = orjson.loads(INITIALIZE)
+            first["params"]["protocolVersion"] = "2025-03-26"
+            opened = await client.post("/mcp", content=orjson.dumps(first))
+            session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+            batch = [{**calling(name), "id": name} for name in ("look", "mail", "change")]
+            refused = await client.post("/mcp", content=orjson.dumps(batch), headers=session)
+            assert refused.status_code == 403
+            assert 'scope="files:write mail:read"' in refused.headers["www-authenticate"]
+        await app.stop(5)
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+@pytest.mark.rule("AUTH-05", "AUTH-06")
+@pytest.mark.parametrize("mount", ["/tools", '/t"o, b="', "/{tenant}/a"])
+def test_a_challenge_names_the_url_where_the_metadata_is(issuer: Issuer, mount: str) -> None:
+    app = server_of(issuer).asgi_app()
+    host = Starlette(routes=[Mount(mount, app)], lifespan=app.lifespan)
+    path = mount.replace("{tenant}", quote('x" y'))
+
+    async def main() -> None:
+        transport = httpx2.ASGITransport(host)
+        async with (
+            app.lifespan(),
+            httpx2.AsyncClient(
+                transport=transport, base_url="http://localhost", headers=HEADERS
+            ) as client,
+        ):
+            for headers in ({}, {"authorization": "Bearer a.b.c"}, {"x-api-key": "wrong"}):
+                refused = await client.post(f"{path}/mcp", content=b"{}", headers=headers)
+                assert refused.status_code == 401
+                challenge = refused.headers["www-authenticate"]
+                [url] = re.findall(r'resource_metadata="https://mcp.example.com([^"]*)"', challenge)
+                found = await client.get(url)
+                assert found.json()["resource"] == AUDIENCE
+            weak = {"authorization": f"Bearer {token(issuer)}"}
+            head = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call"}
+            body = orjson.dumps(calling("change"))
+            refused = await client.post(
+                f"{path}/mcp", content=body, headers={**head, "mcp-name": "change", **weak}
+            )
+            assert refused.status_code == 403
+            assert f'"https://mcp.example.com{url}"' in refused.headers["www-authenticate"]
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
