@@ -37,7 +37,8 @@ def complete(
         params = {} if request.params is ABSENT else request.params
         subject, found = _subject(features.completions, params.get("ref"))
         argument, begun = _argument(found, params.get("argument"))
-        known = _known(params.get("context", {}))
+        has_context = peer.revision.has("completion", "context")
+        known = _known(params.get("context", {})) if has_context else {}
     except _Invalid as invalid:
         return invalid_params(session, request, str(invalid))
     completer = found.completers.get(argument, Choices(()))

@@ -103,7 +103,6 @@ _MEMBERS_SINCE: dict[str, dict[str, set[str]]] = {
         "content": set(),
         "contents": set(),
         "progress": set(),
-        "result": set(),
         "completion": set(),
         "capabilities": set(),
         "form": set(),
@@ -139,7 +138,6 @@ _MEMBERS_SINCE: dict[str, dict[str, set[str]]] = {
         "sampling_message": {"_meta"},
     },
     "2026-07-28": {
-        "result": {"cacheScope", "resultType", "serverInfo", "ttlMs"},
         "capabilities": {"extensions"},
     },
 }

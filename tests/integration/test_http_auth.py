@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,11 @@ server = Server("guarded")
 @server.tool
 def who(ctx: ToolContext) -> str:
     return ctx.principal.subject if ctx.principal else "anybody"
+
+
+@server.tool
+def may(ctx: ToolContext) -> list[str]:
+    return sorted(ctx.principal.scopes)
 
 
 @server.tool(scopes=("write",))
@@ -123,6 +129,34 @@ def test_tokens_open_a_server(app: Path) -> None:
             assert text_of(call(server.url, "change", authorization=writer)) == '"changed"'
             expired = f"Bearer {token(issuer)}"
             assert call(server.url, authorization=expired).status_code == 401
+
+
+@pytest.mark.rule("AUTH-13")
+def test_a_session_may_what_the_token_of_the_very_request_may(app: Path) -> None:
+    audience = "https://mcp.example.com/mcp"
+    with running_issuer() as issuer:
+        settings = {"oauth.issuer": issuer.url, "oauth.audience": audience}
+        with serve_http(app, "--transport", "http", settings=settings) as server:
+            head = {"accept": "application/json, text/event-stream"}
+            params = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "tests", "version": "1"},
+            }
+
+            def post(scope: str, message: dict[str, Any]) -> httpx2.Response:
+                bearer = token(issuer, scope=scope, exp=2**33, nbf=None)
+                headers = head | {"authorization": f"Bearer {bearer}"}
+                body = {"jsonrpc": "2.0", **message}
+                return httpx2.post(server.url, json=body, headers=headers, timeout=PATIENCE)
+
+            opened = post("read write", {"id": 0, "method": "initialize", "params": params})
+            head["mcp-session-id"] = opened.headers["mcp-session-id"]
+            head["mcp-protocol-version"] = "2025-11-25"
+            post("read write", {"method": "notifications/initialized"})
+            for scope in ("read write", "read", "other", "write"):
+                answer = post(scope, {"id": 1, "method": "tools/call", "params": {"name": "may"}})
+                assert text_of(answer) == json.dumps(sorted(scope.split()), separators=(",", ":"))
 
 
 @pytest.mark.rule("RATE-01", "RATE-02", "RATE-03")

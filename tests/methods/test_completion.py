@@ -126,6 +126,20 @@ def test_a_context_that_is_none_is_refused(context: Any) -> None:
     assert "context must be an object" in error["message"]
 
 
+@pytest.mark.rule("COMP-02", "REV-03")
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
+def test_a_context_is_nothing_to_a_revision_without_one(revision: str) -> None:
+    core = featured()
+    core.session = core.open_session()
+    core.dispatch(request("initialize", {"protocolVersion": revision}))
+    core.dispatch(request("initialized"))
+    for context in (5, {"arguments": {"code": "x"}}):
+        [call] = core.dispatch(asked(context=context))
+        assert isinstance(call, Invocation)
+        assert call.arguments["arguments"] == {}
+        core.conclude(call, Returned(()))
+
+
 @pytest.mark.rule("COMP-02")
 def test_a_context_may_be_empty() -> None:
     [call] = featured().dispatch(asked(context={}))
