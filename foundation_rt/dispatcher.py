@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -23,18 +24,7 @@ from .batches import MAX_BATCH, PendingBatch, gather, wait
 from .effects import Announce, Disconnect, Emit, Notify
 from .envelope import Envelope
 from .errors import ErrorCode, JsonRpcErrorCode, ToolError, describe_exception
-from .feature_calls import FeatureCalls
-from .methods import (
-    completion,
-    discovery,
-    lifecycle,
-    logging,
-    prompts,
-    resources,
-    subscriptions,
-    tasks,
-    tools,
-)
+from .methods import lifecycle
 from .peer import Peer, PeerRefused, read_stateless_peer
 from .protocol.framing import LineTooLong
 from .protocol.jsonrpc import (
@@ -70,6 +60,7 @@ if TYPE_CHECKING:
     from .client_input import ClientInput
     from .effects import Effect
     from .extensions.tasks.offer import TaskOffer
+    from .feature_calls import FeatureCalls
     from .features.features import Features
     from .invocation import Invocation, Outcome
     from .subscriptions import Listening
@@ -91,12 +82,12 @@ class Dispatcher:
 
     envelope: Envelope
     tools_call: ToolsCall
-    feature_calls: FeatureCalls
     tasks: TaskOffer
     page_size: int
     client_input: ClientInput
     subscriptions: Subscriptions
     features: Features | None = field(default=None, init=False)
+    _feature_calls: FeatureCalls | None = field(default=None, init=False)
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
         """The effects of one message, in the order in which they are to be performed."""
@@ -109,6 +100,22 @@ class Dispatcher:
         if isinstance(message, Batch):
             return self._batch(session, message)
         return _DECISIONS[type(message)](session, message)
+
+    @property
+    def feature_calls(self) -> FeatureCalls:
+        """What decides about calls that are no tools'; made when there is the first of them."""
+        if self._feature_calls is None:
+            from .feature_calls import FeatureCalls
+
+            of_tools = self.tools_call
+            self._feature_calls = FeatureCalls(
+                of_tools.resources,
+                of_tools.limits,
+                of_tools.ids,
+                self.envelope,
+                self.client_input,
+            )
+        return self._feature_calls
 
     def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """A handler has ended after `duration_ms`: steps 9 and 10."""
@@ -192,7 +199,11 @@ class Dispatcher:
         """The server ends: every `subscriptions/listen` gets its result (SUB-08)."""
         ended = [each for each in session.listening.values() if each.peer is not None]
         self.subscriptions.forget(session)
-        return [effect for each in ended for effect in subscriptions.final(self, each)]
+        if not ended:
+            return []
+        from .methods.subscriptions import final
+
+        return [effect for each in ended for effect in final(self, each)]
 
     def close(self, session: Session, reason: str = "disconnected") -> list[Effect]:
         """The peer has gone: the session is CLOSED for good, whatever runs is aborted (LIFE-06)."""
@@ -258,13 +269,13 @@ class Dispatcher:
                 if not _has_object_params(request):
                     return invalid_params(session, request, "params must be an object")
                 return HANDSHAKE[request.method](self, session, request)
-        method = METHODS.get(request.method)
-        if method is None or peer is None or request.method not in peer.revision.requests:
+        place = METHODS.get(request.method)
+        if place is None or peer is None or request.method not in peer.revision.requests:
             return method_not_found(session, request)
         if not _has_object_params(request):
             return invalid_params(session, request, "params must be an object")
         try:
-            return method(self, session, peer, request)
+            return _load(place)(self, session, peer, request)
         except Refused as refused:
             return refused.effects
 
@@ -295,30 +306,42 @@ HANDSHAKE: dict[str, Callable[[Dispatcher, Session, Request], list[Effect]]] = {
     "notifications/initialized": lifecycle.initialized,
 }
 
-METHODS: dict[str, Callable[[Dispatcher, Session, Peer, Request], list[Effect]]] = {
-    "completion/complete": completion.complete,
-    "logging/setLevel": logging.set_level,
-    "ping": lifecycle.ping,
-    "prompts/get": prompts.get_prompt,
-    "prompts/list": prompts.list_prompts,
-    "resources/list": resources.list_resources,
-    "resources/read": resources.read_resource,
-    "resources/subscribe": subscriptions.subscribe,
-    "resources/templates/list": resources.list_templates,
-    "resources/unsubscribe": subscriptions.unsubscribe,
-    "server/discover": discovery.discover,
-    "subscriptions/listen": subscriptions.listen,
-    "tasks/cancel": tasks.cancel_task,
-    "tasks/get": tasks.get_task,
-    "tasks/update": tasks.update_task,
-    "tools/list": tools.list_tools,
+Method = Callable[[Dispatcher, Session, "Peer", Request], "list[Effect]"]
+
+METHODS: dict[str, tuple[str, str]] = {
+    "completion/complete": ("completion", "complete"),
+    "logging/setLevel": ("logging", "set_level"),
+    "ping": ("lifecycle", "ping"),
+    "prompts/get": ("prompts", "get_prompt"),
+    "prompts/list": ("prompts", "list_prompts"),
+    "resources/list": ("resources", "list_resources"),
+    "resources/read": ("resources", "read_resource"),
+    "resources/subscribe": ("subscriptions", "subscribe"),
+    "resources/templates/list": ("resources", "list_templates"),
+    "resources/unsubscribe": ("subscriptions", "unsubscribe"),
+    "server/discover": ("discovery", "discover"),
+    "subscriptions/listen": ("subscriptions", "listen"),
+    "tasks/cancel": ("tasks", "cancel_task"),
+    "tasks/get": ("tasks", "get_task"),
+    "tasks/update": ("tasks", "update_task"),
+    "tools/list": ("tools", "list_tools"),
 }
+"""Of each method the module in `methods/` and the function there that answers it.
+
+They are imported as they are asked for: most servers are never asked for most of them.
+"""
 
 NOTIFICATIONS: dict[str, Callable[[Dispatcher, Session, Notification], list[Effect]]] = {
     "initialized": Dispatcher._on_initialized,
     "notifications/initialized": Dispatcher._on_initialized,
     "notifications/cancelled": Dispatcher._on_cancelled,
 }
+
+
+def _load(place: tuple[str, str]) -> Method:
+    module, function = place
+    method: Method = getattr(import_module(f"{__package__}.methods.{module}"), function)
+    return method
 
 
 # -- gates ---------------------------------------------------------------------------------------

@@ -85,9 +85,10 @@ class Emit:
     fields: dict[str, Any]
 
 
-@define(eq=False, repr=False)
 class Observed(Emit):
     """Write a record that the observers of the server are given as well."""
+
+    __slots__ = ()
 
 
 @define(eq=False, repr=False)
@@ -101,11 +102,13 @@ class Complete(Observed):
     refusal: str | None = None
 
 
-@define(eq=False, repr=False)
 class Connect(Observed):
     """Write the record of a handshake."""
 
+    __slots__ = ()
 
-@define(eq=False, repr=False)
+
 class Disconnect(Observed):
     """Write the record of the end of what began with a handshake."""
+
+    __slots__ = ()

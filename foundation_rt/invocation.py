@@ -90,21 +90,21 @@ class Invocation:
     phase: Phase = field(default=Phase.WAITED_FOR, init=False)
 
 
-@define
+@define(eq=False, repr=False)
 class Returned:
     """The handler returned `value`."""
 
     value: Any
 
 
-@define
+@define(eq=False, repr=False)
 class Raised:
     """The handler raised `error` of its own accord."""
 
     error: BaseException
 
 
-@define
+@define(eq=False, repr=False)
 class Stopped:
     """The handler ended because its abort signal had fired."""
 

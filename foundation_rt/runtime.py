@@ -17,7 +17,6 @@ from .engine import Engine
 from .envelope import Envelope, ServerInfo
 from .errors import UsageError, describe_exception
 from .extensions.tasks.offer import TaskOffer
-from .feature_calls import FeatureCalls
 from .ids import IdGenerator, UuidGenerator
 from .logs import StderrSink, StructuredLogger
 from .protocol.framing import LineReader
@@ -319,11 +318,9 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         subscriptions,
     )
     tools_call = ToolsCall(resources, config.tools, registry, ids, envelope, tasks, client_input)
-    feature_calls = FeatureCalls(resources, config.tools, ids, envelope, client_input)
     dispatcher = Dispatcher(
         envelope,
         tools_call,
-        feature_calls,
         tasks,
         config.server.page_size,
         client_input,

@@ -233,12 +233,12 @@ def test_an_id_that_is_in_flight_is_refused_inside_of_a_batch_too() -> None:
 
 @pytest.mark.rule("RPC-10")
 def test_a_bug_in_one_message_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from foundation_rt import dispatcher
+    from foundation_rt.methods import lifecycle
 
     def broken(*_: Any) -> list[Effect]:
         raise RuntimeError("boom")
 
-    monkeypatch.setitem(dispatcher.METHODS, "ping", broken)
+    monkeypatch.setattr(lifecycle, "ping", broken)
     effects = core_of().dispatch(array(ping(1), request("tools/list", None, 2)))
     answer = answer_of(effects)
     assert ids_of(answer) == [1, 2]

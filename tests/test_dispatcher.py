@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import orjson
@@ -323,6 +324,11 @@ def test_params_that_are_no_object_are_refused(method: str, params: bytes) -> No
     assert error["code"] == -32602
     assert error["data"]["correlationId"] == connection_id()
     assert core.session.state is before
+
+
+@pytest.mark.parametrize(("module", "function"), METHODS.values())
+def test_whoever_answers_a_method_is_there(module: str, function: str) -> None:
+    assert callable(getattr(import_module(f"foundation_rt.methods.{module}"), function))
 
 
 @pytest.mark.rule("RPC-11", "RPC-09")

@@ -24,7 +24,6 @@ from foundation_rt.dispatcher import Dispatcher
 from foundation_rt.effects import Emit, Notify, Reply
 from foundation_rt.envelope import Envelope, ServerInfo
 from foundation_rt.extensions.tasks.offer import TaskOffer
-from foundation_rt.feature_calls import FeatureCalls
 from foundation_rt.ids import SequentialIds
 from foundation_rt.invocation import Invocation, Outcome
 from foundation_rt.logs import MemorySink, StructuredLogger
@@ -191,11 +190,9 @@ def make_core(
         subscriptions,
     )
     tools_call = ToolsCall(resources, whole.tools, registry, ids, envelope, tasks, client_input)
-    feature_calls = FeatureCalls(resources, whole.tools, ids, envelope, client_input)
     dispatcher = Dispatcher(
         envelope,
         tools_call,
-        feature_calls,
         tasks,
         whole.server.page_size,
         client_input,
