@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .asking.elicitation import Elicit as Elicit
     from .asking.elicitation import ElicitResult as ElicitResult
     from .asking.elicitation import ElicitUrl as ElicitUrl
+    from .asking.errors import AnswerTimeoutError as AnswerTimeoutError
     from .asking.errors import AskError as AskError
     from .asking.errors import ClientCapabilityError as ClientCapabilityError
     from .asking.errors import ClientRefusedError as ClientRefusedError
@@ -86,6 +87,7 @@ _HOMES = {
     "AgentQueueFullError": "agents.errors",
     "AgentUnregisteredError": "agents.errors",
     "Annotations": "protocol.content",
+    "AnswerTimeoutError": "asking.errors",
     "AskError": "asking.errors",
     "Audio": "protocol.content",
     "BlobContents": "protocol.content",

@@ -67,7 +67,7 @@ class ClientInput:
 
     Args:
         key: seals states; all who may serve the retries of a call have the same one.
-        ttl_ms: how long a state is good, in ms.
+        ttl_ms: how long a state is good, and an answer is waited for, in ms.
         now_ms: the wall-clock time, in ms since 1970.
     """
 
@@ -125,7 +125,7 @@ class ClientInput:
         if call.peer.revision.is_stateless:
             exchange = call.procedure.exchange(call, _rounds_of(call), signal)
         else:
-            exchange = Outgoing(channel, call, signal)
+            exchange = Outgoing(channel, call, signal, self.ttl_ms)
         return Conversation(call.run_id, call.peer, self.forms, exchange, signal)
 
     @property

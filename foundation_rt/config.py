@@ -297,7 +297,8 @@ class ServerSection(Settings):
         "Whether caches may share lists and resources among users.",
     )
     input_ttl_ms: int = _milliseconds(
-        600_000, "How long the answer to a question of a stateless call is accepted."
+        600_000,
+        "How long an answer of the client is waited for, and the state of a stateless call is good.",
     )
 
 

@@ -180,6 +180,14 @@ class Connection:
             rest = self._tell_from_handler(self.dispatcher.withdraw(call, request_ids))
         self.perform(rest)
 
+    def hold(self, call: Invocation) -> None:
+        """A call waits for the peer: its deadline stands still until `resume` (ASK-17)."""
+        self.engine.hold(call)
+
+    def resume(self, call: Invocation) -> None:
+        """A call does not wait for the peer any more."""
+        self.engine.resume(call)
+
     def cancel(self, request_id: RequestId) -> None:
         """The peer wants no answer to a request any more, as the transport knows (TIME-05)."""
         with self.lock:

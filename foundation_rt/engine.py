@@ -64,6 +64,10 @@ class Run:
     coroutine: Coroutine[Any, Any, None] | None = field(default=None, init=False)
     task: asyncio.Task[None] | None = field(default=None, init=False)
     ended: bool = field(default=False, init=False)
+    # How often it waits for its client now, since when, and how long it has, in seconds.
+    waits: int = field(default=0, init=False)
+    waits_since: float = field(default=0.0, init=False)
+    waited: float = field(default=0.0, init=False)
     # Only within middleware: the worker threads that run the handler, and how the task ended where
     # it did not wait for them.
     threads: int = field(default=0, init=False)
@@ -171,6 +175,32 @@ class Engine:
                     timeout_ms / 1000, partial(self._expire, run)
                 )
 
+    def hold(self, call: Invocation) -> None:
+        """A handler waits for its client: its deadline stands still until `resume` (ASK-17)."""
+        run = self._runs.get(call.run_id)
+        if run is None:
+            return
+        with run.connection.lock:
+            run.waits += 1
+            if run.waits == 1:
+                run.waits_since = self.clock.monotonic()
+                if run.deadline is not None:
+                    run.deadline.cancel()
+
+    def resume(self, call: Invocation) -> None:
+        """A handler has what it waited for, or never will: its deadline goes on."""
+        run = self._runs.get(call.run_id)
+        if run is None:
+            return  # it was given up meanwhile
+        with run.connection.lock:
+            run.waits -= 1
+            if run.waits:
+                return
+            now = self.clock.monotonic()
+            run.waited += now - run.waits_since
+            if run.task is not None and not run.ended:
+                self._arm_deadline(run, now - run.started - run.waited)
+
     def wait_idle(self, timeout: float) -> bool:
         """Wait, at most `timeout` seconds, until no handler runs; return whether none does."""
         with self._ended:
@@ -237,7 +267,8 @@ class Engine:
         """Its task has had its first go: arm the deadline, unless that was all."""
         run.task = task
         if not run.ended:
-            self._arm_deadline(run)
+            if not run.waits:
+                self._arm_deadline(run)
             # A task that is cancelled before its first step never gets to report its own end.
             task.add_done_callback(lambda _: self._end_task(run, Stopped()))
 
@@ -312,15 +343,16 @@ class Engine:
 
     # -- deadline, cancellation, end ---------------------------------------------------------
 
-    def _arm_deadline(self, run: Run) -> None:
+    def _arm_deadline(self, run: Run, used: float = 0.0) -> None:
+        """Have its deadline come `timeout_ms` from now, less the seconds that are used up."""
         run.deadline = run.connection.scheduler.call_later(
-            run.call.timeout_ms / 1000, partial(self._expire, run)
+            max(0.0, run.call.timeout_ms / 1000 - used), partial(self._expire, run)
         )
 
     def _expire(self, run: Run) -> None:
         connection = run.connection
         with connection.lock:
-            if run.ended:
+            if run.ended or run.waits:
                 return
             # Before the client hears of it, and asks.
             self._note_unanswered(run.call, None)
@@ -352,10 +384,12 @@ class Engine:
             except Exception as error:
                 effects = self.dispatcher.break_off(call, error, duration_ms)
             rest = (tell or connection.tell)(effects)
-        for timer in (run.deadline, run.cancellation):
-            if timer is not None:
-                timer.cancel()
-        connection.perform(rest)
+        if run.deadline is not None:
+            run.deadline.cancel()
+        if run.cancellation is not None:
+            run.cancellation.cancel()
+        if rest:
+            connection.perform(rest)
         if call.phase is not Phase.WAITED_FOR:
             self._note_unanswered(call, outcome)
         # Only now: whoever waits for the engine to be idle waits for the last reply as well.

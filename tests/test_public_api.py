@@ -23,6 +23,7 @@ PUBLIC = {
     "AgentQueueFullError",
     "AgentUnregisteredError",
     "Annotations",
+    "AnswerTimeoutError",
     "AskError",
     "Audio",
     "BlobContents",

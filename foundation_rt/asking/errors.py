@@ -56,6 +56,21 @@ class ClientRefusedError(AskError):
         )
 
 
+class AnswerTimeoutError(AskError):
+    """The client did not answer within `server.input_ttl_ms` (ASK-17).
+
+    Args:
+        waited_ms: how long it was waited for, in ms.
+    """
+
+    def __init__(self, waited_ms: int) -> None:
+        super().__init__(
+            ErrorCode.TIMEOUT,
+            f"The client did not answer within {waited_ms} ms.",
+            {"reason": "no_answer", "timeoutMs": waited_ms},
+        )
+
+
 class InvalidAnswerError(AskError):
     """The client's answer is not what it was asked for (ASK-09).
 

@@ -1,7 +1,8 @@
 """The handshake era: a question is a request of the server's, answered by a response (ASK-17).
 
 The handler stays where it is until the answer has come, or until its call is aborted: then what is
-still open is taken back, and the handler is unwound.
+still open is taken back, and the handler is unwound. A user may take longer than a call may: its
+deadline stands still meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define
 
-from .errors import AskError, ClientRefusedError
+from .errors import AnswerTimeoutError, AskError, ClientRefusedError
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal
@@ -37,6 +38,12 @@ class RequestChannel(Protocol):
     def withdraw(self, call: Invocation, request_ids: list[str]) -> None:
         """Take back those requests that have not been answered."""
 
+    def hold(self, call: Invocation) -> None:
+        """Let the deadline of `call` stand still until `resume`."""
+
+    def resume(self, call: Invocation) -> None:
+        """Let it go on."""
+
 
 @define(eq=False, repr=False)
 class Outgoing:
@@ -44,18 +51,21 @@ class Outgoing:
 
     Args:
         signal: the call's.
+        ttl_ms: how long an answer is waited for, in ms.
     """
 
     channel: RequestChannel
     call: Invocation
     signal: AbortSignal
+    ttl_ms: int
 
     async def exchange(self, questions: Mapping[str, Prepared]) -> dict[str, Any]:
         """The answers to `questions`.
 
         Raises:
             AbortError: the call has been aborted meanwhile.
-            AskError: the client refused to answer one of them, or its answer cannot be used.
+            AskError: the client refused to answer one of them, or its answer cannot be used, or
+                there was none in time.
         """
         import asyncio
 
@@ -76,12 +86,18 @@ class Outgoing:
             if failures or len(answers) == len(questions):
                 wake()
 
+        def give_up() -> None:
+            failures.append(AnswerTimeoutError(self.ttl_ms))
+            wake()
+
         def in_loop(callback: Callable[..., object], *arguments: Any) -> None:
             with suppress(RuntimeError):  # the loop has been closed: nobody waits there any more
                 loop.call_soon_threadsafe(callback, *arguments)
 
         remove = self.signal.add_callback(partial(in_loop, wake))
         asked: list[str] = []
+        patience = loop.call_later(self.ttl_ms / 1000, give_up)
+        self.channel.hold(self.call)
         try:
             for key, question in questions.items():
                 request_id = self.channel.request(
@@ -95,7 +111,9 @@ class Outgoing:
                 await woken
         finally:
             remove()
+            patience.cancel()
             self.channel.withdraw(self.call, asked)
+            self.channel.resume(self.call)
         if failures:
             raise failures[0]
         if len(answers) < len(questions):

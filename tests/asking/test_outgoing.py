@@ -7,12 +7,12 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import orjson
 import pytest
 
 from foundation_rt import (
     AbortError,
     AbortSignal,
+    AnswerTimeoutError,
     ClientCapabilityError,
     ClientRefusedError,
     Elicit,
@@ -21,14 +21,13 @@ from foundation_rt import (
     Roots,
     Sample,
     ToolContext,
-    ToolDefinition,
     ToolError,
     UrlElicitationRequired,
     UsageError,
 )
 from foundation_rt.asking.outgoing import Outgoing
 from foundation_rt.asking.questions import Prepared
-from foundation_rt.config import ServerConfig, ToolsSection
+from foundation_rt.config import ServerConfig, ServerSection, ToolsSection
 from foundation_rt.dispatcher import MAX_QUESTIONS
 from tests.support.asked import AskedClient, accepted, value_of
 from tests.support.rig import Rig
@@ -176,7 +175,7 @@ async def test_a_client_is_asked_nothing_that_it_has_not_declared(rig: Rig) -> N
 
 
 @pytest.mark.rule("ASK-17")
-@pytest.mark.parametrize("ending", ["cancelled", "disconnected", "deadline"])
+@pytest.mark.parametrize("ending", ["cancelled", "disconnected"])
 def test_an_aborted_call_takes_its_questions_back(ending: str) -> None:
     ended: list[str] = []
 
@@ -191,20 +190,15 @@ def test_an_aborted_call_takes_its_questions_back(ending: str) -> None:
                     await ctx.roots()  # nobody is there to be asked
                 raise
 
-        impatient = ToolDefinition("impatient", "", {"type": "object"})
-        rig.server.register(impatient, _handler_of(ask), timeout_ms=1)
         client = AskedClient(rig.server)
-        call = client.start("impatient" if ending == "deadline" else "ask")
+        call = client.start("ask")
         question = await client.asked("elicitation/create")
         if ending == "disconnected":
             client.connection.close()
             await client.settle()
             assert client.unread() == []
         else:
-            if ending == "cancelled":
-                client.write(method="notifications/cancelled", params={"requestId": call})
-            else:
-                assert value_of(await client.next())["code"] == "TIMEOUT"
+            client.write(method="notifications/cancelled", params={"requestId": call})
             withdrawn = await client.next()
             assert withdrawn["method"] == "notifications/cancelled"
             assert withdrawn["params"]["requestId"] == question["id"]
@@ -216,13 +210,6 @@ def test_an_aborted_call_takes_its_questions_back(ending: str) -> None:
 
     on_a_loop(scene)()
     assert ended == [ending]
-
-
-def _handler_of(ask: Callable[[ToolContext], Coroutine[Any, Any, None]]) -> Any:
-    async def handler(arguments: dict[str, Any], context: ToolContext) -> None:
-        await ask(context)
-
-    return handler
 
 
 @pytest.mark.rule("ASK-17", "RPC-07")
@@ -384,24 +371,82 @@ def test_a_context_made_by_hand_has_nobody_to_ask() -> None:
         asyncio.run(context.roots())
 
 
-def test_the_deadline_of_a_call_is_that_of_its_questions() -> None:
-    config = ServerConfig(tools=ToolsSection(default_timeout_ms=1))
-    rig = Rig(config)
+@pytest.mark.rule("ASK-17")
+def test_the_deadline_of_a_call_stands_still_while_its_client_is_asked() -> None:
+    rig = Rig(ServerConfig(tools=ToolsSection(default_timeout_ms=1)))
+
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> str:
+        await ctx.ask({"roots": Roots(), "form": Elicit("Who?", NAME)})
+        await ctx.roots(key="again")
+        return "patient"
+
+    @rig.server.tool
+    async def ask_and_dally(ctx: ToolContext) -> None:
+        await ctx.roots()
+        await ctx.abort_signal.wait()
+
+    @rig.server.tool
+    async def dally(ctx: ToolContext) -> None:
+        await ctx.abort_signal.wait()
+
+    async def scene() -> None:
+        client = AskedClient(rig.server)
+        client.start("ask")
+        first = await client.asked("roots/list")
+        form = await client.asked("elicitation/create")
+        await let_a_deadline_pass(client)
+        client.answer(first, {"roots": []})
+        client.answer(form, accepted(name="Ann"))
+        second = await client.asked("roots/list")
+        await let_a_deadline_pass(client)
+        client.answer(second, {"roots": []})
+        assert value_of(await client.next()) == "patient"
+        client.start("ask_and_dally")
+        question = await client.asked("roots/list")
+        await let_a_deadline_pass(client)
+        client.answer(question, {"roots": []})
+        assert value_of(await client.next())["code"] == "TIMEOUT"
+
+    async def let_a_deadline_pass(client: AskedClient) -> None:
+        client.start("dally")
+        assert value_of(await client.next())["code"] == "TIMEOUT"
+
+    asyncio.run(scene())
+    rig.assert_all_ended()
+
+
+@pytest.mark.rule("ASK-17")
+def test_a_question_is_not_waited_for_without_end() -> None:
+    rig = Rig(ServerConfig(server=ServerSection(input_ttl_ms=1)))
 
     @rig.server.tool
     async def ask(ctx: ToolContext) -> None:
         await ctx.roots()
 
+    @rig.server.tool
+    async def ask_again(ctx: ToolContext) -> str:
+        with pytest.raises(AnswerTimeoutError):
+            await ctx.roots()
+        return "gave up"
+
     async def scene() -> None:
         client = AskedClient(rig.server)
-        client.start("ask")
-        await client.asked("roots/list")
-        assert value_of(await client.next())["code"] == "TIMEOUT"
-        assert (await client.next())["method"] == "notifications/cancelled"
+        for name in ("ask", "ask_again"):
+            client.start(name)
+            question = await client.asked("roots/list")
+            withdrawn = await client.next()
+            assert withdrawn["params"]["requestId"] == question["id"]
+            value = value_of(await client.next())
+            if name == "ask":
+                assert value["code"] == "TIMEOUT"
+                assert value["details"] == {"reason": "no_answer", "timeoutMs": 1}
+            else:
+                assert value == "gave up"
+        assert client.connection.session.questions == {}
 
     asyncio.run(scene())
     rig.assert_all_ended()
-    assert orjson.dumps(rig.records[-1]["outcome"]) == b'"timeout"'
 
 
 def test_the_error_of_a_handler_that_asked_is_its_own() -> None:
@@ -433,12 +478,18 @@ class Silent:
     def withdraw(self, call: Any, request_ids: list[str]) -> None:
         assert request_ids == []
 
+    def hold(self, call: Any) -> None:
+        pass
+
+    def resume(self, call: Any) -> None:
+        pass
+
 
 @pytest.mark.rule("ASK-17")
 def test_a_call_that_ends_just_before_it_asks_waits_for_its_signal() -> None:
     signal = AbortSignal()
     call: Any = None
-    outgoing = Outgoing(Silent(signal), call, signal)
+    outgoing = Outgoing(Silent(signal), call, signal, 60_000)
     questions = {"a": Prepared("roots/list", {}, lambda answer: answer)}
     with pytest.raises(AbortError, match="cancelled"):
         asyncio.run(asyncio.wait_for(outgoing.exchange(questions), 20))
