@@ -146,9 +146,10 @@ class StructuredLogger:
     _rank: int = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        if self.level not in _RANKS:
+        rank = _RANKS.get(self.level)
+        if rank is None:
             raise UsageError(f"unknown log level {self.level!r}: use one of {', '.join(_RANKS)}")
-        self._rank = _RANKS[self.level]
+        self._rank = rank
         if type(self.context) is not dict:
             self.context = dict(self.context)
 

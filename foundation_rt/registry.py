@@ -72,6 +72,7 @@ class RegisteredTool:
         administrative: calls of it are subject to `tools.admin_policy` (ADMIN-03).
         scopes: what the principal of a call must have been granted, all of it.
         task: whether its calls may become tasks, and when (TASK-03); None: they never do.
+        is_restricted: not everybody may call it.
     """
 
     definition: ToolDefinition
@@ -88,6 +89,11 @@ class RegisteredTool:
     administrative: bool
     scopes: frozenset[str] = frozenset()
     task: TaskSupport | None = None
+    is_restricted: bool = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        needs_tasks = self.task is not None and self.task.required
+        self.is_restricted = bool(self.administrative or self.scopes or needs_tasks)
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         """How `tools/list` shows it."""

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from .peer import Peer
     from .principal import Principal
     from .protocol.jsonrpc import RequestId
-    from .registry import ToolRegistry
+    from .registry import RegisteredTool, ToolRegistry
     from .session import Session, TransportType
 
 _Outcome = ToolCompletionOutcome
@@ -263,16 +263,20 @@ class ToolsCall(Procedure):
         if tool is None:
             name = call.name[:MAX_ECHOED_NAME]
             raise _Refused(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", {"toolName": name})
-        if tool.administrative:
-            enforce_admin_policy(self.limits.admin_policy, call.session.transport_type)
-        if tool.scopes:
-            enforce_scopes(tool.scopes, call.principal)
-        if tool.task is not None and tool.task.required:
-            require_tasks(call)
+        if tool.is_restricted:
+            self.enforce_policies(call, tool)
         call.tool = tool
         call.handler = tool.handler
         call.execution = tool.execution
         call.timeout_ms = tool.timeout_ms or self.limits.default_timeout_ms
+
+    def enforce_policies(self, call: Invocation, tool: RegisteredTool) -> None:
+        """Still step 5: who may call a tool that not everybody may call."""
+        if tool.administrative:
+            enforce_admin_policy(self.limits.admin_policy, call.session.transport_type)
+        enforce_scopes(tool.scopes, call.principal)
+        if tool.task is not None and tool.task.required:
+            require_tasks(call)
 
     def take_answers(self, call: Invocation, params: dict[str, Any]) -> None:
         """Between steps 5 and 6: what the client was asked before, and answers (ASK-11, ASK-14)."""
