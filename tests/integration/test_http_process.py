@@ -81,6 +81,7 @@ async def die() -> None:
     os.kill(os.getpid(), 9)
 """
 
+SESSION = "mcp-session-id"
 SIGNALS = {signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
@@ -127,6 +128,38 @@ def test_calls_may_finish_and_listeners_are_told(app: Path, tmp_path: Path) -> N
         (tmp_path / "go").touch()
         assert b"finished" in caller.answer().body
         assert server.process.wait() == 143
+
+
+@pytest.mark.rule("HTTP-16", "AUTH-24")
+@pytest.mark.parametrize("tool", ["wait", "stuck"])
+def test_responses_end_when_their_calls_are_aborted(app: Path, tool: str) -> None:
+    settings = {"server.shutdown_timeout_ms": 2000, "tools.cancel_grace_ms": 50}
+    with (
+        serve_http(app, settings=settings) as server,
+        RawClient(server.url) as stateless,
+        RawClient(server.url) as in_session,
+    ):
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        params |= {"clientInfo": {"name": "test", "version": "1"}}
+        begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+        headers = {"Mcp-Session-Id": in_session.fetch(in_session.post(begin)).headers[SESSION]}
+        begun = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert in_session.fetch(in_session.post(begun, headers)).status == 202
+        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool}}
+        in_session.send(in_session.post(call, headers))
+        in_session.read_until(b"retry: ")
+        stateless.send(stateless.call(tool))
+        server.process.wait_until(
+            lambda: len(server.process.records_with(message="waiting")) == 2, "both calls run"
+        )
+        server.process.signal(signal.SIGTERM)
+        answer = stateless.answer()
+        assert answer.status == 503
+        assert answer.json["error"]["data"]["reason"] == "server_stopping"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        in_session.read_until(b"\r\n0\r\n\r\n")
+        assert server.process.wait() == 143
+        assert server.process.records_with(message="uvicorn") == []
 
 
 @pytest.mark.rule("HTTP-16", "HTTP-22")

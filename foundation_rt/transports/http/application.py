@@ -19,7 +19,7 @@ from attrs import define, field
 from ...errors import JsonRpcErrorCode, describe_exception
 from ...protocol.jsonrpc import encode
 from .authentication import make_authenticator
-from .endpoint import SERVER_STOPS, Endpoint, Visit
+from .endpoint import SERVER_STOPS, STOPPING, Endpoint, Visit
 from .events import MemoryEventStore
 from .guard import ClientGone, make_guard, with_cors, with_security_headers
 from .headers import method_not_allowed, read_head
@@ -50,9 +50,6 @@ _AUDITED = {401: "AUTHENTICATION_FAILED", 403: "ACCESS_DENIED", 421: "ACCESS_DEN
 """What the audit log calls the refusals that it is told of, by their status (OPS-12)."""
 
 _NOT_FOUND = HttpRefusal(404, "There is nothing at this path", reason="path_not_found")
-_STOPPING = HttpRefusal(
-    503, "The server is stopping", JsonRpcErrorCode.INTERNAL_ERROR, "server_stopping"
-)
 _FAILED = HttpRefusal(500, "Internal error", JsonRpcErrorCode.INTERNAL_ERROR, "internal_error")
 
 
@@ -197,7 +194,7 @@ class HttpApplication:
         await self.stop(self.runtime.config.server.shutdown_timeout_ms / 1000)
 
     def abandon(self) -> None:
-        """The process is being ended: nobody is answered any more. From any thread."""
+        """Time is up: what runs is aborted, every response ends. From any thread."""
         if self._service is not None:
             self._service.endpoint.close()
 
@@ -238,6 +235,10 @@ class HttpApplication:
             refusal = await self._answer(scope, receive, send)
         except ClientGone:
             return
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            refusal = STOPPING  # something else than a call was waited for, a key for instance
         except Exception as error:
             self.runtime.logger.error("internal error", {"error": describe_exception(error)})
             refusal = _FAILED
@@ -253,7 +254,7 @@ class HttpApplication:
         if serve is None:
             return await self._answer_anybody(path, send)
         if self._stopping:
-            return _STOPPING
+            return STOPPING
         head = read_head(scope["headers"])
         if isinstance(head, HttpRefusal):
             return head

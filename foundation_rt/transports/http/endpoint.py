@@ -82,6 +82,10 @@ SERVER_STOPS = "shutdown"
 
 NO_SESSION = HttpRefusal(404, "There is no such session", reason="session_not_found")
 
+STOPPING = HttpRefusal(
+    503, "The server is stopping", JsonRpcErrorCode.INTERNAL_ERROR, "server_stopping"
+)
+
 
 @define(eq=False, repr=False)
 class Visit:
@@ -109,6 +113,7 @@ class Endpoint:
     sessions: SessionTable[Channel]
     events: EventStore
     _open: dict[Connection, Exchange] = field(factory=dict, init=False)
+    _closed: bool = field(default=False, init=False)
 
     def stop_listening(self) -> None:
         """The server stops: those who only wait for news are told that none will come (HTTP-16)."""
@@ -118,7 +123,8 @@ class Endpoint:
             channel.stop_listening()
 
     def close(self) -> None:
-        """The server has stopped: whatever runs is aborted."""
+        """The server has stopped: whatever runs is aborted, and every response ends."""
+        self._closed = True
         for connection, exchange in list(self._open.items()):
             connection.close(SERVER_STOPS)
             exchange.finish()
@@ -185,12 +191,11 @@ class Endpoint:
         self._open[connection] = exchange
         try:
             connection.take(message)
-            await self._answer(visit, exchange)
+            return await self._answer(visit, exchange)
         finally:
             del self._open[connection]
             if connection.session.is_waited_for:
                 connection.close()
-        return None
 
     def _find_tool(self, request: Request) -> RegisteredTool | None:
         """The tool that a request calls, if it calls one that there is."""
@@ -228,8 +233,7 @@ class Endpoint:
             record = SessionRecord(identity_of(visit.principal), peer.revision.name)
             self.events.open(session_id, record)
             headers.append((SESSION_HEADER, session_id.encode()))
-        await self._answer(visit, exchange, headers)
-        return None
+        return await self._answer(visit, exchange, headers)
 
     async def _post_in_session(self, visit: Visit, message: Message) -> HttpRefusal | None:
         channel = check_session_headers(visit.head) or self._find(visit)
@@ -246,11 +250,11 @@ class Endpoint:
         if type(message) is not Request:
             channel.end_cancelled()
         if requests or exchange.finished:
-            await self._answer(visit, exchange)
+            refusal = await self._answer(visit, exchange)
             self.sessions.touch(channel.session_id)
         else:
             await send_empty(visit.send, 202)
-        return None
+        return refusal
 
     def _find(self, visit: Visit) -> Channel | HttpRefusal:
         """The session that a request belongs to (HTTP-04)."""
@@ -271,8 +275,13 @@ class Endpoint:
 
     async def _answer(
         self, visit: Visit, exchange: Exchange, headers: Sequence[RawHeader] = ()
-    ) -> None:
-        """Send what there is to say: as JSON if nothing comes before the reply (HTTP-06)."""
+    ) -> HttpRefusal | None:
+        """Send what there is to say: as JSON if nothing comes before the reply (HTTP-06).
+
+        Returns:
+            What is said instead, if nothing was said and the call was aborted since the server
+            stops (HTTP-16).
+        """
         body = exchange.body
         assert body is not None
         if not exchange.has_begun:
@@ -283,19 +292,22 @@ class Endpoint:
         reply = exchange.reply
         if reply is not None:
             await send_json(visit.send, _status(exchange, reply), reply.line, headers)
-            return
+            return None
         with watching(visit.receive, body, exchange):
             if exchange.resumption is None and not exchange.has_begun:
                 # Nobody could resume it: no need to hurry with a stream.
                 await body.wait(self._keep_alive_seconds)
             reply = exchange.reply
             if body.gone:
-                return
+                return None
             if reply is not None:
                 await send_json(visit.send, _status(exchange, reply), reply.line, headers)
+            elif self._closed and not exchange.is_stream:
+                return STOPPING
             else:
                 exchange.open_stream()
                 await self.send_stream(visit.send, body, headers)
+        return None
 
     async def send_stream(
         self, send: Send, body: EventBody, headers: Sequence[RawHeader] = (), missed: bytes = b""

@@ -48,9 +48,12 @@ if TYPE_CHECKING:
 _BACKLOG = 2048
 
 # The share of the shutdown budget in which requests may still be answered; then what runs is
-# aborted. After the second one whatever still runs is left behind.
+# aborted. After the second one responses that have not ended are cut, after the third whatever
+# still runs is left behind.
 _PATIENCE = 0.8
+_CUT = 0.86
 _STOP = 0.9
+_UVICORN_PAUSES = 0.1  # seconds, before it begins to wait
 
 _LAST_WORDS = 0.2  # seconds for the log, when the process is ended
 _LOOP_GRACE = 0.5  # seconds in which tasks that handlers left behind may end when cancelled
@@ -112,8 +115,7 @@ class HttpServing:
         )
         # uvicorn's annotations say whole seconds; it waits for fractions as well.
         config.timeout_keep_alive = limits.keep_alive_seconds  # type: ignore[assignment]
-        config.timeout_graceful_shutdown = self._budget * _PATIENCE  # type: ignore[assignment]
-        self._server = _Server(config)
+        self._server = _Server(config, self)
 
     @property
     def url(self) -> str:
@@ -134,7 +136,7 @@ class HttpServing:
                 self._announce()
                 await self._server.serve([self._socket])
             finally:
-                await self.application.stop(self._remaining())
+                await self.application.stop(self.remaining())
 
     def stop(self) -> None:
         """Take no more connections, let what runs end, and have `run` return."""
@@ -151,19 +153,35 @@ class HttpServing:
                 {"url": self.url},
             )
 
-    def _remaining(self) -> float:
-        """Seconds left for what still runs."""
+    def remaining(self, share: float = _STOP) -> float:
+        """Seconds left of a share of the budget."""
         if self._stopping_since is None:
             return self._budget
-        return max(0.0, self._stopping_since + self._budget * _STOP - time.monotonic())
+        return max(0.0, self._stopping_since + self._budget * share - time.monotonic())
 
 
 class _Server(uvicorn.Server):
     """uvicorn's, without its signal handlers: they would decide on the exit code."""
 
+    def __init__(self, config: uvicorn.Config, serving: HttpServing) -> None:
+        super().__init__(config)
+        self._serving = serving
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait for responses; before uvicorn cuts them, have them end (HTTP-16)."""
+        serving = self._serving
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(serving.remaining(_PATIENCE), serving.application.abandon)
+        seconds = max(0.0, serving.remaining(_CUT) - _UVICORN_PAUSES)
+        self.config.timeout_graceful_shutdown = seconds  # type: ignore[assignment]
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
 
 
 @contextmanager
