@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -11,6 +12,7 @@ from .protocol.jsonrpc import encode
 
 if TYPE_CHECKING:
     from .peer import Peer
+    from .protocol.content import Icon
     from .protocol.jsonrpc import Request, RequestId
     from .protocol.revisions import Revision
 
@@ -23,6 +25,8 @@ class ServerInfo:
 
     Attributes:
         instructions: advice for the model that uses the server; left out when None.
+        title: for people; likewise `icons`.
+        website_url: where people read about the server.
     """
 
     name: str
@@ -30,7 +34,7 @@ class ServerInfo:
     instructions: str | None = None
     title: str | None = None
     website_url: str | None = None
-    icons: tuple[dict[str, Any], ...] = ()
+    icons: Sequence[Icon] = ()
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """The server as an `Implementation` of `revision`."""
@@ -40,7 +44,7 @@ class ServerInfo:
         if self.website_url is not None:
             wire["websiteUrl"] = self.website_url
         if self.icons:
-            wire["icons"] = [*self.icons]
+            wire["icons"] = [icon.to_wire() for icon in self.icons]
         return revision.keep("implementation", wire)
 
 

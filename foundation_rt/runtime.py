@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from .operations.middleware import Middleware
     from .operations.rate_limit import RateLimit
     from .principal import Principal
+    from .protocol.content import Icon
     from .scheduling import Scheduler
 
 
@@ -57,6 +59,8 @@ class ServerOptions:
     Attributes:
         config: used as it is; file and environment are not looked at. None means load it.
         instructions: advice for the model that uses the tools, sent by `initialize`.
+        title: what people are shown as the server's name; likewise `icons`.
+        website_url: where people read about the server.
         lifespan: the hooks that are entered before the first message.
         middleware: what is around every handler, the first outermost.
         subscriptions: who is told of what happens; those of another server, to share them.
@@ -70,6 +74,9 @@ class ServerOptions:
     clock: Clock | None = None
     agent_coordinator: AgentCoordinator | None = None
     instructions: str | None = None
+    title: str | None = None
+    website_url: str | None = None
+    icons: Sequence[Icon] = ()
     subscriptions: Subscriptions | None = None
     features: Features | None = None
     lifespan: Lifespan | None = None
@@ -305,7 +312,14 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     registry.use_separator(config.tools.name_separator)
     registry.attach_logger(logger)
     resources = options.resource_manager or ResourceManager(config, resident_memory_bytes)
-    info = ServerInfo(config.server.name, config.server.version, options.instructions)
+    info = ServerInfo(
+        config.server.name,
+        config.server.version,
+        options.instructions,
+        options.title,
+        options.website_url,
+        options.icons,
+    )
     envelope = Envelope(info, config.server.cache_ttl_ms, config.server.cache_scope)
     subscriptions = options.subscriptions or Subscriptions()
     registry.observe(subscriptions)

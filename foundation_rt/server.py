@@ -55,12 +55,15 @@ class Server(FeatureServer):
         name: what `initialize` calls the server; configuration can override it.
         version: the server's own version; likewise.
         instructions: advice for the model that uses the tools.
+        title: what people are shown as the server's name; likewise `icons`.
+        website_url: where people read about the server.
         config: configuration given in code, by section:
             ``{"tools": {"default_timeout_ms": 5000}}``. File and environment override it.
         options: components to use instead of those the server would make.
 
     Raises:
-        UsageError: the registry in `options` belongs to another server.
+        UsageError: the registry in `options` belongs to another server; or an argument is of
+            another type.
 
     Example::
 
@@ -79,13 +82,24 @@ class Server(FeatureServer):
         *,
         version: str | None = None,
         instructions: str | None = None,
+        title: str | None = None,
+        website_url: str | None = None,
+        icons: Sequence[Icon] = (),
         config: Mapping[str, Mapping[str, Any]] | None = None,
         options: ServerOptions | None = None,
     ) -> None:
         self._code_config = _merge_identity(config, name, version)
         self._options = options or ServerOptions()
-        if instructions is not None:
-            self._options = evolve(self._options, instructions=instructions)
+        given: dict[str, Any] = {
+            "instructions": instructions,
+            "title": title,
+            "website_url": website_url,
+            "icons": icons or None,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        if given:
+            self._options = evolve(self._options, **given)
+        _check_presentation(self._options)
         self._config_file: str | os.PathLike[str] | None = None
         self._overrides: dict[str, dict[str, Any]] = {}
         self._runtime: Runtime | None = None
@@ -533,6 +547,20 @@ def start_server(server: Server) -> int:
     from .transports.stdio import serve
 
     return serve(server.runtime)
+
+
+def _check_presentation(options: ServerOptions) -> None:
+    """Raise `UsageError` if what is told of a server besides its name is not what it must be."""
+    for name in ("instructions", "title", "website_url"):
+        value = getattr(options, name)
+        if value is not None and type(value) is not str:
+            raise UsageError(f"{name} must be a string, not {type(value).__name__}")
+    icons: object = options.icons
+    if icons:
+        from .protocol.content import Icon
+
+        if not isinstance(icons, Sequence) or not all(isinstance(each, Icon) for each in icons):
+            raise UsageError("icons must be a sequence of Icon")
 
 
 def _merge_identity(config: object, name: str | None, version: str | None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from foundation_rt.peer import (
     SUPPORTED_REVISIONS,
     Peer,
 )
+from foundation_rt.protocol.content import Icon
 from foundation_rt.protocol.levels import LOGGING_LEVELS, is_wanted
 from foundation_rt.protocol.revisions import (
     HANDSHAKE_REVISIONS,
@@ -124,6 +125,21 @@ def test_whatever_it_says_it_is_answered(meta: dict[str, Any]) -> None:
     assert ("result" in reply) != ("error" in reply)
 
 
+@pytest.mark.rule("REV-02", "REV-04")
+@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "no/such/method"])
+@pytest.mark.parametrize("lacking", [VERSION_KEY, CAPABILITIES_KEY])
+def test_a_request_that_lacks_a_required_member_is_told_so(
+    state: State, method: str, lacking: str
+) -> None:
+    core = make_core()
+    core.session.state = state
+    meta = {key: value for key, value in MODERN.items() if key != lacking}
+    error = replies(core.dispatch(request(method, {"_meta": meta})))[0]["error"]
+    assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_meta")
+    assert lacking in error["message"]
+
+
 @pytest.mark.rule("REV-05")
 @pytest.mark.parametrize("asked", ["2025-11-25", "1900-01-01", "", "2026-07-29"])
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "no/such/method"])
@@ -141,7 +157,7 @@ def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are(
 
 @pytest.mark.rule("REV-06", "REV-07")
 def test_a_result_names_its_type_and_its_server_in_the_stateless_era_only() -> None:
-    envelope = Envelope(ServerInfo("s", "1", title="T", icons=({"src": "i"},)), 5, "public")
+    envelope = Envelope(ServerInfo("s", "1", title="T", icons=[Icon("i")]), 5, "public")
     old, new = (Peer(REVISIONS[name], {}, {}) for name in ("2025-03-26", NEWEST))
     assert envelope.complete(old, {"a": 1}) == {"a": 1}
     assert envelope.cache_hints(old) == {}

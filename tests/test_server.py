@@ -33,6 +33,7 @@ from foundation_rt.logs import MemorySink, StructuredLogger
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.registry import ToolRegistry
 from foundation_rt.resources import ResourceManager
+from foundation_rt.testing import connect as connect_client
 from foundation_rt.version import __version__
 from tests.support.rig import HANDSHAKE, Peer, Rig
 
@@ -381,6 +382,55 @@ def test_instructions_are_sent_where_there_are_any() -> None:
     assert "instructions" not in server_info(quiet(Server()))
     with_advice = quiet(Server(instructions="Ask for a city."))
     assert server_info(with_advice)["instructions"] == "Ask for a city."
+
+
+ICON = Icon("https://example.com/icon.png", sizes=("48x48",))
+
+
+@pytest.mark.rule("LIFE-02", "REV-03")
+@pytest.mark.parametrize(
+    ("revision", "shown"),
+    [
+        ("2025-03-26", set()),
+        ("2025-06-18", {"title"}),
+        ("2025-11-25", {"title", "websiteUrl", "icons"}),
+        ("2026-07-28", {"title", "websiteUrl", "icons"}),
+    ],
+)
+def test_a_server_says_what_people_are_shown(revision: str, shown: set[str]) -> None:
+    server = Server("s", title="S.", website_url="https://example.com/", icons=[ICON])
+    all_of_it = {
+        "title": "S.",
+        "websiteUrl": "https://example.com/",
+        "icons": [{"src": "https://example.com/icon.png", "sizes": ["48x48"]}],
+    }
+
+    async def look() -> Any:
+        async with connect_client(server, revision=revision, handshake=False) as client:
+            if REVISIONS[revision].is_stateless:
+                result = await client.request("server/discover")
+                return result["_meta"]["io.modelcontextprotocol/serverInfo"]
+            params = {**HANDSHAKE, "protocolVersion": revision}
+            return (await client.request("initialize", params))["serverInfo"]
+
+    told = asyncio.run(look())
+    assert told.items() >= {name: all_of_it[name] for name in shown}.items()
+    assert not set(told) & set(all_of_it) - shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ({"title": 5}, "title must be a string, not int"),
+        ({"website_url": b"https://example.com/"}, "website_url must be a string, not bytes"),
+        ({"instructions": ["Ask."]}, "instructions must be a string, not list"),
+        ({"icons": ["icon.png"]}, "icons must be a sequence of Icon"),
+        ({"icons": ICON}, "icons must be a sequence of Icon"),
+    ],
+)
+def test_what_people_are_shown_has_its_types(arguments: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        Server(**arguments)
 
 
 # -- components from outside -----------------------------------------------------------------------
