@@ -25,7 +25,7 @@ from .effects import Announce, Disconnect, Emit, Notify
 from .envelope import Envelope
 from .errors import ErrorCode, JsonRpcErrorCode, ToolError, describe_exception
 from .methods import lifecycle
-from .peer import Peer, PeerRefused, read_stateless_peer
+from .peer import Peer, PeerRefused, brings_peer, read_stateless_peer
 from .protocol.framing import LineTooLong
 from .protocol.jsonrpc import (
     ABSENT,
@@ -39,7 +39,6 @@ from .protocol.jsonrpc import (
     invalid,
     read,
 )
-from .protocol.revisions import VERSION_KEY
 from .refusals import (
     Refused,
     derive_correlation_id,
@@ -254,7 +253,7 @@ class Dispatcher:
         if request.id in session.in_flight or request.id in session.listening:
             return _refuse_duplicate_id(session, request)
         peer = session.peer
-        if session.stateless or _names_a_revision(request.params):
+        if session.stateless or brings_peer(request.params):
             try:
                 peer = read_stateless_peer(request.params)
             except PeerRefused as refused:
@@ -347,12 +346,6 @@ def _load(place: tuple[str, str]) -> Method:
 # -- gates ---------------------------------------------------------------------------------------
 
 
-def _names_a_revision(params: Any) -> bool:
-    """Whether a request belongs to the stateless era."""
-    meta = params.get("_meta") if type(params) is dict else None
-    return type(meta) is dict and VERSION_KEY in meta
-
-
 def _is_handshake(session: Session, method: str) -> bool:
     """What passes the gate before RUNNING (LIFE-03)."""
     if method == "initialize":
@@ -394,7 +387,7 @@ def _refuse_batch(session: Session, batch: Batch) -> Malformed | None:
 def _read_batched(item: Any) -> Request | Notification | Response | Malformed:
     """A member of a batch; in the stateless era there are none (RPC-16)."""
     message = read(item)
-    if isinstance(message, Request) and _names_a_revision(message.params):
+    if isinstance(message, Request) and brings_peer(message.params):
         detail = "The revision that the request names has no batches."
         return invalid("revision_without_batches", detail, message.id, message.params)
     return message

@@ -59,6 +59,16 @@ class PeerRefused(Exception):
         self.data = data
 
 
+def brings_peer(params: Any) -> bool:
+    """Whether a request belongs to the stateless era: its `_meta` says who asks (REV-04).
+
+    One of the members that it has to have is enough: a request of that era that lacks the other is
+    malformed, and is told so, instead of being asked for a handshake.
+    """
+    meta = params.get("_meta") if type(params) is dict else None
+    return type(meta) is dict and (VERSION_KEY in meta or CAPABILITIES_KEY in meta)
+
+
 def read_stateless_peer(params: Any) -> Peer:
     """The peer that a stateless request describes in its `_meta` (REV-04, REV-05).
 
@@ -75,11 +85,16 @@ def read_stateless_peer(params: Any) -> Peer:
         raise PeerRefused(
             JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION,
             "Unsupported protocol version",
-            {"supported": [*SUPPORTED_REVISIONS], "requested": requested},
+            unsupported_data(requested),
         )
     if type(meta.get(CAPABILITIES_KEY)) is not dict:
         raise _malformed(f"_meta must have an object in {CAPABILITIES_KEY}")
     return Peer(REVISIONS[requested], meta[CAPABILITIES_KEY], _info(meta), _log_level(meta))
+
+
+def unsupported_data(requested: str) -> dict[str, Any]:
+    """What is told to a client of a revision that is not spoken (REV-05)."""
+    return {"supported": [*SUPPORTED_REVISIONS], "requested": requested}
 
 
 def _info(meta: Mapping[str, Any]) -> dict[str, Any]:

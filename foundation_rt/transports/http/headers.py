@@ -17,8 +17,14 @@ from typing import Any
 from attrs import define, field
 
 from ...errors import JsonRpcErrorCode
+from ...peer import brings_peer, unsupported_data
 from ...protocol.jsonrpc import Request
-from ...protocol.revisions import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, VERSION_KEY
+from ...protocol.revisions import (
+    HANDSHAKE_REVISIONS,
+    REVISIONS,
+    STATELESS_REVISIONS,
+    VERSION_KEY,
+)
 from .refusal import HttpRefusal
 
 HeaderParameter = tuple[str, tuple[str, ...], str]
@@ -162,6 +168,8 @@ def check_session_headers(head: RequestHead) -> HttpRefusal | None:
     Whoever asks with `initialize` has none yet and is not asked this.
     """
     version = head.protocol_version
+    if version is not None and version not in REVISIONS:
+        return _unsupported(version)
     if version is not None and version not in HANDSHAKE_REVISIONS:
         return HttpRefusal(
             400,
@@ -181,10 +189,13 @@ def check_session_headers(head: RequestHead) -> HttpRefusal | None:
 def is_stateless(head: RequestHead, params: Any) -> bool:
     """Whether a request is of the stateless era: its head or its `_meta` says so (HEAD-09).
 
+    A revision that is not spoken is taken for a later one, of which a client may learn what is.
+
     Args:
         params: of the message in the body.
     """
-    return head.protocol_version in STATELESS_REVISIONS or _meta_version(params) is not None
+    version = head.protocol_version
+    return (version is not None and version not in HANDSHAKE_REVISIONS) or brings_peer(params)
 
 
 def check_mirrored(
@@ -230,6 +241,8 @@ def _check_version(head: RequestHead, request: Request) -> HttpRefusal | None:
     version = _meta_version(request.params)
     if version is not None and version != head.protocol_version:
         return _mismatch("MCP-Protocol-Version is not the protocolVersion of _meta")
+    if head.protocol_version not in REVISIONS:
+        return _unsupported(head.protocol_version)
     return None
 
 
@@ -342,6 +355,16 @@ def _malformed(name: bytes, what: str) -> HttpRefusal:
     if name.startswith(b"mcp-"):
         return _mismatch(f"{shown} {what}")
     return HttpRefusal(400, f"The header {shown} {what}", reason="malformed_header")
+
+
+def _unsupported(version: str) -> HttpRefusal:
+    return HttpRefusal(
+        400,
+        "Unsupported protocol version",
+        JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION,
+        "unsupported_protocol_version",
+        data=unsupported_data(version),
+    )
 
 
 def _mismatch(what: str) -> HttpRefusal:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ...errors import JsonRpcErrorCode, to_json_rpc_error
 from ...protocol.jsonrpc import RequestId, encode
@@ -22,6 +23,7 @@ class HttpRefusal:
         code: of the JSON-RPC error in the body.
         reason: the same as `message`, for programs.
         headers: those that the status calls for.
+        data: what else programs are told.
     """
 
     status: int
@@ -29,8 +31,9 @@ class HttpRefusal:
     code: JsonRpcErrorCode = JsonRpcErrorCode.INVALID_REQUEST
     reason: str = "invalid_request"
     headers: RawHeaders = ()
+    data: Mapping[str, Any] = field(factory=dict)
 
     def body(self, correlation_id: str, request_id: RequestId | None = None) -> bytes:
         """The JSON-RPC error response; without an id where none could be read."""
-        data: dict[str, Any] = {"reason": self.reason, "correlationId": correlation_id}
+        data = {"reason": self.reason, "correlationId": correlation_id, **self.data}
         return encode(to_json_rpc_error(self.code, self.message, data, request_id))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.errors import JsonRpcErrorCode
+from foundation_rt.peer import CAPABILITIES_KEY, SUPPORTED_REVISIONS
 from foundation_rt.protocol.jsonrpc import ABSENT, Request
 from foundation_rt.transports.http.headers import (
     NAME_SOURCES,
@@ -216,7 +217,8 @@ def test_the_stateless_era_has_post_alone(check: Any) -> None:
         (None, {"_meta": {VERSION_KEY: "v999"}}, True),
         ("2025-06-18", {"_meta": {VERSION_KEY: MODERN}}, True),
         ("2025-06-18", {"_meta": {}}, False),
-        ("v999", {}, False),
+        ("v999", {}, True),
+        (None, {"_meta": {CAPABILITIES_KEY: {}}}, True),
         (None, ABSENT, False),
         (None, {"_meta": 5}, False),
         (None, [], False),
@@ -233,8 +235,21 @@ def test_the_revision_stands_in_head_and_body() -> None:
     assert "missing" in (mismatch(*modern("tools/list", mcp_protocol_version="")) or "")
     other = {"_meta": {VERSION_KEY: "v999"}}
     assert "protocolVersion" in (mismatch(*modern("tools/list", other)) or "")
-    assert mismatch(*modern("tools/list", other, mcp_protocol_version="v999")) is None
     assert mismatch(*modern("tools/list", {"_meta": {}})) is None
+
+
+@pytest.mark.rule("HEAD-06", "HEAD-10", "REV-05")
+@pytest.mark.parametrize("params", [ABSENT, {}, {"_meta": {VERSION_KEY: "v999"}}])
+def test_a_client_of_another_revision_learns_which_are_spoken(params: Any) -> None:
+    head = head_of(mcp_protocol_version="v999", accept=BOTH)
+    request = Request(1, "tools/list", params)
+    refusals = [check_mirrored(head, request), check_session_headers(head)]
+    refusals += [check_get(head), check_delete(head)]
+    for refusal in refusals:
+        error = orjson.loads(refusal.body("c", 1))["error"]
+        assert (refusal.status, error["code"]) == (400, -32022)
+        assert error["data"]["requested"] == "v999"
+        assert error["data"]["supported"] == [*SUPPORTED_REVISIONS]
 
 
 @pytest.mark.rule("HEAD-11")
