@@ -298,7 +298,7 @@ class ServerSection(Settings):
     )
     input_ttl_ms: int = _milliseconds(
         600_000,
-        "How long an answer of the client is waited for, and the state of a stateless call is good.",
+        "How long an answer of the client is waited for, and a stateless call's state is good.",
     )
 
 
