@@ -372,8 +372,12 @@ class Endpoint:
         """
         with watching(visit.receive, body, exchange):
             until = None if exchange is None else exchange.last_event_id
-            replay = None if since is None else await self.events.replay(session_id, since)
-            if replay is None and since is not None:
+            # A client that names no event is told what is still kept of what it never heard.
+            whole = visit.head.last_event_id is not None
+            replay = None
+            if since is not None:
+                replay = await self.events.replay(session_id, since, whole=whole)
+            if replay is None and whole:
                 return HttpRefusal(
                     400, "What followed Last-Event-ID is not known any more", reason="unknown_event"
                 )

@@ -104,8 +104,14 @@ class EventStore(Protocol):
         """The trail of a new stream."""
         ...
 
-    async def replay(self, session_id: str, last_event_id: str) -> Replay | None:
-        """What the stream of `last_event_id` said after it; None if it cannot be told whole."""
+    async def replay(
+        self, session_id: str, last_event_id: str, *, whole: bool = True
+    ) -> Replay | None:
+        """What the stream of `last_event_id` said after it; None if it cannot be told.
+
+        Args:
+            whole: it is not told either if only the end of it is still kept.
+        """
         ...
 
     def forget(self, session_id: str) -> None:
@@ -226,8 +232,10 @@ class MemoryEventStore:
             session.streams[trail.stream_id] = _Stream()
         return trail
 
-    async def replay(self, session_id: str, last_event_id: str) -> Replay | None:
-        """What the stream of `last_event_id` said after it; None if it cannot be told whole."""
+    async def replay(
+        self, session_id: str, last_event_id: str, *, whole: bool = True
+    ) -> Replay | None:
+        """What the stream of `last_event_id` said after it; None if it cannot be told."""
         named = parse_event_id(last_event_id)
         session = self._sessions.get(session_id)
         if named is None or session is None:
@@ -236,6 +244,8 @@ class MemoryEventStore:
         stream_id, place = named
         stream = session.streams.get(stream_id)
         first = place + 1
+        if stream is not None and not whole:
+            first = max(first, stream.lost)
         if stream is None or not stream.lost <= first <= stream.lost + len(stream.lines):
             return None
         lines = list(stream.lines)[first - stream.lost :]

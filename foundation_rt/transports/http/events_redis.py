@@ -100,18 +100,22 @@ _FORGET = "redis.call('DEL', KEYS[1], KEYS[2])"
 
 _REPLAY = """
 local events, session, stream, first = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
+local whole = ARGV[3] == '1'
 local next_place = redis.call('HGET', session, 'next:' .. stream)
 if not next_place then return false end
 local found, expected = {}, first
 for _, entry in ipairs(redis.call('XRANGE', events, '-', '+')) do
     -- What was written twice, because the first time was not confirmed, is told once.
-    if entry[2][2] == stream and tonumber(entry[2][4]) == expected then
+    local place = tonumber(entry[2][4])
+    if entry[2][2] == stream and (place == expected or (place > expected and not whole)) then
+        if place ~= expected then found, first = {}, place end
         found[#found + 1] = entry[2][6]
-        expected = expected + 1
+        expected = place + 1
     end
 end
+if not whole and #found == 0 then first, expected = next_place, tonumber(next_place) end
 if expected ~= tonumber(next_place) then return false end
-return {redis.call('HEXISTS', session, 'ended:' .. stream), found}
+return {redis.call('HEXISTS', session, 'ended:' .. stream), found, first}
 """
 
 
@@ -248,8 +252,10 @@ class RedisEventStore:
             self._trails.setdefault(session_id, {})[trail.stream_id] = trail
         return trail
 
-    async def replay(self, session_id: str, last_event_id: str) -> Replay | None:
-        """What the stream of `last_event_id` said after it; None if it cannot be told whole."""
+    async def replay(
+        self, session_id: str, last_event_id: str, *, whole: bool = True
+    ) -> Replay | None:
+        """What the stream of `last_event_id` said after it; None if it cannot be told."""
         named = parse_event_id(last_event_id)
         if named is None:
             return None
@@ -262,16 +268,16 @@ class RedisEventStore:
                 await self._settled.wait()
             if self._backlog:
                 return None
-            keys, arguments = self.keys(session_id), (stream_id, place + 1)
+            keys, arguments = self.keys(session_id), (stream_id, place + 1, int(whole))
             found = await self._replay(keys, arguments)
         except (RedisError, OSError) as error:
             self._tell(error)
             return None
         if found is None:
             return None
-        ended, lines = found
+        ended, lines, first = found
         events = [
-            StoredEvent(event_id(stream_id, place + 1 + i), line) for i, line in enumerate(lines)
+            StoredEvent(event_id(stream_id, int(first) + i), line) for i, line in enumerate(lines)
         ]
         return Replay(stream_id, events, bool(ended))
 
@@ -336,10 +342,12 @@ class RedisEventStore:
             self._settled.set()
             await asyncio.sleep(_RETRY_SECONDS)
             return
+        except Exception as error:
+            results = [error]
         for each in batch:
             self._backlog.popleft()
             self._backlog_bytes -= each.size
-        # What Redis refuses it would refuse again: that event is missing.
+        # What Redis refuses, or cannot be sent at all, would fail again: those events are missing.
         self._tell(next((each for each in results if isinstance(each, Exception)), None))
 
     def _tell(self, error: Exception | None) -> None:

@@ -313,3 +313,32 @@ def test_without_the_extra_it_says_which(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "uvloop", None)
     with pytest.raises(MissingExtraError, match=r"foundation-rt\[http\]"):
         make_server().asgi_app()
+
+
+@pytest.mark.rule("HTTP-16")
+def test_who_waits_for_something_else_than_a_call_is_told_that_it_is_over() -> None:
+    async def play() -> None:
+        async with stage() as one:
+            waiting = asyncio.Event()
+
+            class Waits:
+                async def authenticate(self, *_: Any) -> None:
+                    waiting.set()
+                    await asyncio.Event().wait()
+
+            one.app._authenticator = Waits()  # type: ignore[assignment]
+            for stopping in (False, True):
+                waiting.clear()
+                asked = call(one.app, "echo", text="x")
+                async with asyncio.timeout(PATIENCE):
+                    await waiting.wait()
+                if stopping:
+                    one.app.begin_stop()
+                asked.task.cancel()
+                if stopping:
+                    assert (await asked.finish()).status == 503
+                else:
+                    with pytest.raises(asyncio.CancelledError):
+                        await asked.task
+
+    asyncio.run(play())

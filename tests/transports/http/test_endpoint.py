@@ -448,6 +448,29 @@ async def test_news_are_told_to_whoever_listens_last(stage: Stage) -> None:
     assert len(third.messages) == 1
 
 
+@pytest.mark.rule("HTTP-12")
+@staged(max_events=4)
+async def test_who_listens_first_is_told_what_is_still_kept(stage: Stage) -> None:
+    session = await open_session(stage.app)
+    uris = [f"note://{number}" for number in range(6)]
+    for uri in uris:
+        subscribe = request("resources/subscribe", {"uri": uri})
+        assert "result" in (await session.post(subscribe).finish()).json
+    for uri in uris:
+        stage.server.resource_updated(uri)
+        await asyncio.sleep(0)
+    first = session.get()
+    await first.until(lambda: len(first.messages) == 4)
+    assert [each["params"]["uri"] for each in first.messages] == uris[2:]
+    # A later event names one that can be resumed from.
+    first.leave()
+    await first.finish()
+    again = session.get(first.events[0]["id"])
+    await again.until(lambda: len(again.messages) == 3)
+    again.leave()
+    await again.finish()
+
+
 @pytest.mark.rule("HTTP-14")
 @staged()
 async def test_what_a_session_of_another_process_said_is_told(stage: Stage) -> None:

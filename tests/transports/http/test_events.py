@@ -201,6 +201,17 @@ def test_the_oldest_events_go_first_and_a_gap_is_not_passed_over(run: Any) -> No
         other.record(b"z")
         assert await store.replay(SESSION, ids[0]) is None
         assert lines(await store.replay(SESSION, ids[1])) == [b"2", b"3"]
+        for each in (ids[0], ids[1]):
+            rest = await store.replay(SESSION, each, whole=False)
+            assert rest is not None
+            assert [(event.event_id, event.line) for event in rest.events] == [
+                (ids[2], b"2"),
+                (ids[3], b"3"),
+            ]
+        for _ in range(MAX_EVENTS):
+            other.record(b"w")
+        assert lines(await store.replay(SESSION, ids[0], whole=False)) == []
+        assert await store.replay(SESSION, ids[2]) is None
 
     run(scenario)
 
@@ -492,6 +503,27 @@ def test_what_waited_is_written_when_redis_is_back() -> None:
 async def logger_says(logger: Logger, level: str) -> None:
     while not any(each == level for each, _ in logger.records):
         await asyncio.sleep(0.01)
+
+
+@pytest.mark.rule("RESUME-06")
+def test_what_cannot_be_sent_to_redis_holds_up_nothing() -> None:
+    async def scenario(url: str, prefix: str) -> None:
+        logger = Logger()
+        store = redis_store(url, prefix, logger=logger)
+        await store.start()
+        store.open("broken", SessionRecord(None, "\ud800"))
+        lost = store.begin("broken").record(b"a")
+        assert await store.replay("broken", lost) is None
+        store.open(SESSION, RECORD)
+        trail = store.begin(SESSION)
+        started = trail.record(b"a")
+        trail.record(b"b")
+        assert lines(await store.replay(SESSION, started)) == [b"b"]
+        assert store.backlog_bytes == 0
+        assert [level for level, _ in logger.records] == ["warn", "info"]
+        await store.close()
+
+    with_redis(scenario)
 
 
 @pytest.mark.rule("RESUME-06")
