@@ -512,7 +512,9 @@ def test_what_cannot_be_sent_to_redis_holds_up_nothing() -> None:
         store = redis_store(url, prefix, logger=logger)
         await store.start()
         store.open("broken", SessionRecord(None, "\ud800"))
-        lost = store.begin("broken").record(b"a")
+        trail = store.begin("broken")
+        lost = trail.record(b"a")
+        trail.record(b"b")
         assert await store.replay("broken", lost) is None
         store.open(SESSION, RECORD)
         trail = store.begin(SESSION)
