@@ -182,8 +182,11 @@ class Dispatcher:
         return [Notify(_cancelled(request_id), belongs) for request_id in open_ids]
 
     def list_changed(self, session: Session, kind: str) -> list[Effect]:
-        """A list is another one than before: a RUNNING connection is told so (LIFE-10)."""
-        if session.state is not State.RUNNING:
+        """A list is another one than before: a RUNNING connection is told so (LIFE-10).
+
+        Not of a kind that it knows nothing of: no such capability was agreed on with it.
+        """
+        if session.state is not State.RUNNING or kind not in session.told:
             return []
         return [Notify(encode({"jsonrpc": "2.0", "method": list_changed_method(kind)}))]
 

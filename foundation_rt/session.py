@@ -71,6 +71,7 @@ class Session:
         principal: who the peer has proved to be; None where nobody has to.
         stateless: its requests are all of the stateless era (REV-04).
         peer: who the handshake was with, from `initialize` on.
+        told: the names of the capabilities that the peer was told of then.
         connection: what carries its messages, as long as somebody holds it.
         in_flight: the calls that wait for their answer, by request id.
         listening: those who listen, by the id of their request; under None the session itself.
@@ -86,6 +87,7 @@ class Session:
     stateless: bool = False
     state: State = field(default=State.STARTING, init=False)
     peer: Peer | None = field(default=None, init=False)
+    told: frozenset[str] = field(default=frozenset(), init=False)
     connection: Callable[[], Connection | None] = field(default=_no_connection, init=False)
     in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
     listening: dict[RequestId | None, Listening] = field(factory=dict, init=False)

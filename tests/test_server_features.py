@@ -198,18 +198,18 @@ def test_what_comes_and_goes_while_the_server_runs_is_told() -> None:
 
             assert await client.read_resource("a:b") == "b"
             assert len(await client.get_prompt("p")) == 1
-            assert server.unregister_resource("a:b")
-            assert not server.unregister_resource("a:b")
-            assert server.unregister_prompt("p")
-            assert not server.unregister_prompt("p")
-            assert await client.list_prompts() == await client.list_resources() == []
-            await asyncio.sleep(0)  # the loop's next turn: they are told in it
-            assert [each["method"] for each in client.notifications] == [
-                "notifications/resources/list_changed",
-                "notifications/prompts/list_changed",
-                "notifications/resources/list_changed",
-                "notifications/prompts/list_changed",
-            ]
+            async with connect(server, clock=ManualClock()) as later:
+                assert server.unregister_resource("a:b")
+                assert not server.unregister_resource("a:b")
+                assert server.unregister_prompt("p")
+                assert not server.unregister_prompt("p")
+                assert await client.list_prompts() == await client.list_resources() == []
+                await asyncio.sleep(0)  # the loop's next turn: they are told in it
+                assert [each["method"] for each in later.notifications] == [
+                    "notifications/resources/list_changed",
+                    "notifications/prompts/list_changed",
+                ]
+            assert client.notifications == []  # its handshake said nothing of either
 
     run(main)
 

@@ -36,9 +36,11 @@ def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> li
     session.advance(Event.INITIALIZE)
     session.peer = Peer(revision, params.get("capabilities", {}), client)
     envelope = dispatcher.envelope
+    capabilities = capabilities_of(dispatcher, revision)
+    session.told = frozenset(capabilities)
     result: dict[str, Any] = {
         "protocolVersion": revision.name,
-        "capabilities": capabilities_of(dispatcher, revision),
+        "capabilities": capabilities,
         "serverInfo": envelope.server_info(revision),
     }
     if envelope.info.instructions is not None:

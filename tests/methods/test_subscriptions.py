@@ -327,7 +327,9 @@ def test_where_a_request_has_a_way_of_its_own_the_result_is_the_last_message() -
 @pytest.mark.rule("LIFE-10", "SUB-02")
 def test_every_list_that_changes_is_told_to_connections_that_run() -> None:
     async def scene(rig: Rig) -> None:
-        client, modern = AskedClient(rig.server), AskedClient(rig.server, STATELESS)
+        early, modern = AskedClient(rig.server), AskedClient(rig.server, STATELESS)
+        rig.server.prompt(name="q")(lambda: "x")
+        client = AskedClient(rig.server)
         rig.server.register(NOTHING, lambda arguments, context: None)
         rig.server.prompt(name="p")(lambda: "x")
         rig.server.unregister_prompt("p")
@@ -335,6 +337,8 @@ def test_every_list_that_changes_is_told_to_connections_that_run() -> None:
         await client.settle()
         kinds = ("tools", "prompts", "prompts", "resources")
         assert client.unread() == [changed(kind) for kind in kinds]
+        # Its handshake came before there were prompts, and said nothing of them.
+        assert early.unread() == [changed(kind) for kind in ("tools", "resources")]
         assert modern.unread() == []
 
     play(scene)
