@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ...errors import JsonRpcErrorCode, describe_exception
+from ...errors import JsonRpcErrorCode, UsageError, describe_exception
 from ...protocol.jsonrpc import encode
 from .authentication import make_authenticator
 from .endpoint import SERVER_STOPS, STOPPING, Endpoint, Visit
@@ -264,10 +264,28 @@ class HttpApplication:
         principal = await self._authenticator.authenticate(head, mount)
         if isinstance(principal, HttpRefusal):
             return principal
-        if self._service is None:
+        service = self._service
+        if service is None or service.loop is not asyncio.get_running_loop():
+            self._leave_closed_loop()
             await self.start()
-        assert self._service is not None
-        return await serve(self._service, Visit(head, principal, scope, receive, send))
+            service = self._service
+            assert service is not None
+        return await serve(service, Visit(head, principal, scope, receive, send))
+
+    def _leave_closed_loop(self) -> None:
+        """With a loop that was closed went what served on it.
+
+        Raises:
+            UsageError: the application serves on another loop, which is not closed.
+        """
+        if self._service is None:
+            return
+        if not self._service.loop.is_closed():
+            raise UsageError(
+                "the application serves on another event loop; call server.asgi_app() for each"
+            )
+        self._service.closed = True
+        self._service, self._starting = None, asyncio.Lock()
 
     async def _answer_anybody(self, path: str, send: Send) -> HttpRefusal | None:
         """What has no secret, and is kept from nobody."""

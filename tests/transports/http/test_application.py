@@ -342,3 +342,23 @@ def test_who_waits_for_something_else_than_a_call_is_told_that_it_is_over() -> N
                         await asked.task
 
     asyncio.run(play())
+
+
+@pytest.mark.rule("HTTP-24")
+def test_it_starts_anew_after_its_loop_was_closed() -> None:
+    server = make_server()
+    server.tool(name="work")(lambda: "done")
+    app = server.asgi_app()
+
+    async def ask_once() -> int | None:
+        return (await call(app, "work").finish()).status
+
+    assert [asyncio.run(ask_once()) for _ in range(3)] == [200, 200, 200]
+
+    async def ask_beside() -> None:
+        assert await ask_once() == 200
+        assert await asyncio.to_thread(asyncio.run, ask_once()) == 500
+        assert await ask_once() == 200
+        await app.stop(STOP_SECONDS)
+
+    asyncio.run(ask_beside())
