@@ -7,21 +7,40 @@ all follow from it or are held to it by a test, so a setting is added here and n
 Two invariants carry the rest of the runtime: a configuration that exists is valid, however it was
 made (CONF-01), and it never changes. Hence nothing downstream checks a limit again.
 
-A start with defaults imports this module and no more. Reading files and environment variables is
-the business of `config_loading`, which costs several times as much and is imported only when a
-file is named or `needs_loading` says so.
+A start with defaults imports this module, `config_kinds`, and no more. Reading files and
+environment variables is the business of `config_loading`, which costs several times as much and is
+imported only when a file is named or `needs_loading` says so.
 """
 
 # ruff: noqa: RUF009 - the functions called in the classes make fields, not defaults.
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
-from attrs import Attribute, astuple, field, fields, frozen
+from attrs import astuple, field, fields, frozen
 
+from .config_kinds import (
+    API_KEY,
+    HOST_NAME,
+    HTTP_PATH,
+    ISSUER_URL,
+    KEY_NAME,
+    ORIGIN,
+    RESOURCE_URL,
+    SCOPE,
+    STATE_KEY,
+    Address,
+    Choice,
+    Flag,
+    Integer,
+    Kind,
+    ListOf,
+    Section,
+    SettingError,
+    Text,
+    VariableName,
+)
 from .version import __version__
 
 ENVIRONMENT_PREFIX = "FOUNDATION_RT_"
@@ -34,199 +53,6 @@ AuditCategory = Literal["SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"]
 SensitiveData = Literal["truncate", "redact", "full"]
 
 _Value = TypeVar("_Value")
-
-
-class SettingError(ValueError):
-    """A value that its setting does not accept; the value is not told: it may be a secret.
-
-    `key` is the name of the setting within its section; `expected` completes "expected ...".
-    """
-
-    def __init__(self, key: str, expected: str) -> None:
-        super().__init__(f"{key}: expected {expected}")
-        self.key = key
-        self.expected = expected
-
-
-class Kind(ABC):
-    """What a setting accepts: an attrs validator that can also say what it expects."""
-
-    expected: str
-    """Completes the sentence "expected ..."."""
-
-    is_secret = False
-    """Whether the value is shown nowhere (CONF-05)."""
-
-    @abstractmethod
-    def accepts(self, value: object) -> bool:
-        """Whether `value` may be the value of the setting."""
-
-    def __call__(self, instance: object, attribute: Attribute[Any], value: object) -> None:
-        """Raise `SettingError` unless the setting accepts `value`."""
-        if not self.accepts(value):
-            raise SettingError(attribute.name, self.expected)
-
-
-class Integer(Kind):
-    """A whole number from `minimum` to `maximum`; neither ``True`` nor ``5.0`` is one."""
-
-    def __init__(self, minimum: int, maximum: int, unit: str = "") -> None:
-        self.minimum = minimum
-        self.maximum = maximum
-        self.unit = unit
-        self.expected = f"an integer from {minimum} to {maximum}" + (f" ({unit})" if unit else "")
-
-    def accepts(self, value: object) -> bool:
-        return type(value) is int and self.minimum <= value <= self.maximum
-
-
-class Flag(Kind):
-    """True or false."""
-
-    expected = "true or false"
-
-    def accepts(self, value: object) -> bool:
-        return type(value) is bool
-
-
-class Text(Kind):
-    """A short line of text."""
-
-    max_length = 256
-    expected = f"a string of 1 to {max_length} characters without control characters"
-
-    def accepts(self, value: object) -> bool:
-        return type(value) is str and 0 < len(value) <= self.max_length and _is_printable(value)
-
-
-class Choice(Kind):
-    """One of a few words."""
-
-    def __init__(self, words: tuple[str, ...]) -> None:
-        self.words = words
-        self.expected = "one of " + ", ".join(words)
-
-    def accepts(self, value: object) -> bool:
-        return type(value) is str and value in self.words
-
-
-class Form(Kind):
-    """A string of a certain form.
-
-    Args:
-        pattern: a regular expression that the whole string matches; one that JSON Schema reads as
-            Python does.
-        expected: says it in words.
-        optional: whether None is accepted as well.
-        is_secret: whether the value is shown nowhere.
-    """
-
-    def __init__(
-        self, pattern: str, expected: str, *, optional: bool = False, is_secret: bool = False
-    ) -> None:
-        self.pattern = pattern
-        self.expected = expected
-        self.optional = optional
-        self.is_secret = is_secret
-
-    def accepts(self, value: object) -> bool:
-        if value is None:
-            return self.optional
-        if type(value) is not str or not _is_printable(value):
-            return False
-        return re.fullmatch(self.pattern, value) is not None
-
-
-class ListOf(Kind):
-    """A tuple of values that `item` accepts."""
-
-    def __init__(self, item: Choice | Form) -> None:
-        self.item = item
-        self.is_secret = item.is_secret
-        self.expected = f"a list, each item {item.expected}"
-
-    def accepts(self, value: object) -> bool:
-        return type(value) is tuple and all(map(self.item.accepts, value))
-
-
-class VariableName(Kind):
-    """The name of an environment variable, or None; secret, lest somebody puts the token there."""
-
-    is_secret = True
-    expected = "the name of an environment variable (letters, digits and _, no digit first)"
-
-    def accepts(self, value: object) -> bool:
-        # An identifier of Python in ASCII is exactly a variable name of POSIX.
-        return value is None or (type(value) is str and value.isascii() and value.isidentifier())
-
-
-class Address(Kind):
-    """Where something is: a word, or a URL of one of a few schemes; secret, it may hold a password.
-
-    Args:
-        words: what it may be besides a URL.
-        schemes: those of the URLs.
-    """
-
-    is_secret = True
-
-    def __init__(self, words: tuple[str, ...], schemes: tuple[str, ...]) -> None:
-        self.words = words
-        self.schemes = schemes
-        urls = ", ".join(f"{scheme}:..." for scheme in schemes)
-        self.expected = f"{', '.join(words)}, or {urls}"
-
-    def accepts(self, value: object) -> bool:
-        if type(value) is not str or not _is_printable(value):
-            return False
-        scheme, separator, rest = value.partition(":")
-        return value in self.words or (scheme in self.schemes and separator != "" and rest != "")
-
-
-class Section(Kind):
-    """A group of settings, held by an instance of `cls`."""
-
-    def __init__(self, cls: type[Any]) -> None:
-        self.cls = cls
-        self.expected = f"an instance of {cls.__name__}"
-
-    def accepts(self, value: object) -> bool:
-        return isinstance(value, self.cls)
-
-
-def _is_printable(text: str) -> bool:
-    # A lone surrogate, as an undecodable environment variable holds it, cannot be sent as UTF-8.
-    return not any(c < " " or "\x7f" <= c <= "\x9f" or "\ud800" <= c <= "\udfff" for c in text)
-
-
-_PORT = "(:[0-9]{1,5})?"
-_HOST = r"([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f:.]+\])" + _PORT
-_REST_OF_URL = "(/[A-Za-z0-9._~%!&'()*+,;=:@/?-]*)?"
-_LOOPBACK = r"http://(localhost|127\.0\.0\.1|\[::1\])" + _PORT
-
-KEY_NAME = Form(
-    "[^\\u0000-\\u001f\\u007f-\\u009f]+", "a non-empty string without control characters"
-)
-HTTP_PATH = Form("/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?", "a path such as /mcp")
-HOST_NAME = Form(rf"\*|{_HOST}", "a host such as example.com or example.com:8443, or *")
-ORIGIN = Form(rf"\*|[a-z][a-z0-9+.-]*://{_HOST}", "an origin such as https://example.com, or *")
-API_KEY = Form(
-    "([A-Za-z0-9._-]{1,64}:)?[A-Za-z0-9._~+/-]{16,256}=*",
-    "KEY or NAME:KEY, where KEY has at least 16 of the characters A-Z a-z 0-9 . _ ~ + / -",
-    is_secret=True,
-)
-ISSUER_URL = Form(
-    f"(https://{_HOST}|{_LOOPBACK}){_REST_OF_URL}",
-    "an https:// URL, or an http:// one of this machine",
-    optional=True,
-)
-RESOURCE_URL = Form(
-    f"https?://{_HOST}{_REST_OF_URL}", "an https:// or http:// URL without #", optional=True
-)
-SCOPE = Form(r"[!#-\[\]-~]+", "a scope of OAuth 2.1")
-STATE_KEY = Form(
-    "([0-9A-Fa-f]{2}){32,64}", "32 to 64 bytes in hexadecimal", optional=True, is_secret=True
-)
 
 
 def _setting(default: _Value, kind: Kind, meaning: str) -> _Value:

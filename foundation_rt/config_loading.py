@@ -28,16 +28,18 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from .config import (
     ENVIRONMENT_PREFIX,
+    ServerConfig,
+    is_setting_variable,
+)
+from .config_file import UnusableFileError, read_file
+from .config_kinds import (
     Flag,
     Integer,
     Kind,
     ListOf,
     Section,
-    ServerConfig,
     SettingError,
-    is_setting_variable,
 )
-from .config_file import UnusableFileError, read_file
 from .errors import ConfigError
 from .redaction import REDACTED, sanitize
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
-from .config import SCOPE
+from .config_kinds import SCOPE
 from .errors import RegistrationError
 from .features.table import Changes, Table
 from .tool_definition import ToolDefinition

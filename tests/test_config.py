@@ -19,31 +19,33 @@ import pytest
 from foundation_rt import config
 from foundation_rt.config import (
     AacpSection,
-    Address,
     AdminPolicy,
     AgentsSection,
     AuditSection,
-    Choice,
-    Flag,
-    Form,
     HttpSection,
-    Integer,
-    Kind,
-    ListOf,
     LoggingSection,
     OauthSection,
     RateLimitSection,
     ResourcesSection,
-    Section,
     SecuritySection,
     ServerConfig,
     ServerSection,
     TelemetrySection,
-    Text,
     ToolsSection,
     TransportSection,
-    VariableName,
     needs_loading,
+)
+from foundation_rt.config_kinds import (
+    Address,
+    Choice,
+    Flag,
+    Form,
+    Integer,
+    Kind,
+    ListOf,
+    Section,
+    Text,
+    VariableName,
 )
 from foundation_rt.config_loading import settings, variable_name
 from foundation_rt.version import __version__

@@ -18,19 +18,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.config import (
-    Address,
     AdminPolicy,
+    HttpSection,
+    LoggingSection,
+    ServerConfig,
+    ToolsSection,
+)
+from foundation_rt.config_kinds import (
+    Address,
     Choice,
     Flag,
     Form,
-    HttpSection,
     Integer,
     Kind,
     ListOf,
-    LoggingSection,
-    ServerConfig,
     Text,
-    ToolsSection,
     VariableName,
 )
 from foundation_rt.config_loading import (

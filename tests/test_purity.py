@@ -96,6 +96,7 @@ LAYERS = (
         "clock",
         "config",
         "config_file",
+        "config_kinds",
         "config_loading",
         "context",
         "features",

@@ -24,7 +24,7 @@ from attrs import define, field
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from ...config import ISSUER_URL
+from ...config_kinds import ISSUER_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
