@@ -23,7 +23,8 @@ from attrs import define, field
 from .batches import MAX_BATCH, PendingBatch, gather, wait
 from .effects import Announce, Disconnect, Emit, Notify
 from .envelope import Envelope
-from .errors import ErrorCode, JsonRpcErrorCode, ToolError, describe_exception
+from .errors import ErrorCode, JsonRpcErrorCode, ToolError, UsageError, describe_exception
+from .invocation import Phase
 from .methods import lifecycle
 from .peer import Peer, PeerRefused, brings_peer, read_stateless_peer
 from .protocol.framing import LineTooLong
@@ -152,13 +153,16 @@ class Dispatcher:
     def ask(
         self, call: Invocation, question: Prepared, settle: Settle
     ) -> tuple[str | None, list[Effect]]:
-        """A request of ours for `call`, by its id; None once the call is not waited for any more.
+        """A request of ours for `call`, by its id; None once nobody waits for the call any more.
 
         Raises:
             ToolError: the client owes us too many answers.
+            UsageError: the call has ended, and something that it left behind asks.
         """
         session = call.session
         if session.in_flight.get(call.request_id) is not call:
+            if call.phase is Phase.WAITED_FOR:
+                raise UsageError("the call has ended: a handler asks its client while it runs")
             return None, []
         if len(session.questions) >= MAX_QUESTIONS:
             raise ToolError(

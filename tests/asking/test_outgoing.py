@@ -493,3 +493,26 @@ def test_a_call_that_ends_just_before_it_asks_waits_for_its_signal() -> None:
     questions = {"a": Prepared("roots/list", {}, lambda answer: answer)}
     with pytest.raises(AbortError, match="cancelled"):
         asyncio.run(asyncio.wait_for(outgoing.exchange(questions), 20))
+
+
+@pytest.mark.rule("ASK-17")
+@on_a_loop
+async def test_what_a_call_left_behind_asks_nothing(rig: Rig) -> None:
+    left: list[asyncio.Task[Any]] = []
+    ended = asyncio.Event()
+
+    @rig.server.tool
+    async def leave(ctx: ToolContext) -> str:
+        async def ask() -> None:
+            await ended.wait()
+            await ctx.roots()
+
+        left.append(asyncio.create_task(ask()))
+        return "gone"
+
+    client = AskedClient(rig.server)
+    assert value_of(await client.call("leave")) == "gone"
+    ended.set()
+    with pytest.raises(UsageError, match="has ended"):
+        await asyncio.wait_for(left[0], 20)
+    assert client.unread() == []
