@@ -313,7 +313,12 @@ async def connect(
             sink, clock, config.logging.level, Redactor(config.logging.redact_keys)
         )
         # The slots stay the server's: its health tool reports them.
+        info = runtime.dispatcher.envelope.info
         options = ServerOptions(
+            instructions=info.instructions,
+            title=info.title,
+            website_url=info.website_url,
+            icons=info.icons,
             logger=logger,
             id_generator=ids,
             clock=clock,

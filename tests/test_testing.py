@@ -389,3 +389,20 @@ def test_updates_reach_a_client_with_a_clock_of_its_own() -> None:
             assert update["params"] == {"uri": "note://a"}
 
     run(main)
+
+
+def test_a_clock_of_its_own_changes_nothing_of_what_the_server_says_of_itself() -> None:
+    server = Server("s", title="Title", instructions="Be kind.", website_url="https://e.example")
+    request = {"protocolVersion": "2025-11-25", "capabilities": {}}
+
+    async def main() -> list[Any]:
+        said = []
+        for options in ({}, {"clock": ManualClock(), "ids": SequentialIds()}):
+            async with connect(server, handshake=False, **options) as client:
+                said.append(await client.request("initialize", request))
+        return said
+
+    usual, clocked = asyncio.run(main())
+    assert usual == clocked
+    assert usual["instructions"] == "Be kind."
+    assert usual["serverInfo"]["title"] == "Title"
