@@ -9,7 +9,7 @@ import pytest
 
 from bench.app import server
 from bench.floor import make_straight_line
-from foundation_rt.connection import Connection
+from foundation_rt.running.connection import Connection
 
 _ROUNDS, _ITERATIONS = 400, 100
 

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from .asking.sampling import Sample as Sample
     from .asking.sampling import SamplingMessage as SamplingMessage
     from .asking.sampling import ToolUseResult as ToolUseResult
-    from .connection import Connection as Connection
     from .context import ToolContext as ToolContext
-    from .dispatcher import Dispatcher as Dispatcher
+    from .dispatch.dispatcher import Dispatcher as Dispatcher
     from .errors import AbortError as AbortError
     from .errors import ConfigError as ConfigError
     from .errors import ErrorCode as ErrorCode
@@ -67,11 +66,12 @@ if TYPE_CHECKING:
     from .protocol.content import TextContents as TextContents
     from .protocol.content import ToolResult as ToolResult
     from .protocol.tool_annotations import ToolAnnotations as ToolAnnotations
+    from .running.connection import Connection as Connection
     from .runtime import ServerOptions as ServerOptions
     from .server import Server as Server
     from .server import create_server as create_server
     from .server import start_server as start_server
-    from .tool_definition import ToolDefinition as ToolDefinition
+    from .tools.definition import ToolDefinition as ToolDefinition
     from .typed.constraints import Constraints as Constraints
     from .typed.constraints import Header as Header
 
@@ -95,9 +95,9 @@ _HOMES = {
     "ClientRefusedError": "asking.errors",
     "Completion": "features.completions",
     "ConfigError": "errors",
-    "Connection": "connection",
+    "Connection": "running.connection",
     "Constraints": "typed.constraints",
-    "Dispatcher": "dispatcher",
+    "Dispatcher": "dispatch.dispatcher",
     "Elicit": "asking.elicitation",
     "ElicitResult": "asking.elicitation",
     "ElicitUrl": "asking.elicitation",
@@ -130,7 +130,7 @@ _HOMES = {
     "TextContents": "protocol.content",
     "ToolAnnotations": "protocol.tool_annotations",
     "ToolContext": "context",
-    "ToolDefinition": "tool_definition",
+    "ToolDefinition": "tools.definition",
     "ToolError": "errors",
     "ToolResult": "protocol.content",
     "ToolUse": "asking.sampled",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .cli import main as run
+from .command_line.cli import main as run
 
 
 def main() -> None:

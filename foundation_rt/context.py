@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 from attrs import define, field
 
 from .errors import UsageError
-from .peer import Peer
 from .protocol.levels import LOGGING_LEVELS, is_wanted
+from .protocol.peer import Peer
 from .protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from .asking.roots import Root
     from .asking.sampled import SampleResult
     from .asking.sampling import SampleOptions, SamplingMessage
-    from .invocation import Invocation
-    from .logs import StructuredLogger
-    from .principal import Principal
+    from .calls.invocation import Invocation
+    from .logs.logger import StructuredLogger
+    from .protocol.principal import Principal
 
 
 _NOBODY = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], {}, {}, None)

@@ -18,7 +18,7 @@ import orjson
 from attrs import define
 
 if TYPE_CHECKING:
-    from .config_loading import ConfigProblem
+    from .configuration.loading import ConfigProblem
 
 
 class ErrorCode(StrEnum):

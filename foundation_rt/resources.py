@@ -13,8 +13,8 @@ from typing import Any, Literal
 import orjson
 from attrs import define, field
 
-from .config import ServerConfig
-from .validation import ValidationIssue, ValidationResult
+from .configuration.sections import ServerConfig
+from .schemas.validation import ValidationIssue, ValidationResult
 
 HealthStatus = Literal["healthy", "degraded", "unhealthy"]
 

@@ -8,44 +8,44 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from .client_input import ClientInput
+from .calls.client_input import ClientInput
+from .calls.tools_call import ToolsCall
 from .clock import Clock, SystemClock
-from .config import ServerConfig
-from .connection import Connection, Deliver, Observe, Send
-from .dispatcher import Dispatcher
-from .effects import Abort
-from .engine import Engine
-from .envelope import Envelope, ServerInfo
+from .configuration.sections import ServerConfig
+from .dispatch.dispatcher import Dispatcher
+from .dispatch.effects import Abort
+from .dispatch.envelope import Envelope, ServerInfo
+from .dispatch.session import Session, TransportType, create_session
+from .dispatch.subscriptions import Subscriptions
 from .errors import UsageError, describe_exception
 from .extensions.tasks.offer import TaskOffer
 from .ids import IdGenerator, UuidGenerator
-from .logs import StderrSink, StructuredLogger
+from .logs.logger import StderrSink, StructuredLogger
+from .logs.redaction import Redactor
 from .protocol.framing import LineReader
-from .redaction import Redactor
-from .registry import ToolRegistry
 from .resources import ResourceManager, resident_memory_bytes
-from .scheduling import Background, HostLoop
-from .session import Session, TransportType, create_session
-from .subscriptions import Subscriptions
-from .tools_call import ToolsCall
-from .workers import WorkerPool
+from .running.connection import Connection, Deliver, Observe, Send
+from .running.engine import Engine
+from .running.scheduling import Background, HostLoop
+from .running.workers import WorkerPool
+from .tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
     from .agents.coordinator import AgentCoordinator
-    from .effects import Notify, Reply
+    from .dispatch.effects import Notify, Reply
     from .features.features import Features
-    from .lifespan import Lifespan
-    from .loop_delay import Closable, HostDelay
     from .operations.audit import AuditLog
     from .operations.metrics import Metrics
     from .operations.middleware import Middleware
     from .operations.rate_limit import RateLimit
-    from .principal import Principal
     from .protocol.content import Icon
-    from .scheduling import Scheduler
+    from .protocol.principal import Principal
+    from .running.lifespan import Lifespan
+    from .running.loop_delay import Closable, HostDelay
+    from .running.scheduling import Scheduler
 
 
 _QUIET = 0.5
@@ -282,7 +282,7 @@ class Runtime:
     def _host_delay(self, loop: asyncio.AbstractEventLoop) -> HostDelay:
         """What measures `loop`; the loop that was connected to last is the one reported."""
         if self._measured is None or self._measured.host.loop is not loop:
-            from .loop_delay import HostDelay
+            from .running.loop_delay import HostDelay
 
             self._measured = measured = HostDelay(HostLoop(loop))
             self.resources.event_loop_delay = lambda: measured.delay.p99_ms(time.monotonic())

@@ -14,33 +14,33 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 from attrs import evolve
 
 from .builtin.health import HEALTH, health_report
-from .config import ServerConfig, ServerSection, needs_loading
-from .connection import Connection, Send
+from .configuration.sections import ServerConfig, ServerSection, needs_loading
+from .dispatch.session import TransportType
 from .errors import ConfigError, RegistrationError, UsageError
-from .registry import (
+from .running.connection import Connection, Send
+from .runtime import Runtime, ServerOptions, compose
+from .server_features import FeatureServer
+from .tools.definition import ToolDefinition
+from .tools.registry import (
     MAX_TIMEOUT_MS,
     Execution,
     RegisteredTool,
     ToolRegistry,
     is_async_callable,
 )
-from .runtime import Runtime, ServerOptions, compose
-from .server_features import FeatureServer
-from .session import TransportType
-from .tool_definition import ToolDefinition
 
 if TYPE_CHECKING:
     from .aacp.coordinator import AgentCoordinatorV2
     from .agents.coordinator import AgentCoordinator
     from .extensions.tasks.support import TaskSupport
     from .features.features import Features
-    from .lifespan import Lifetime
     from .operations.middleware import Middleware
     from .protocol.content import Icon
     from .protocol.tool_annotations import ToolAnnotations
-    from .registry import Handler
+    from .running.lifespan import Lifetime
+    from .schemas.validation import ValidationResult
+    from .tools.registry import Handler
     from .transports.http.application import HttpApplication
-    from .validation import ValidationResult
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -200,7 +200,7 @@ class Server(FeatureServer):
         Raises:
             RegistrationError: says which parameter, or which option, and what to do.
         """
-        from .signature import derive_tool
+        from .tools.signature import derive_tool
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             typed = derive_tool(function, input_schema=input_schema, output_schema=output_schema)
@@ -342,7 +342,7 @@ class Server(FeatureServer):
             RegistrationError: `hook` is neither.
             UsageError: the server has been started already.
         """
-        from .lifespan import Lifespan
+        from .running.lifespan import Lifespan
 
         self._refuse_when_started("a lifespan hook")
         lifespan = self._options.lifespan or Lifespan(self)
@@ -374,7 +374,7 @@ class Server(FeatureServer):
         The lifespan hooks are entered at its beginning and left at its end. Connections are made
         within; a server without hooks needs none of it.
         """
-        from .lifespan import Lifetime
+        from .running.lifespan import Lifetime
 
         return Lifetime(self.runtime)
 
@@ -448,7 +448,7 @@ class Server(FeatureServer):
             ConfigError: lists every problem of the configuration.
             UsageError: it is called while `foundation-rt serve` imports the file it stands in.
         """
-        from .apps import refuse_while_importing
+        from .command_line.apps import refuse_while_importing
 
         refuse_while_importing()
         if config is not None:
@@ -473,7 +473,7 @@ class Server(FeatureServer):
             UsageError: nothing can listen there, or everybody would be let in unintendedly; or it
                 is called while `foundation-rt serve` imports the file it stands in.
         """
-        from .apps import refuse_while_importing
+        from .command_line.apps import refuse_while_importing
 
         refuse_while_importing()
         if config is not None:
@@ -526,7 +526,7 @@ class Server(FeatureServer):
             with suppress(TypeError, ValueError):
                 if self._code_config.keys() <= {"server"}:
                     return ServerConfig(server=ServerSection(**self._code_config.get("server", {})))
-        from .config_loading import load_config
+        from .configuration.loading import load_config
 
         return load_config(file=self._config_file, environ=environ, code=self._code_config)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .features.resources import ResourceDefinition, ResourceTemplateDefinition
     from .features.signatures import TypedFeature
     from .protocol.content import Annotations, Icon
-    from .registry import Execution, Handler
+    from .tools.registry import Execution, Handler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -322,7 +322,7 @@ class FeatureServer(ABC):
 
 def _run_typed(typed: TypedFeature, inline: bool) -> Execution:
     from .errors import RegistrationError
-    from .registry import Execution
+    from .tools.registry import Execution
 
     if inline and typed.execution is Execution.ASYNC:
         raise RegistrationError(f"{typed.name!r}: inline=True is for def, not for async def")
@@ -330,6 +330,6 @@ def _run_typed(typed: TypedFeature, inline: bool) -> Execution:
 
 
 def _run_plain(inline: bool) -> Execution | None:
-    from .registry import Execution
+    from .tools.registry import Execution
 
     return Execution.INLINE if inline else None

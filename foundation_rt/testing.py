@@ -23,13 +23,13 @@ from attrs import define, field
 from .clock import Clock, ManualClock
 from .errors import JsonRpcErrorCode, ToolError
 from .ids import IdGenerator, SequentialIds
-from .logs import MemorySink, StructuredLogger
-from .peer import CAPABILITIES_KEY, INFO_KEY
+from .logs.logger import MemorySink, StructuredLogger
+from .logs.redaction import Redactor
+from .protocol.peer import CAPABILITIES_KEY, INFO_KEY
 from .protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, VERSION_KEY
-from .redaction import Redactor
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .running.connection import Connection
     from .server import Server
 
 __all__ = ["ManualClock", "ProtocolError", "SequentialIds", "TestClient", "connect"]

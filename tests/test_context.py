@@ -11,8 +11,8 @@ import pytest
 from foundation_rt import AbortSignal, ToolContext, ToolDefinition
 from foundation_rt.clock import ManualClock
 from foundation_rt.ids import UuidGenerator
-from foundation_rt.logs import MemorySink, StructuredLogger
-from foundation_rt.principal import Principal
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.protocol.principal import Principal
 from tests.support.rig import Rig
 
 UUID_4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

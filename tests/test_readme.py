@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.config_loading import settings
+from foundation_rt.configuration.loading import settings
 from foundation_rt.errors import ErrorCode, JsonRpcErrorCode
 from foundation_rt.testing import connect
 from tests.support.asgi import ask

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from foundation_rt.calls.invocation import Raised, Returned
 from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.invocation import Raised, Returned
 from foundation_rt.resources import RETRY_HINT, ResourceManager, Slot, resident_memory_bytes
 from tests.support.core import completions, make_config, make_core, request
 

@@ -21,7 +21,7 @@ from ..agents.errors import AgentNotFoundError
 from ..agents.messages import AgentHandler
 from ..agents.turns import current_turn, waiting_for
 from ..clock import Clock, SystemClock
-from ..config import AacpSection, ServerConfig
+from ..configuration.sections import AacpSection, ServerConfig
 from ..errors import (
     ErrorCode,
     StructuredError,
@@ -30,7 +30,7 @@ from ..errors import (
     describe_exception,
 )
 from ..ids import IdGenerator
-from ..logs import StructuredLogger
+from ..logs.logger import StructuredLogger
 from .cancellation import is_cancelled
 from .encoder import is_agent_id, is_request_id
 from .errors import (
@@ -57,8 +57,8 @@ from .waiting import Entry, fail_when_aborted, time_out
 if TYPE_CHECKING:
     import asyncio
 
-    from ..invocation import Invocation
-    from ..invocation import Outcome as CallOutcome
+    from ..calls.invocation import Invocation
+    from ..calls.invocation import Outcome as CallOutcome
     from .driver import Driver
     from .late_calls import LateCalls
     from .persistence import AACPPersistenceAdapter

@@ -39,7 +39,7 @@ from .types import Claim, Envelope, Within
 
 if TYPE_CHECKING:
     from ..clock import Clock
-    from ..logs import StructuredLogger
+    from ..logs.logger import StructuredLogger
     from .persistence import AACPPersistenceAdapter
     from .transports import AACPTransport
 

@@ -20,7 +20,7 @@ from .types import Claim, Within
 
 if TYPE_CHECKING:
     from ..agents.coordinator import AgentCoordinator
-    from ..logs import StructuredLogger
+    from ..logs.logger import StructuredLogger
     from .driver import Ended
 
 _NO_LIMIT = 2**62

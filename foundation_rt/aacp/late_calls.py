@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from ..calls.invocation import Invocation, Outcome, Raised, Returned
 from ..errors import ErrorCode, StructuredError, ToolError, describe_exception
-from ..invocation import Invocation, Outcome, Raised, Returned
 from .encoder import PayloadError, encode_payload
 from .ledger import digest_of
 from .types import VOID_PAYLOAD, MessageType, RequestRecord, RequestState
 
 if TYPE_CHECKING:
-    from ..logs import StructuredLogger
+    from ..logs.logger import StructuredLogger
     from .driver import NodeClock
     from .persistence import AACPPersistenceAdapter
 

@@ -7,12 +7,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..config import DEFAULT_AACP_NAME
+from ..configuration.sections import DEFAULT_AACP_NAME
 from ..errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
-    from ..config import AacpSection
-    from ..logs import StructuredLogger
+    from ..configuration.sections import AacpSection
+    from ..logs.logger import StructuredLogger
     from .persistence import AACPPersistenceAdapter
     from .transports import AACPTransport
 

@@ -19,11 +19,11 @@ from attrs import define, field
 
 from ..abort import AbortSignal
 from ..clock import SystemClock
-from ..config import AgentsSection, ServerConfig
+from ..configuration.sections import AgentsSection, ServerConfig
 from ..errors import RegistrationError, UsageError, describe_exception
 from ..ids import IdGenerator, UuidGenerator
-from ..logs import StderrSink, StructuredLogger
-from ..registry import is_async_callable
+from ..logs.logger import StderrSink, StructuredLogger
+from ..tools.registry import is_async_callable
 from .errors import AgentNotFoundError, AgentUnregisteredError
 from .messages import AgentContext, AgentHandler, AgentMessage, AgentState, Handle
 from .turns import Lane, Turn, acting_for, current_turn, waiting_for
@@ -31,7 +31,7 @@ from .turns import Lane, Turn, acting_for, current_turn, waiting_for
 if TYPE_CHECKING:
     import asyncio
 
-    from ..invocation import Invocation, Outcome
+    from ..calls.invocation import Invocation, Outcome
 
 T = TypeVar("T")
 

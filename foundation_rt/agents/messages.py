@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from ..errors import UsageError
-from ..registry import is_async_callable
+from ..tools.registry import is_async_callable
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal
-    from ..logs import StructuredLogger
+    from ..logs.logger import StructuredLogger
 
 
 @frozen

@@ -12,7 +12,7 @@ from .errors import ClientCapabilityError, merge_capabilities
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal
-    from ..peer import Peer
+    from ..protocol.peer import Peer
     from .forms import Forms
     from .questions import Prepared, Question
 

@@ -12,7 +12,7 @@ from .errors import ClientCapabilityError, InvalidAnswerError
 from .questions import Prepared
 
 if TYPE_CHECKING:
-    from ..peer import Peer
+    from ..protocol.peer import Peer
     from .forms import Forms
 
 METHOD = "elicitation/create"

@@ -20,7 +20,7 @@ import orjson
 from attrs import define, field
 
 from ..errors import UsageError
-from ..validation import Validator, compile_schema
+from ..schemas.validation import Validator, compile_schema
 from .errors import ClientCapabilityError, InvalidAnswerError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from .errors import AnswerTimeoutError, AskError, ClientRefusedError
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal
-    from ..invocation import Invocation
+    from ..calls.invocation import Invocation
     from .questions import Prepared
 
 Settle = Callable[[Any, Any], object]

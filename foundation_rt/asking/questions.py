@@ -9,7 +9,7 @@ import orjson
 from attrs import define
 
 if TYPE_CHECKING:
-    from ..peer import Peer
+    from ..protocol.peer import Peer
     from .forms import Forms
 
 

@@ -14,9 +14,9 @@ from .questions import Prepared
 from .sampled import ToolUse, read_sample
 
 if TYPE_CHECKING:
-    from ..peer import Peer
+    from ..protocol.peer import Peer
     from ..protocol.revisions import Revision
-    from ..tool_definition import ToolDefinition
+    from ..tools.definition import ToolDefinition
     from .forms import Forms
 
 METHOD = "sampling/createMessage"

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
-from ..principal import identity_of
+from ..protocol.principal import identity_of
 
 if TYPE_CHECKING:
-    from ..principal import Principal
+    from ..protocol.principal import Principal
 
 MAX_STATE_BYTES = 1024 * 1024
 """A longer state is neither made nor read."""

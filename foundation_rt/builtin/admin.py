@@ -19,18 +19,18 @@ from attrs import define
 
 from ..agents.errors import AgentNotFoundError
 from ..errors import ErrorCode, RegistrationError, ToolError
-from ..registry import Execution
-from ..tool_definition import ToolDefinition
-from ..tool_names import MAX_TOOL_NAME_LENGTH
+from ..tools.definition import ToolDefinition
+from ..tools.names import MAX_TOOL_NAME_LENGTH
+from ..tools.registry import Execution
 from .agents import send_message_handler
 from .health import HEALTH, health_report
 
 if TYPE_CHECKING:
     from ..agents.coordinator import AgentCoordinator
-    from ..config import ServerConfig
+    from ..configuration.sections import ServerConfig
     from ..context import ToolContext
-    from ..registry import Handler, ToolRegistry
     from ..resources import ResourceManager
+    from ..tools.registry import Handler, ToolRegistry
 
 CANONICAL_SCHEMAS: dict[str, Mapping[str, Any]] = {
     "echo": {

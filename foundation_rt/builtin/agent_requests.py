@@ -14,15 +14,15 @@ from ..aacp.persistence import StoreError
 from ..aacp.transports import TransportError
 from ..agents.messages import AgentMessage
 from ..errors import ErrorCode, ToolError
-from ..tool_definition import ToolDefinition
+from ..tools.definition import ToolDefinition
 
 if TYPE_CHECKING:
     from ..aacp.coordinator import AgentCoordinatorV2
     from ..aacp.status import MessageStatus
-    from ..config import ToolsSection
+    from ..configuration.sections import ToolsSection
     from ..context import ToolContext
     from ..errors import StructuredError
-    from ..registry import Handler
+    from ..tools.registry import Handler
 
 _REQUEST_ID = {"type": "string", "minLength": 1, "maxLength": 128}
 

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 from ..aacp.coordinator import AgentCoordinatorV2
 from ..agents.errors import AgentNotFoundError
 from ..agents.messages import AgentMessage
+from ..calls.results import write_json
+from ..calls.truncation import truncate
 from ..errors import ErrorCode, ToolError
-from ..results import write_json
-from ..tool_definition import ToolDefinition
-from ..truncation import truncate
+from ..tools.definition import ToolDefinition
 from .agent_requests import REQUEST, STATUS, request_handler, status_handler
 
 if TYPE_CHECKING:
     from ..agents.coordinator import AgentCoordinator
-    from ..config import ToolsSection
+    from ..configuration.sections import ToolsSection
     from ..context import ToolContext
-    from ..redaction import Redactor
-    from ..registry import Handler, ToolRegistry
+    from ..logs.redaction import Redactor
+    from ..tools.registry import Handler, ToolRegistry
 
 SEND_MESSAGE = ToolDefinition(
     name="agent/sendMessage",

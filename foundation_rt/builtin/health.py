@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..tool_definition import ToolDefinition
+from ..tools.definition import ToolDefinition
 
 if TYPE_CHECKING:
-    from ..config import ServerConfig
+    from ..configuration.sections import ServerConfig
     from ..resources import ResourceManager
 
 HEALTH = ToolDefinition(

@@ -9,7 +9,7 @@ import orjson
 
 from ..errors import RegistrationError
 from ..protocol.content import Icon
-from ..registry import MAX_TIMEOUT_MS
+from ..tools.registry import MAX_TIMEOUT_MS
 
 MAX_NAME_LENGTH = 256
 

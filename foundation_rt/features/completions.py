@@ -16,7 +16,7 @@ from .handling import Handling, make_handling
 from .resources import RegisteredTemplate
 
 if TYPE_CHECKING:
-    from ..registry import Execution, Handler
+    from ..tools.registry import Execution, Handler
     from .prompts import PromptRegistry, RegisteredPrompt
     from .resources import ResourceRegistry
 

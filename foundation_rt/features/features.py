@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ..registry import Execution
+from ..tools.registry import Execution
 from .completions import CompletionRegistry
 from .prompts import PromptRegistry
 from .resources import ResourceRegistry

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from ..registry import Execution, is_async_callable
+from ..tools.registry import Execution, is_async_callable
 
 if TYPE_CHECKING:
-    from ..registry import Handler
+    from ..tools.registry import Handler
     from .checks import Checks
 
 

@@ -14,7 +14,7 @@ from .table import Changes, Table
 
 if TYPE_CHECKING:
     from ..protocol.revisions import Revision
-    from ..registry import Execution, Handler
+    from ..tools.registry import Execution, Handler
     from .completions import Completer
     from .table import Observer
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..calls.results import write_json
 from ..errors import ErrorCode, ToolError
 from ..protocol.content import BlobContents, ResourceContents, TextContents
 from ..protocol.shaped import Shaped
-from ..results import write_json
 
 if TYPE_CHECKING:
     from ..protocol.revisions import Revision

@@ -16,19 +16,19 @@ import orjson
 from attrs import frozen
 
 from ..errors import ErrorCode, RegistrationError, ToolError
-from ..registry import Execution
+from ..schemas.validation import Validator, compile_schema
+from ..tools.registry import Execution
 from ..typed.binding import NO_DEFAULT, Binding, make_handler
 from ..typed.deriver import DIALECT, Deriver
 from ..typed.docstrings import parse_docstring
 from ..typed.form import REQUIRED, Form, NoneType, Schema, Underivable
 from ..typed.subject import Subject
-from ..validation import Validator, compile_schema
 from .completions import Choices
 from .prompts import PromptArgument
 from .resources import URI
 
 if TYPE_CHECKING:
-    from ..registry import Handler
+    from ..tools.registry import Handler
 
 Read = Callable[[str], Any]
 """Makes a JSON value out of text; text that is none of the type is left to the schema to refuse."""

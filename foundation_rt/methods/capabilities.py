@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..extensions.tasks.support import EXTENSION
 
 if TYPE_CHECKING:
-    from ..dispatcher import Dispatcher
+    from ..dispatch.dispatcher import Dispatcher
     from ..features.features import Features
     from ..protocol.revisions import Revision
 

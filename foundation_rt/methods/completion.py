@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..dispatch.refusals import MAX_ECHOED_NAME, invalid_params, method_not_found
 from ..protocol.jsonrpc import ABSENT
-from ..refusals import MAX_ECHOED_NAME, invalid_params, method_not_found
 
 if TYPE_CHECKING:
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
+    from ..calls.invocation import Invocation
+    from ..dispatch.dispatcher import Dispatcher
+    from ..dispatch.effects import Effect
+    from ..dispatch.session import Session
     from ..features.completions import CompletionRegistry
     from ..features.prompts import RegisteredPrompt
     from ..features.resources import RegisteredTemplate
-    from ..invocation import Invocation
-    from ..peer import Peer
     from ..protocol.jsonrpc import Request
-    from ..session import Session
+    from ..protocol.peer import Peer
 
 
 class _Invalid(Exception):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..peer import SUPPORTED_REVISIONS
+from ..protocol.peer import SUPPORTED_REVISIONS
 from .capabilities import capabilities_of
 
 if TYPE_CHECKING:
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
-    from ..peer import Peer
+    from ..dispatch.dispatcher import Dispatcher
+    from ..dispatch.effects import Effect
+    from ..dispatch.session import Session
     from ..protocol.jsonrpc import Request
-    from ..session import Session
+    from ..protocol.peer import Peer
 
 
 def discover(

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..effects import Connect
-from ..envelope import result_reply
+from ..dispatch.effects import Connect
+from ..dispatch.envelope import result_reply
+from ..dispatch.refusals import invalid_params, refuse
+from ..dispatch.session import Event, State
 from ..errors import JsonRpcErrorCode
-from ..peer import Peer
 from ..protocol.jsonrpc import ABSENT
+from ..protocol.peer import Peer
 from ..protocol.revisions import negotiate
-from ..refusals import invalid_params, refuse
-from ..session import Event, State
 from .capabilities import capabilities_of
 
 if TYPE_CHECKING:
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
+    from ..dispatch.dispatcher import Dispatcher
+    from ..dispatch.effects import Effect
+    from ..dispatch.session import Session
     from ..protocol.jsonrpc import Request
-    from ..session import Session
 
 
 def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> list[Effect]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..dispatch.refusals import refuse
 from ..errors import JsonRpcErrorCode
 from ..features.pages import InvalidCursor
 from ..protocol.jsonrpc import ABSENT
-from ..refusals import refuse
 
 if TYPE_CHECKING:
     import orjson
 
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
-    from ..peer import Peer
+    from ..dispatch.dispatcher import Dispatcher
+    from ..dispatch.effects import Effect
+    from ..dispatch.session import Session
     from ..protocol.jsonrpc import Request
+    from ..protocol.peer import Peer
     from ..protocol.revisions import Revision
-    from ..session import Session
 
     Page = tuple[list[orjson.Fragment], str | None]
     ReadPage = Callable[[str | None, int, Revision], Page]

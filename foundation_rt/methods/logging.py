@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..envelope import result_reply
+from ..dispatch.envelope import result_reply
+from ..dispatch.refusals import invalid_params
 from ..protocol.jsonrpc import ABSENT
 from ..protocol.levels import LOGGING_LEVELS
-from ..refusals import invalid_params
 
 if TYPE_CHECKING:
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
-    from ..peer import Peer
+    from ..dispatch.dispatcher import Dispatcher
+    from ..dispatch.effects import Effect
+    from ..dispatch.session import Session
     from ..protocol.jsonrpc import Request
-    from ..session import Session
+    from ..protocol.peer import Peer
 
 
 def set_level(

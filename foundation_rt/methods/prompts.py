@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..dispatch.refusals import MAX_ECHOED_NAME, Refused, invalid_params, method_not_found
 from ..protocol.jsonrpc import ABSENT
-from ..refusals import MAX_ECHOED_NAME, Refused, invalid_params, method_not_found
 from .lists import answer_list
 
 if TYPE_CHECKING:
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
+    from ..calls.invocation import Invocation
+    from ..dispatch.dispatcher import Dispatcher
+    from ..dispatch.effects import Effect
+    from ..dispatch.session import Session
     from ..features.prompts import PromptRegistry, RegisteredPrompt
-    from ..invocation import Invocation
-    from ..peer import Peer
     from ..protocol.jsonrpc import Request
-    from ..session import Session
+    from ..protocol.peer import Peer
 
 
 def list_prompts(

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..dispatch.refusals import Refused, invalid_params, method_not_found, refuse
 from ..errors import JsonRpcErrorCode
 from ..protocol.jsonrpc import ABSENT
-from ..refusals import Refused, invalid_params, method_not_found, refuse
 from .lists import answer_list
 
 if TYPE_CHECKING:
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
+    from ..calls.invocation import Invocation, Shape
+    from ..dispatch.dispatcher import Dispatcher
+    from ..dispatch.effects import Effect
+    from ..dispatch.session import Session
     from ..features.resources import RegisteredResource, RegisteredTemplate, ResourceRegistry
-    from ..invocation import Invocation, Shape
-    from ..peer import Peer
     from ..protocol.jsonrpc import Request
-    from ..session import Session
+    from ..protocol.peer import Peer
 
 
 def list_resources(

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..effects import Notify
-from ..envelope import result_reply
+from ..dispatch.effects import Notify
+from ..dispatch.envelope import result_reply
+from ..dispatch.refusals import Refused, invalid_params, refuse
+from ..dispatch.subscriptions import MAX_LISTENING, MAX_TOPICS, SUBSCRIPTION_ID_KEY
 from ..errors import JsonRpcErrorCode
 from ..protocol.jsonrpc import ABSENT, encode
-from ..refusals import Refused, invalid_params, refuse
-from ..subscriptions import MAX_LISTENING, MAX_TOPICS, SUBSCRIPTION_ID_KEY
 from .resources import not_found, offered, read_uri
 from .tasks import require_extension
 
 if TYPE_CHECKING:
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
-    from ..peer import Peer
+    from ..dispatch.dispatcher import Dispatcher
+    from ..dispatch.effects import Effect
+    from ..dispatch.session import Session
+    from ..dispatch.subscriptions import Listening, Topic
     from ..protocol.jsonrpc import Request
-    from ..session import Session
-    from ..subscriptions import Listening, Topic
+    from ..protocol.peer import Peer
 
 _CANCELLED_REASON = "The server ends the subscription."
 

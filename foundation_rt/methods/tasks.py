@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..dispatch.refusals import Refused, invalid_params, method_not_found, refuse
 from ..errors import JsonRpcErrorCode
 from ..extensions.tasks.support import REQUIRED_CAPABILITIES, can_have_tasks
 from ..protocol.jsonrpc import ABSENT
-from ..refusals import Refused, invalid_params, method_not_found, refuse
 
 if TYPE_CHECKING:
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
+    from ..dispatch.dispatcher import Dispatcher
+    from ..dispatch.effects import Effect
+    from ..dispatch.session import Session
     from ..extensions.tasks.desk import TaskDesk
     from ..extensions.tasks.record import TaskRecord
-    from ..peer import Peer
     from ..protocol.jsonrpc import Request
-    from ..session import Session
+    from ..protocol.peer import Peer
 
 
 def get_task(

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from .lists import answer_list
 
 if TYPE_CHECKING:
-    from ..dispatcher import Dispatcher
-    from ..effects import Effect
-    from ..peer import Peer
+    from ..dispatch.dispatcher import Dispatcher
+    from ..dispatch.effects import Effect
+    from ..dispatch.session import Session
     from ..protocol.jsonrpc import Request
-    from ..session import Session
+    from ..protocol.peer import Peer
 
 
 def list_tools(

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..effects import Complete, Connect, Disconnect, Observed
+from ..dispatch.effects import Complete, Connect, Disconnect, Observed
 from ..errors import ErrorCode, ToolCompletionOutcome, ToolError
-from ..logs import StructuredLogger
-from ..redaction import REDACTED
+from ..logs.logger import StructuredLogger
+from ..logs.redaction import REDACTED
 
 if TYPE_CHECKING:
-    from ..config import AuditCategory, AuditSection
-    from ..invocation import Invocation
-    from ..session import Session
+    from ..calls.invocation import Invocation
+    from ..configuration.sections import AuditCategory, AuditSection
+    from ..dispatch.session import Session
     from .middleware import Proceed
 
 MESSAGE = "audit"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ..effects import Complete, Connect, Disconnect, Observed
+from ..dispatch.effects import Complete, Connect, Disconnect, Observed
 from ..errors import ErrorCode, MissingExtraError
 from ..version import __version__
 
@@ -33,10 +33,10 @@ except ImportError:
     raise MissingExtraError("Metrics", "metrics") from None
 
 if TYPE_CHECKING:
+    from ..calls.invocation import Invocation
+    from ..dispatch.session import Session
     from ..errors import ToolError
-    from ..invocation import Invocation
     from ..resources import ResourceManager
-    from ..session import Session
 
 OTHER = "other"
 """Stands for every name beyond those that have series of their own."""

@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import RegistrationError
-from ..registry import is_async_callable
+from ..tools.registry import is_async_callable
 
 if TYPE_CHECKING:
-    from ..invocation import Invocation
+    from ..calls.invocation import Invocation
 
     Proceed = Callable[[], Awaitable[Any]]
     Middleware = Callable[[Invocation, Proceed], Awaitable[Any]]

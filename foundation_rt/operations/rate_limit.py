@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, field
 
 from ..errors import ErrorCode, MissingExtraError, ToolError
-from ..principal import identity_of
+from ..protocol.principal import identity_of
 
 try:
     from pyrate_limiter import Rate
@@ -28,10 +28,10 @@ except ImportError:
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+    from ..calls.invocation import Invocation
     from ..clock import Clock
-    from ..config import RateLimitSection
-    from ..invocation import Invocation
-    from ..logs import StructuredLogger
+    from ..configuration.sections import RateLimitSection
+    from ..logs.logger import StructuredLogger
     from .middleware import Proceed
 
 MAX_KEYS = 100_000

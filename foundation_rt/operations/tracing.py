@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..asking.rounds import InputRequired
+from ..calls.feature_calls import json_rpc_code
+from ..calls.invocation import Phase
 from ..errors import ErrorCode, MissingExtraError, ToolError
-from ..feature_calls import json_rpc_code
-from ..invocation import Phase
 from ..protocol.content import ToolResult
 from ..version import __version__
 
@@ -32,7 +32,7 @@ except ImportError:
     raise MissingExtraError("Tracing", "otel") from None
 
 if TYPE_CHECKING:
-    from ..invocation import Invocation
+    from ..calls.invocation import Invocation
     from .middleware import Proceed
 
 _CARRIED = ("traceparent", "tracestate", "baggage")

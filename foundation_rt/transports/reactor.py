@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..loop_delay import LoopDelay
-from ..scheduling import (
+from ..running.loop_delay import LoopDelay
+from ..running.scheduling import (
     ReportError,
     create_task,
     ignore_error,
     report_errors,
     run_protected,
 )
-from ..timers import Callback, QueuedTimer, TimerQueue
+from ..running.timers import Callback, QueuedTimer, TimerQueue
 
 if TYPE_CHECKING:
     import asyncio

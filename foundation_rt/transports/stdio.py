@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
-from ..writer import BackgroundWriter
+from ..logs.writer import BackgroundWriter
 from .descriptors import ProtocolDescriptors, isolate
 from .reactor import GONE, READABLE, Reactor
 from .watchdog import Watchdog
@@ -35,10 +35,10 @@ from .watchdog import Watchdog
 if TYPE_CHECKING:
     import asyncio
 
-    from ..config import ServerSection
-    from ..connection import Connection
-    from ..effects import Notify, Reply
+    from ..configuration.sections import ServerSection
+    from ..dispatch.effects import Notify, Reply
     from ..protocol.framing import LineTooLong
+    from ..running.connection import Connection
     from ..runtime import Runtime
 
 _CHUNK_BYTES = 65_536  # what a pipe holds

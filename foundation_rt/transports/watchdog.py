@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-from ..loop_delay import LoopDelay
+from ..running.loop_delay import LoopDelay
 
 _TICK_SECONDS = 1.0
 _BLOCKED_SECONDS = 1.0

@@ -18,7 +18,7 @@ from foundation_rt.aacp.types import Claim, Envelope, MessageType, RequestState
 from foundation_rt.abort import AbortSignal
 from foundation_rt.clock import ManualClock
 from foundation_rt.ids import UuidGenerator
-from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.aacp.contract import draft
 from tests.support.faulty_store import FaultyStore
 from tests.support.loopback import LoopbackTransport, Network

@@ -12,9 +12,9 @@ from foundation_rt.aacp import setup
 from foundation_rt.aacp.setup import check_settings, make_store, make_transport
 from foundation_rt.aacp.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import AacpSection
+from foundation_rt.configuration.sections import AacpSection
 from foundation_rt.errors import MissingExtraError, UsageError
-from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.support.process import command, environment
 
 pytestmark = pytest.mark.rule("AACP-47")

@@ -22,7 +22,7 @@ from foundation_rt.aacp.stores.postgres import PostgresAACPPersistenceAdapter, a
 from foundation_rt.aacp.types import Appended, Completed, RequestState, Verdict
 from foundation_rt.clock import ManualClock
 from foundation_rt.errors import UsageError
-from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.aacp.beside_memory import run_beside_memory
 from tests.aacp.contract import (
     LEASE,

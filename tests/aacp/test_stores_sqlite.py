@@ -23,7 +23,7 @@ from foundation_rt.aacp.stores.sqlite.committer import Committer
 from foundation_rt.aacp.types import Outcome, Release, RequestState
 from foundation_rt.clock import ManualClock
 from foundation_rt.errors import UsageError
-from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.aacp.contract import (
     LEASE,
     NOW,

@@ -35,7 +35,7 @@ from foundation_rt.aacp.transports.nats_layout import MAX_TOKEN_LENGTH, covers, 
 from foundation_rt.aacp.types import Envelope, MessageType
 from foundation_rt.clock import SystemClock
 from foundation_rt.errors import MissingExtraError, UsageError
-from foundation_rt.logs import StructuredLogger
+from foundation_rt.logs.logger import StructuredLogger
 from tests.support.services import NATS_URL, REQUIRED, need_nats
 
 PATIENCE = 30.0

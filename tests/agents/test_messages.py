@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from foundation_rt.abort import AbortSignal
 from foundation_rt.agents.messages import AgentContext, AgentMessage, AgentState
 from foundation_rt.clock import ManualClock
-from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
 
 
 @pytest.mark.rule("AGENT-03")

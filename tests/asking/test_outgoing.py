@@ -27,8 +27,8 @@ from foundation_rt import (
 )
 from foundation_rt.asking.outgoing import Outgoing
 from foundation_rt.asking.questions import Prepared
-from foundation_rt.config import ServerConfig, ServerSection, ToolsSection
-from foundation_rt.dispatcher import MAX_QUESTIONS
+from foundation_rt.configuration.sections import ServerConfig, ServerSection, ToolsSection
+from foundation_rt.dispatch.dispatcher import MAX_QUESTIONS
 from tests.support.asked import AskedClient, accepted, value_of
 from tests.support.rig import Rig
 

@@ -18,7 +18,7 @@ from foundation_rt.asking.sealing import (
     seal,
     unseal,
 )
-from foundation_rt.principal import Principal
+from foundation_rt.protocol.principal import Principal
 
 KEY, OTHER_KEY = bytes(32), bytes(31) + b"\x01"
 ANN = Principal("ann")

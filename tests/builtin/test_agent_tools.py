@@ -26,11 +26,16 @@ from foundation_rt import (
 from foundation_rt.abort import AbortSignal
 from foundation_rt.builtin.agents import send_message_handler
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import AgentsSection, LoggingSection, ServerConfig, ToolsSection
-from foundation_rt.logs import MemorySink, StructuredLogger
-from foundation_rt.redaction import Redactor
-from foundation_rt.registry import ToolDefinition
+from foundation_rt.configuration.sections import (
+    AgentsSection,
+    LoggingSection,
+    ServerConfig,
+    ToolsSection,
+)
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.logs.redaction import Redactor
 from foundation_rt.testing import connect
+from foundation_rt.tools.registry import ToolDefinition
 from tests.support.core import run_id
 from tests.support.rig import Peer, Rig
 from tests.support.virtual_loop import run_virtual

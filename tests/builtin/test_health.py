@@ -9,8 +9,8 @@ import pytest
 
 from foundation_rt.builtin.health import HEALTH, health_report
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import ServerConfig
-from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.configuration.sections import ServerConfig
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.resources import ResourceManager
 from foundation_rt.runtime import ServerOptions

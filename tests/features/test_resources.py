@@ -17,7 +17,7 @@ from foundation_rt.features.resources import (
 )
 from foundation_rt.protocol.content import Annotations, Icon
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.registry import Execution
+from foundation_rt.tools.registry import Execution
 
 
 def read(arguments: dict[str, Any], context: Any) -> str:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from foundation_rt import Constraints, ToolContext
 from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
 from foundation_rt.features.signatures import derive_completion, derive_prompt, derive_resource
-from foundation_rt.registry import Execution
+from foundation_rt.tools.registry import Execution
 
 
 class Color(enum.Enum):

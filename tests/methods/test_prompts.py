@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from foundation_rt.calls.invocation import Invocation, Returned
 from foundation_rt.features.features import Features
 from foundation_rt.features.prompts import PromptArgument, PromptDefinition
-from foundation_rt.invocation import Invocation, Returned
-from foundation_rt.peer import CAPABILITIES_KEY
+from foundation_rt.protocol.peer import CAPABILITIES_KEY
 from foundation_rt.protocol.revisions import VERSION_KEY
 from tests.support.core import Core, make_core, replies, request
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.calls.invocation import Invocation, Raised, Returned
 from foundation_rt.errors import ToolError
 from foundation_rt.features.features import Features
 from foundation_rt.features.resources import ResourceDefinition, ResourceTemplateDefinition
-from foundation_rt.invocation import Invocation, Raised, Returned
-from foundation_rt.peer import CAPABILITIES_KEY
+from foundation_rt.protocol.peer import CAPABILITIES_KEY
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS, VERSION_KEY
 from tests.support.core import Core, connection_id, make_core, notification, replies, request
 

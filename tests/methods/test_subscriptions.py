@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from foundation_rt import ToolContext, ToolDefinition
+from foundation_rt.dispatch.subscriptions import MAX_TOPICS
 from foundation_rt.methods.subscriptions import MAX_LISTENING
-from foundation_rt.subscriptions import MAX_TOPICS
 from tests.support.asked import AskedClient
 from tests.support.rig import Rig
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from foundation_rt import Server, ToolDefinition
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import AuditSection, RateLimitSection, ServerConfig
-from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.configuration.sections import AuditSection, RateLimitSection, ServerConfig
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.operations.audit import AuditLog, _show
-from foundation_rt.principal import Principal
+from foundation_rt.protocol.principal import Principal
 from foundation_rt.runtime import ServerOptions
 from foundation_rt.testing import TestClient
 from tests.support.observed import call_everything, converse, make_server

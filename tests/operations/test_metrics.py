@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation_rt import Server
-from foundation_rt.config import (
+from foundation_rt.configuration.sections import (
     RateLimitSection,
     ResourcesSection,
     ServerConfig,
     TelemetrySection,
 )
-from foundation_rt.effects import Complete, Connect, Disconnect, Emit
+from foundation_rt.dispatch.effects import Complete, Connect, Disconnect, Emit
 from foundation_rt.operations.metrics import Metrics
 from foundation_rt.resources import ResourceManager
 from foundation_rt.runtime import ServerOptions

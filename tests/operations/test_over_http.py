@@ -11,8 +11,13 @@ import pytest
 
 from foundation_rt import Server
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import AuditSection, HttpSection, ServerConfig, TelemetrySection
-from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.configuration.sections import (
+    AuditSection,
+    HttpSection,
+    ServerConfig,
+    TelemetrySection,
+)
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.runtime import ServerOptions
 from tests.support.asgi import JSON_HEADERS, META, REVISION, request, visit
 

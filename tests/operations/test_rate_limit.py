@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyrate_limiter import Rate
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import RateLimitSection, ServerConfig
+from foundation_rt.configuration.sections import RateLimitSection, ServerConfig
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.operations.rate_limit import (
     MemoryBuckets,
@@ -21,7 +21,7 @@ from foundation_rt.operations.rate_limit import (
     RedisBuckets,
     make_rate_limit,
 )
-from foundation_rt.principal import Principal
+from foundation_rt.protocol.principal import Principal
 from tests.support.gate import Gate
 from tests.support.services import need_redis, unique_name
 

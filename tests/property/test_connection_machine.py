@@ -34,19 +34,19 @@ from hypothesis.stateful import (
 )
 
 from foundation_rt import ErrorCode, ToolContext, ToolDefinition, ToolError
+from foundation_rt.calls.tools_call import ToolsCall
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import (
+from foundation_rt.configuration.sections import (
     ResourcesSection,
     ServerConfig,
     ToolsSection,
     TransportSection,
 )
-from foundation_rt.connection import Connection
-from foundation_rt.dispatcher import Dispatcher
-from foundation_rt.effects import Abort, Complete, Reply
-from foundation_rt.engine import Engine
+from foundation_rt.dispatch.dispatcher import Dispatcher
+from foundation_rt.dispatch.effects import Abort, Complete, Reply
 from foundation_rt.resources import ResourceManager
-from foundation_rt.tools_call import ToolsCall
+from foundation_rt.running.connection import Connection
+from foundation_rt.running.engine import Engine
 from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
 from tests.support.rig import COMPLETED, HANDSHAKE, Rig
 

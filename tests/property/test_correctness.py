@@ -20,15 +20,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt import ToolContext, ToolDefinition, tool_schemas, validation
+from foundation_rt import ToolContext, ToolDefinition
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import (
+from foundation_rt.configuration.sections import (
     ResourcesSection,
     ServerConfig,
     ServerSection,
     ToolsSection,
 )
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
+from foundation_rt.schemas import validation
+from foundation_rt.tools import schemas as tool_schemas
 from tests.support.rig import COMPLETED, HANDSHAKE, Peer, Rig
 from tests.support.virtual_loop import run_virtual
 

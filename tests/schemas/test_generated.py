@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.schemas.dialects import URIS
-from foundation_rt.validation import compile_schema
+from foundation_rt.schemas.validation import compile_schema
 
 
 def fits(schema: Any, value: Any, dialect: str = "draft-07", **definitions: Any) -> bool:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from foundation_rt.errors import RegistrationError
 from foundation_rt.schemas.headers import HeaderParameter, header_parameters
-from foundation_rt.signature import derive_tool
+from foundation_rt.schemas.validation import compile_schema
+from foundation_rt.tools.signature import derive_tool
 from foundation_rt.typed.constraints import Header
-from foundation_rt.validation import compile_schema
 
 REGION = {"type": "string", "x-mcp-header": "Region"}
 

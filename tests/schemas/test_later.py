@@ -9,7 +9,7 @@ import pytest
 
 from foundation_rt.errors import RegistrationError
 from foundation_rt.schemas.dialects import URIS
-from foundation_rt.validation import ValidationIssue, Validator, compile_schema
+from foundation_rt.schemas.validation import ValidationIssue, Validator, compile_schema
 
 
 def validator(schema: Any, dialect: str = "2020-12", **more: Any) -> Validator:
@@ -62,7 +62,7 @@ def test_the_engine_is_imported_for_later_dialects_only() -> None:
     import subprocess
 
     code = (
-        "import sys; from foundation_rt.validation import compile_schema as c;"
+        "import sys; from foundation_rt.schemas.validation import compile_schema as c;"
         "assert 'fastjsonschema' not in sys.modules;"
         "c({'type': 'object'}); assert 'jsonschema_rs' not in sys.modules;"
         "c({'type': 'object', 'unevaluatedProperties': False});"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.schemas.dialects import URIS
-from foundation_rt.validation import ValidationIssue, compile_schema
+from foundation_rt.schemas.validation import ValidationIssue, compile_schema
 
 
 def issues(schema: Any, value: Any, dialect: str = "draft-07") -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ import pytest
 
 from foundation_rt.errors import RegistrationError
 from foundation_rt.schemas.dialects import DIALECTS, SHAPES_IN, URIS
-from foundation_rt.validation import compile_schema
+from foundation_rt.schemas.validation import compile_schema
 
 UP_TO_07 = ("draft-04", "draft-06", "draft-07")
 

@@ -171,7 +171,7 @@ async def play(part: Part) -> None:
     from foundation_rt.aacp.coordinator import AgentCoordinatorV2
     from foundation_rt.aacp.retransmitter import RetryPolicy
     from foundation_rt.agents.messages import AgentContext, AgentMessage
-    from foundation_rt.config import AacpSection
+    from foundation_rt.configuration.sections import AacpSection
     from foundation_rt.errors import ErrorCode, ToolError
 
     coordinator = AgentCoordinatorV2(

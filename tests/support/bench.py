@@ -11,9 +11,9 @@ import orjson
 
 from foundation_rt import ToolContext, ToolDefinition
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import ResourcesSection, ServerConfig, ToolsSection
-from foundation_rt.engine import Engine
+from foundation_rt.configuration.sections import ResourcesSection, ServerConfig, ToolsSection
 from foundation_rt.operations.middleware import wrap
+from foundation_rt.running.engine import Engine
 from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
 from tests.support.rig import LIST_CHANGED, Peer, Rig
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
-from foundation_rt.call_records import TOOL_CALL_COMPLETED
-from foundation_rt.client_input import ClientInput
+from foundation_rt.calls.client_input import ClientInput
+from foundation_rt.calls.invocation import Invocation, Outcome
+from foundation_rt.calls.records import TOOL_CALL_COMPLETED
+from foundation_rt.calls.tools_call import ToolsCall
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import (
+from foundation_rt.configuration.sections import (
     AdminPolicy,
     ResourcesSection,
     SecuritySection,
@@ -20,24 +22,22 @@ from foundation_rt.config import (
     ToolsSection,
     TransportSection,
 )
-from foundation_rt.dispatcher import Dispatcher
-from foundation_rt.effects import Emit, Notify, Reply
-from foundation_rt.envelope import Envelope, ServerInfo
+from foundation_rt.dispatch.dispatcher import Dispatcher
+from foundation_rt.dispatch.effects import Emit, Notify, Reply
+from foundation_rt.dispatch.envelope import Envelope, ServerInfo
+from foundation_rt.dispatch.session import Session, TransportType, create_session
+from foundation_rt.dispatch.subscriptions import Subscriptions
 from foundation_rt.extensions.tasks.offer import TaskOffer
 from foundation_rt.ids import SequentialIds
-from foundation_rt.invocation import Invocation, Outcome
-from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.jsonrpc import parse
-from foundation_rt.registry import ToolDefinition, ToolRegistry
 from foundation_rt.resources import ResourceManager
-from foundation_rt.session import Session, TransportType, create_session
-from foundation_rt.subscriptions import Subscriptions
-from foundation_rt.tools_call import ToolsCall
+from foundation_rt.tools.registry import ToolDefinition, ToolRegistry
 
 if TYPE_CHECKING:
-    from foundation_rt.effects import Effect
-    from foundation_rt.registry import Handler
+    from foundation_rt.dispatch.effects import Effect
+    from foundation_rt.tools.registry import Handler
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foundation_rt.peer import Peer
+from foundation_rt.protocol.peer import Peer
 from foundation_rt.protocol.revisions import REVISIONS
 
 ABLE: dict[str, Any] = {

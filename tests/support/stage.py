@@ -9,9 +9,9 @@ from typing import Any
 from foundation_rt.aacp.coordinator import AgentCoordinatorV2
 from foundation_rt.aacp.types import RequestRecord
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import AacpSection, ServerConfig
+from foundation_rt.configuration.sections import AacpSection, ServerConfig
 from foundation_rt.ids import UuidGenerator
-from foundation_rt.logs import MemorySink, StructuredLogger
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.support.faulty_store import FaultyStore
 from tests.support.virtual_loop import run_virtual
 

@@ -15,7 +15,7 @@ from queue import Queue
 import pytest
 from attrs import define, field
 
-from foundation_rt.loop_delay import LoopDelay
+from foundation_rt.running.loop_delay import LoopDelay
 from foundation_rt.transports.watchdog import Watchdog
 
 PATIENCE = 20.0

@@ -12,7 +12,7 @@ import pytest
 from attrs import define
 
 from foundation_rt.errors import RegistrationError
-from foundation_rt.signature import derive_tool
+from foundation_rt.tools.signature import derive_tool
 
 
 @define

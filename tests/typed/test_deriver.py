@@ -44,7 +44,7 @@ import typing_extensions
 from attrs import define, field
 
 from foundation_rt.errors import RegistrationError
-from foundation_rt.signature import derive_tool
+from foundation_rt.tools.signature import derive_tool
 from foundation_rt.typed.constraints import Constraints
 
 DRAFT_07 = "http://json-schema.org/draft-07/schema#"

@@ -9,7 +9,7 @@ from attrs import define
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.signature import derive_tool
+from foundation_rt.tools.signature import derive_tool
 from foundation_rt.typed.docstrings import parse_docstring
 
 GOOGLE = """Forecast for a city.

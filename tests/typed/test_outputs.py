@@ -13,11 +13,11 @@ import attrs
 import orjson
 import pytest
 
+from foundation_rt.calls.results import write_json
 from foundation_rt.errors import RegistrationError
 from foundation_rt.protocol.content import Text, ToolResult
-from foundation_rt.results import write_json
-from foundation_rt.signature import derive_tool
-from foundation_rt.validation import compile_schema
+from foundation_rt.schemas.validation import compile_schema
+from foundation_rt.tools.signature import derive_tool
 
 
 class Color(enum.Enum):

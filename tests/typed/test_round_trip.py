@@ -19,8 +19,8 @@ from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.signature import derive_tool
-from foundation_rt.validation import compile_schema
+from foundation_rt.schemas.validation import compile_schema
+from foundation_rt.tools.signature import derive_tool
 
 
 class Color(enum.Enum):

@@ -13,9 +13,9 @@ import pytest
 from attrs import define
 
 from foundation_rt.errors import RegistrationError, ToolError
-from foundation_rt.signature import derive_tool
+from foundation_rt.schemas.validation import compile_schema
+from foundation_rt.tools.signature import derive_tool
 from foundation_rt.typed.constraints import Constraints
-from foundation_rt.validation import compile_schema
 
 
 def tool_of(hint: Any, schema: dict[str, Any] | None = None) -> Any:

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.errors import ErrorCode, ToolError
-from foundation_rt.signature import derive_tool
+from foundation_rt.schemas.validation import compile_schema
+from foundation_rt.tools.signature import derive_tool
 from foundation_rt.typed.constraints import Constraints
-from foundation_rt.validation import compile_schema
 
 LIMIT = 2**53
 

@@ -33,7 +33,7 @@ import orjson
 from attrs import define, field
 
 from ...errors import MissingExtraError, UsageError
-from ...logs import StructuredLogger
+from ...logs.logger import StructuredLogger
 from ..encoder import encode
 from ..types import Envelope
 from . import Deliver, TransportError

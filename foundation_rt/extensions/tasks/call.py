@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...effects import Extend, Reply
-from ...envelope import result_reply
-from ...invocation import Phase
-from ...procedures import Procedure
-from ...session import Session
+from ...calls.invocation import Phase
+from ...calls.procedure import Procedure
+from ...dispatch.effects import Extend, Reply
+from ...dispatch.envelope import result_reply
+from ...dispatch.session import Session
 
 if TYPE_CHECKING:
     from ...abort import AbortSignal
     from ...asking.conversation import Exchange
     from ...asking.rounds import Rounds
-    from ...effects import Effect
-    from ...envelope import Envelope
+    from ...calls.invocation import Invocation, Outcome
+    from ...dispatch.effects import Effect
+    from ...dispatch.envelope import Envelope
     from ...errors import StructuredError
-    from ...invocation import Invocation, Outcome
     from .desk import RunningTask, TaskDesk
 
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, evolve, field
 
-from ...effects import Announce
-from ...principal import identity_of
+from ...dispatch.effects import Announce
+from ...protocol.principal import identity_of
 from .record import Event, TaskRecord
 
 if TYPE_CHECKING:
+    from ...calls.invocation import Invocation
     from ...clock import Clock
-    from ...config import TasksSection
-    from ...effects import Effect, Reply
-    from ...invocation import Invocation
-    from ...principal import Principal
+    from ...configuration.sections import TasksSection
+    from ...dispatch.effects import Effect, Reply
+    from ...protocol.principal import Principal
     from .store import TaskStore
 
 MAX_MESSAGE_LENGTH = 1024

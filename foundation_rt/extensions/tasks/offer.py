@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ...effects import Abort, Announce
+from ...dispatch.effects import Abort, Announce
 from .support import NoRoomForTask, can_have_tasks
 
 if TYPE_CHECKING:
+    from ...calls.invocation import Invocation
     from ...clock import Clock
-    from ...config import TasksSection
-    from ...effects import Reply
-    from ...envelope import Envelope
-    from ...invocation import Invocation
-    from ...registry import ToolRegistry
-    from ...subscriptions import Subscriptions
+    from ...configuration.sections import TasksSection
+    from ...dispatch.effects import Reply
+    from ...dispatch.envelope import Envelope
+    from ...dispatch.subscriptions import Subscriptions
+    from ...tools.registry import ToolRegistry
     from .desk import TaskDesk
     from .record import TaskRecord
     from .support import TaskSupport

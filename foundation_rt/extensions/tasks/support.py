@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from ...peer import Peer
+    from ...protocol.peer import Peer
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 """The name of the extension, in the capabilities of either side."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from attrs import define
 
 from ...errors import UsageError
-from ...principal import ALL_SCOPES, Principal
+from ...protocol.principal import ALL_SCOPES, Principal
 from .refusal import HttpRefusal
 
 if TYPE_CHECKING:
     from ...clock import Clock
-    from ...config import ServerConfig
-    from ...logs import StructuredLogger
+    from ...configuration.sections import ServerConfig
+    from ...logs.logger import StructuredLogger
     from .headers import RequestHead
     from .oauth import ResourceServer
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ...effects import Reply
+from ...dispatch.effects import Reply
 from .events import event_id, parse_event_id
 from .exchange import Exchange, Message
 
 if TYPE_CHECKING:
-    from ...connection import Connection
     from ...protocol import jsonrpc
     from ...protocol.jsonrpc import RequestId
+    from ...running.connection import Connection
     from .events import EventStore, Trail
     from .streams import EventBody
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ...batches import requests_of
+from ...dispatch.batches import requests_of
 from ...errors import JsonRpcErrorCode
-from ...principal import identity_of
 from ...protocol.jsonrpc import ABSENT, Batch, Notification, Request, Response, parse
+from ...protocol.principal import identity_of
 from .channel import Channel
 from .events import SessionRecord
 from .exchange import Exchange
@@ -38,14 +38,14 @@ from .wire import CUT_CONNECTION
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...config import HttpSection
-    from ...connection import Connection
-    from ...effects import Reply
-    from ...principal import Principal
+    from ...configuration.sections import HttpSection
+    from ...dispatch.effects import Reply
     from ...protocol.jsonrpc import Message
-    from ...registry import RegisteredTool
+    from ...protocol.principal import Principal
+    from ...running.connection import Connection
+    from ...running.scheduling import HostLoop
     from ...runtime import Runtime
-    from ...scheduling import HostLoop
+    from ...tools.registry import RegisteredTool
     from .authentication import Authenticator
     from .events import EventStore, Replay
     from .headers import RequestHead

@@ -43,7 +43,7 @@ except ImportError:
     raise MissingExtraError("An event store in Redis", "redis") from None
 
 if TYPE_CHECKING:
-    from ...logs import StructuredLogger
+    from ...logs.logger import StructuredLogger
 
 MAX_BACKLOG_BYTES = 64 * 1024 * 1024
 """Most bytes that wait to be written; what comes then is not kept."""

@@ -17,8 +17,8 @@ from typing import Any
 from attrs import define, field
 
 from ...errors import JsonRpcErrorCode
-from ...peer import brings_peer, unsupported_data
 from ...protocol.jsonrpc import Request
+from ...protocol.peer import brings_peer, unsupported_data
 from ...protocol.revisions import (
     HANDSHAKE_REVISIONS,
     REVISIONS,

@@ -24,13 +24,13 @@ from attrs import define, field
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from ...config_kinds import ISSUER_URL
+from ...configuration.kinds import ISSUER_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...clock import Clock
-    from ...logs import StructuredLogger
+    from ...logs.logger import StructuredLogger
 
 VerificationKey = RSAKey | ECKey | OKPKey
 

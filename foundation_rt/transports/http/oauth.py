@@ -17,10 +17,10 @@ from joserfc import jws
 from joserfc.errors import JoseError
 
 from ...clock import Clock
-from ...config import OauthSection
+from ...configuration.sections import OauthSection
 from ...errors import UsageError
-from ...logs import StructuredLogger
-from ...principal import Principal
+from ...logs.logger import StructuredLogger
+from ...protocol.principal import Principal
 from .authentication import KEY_SUBJECT
 from .jwks import KeySource, KeysUnavailable
 from .refusal import HttpRefusal

@@ -29,8 +29,8 @@ import uvloop
 from attrs import define, field
 
 from ...errors import UsageError
-from ...loop_delay import LoopDelay
-from ...scheduling import report_errors, run_protected
+from ...running.loop_delay import LoopDelay
+from ...running.scheduling import report_errors, run_protected
 from ..reactor_loop import finish_loop
 from ..watchdog import Watchdog
 from .application import HttpApplication
@@ -42,7 +42,7 @@ from .wire import BoundedProtocol, UvicornLog, WireLimits
 if TYPE_CHECKING:
     from types import FrameType
 
-    from ...config import HttpSection
+    from ...configuration.sections import HttpSection
     from ...runtime import Runtime
 
 _BACKLOG = 2048

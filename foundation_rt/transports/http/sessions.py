@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from attrs import define, field
 
-from ...principal import identity_of
+from ...protocol.principal import identity_of
 from .refusal import HttpRefusal
 
 if TYPE_CHECKING:
     from ...clock import Clock
-    from ...principal import Principal
+    from ...protocol.principal import Principal
 
 _RETRY_AFTER_SECONDS = b"10"
 

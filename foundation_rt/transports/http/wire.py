@@ -25,7 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from .guard import SECURITY_HEADERS
 
 if TYPE_CHECKING:
-    from ...logs import StructuredLogger
+    from ...logs.logger import StructuredLogger
 
 CUT_CONNECTION = "foundation_rt.cut_connection"
 """Among the extensions of a scope: a function that ends the connection at once."""

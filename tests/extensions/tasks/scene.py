@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import ResourcesSection, ServerConfig, TasksSection
+from foundation_rt.configuration.sections import ResourcesSection, ServerConfig, TasksSection
 from foundation_rt.context import ToolContext
 from foundation_rt.extensions.tasks.support import EXTENSION
-from foundation_rt.principal import Principal
-from foundation_rt.registry import ToolDefinition
-from foundation_rt.scheduling import HostLoop
+from foundation_rt.protocol.principal import Principal
+from foundation_rt.running.scheduling import HostLoop
+from foundation_rt.tools.registry import ToolDefinition
 from tests.support.rig import Peer, Rig
 from tests.support.virtual_loop import run_virtual
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.principal import Principal
+from foundation_rt.protocol.principal import Principal
 from tests.extensions.tasks.scene import Client, Scene, play
 from tests.extensions.tasks.test_asking import ANN, ask_a_name
 from tests.extensions.tasks.test_tasks import sleep_a_second

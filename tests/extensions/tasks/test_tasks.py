@@ -13,7 +13,7 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.context import ToolContext
 from foundation_rt.errors import RegistrationError, ToolError
 from foundation_rt.extensions.tasks.support import EXTENSION, REQUIRED_CAPABILITIES
-from foundation_rt.principal import Principal
+from foundation_rt.protocol.principal import Principal
 from foundation_rt.server import Server
 from tests.extensions.tasks.scene import KEEP_MS, RUN_MS, WITH_TASKS, Scene, play
 from tests.support.rig import HANDSHAKE

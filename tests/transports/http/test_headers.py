@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.errors import JsonRpcErrorCode
-from foundation_rt.peer import CAPABILITIES_KEY, SUPPORTED_REVISIONS
 from foundation_rt.protocol.jsonrpc import ABSENT, Request
+from foundation_rt.protocol.peer import CAPABILITIES_KEY, SUPPORTED_REVISIONS
 from foundation_rt.transports.http.headers import (
     NAME_SOURCES,
     RequestHead,

@@ -16,8 +16,8 @@ from starlette.routing import Mount
 
 from foundation_rt import Server, ServerOptions
 from foundation_rt.clock import ManualClock
-from foundation_rt.config import HttpSection, OauthSection, ServerConfig
-from foundation_rt.principal import ALL_SCOPES, Principal
+from foundation_rt.configuration.sections import HttpSection, OauthSection, ServerConfig
+from foundation_rt.protocol.principal import ALL_SCOPES, Principal
 from tests.support.core import INITIALIZE, make_core, replies
 from tests.support.issuer import AUDIENCE, Issuer, running_issuer, token
 

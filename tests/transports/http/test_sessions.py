@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.principal import Principal
+from foundation_rt.protocol.principal import Principal
 from foundation_rt.transports.http.sessions import SessionTable, new_session_id
 
 ALICE, BOB = Principal("alice"), Principal("bob")

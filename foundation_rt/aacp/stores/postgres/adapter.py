@@ -13,7 +13,7 @@ import orjson
 from attrs import define, field
 
 from ....errors import StructuredError, UsageError
-from ....logs import StructuredLogger
+from ....logs.logger import StructuredLogger
 from ...cancellation import is_cancelled
 from ...ledger import is_repeated, may_complete, response_payload
 from ...persistence import RetryDecision, StoreError

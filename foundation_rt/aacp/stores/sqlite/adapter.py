@@ -31,7 +31,7 @@ from .committer import Committer
 from .presence import Presence
 
 if TYPE_CHECKING:
-    from ....logs import StructuredLogger
+    from ....logs.logger import StructuredLogger
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,0 +1,1 @@
+"""One call of a handler, from its ids to its reply and its record: pure decisions."""

@@ -1,0 +1,132 @@
+"""Finding the `Server` in a file or module that somebody names on the command line (CLI-02)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..server import Server
+
+_MODULE_NAME = "foundation_rt_app"
+
+_importing: ContextVar[str | None] = ContextVar("foundation_rt_importing", default=None)
+
+
+class AppError(UsageError):
+    """The application cannot be loaded; the message says why and what to do."""
+
+
+def refuse_while_importing() -> None:
+    """Raise when a server is run by the file that `foundation-rt` is importing (CLI-03)."""
+    target = _importing.get()
+    if target is not None:
+        raise AppError(
+            f"{target} runs its server while it is imported: put server.run() under"
+            ' `if __name__ == "__main__":`'
+        )
+
+
+def load_app(target: str) -> Server:
+    """The server that `FILE.py`, `FILE.py:attr`, `module` or `module:attr` names.
+
+    Without an attribute: `server`, else the only `Server` there is.
+
+    Raises:
+        AppError: the file, the module or the server cannot be found, or importing it failed.
+    """
+    source, attribute = _split(target)
+    with _import_guard(source):
+        module = _import_file(source) if source.endswith(".py") else _import_module(source)
+    return _find_server(module, source, attribute)
+
+
+def _split(target: str) -> tuple[str, str | None]:
+    source, colon, attribute = target.rpartition(":")
+    if not colon or "/" in attribute or "\\" in attribute or attribute.endswith(".py"):
+        return target, None
+    if not source or not attribute.isidentifier():
+        raise AppError(f"{target!r} is not of the form FILE.py[:attribute] or module[:attribute]")
+    return source, attribute
+
+
+@contextmanager
+def _import_guard(source: str) -> Iterator[None]:
+    token = _importing.set(source)
+    try:
+        yield
+    except AppError:
+        raise
+    except UsageError as error:
+        raise AppError(f"{source}: {error}") from error
+    except SystemExit as error:
+        raise AppError(f"{source} called sys.exit({error.code!r}) while it was imported") from error
+    except Exception as error:
+        raise AppError(f"{source} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        _importing.reset(token)
+
+
+def _import_file(path: str) -> ModuleType:
+    import os
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    if not os.path.isfile(path):  # noqa: PTH113 -- pathlib costs start-up
+        raise AppError(f"there is no file {path}")
+    path = os.path.abspath(path)  # noqa: PTH100
+    # As `python FILE.py` would: what stands beside the file can be imported by it.
+    sys.path.insert(0, os.path.dirname(path))  # noqa: PTH120
+    spec = spec_from_file_location(_MODULE_NAME, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    # Annotations are resolved through sys.modules, and pickling looks there.
+    sys.modules[_MODULE_NAME] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    from importlib import import_module
+
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` would
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise AppError(
+                f"there is no module {name!r}; a file is named with its .py ending"
+            ) from error
+        raise
+
+
+def _find_server(module: ModuleType, source: str, attribute: str | None) -> Server:
+    from ..server import Server
+
+    if attribute is not None:
+        found = getattr(module, attribute, None)
+        if not isinstance(found, Server):
+            what = "is not there" if found is None else f"is a {type(found).__name__}"
+            raise AppError(f"{source}: {attribute!r} should be a foundation_rt.Server; it {what}")
+        return found
+    candidate = getattr(module, "server", None)
+    if isinstance(candidate, Server):
+        return candidate
+    servers = {name: each for name, each in vars(module).items() if isinstance(each, Server)}
+    distinct = {id(each): each for each in servers.values()}
+    if len(distinct) == 1:
+        return next(iter(distinct.values()))
+    if not distinct:
+        raise AppError(
+            f"{source} holds no foundation_rt.Server: make one, e.g. server = Server(...)"
+        )
+    raise AppError(
+        f"{source} holds several servers ({', '.join(sorted(servers))}): name one, as in"
+        f" {source}:{min(servers)}"
+    )

@@ -1,0 +1,1 @@
+"""What an operator can set, and where it comes from."""

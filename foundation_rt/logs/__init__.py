@@ -1,0 +1,1 @@
+"""Structured log records: how they are made, redacted and written."""

@@ -1,0 +1,1 @@
+"""Doing what was decided: connections, handlers, threads, tasks, timers."""

@@ -1,0 +1,104 @@
+"""Compiling a JSON Schema into the function that checks arguments, results and answers.
+
+What is advertised is enforced, whole, or the tool is refused at registration: a schema is private
+data once it is here, its dialect is decided, every keyword of it is enforced exactly or named in a
+refusal or a warning, and nothing is compiled or fetched on a call (spec/schemas.md).
+
+`compile_schema` imports what it needs when it is first called: a server without tools of its own
+should not pay for fastjsonschema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from attrs import frozen
+
+from ..errors import RegistrationError
+from .issues import ValidationIssue
+
+if TYPE_CHECKING:
+    from .survey import Survey
+
+__all__ = ["CompiledSchema", "ValidationIssue", "ValidationResult", "Validator", "compile_schema"]
+
+Validator = Callable[[Any], tuple[ValidationIssue, ...]]
+"""Takes any JSON value, returns what is wrong with it: `()` when nothing is. It never raises, and
+never changes the value or fills in defaults (SCHEMA-17)."""
+
+
+@frozen
+class ValidationResult:
+    """Whether something is valid, and if not, why."""
+
+    valid: bool
+    errors: tuple[ValidationIssue, ...] = ()
+
+
+@frozen
+class CompiledSchema:
+    """A schema ready for use.
+
+    Attributes:
+        dialect: `draft-04`, `draft-06`, `draft-07`, `2019-09` or `2020-12`.
+        validate: checks a value.
+        warnings: what the schema says that is not enforced, each with its place.
+        mirrored: the places of schemas with an `x-mcp-header`.
+    """
+
+    dialect: str
+    validate: Validator
+    warnings: tuple[str, ...]
+    mirrored: tuple[str, ...] = ()
+
+
+def compile_schema(schema: Mapping[str, Any], *, any_root: bool = False) -> CompiledSchema:
+    """Compile a schema: of the arguments of a tool, of its results, of what a user is asked for.
+
+    Args:
+        schema: JSON Schema of any dialect from draft-04 to 2020-12. Later changes of it have no
+            effect.
+        any_root: take any root that is an object; by default it says `"type": "object"`.
+
+    Raises:
+        RegistrationError: it is no such schema, or cannot be enforced; the message says what is
+            wrong, where, and how to mend it (SCHEMA-01 to SCHEMA-16).
+    """
+    from .survey import survey
+
+    root = _private_copy(schema)
+    if not any_root and root.get("type") != "object":
+        raise RegistrationError('the schema must have "type": "object" at its root')
+    try:
+        found = survey(root)
+        validate = _compile(found)
+    except RecursionError:
+        raise RegistrationError(
+            "the schema is nested too deeply: move inner parts into `definitions`"
+        ) from None
+    return CompiledSchema(found.dialect, validate, tuple(found.warnings), tuple(found.mirrored))
+
+
+def _private_copy(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema as a client will read it, that is as JSON."""
+    try:
+        copy: dict[str, Any] = orjson.loads(orjson.dumps(dict(schema)))
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"the schema must be JSON: {error}") from None
+    return copy
+
+
+def _compile(survey: Survey) -> Validator:
+    if survey.is_later:
+        from .later import compile_later
+
+        return compile_later(survey)
+    if survey.uses_multiple_of:
+        from .reading import Reading
+
+        return Reading(survey).issues
+    from .generated import compile_generated
+
+    return compile_generated(survey)

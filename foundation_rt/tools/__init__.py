@@ -1,0 +1,1 @@
+"""Tools: their definitions, names, schemas, and the registry that finds them."""

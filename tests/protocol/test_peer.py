@@ -1,0 +1,245 @@
+"""Two eras on one connection, and what a stateless request has to say of its sender."""
+
+from __future__ import annotations
+
+import ast
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.calls.invocation import Invocation, Returned
+from foundation_rt.dispatch.envelope import Envelope, ServerInfo
+from foundation_rt.dispatch.session import State
+from foundation_rt.protocol.content import Icon
+from foundation_rt.protocol.levels import LOGGING_LEVELS, is_wanted
+from foundation_rt.protocol.peer import (
+    CAPABILITIES_KEY,
+    INFO_KEY,
+    LOG_LEVEL_KEY,
+    SUPPORTED_REVISIONS,
+    Peer,
+)
+from foundation_rt.protocol.revisions import (
+    HANDSHAKE_REVISIONS,
+    REVISIONS,
+    STATELESS_REVISIONS,
+    VARYING_MEMBERS,
+    VERSION_KEY,
+)
+from tests.support.core import make_core, replies, request
+
+ROOT = Path(__file__).parents[2] / "foundation_rt"
+NEWEST = STATELESS_REVISIONS[-1]
+MODERN = {VERSION_KEY: NEWEST, CAPABILITIES_KEY: {}}
+SERVER_INFO = {"io.modelcontextprotocol/serverInfo": {"name": "foundation-rt", "version": "0.1.0"}}
+
+
+def modern(**members: Any) -> dict[str, Any]:
+    return {"_meta": {**MODERN, **members}}
+
+
+@pytest.mark.rule("REV-01")
+def test_no_module_but_the_table_knows_a_revision_by_its_name() -> None:
+    names = {*HANDSHAKE_REVISIONS, *STATELESS_REVISIONS}
+    knowing = {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    assert knowing == {"protocol/revisions.py"}
+
+
+@pytest.mark.rule("REV-02")
+@pytest.mark.parametrize("state", [State.STARTING, State.INITIALIZING, State.RUNNING])
+def test_a_stateless_request_is_served_in_every_state_and_leaves_it(state: State) -> None:
+    core = make_core()
+    if state is not State.STARTING:
+        core.dispatch(request("initialize", {"protocolVersion": "2025-11-25"}))
+    if state is State.RUNNING:
+        core.dispatch(request("initialized"))
+    before = core.session.peer
+    core.add("tool")
+    assert core.answer(request("tools/list", modern()))["result"]["resultType"] == "complete"
+    [call] = core.call("tool", **modern())
+    assert isinstance(call, Invocation)
+    assert call.peer.revision is REVISIONS[NEWEST]
+    assert replies(core.conclude(call, Returned(1)))[0]["result"] == {
+        "resultType": "complete",
+        "content": [{"type": "text", "text": "1"}],
+        "isError": False,
+        "_meta": SERVER_INFO,
+    }
+    assert (core.session.state, core.session.peer) == (state, before)
+    if state is State.STARTING:
+        assert core.answer(request("tools/list", {}))["error"]["code"] == -32002
+
+
+@pytest.mark.rule("REV-02", "REV-04")
+@pytest.mark.parametrize("method", ["server/discover", "tools/call", "initialize", "ping"])
+def test_a_session_of_the_stateless_era_takes_no_request_without_meta(method: str) -> None:
+    core = make_core()
+    core.session.stateless = True
+    error = core.answer(request(method, {"protocolVersion": "2025-11-25"}))["error"]
+    assert error["code"] == -32602
+    assert error["data"]["reason"] == "invalid_meta"
+
+
+@pytest.mark.rule("REV-04")
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {VERSION_KEY: NEWEST},
+        {VERSION_KEY: NEWEST, CAPABILITIES_KEY: None},
+        {VERSION_KEY: NEWEST, CAPABILITIES_KEY: []},
+        {VERSION_KEY: None, CAPABILITIES_KEY: {}},
+        {VERSION_KEY: 20260728, CAPABILITIES_KEY: {}},
+        {**MODERN, INFO_KEY: "me"},
+        {**MODERN, INFO_KEY: None},
+        {**MODERN, LOG_LEVEL_KEY: "loud"},
+        {**MODERN, LOG_LEVEL_KEY: 3},
+        {**MODERN, LOG_LEVEL_KEY: {}},
+    ],
+    ids=str,
+)
+def test_what_a_stateless_request_says_of_its_sender_is_checked(meta: dict[str, Any]) -> None:
+    core = make_core()
+    error = core.answer(request("tools/list", {"_meta": meta}))["error"]
+    assert error["code"] == -32602
+    assert error["data"]["reason"] == "invalid_meta"
+    assert error["data"]["correlationId"]
+
+
+@pytest.mark.rule("REV-04")
+@given(
+    meta=st.dictionaries(st.sampled_from([*MODERN, INFO_KEY, LOG_LEVEL_KEY]), st.none() | st.text())
+)
+def test_whatever_it_says_it_is_answered(meta: dict[str, Any]) -> None:
+    core = make_core()
+    core.session.stateless = True
+    reply = core.answer(request("tools/list", {"_meta": meta}))
+    assert ("result" in reply) != ("error" in reply)
+
+
+@pytest.mark.rule("REV-02", "REV-04")
+@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "no/such/method"])
+@pytest.mark.parametrize("lacking", [VERSION_KEY, CAPABILITIES_KEY])
+def test_a_request_that_lacks_a_required_member_is_told_so(
+    state: State, method: str, lacking: str
+) -> None:
+    core = make_core()
+    core.session.state = state
+    meta = {key: value for key, value in MODERN.items() if key != lacking}
+    error = replies(core.dispatch(request(method, {"_meta": meta})))[0]["error"]
+    assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_meta")
+    assert lacking in error["message"]
+
+
+@pytest.mark.rule("REV-05")
+@pytest.mark.parametrize("asked", ["2025-11-25", "1900-01-01", "", "2026-07-29"])
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "no/such/method"])
+def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are(
+    asked: str, method: str
+) -> None:
+    core = make_core()
+    meta = {"_meta": {**MODERN, VERSION_KEY: asked}}
+    error = replies(core.dispatch(request(method, meta)))[0]["error"]
+    assert error["code"] == -32022
+    assert error["data"]["supported"] == [*SUPPORTED_REVISIONS]
+    assert error["data"]["requested"] == asked
+    assert SUPPORTED_REVISIONS[0] == NEWEST
+
+
+@pytest.mark.rule("REV-06", "REV-07")
+def test_a_result_names_its_type_and_its_server_in_the_stateless_era_only() -> None:
+    envelope = Envelope(ServerInfo("s", "1", title="T", icons=[Icon("i")]), 5, "public")
+    old, new = (Peer(REVISIONS[name], {}, {}) for name in ("2025-03-26", NEWEST))
+    assert envelope.complete(old, {"a": 1}) == {"a": 1}
+    assert envelope.cache_hints(old) == {}
+    assert envelope.complete(new, {"a": 1, "_meta": {"x": 2}}) == {
+        "resultType": "complete",
+        "a": 1,
+        "_meta": {
+            "x": 2,
+            "io.modelcontextprotocol/serverInfo": {
+                "name": "s",
+                "version": "1",
+                "title": "T",
+                "icons": [{"src": "i"}],
+            },
+        },
+    }
+    assert envelope.cache_hints(new) == {"ttlMs": 5, "cacheScope": "public"}
+    assert envelope.cache_hints(new, 7) == {"ttlMs": 7, "cacheScope": "public"}
+    assert envelope.server_info(REVISIONS["2024-11-05"]) == {"name": "s", "version": "1"}
+
+
+@pytest.mark.rule("REV-03")
+@pytest.mark.parametrize("shape", sorted(VARYING_MEMBERS))
+def test_a_later_revision_has_all_members_of_an_earlier_one(shape: str) -> None:
+    wire = dict.fromkeys([*VARYING_MEMBERS[shape], "name"], 1)
+    kept = [revision.keep(shape, wire).keys() for revision in REVISIONS.values()]
+    assert all(earlier <= later for earlier, later in pairwise(kept))
+    assert kept[0] == {"name"}
+    assert kept[-1] == wire.keys()
+    for revision in REVISIONS.values():
+        assert all(
+            revision.has(shape, name) == (name in revision.keep(shape, wire))
+            for name in VARYING_MEMBERS[shape]
+        )
+
+
+@pytest.mark.rule("REV-08")
+@pytest.mark.parametrize(
+    ("method", "era"),
+    [("ping", "handshake"), ("server/discover", "stateless"), ("no/such", None)],
+)
+def test_a_method_that_the_revision_does_not_have_is_not_found(
+    method: str, era: str | None
+) -> None:
+    for each in ("handshake", "stateless"):
+        core = make_core().handshake()
+        reply = core.answer(request(method, modern() if each == "stateless" else {}))
+        assert (reply.get("error", {}).get("code") == -32601) == (each != era)
+
+
+@pytest.mark.rule("REV-09")
+def test_what_a_server_is_can_be_asked() -> None:
+    result = make_core(instructions="Be kind.").answer(request("server/discover", modern()))
+    assert result["result"].keys() == {
+        "resultType",
+        "supportedVersions",
+        "capabilities",
+        "instructions",
+        "ttlMs",
+        "cacheScope",
+        "_meta",
+    }
+    assert result["result"]["supportedVersions"] == [*SUPPORTED_REVISIONS]
+    assert result["result"]["instructions"] == "Be kind."
+    plain = make_core().answer(request("server/discover", modern()))["result"]
+    assert "instructions" not in plain
+
+
+@pytest.mark.rule("REV-04")
+def test_a_peer_can_what_it_declared_and_no_more() -> None:
+    peer = Peer(REVISIONS[NEWEST], {"sampling": {"tools": {}}, "roots": None, "x": True}, {})
+    assert peer.can("sampling")
+    assert peer.can("sampling", "tools")
+    assert not peer.can("sampling", "context")
+    assert not peer.can("roots")
+    assert not peer.can("x", "y")
+    assert not peer.can("elicitation")
+
+
+@pytest.mark.rule("REV-04")
+def test_a_level_is_wanted_from_the_least_severe_one_on() -> None:
+    assert not any(is_wanted(level, None) for level in LOGGING_LEVELS)
+    for number, least in enumerate(LOGGING_LEVELS):
+        wanted = [level for level in LOGGING_LEVELS if is_wanted(level, least)]
+        assert wanted == [*LOGGING_LEVELS[number:]]
