@@ -293,6 +293,11 @@ class Runtime:
         described = None if error is None else describe_exception(error)
         self.logger.error("event loop error", {"what": message, "error": described})
 
+    def flush_logs(self, timeout: float) -> None:
+        """Write out what is buffered of the log, in `timeout` seconds at most, and go on."""
+        if self._sink is not None:
+            self._sink.flush(timeout)
+
     def close_logs(self, timeout: float) -> None:
         """Write out what is buffered of the log, in `timeout` seconds at most."""
         if self._sink is not None:

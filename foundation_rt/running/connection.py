@@ -202,9 +202,13 @@ class Connection:
 
     def tell_listening(self, listening: Listening, message: Notify) -> None:
         """Tell the peer what it listens to, if it still does; safe from any thread (SUB-02)."""
-        self.scheduler.return_to_host(
-            lambda: self._decide(partial(self.dispatcher.tell_listening, listening, message))
-        )
+        # In place where that may be: on their way, the events of one turn for thousands of
+        # listeners took 5 KB each.
+        tell = partial(self._decide, partial(self.dispatcher.tell_listening, listening, message))
+        if self.scheduler.is_here():
+            tell()
+        else:
+            self.scheduler.return_to_host(tell)
 
     def end_listening(self) -> None:
         """The server ends: let those who listen know that nothing more will come (SUB-08)."""

@@ -12,7 +12,7 @@ from tests.support.process import ServerProcess, environment
 from tests.support.raw_http import RawClient
 
 APP = """
-import socket, sys, uvicorn
+import socket, uvicorn
 from foundation_rt import Server, ToolContext
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -24,7 +24,7 @@ server = Server("mounted", config={"http": {"no_auth": True}})
 async def life(server):
     server.runtime.logger.info("entered")
     yield {"books": 3}
-    print("the hook was left", file=sys.stderr)
+    server.runtime.logger.info("the hook was left")
 
 
 @server.tool

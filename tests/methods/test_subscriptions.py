@@ -68,6 +68,13 @@ async def listen(client: AskedClient, **wanted: Any) -> tuple[int, dict[str, Any
 # -- the handshake era -----------------------------------------------------------------------------
 
 
+def in_a_thread(function: Callable[[], object]) -> None:
+    """Call it in another thread, and wait for its end."""
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
 @pytest.mark.rule("SUB-01", "SUB-02", "SUB-07")
 def test_a_subscriber_hears_of_its_resource_until_it_unsubscribes() -> None:
     async def scene(rig: Rig) -> None:
@@ -252,8 +259,8 @@ def test_a_client_ends_its_subscription() -> None:
         client = AskedClient(rig.server, STATELESS)
         first, _ = await listen(client, toolsListChanged=True)
         second, _ = await listen(client, toolsListChanged=True)
-        rig.server.register(NOTHING, lambda arguments, context: None)
-        # Already on its way to the host, but ended before it got there.
+        in_a_thread(lambda: rig.server.register(NOTHING, lambda arguments, context: None))
+        # On its way from that thread to the host's, but ended before it got there.
         client.write(method="notifications/cancelled", params={"requestId": first})
         client.write(method="notifications/cancelled", params={"requestId": first})
         await client.settle()
@@ -349,7 +356,7 @@ def test_a_client_that_has_gone_is_forgotten() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         await listen(client, resourceSubscriptions=["note://5"], toolsListChanged=True)
-        rig.server.resource_updated("note://5")
+        in_a_thread(lambda: rig.server.resource_updated("note://5"))
         client.connection.close()
         await client.settle()
         assert client.unread() == []

@@ -45,6 +45,7 @@ _CLOSE = (b"connection", b"close")
 
 _SWEEP_SECONDS = 10.0
 _POLL_SECONDS = 0.02
+_LOG_SECONDS = 0.2
 
 _AUDITED = {401: "AUTHENTICATION_FAILED", 403: "ACCESS_DENIED", 421: "ACCESS_DENIED"}
 """What the audit log calls the refusals that it is told of, by their status (OPS-12)."""
@@ -172,6 +173,8 @@ class HttpApplication:
             await self.runtime.stop_lifespan(max(0.0, until - time.monotonic()))
             await self.runtime.close_operations()
             await service.endpoint.events.close()
+            # The host may end its process by a signal now: what is buffered would be lost.
+            self.runtime.flush_logs(_LOG_SECONDS)
 
     @asynccontextmanager
     async def lifespan(self, host: object = None) -> AsyncIterator[None]:
