@@ -35,7 +35,7 @@ def truncate(entries: Sequence[T], wrap: Callable[[Sequence[T], bool], Any], max
         return wrap(entries, False)
     # The first that is too large comes after the longest that is not.
     fitting = bisect_left(range(len(entries)), True, key=too_large) - 1
-    answer = wrap(entries[: max(fitting, 0)], True)
+    answer = wrap(entries[: max(fitting, 0)], bool(entries))
     if fitting < 0:
         encode_result(answer, max_bytes)  # says what it is too large for
     return answer

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foundation_rt.calls.truncation import truncate
@@ -54,6 +54,7 @@ def test_a_list_is_cut_where_it_no_longer_fits(entries: list[str], max_bytes: in
 
 @pytest.mark.rule("AGENT-17")
 @given(st.dictionaries(st.text(max_size=6), st.integers(0, 10**6)), st.integers(1, 120))
+@example({}, 29)  # where "true" would fit and "false" does not
 def test_an_object_is_cut_where_it_no_longer_fits(members: dict[str, int], max_bytes: int) -> None:
     check(sorted(members.items()), as_object, max_bytes)
 
