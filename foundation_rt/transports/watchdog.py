@@ -152,10 +152,12 @@ class Watchdog:
             if command == _END:
                 self._ending = True
             elif command in _TO_END:
-                budget = 0.0 if self._signalled else self.signal_budget
+                due = time.monotonic() + (0.0 if self._signalled else self.signal_budget)
                 self._signalled = True
-                if self._limit is None or not budget:
-                    self._limit = (time.monotonic() + budget, 128 + command)
+                if self._limit is not None:
+                    due = min(due, self._limit[0])
+                # The signal's code counts, whatever was to end the process before (PROC-04).
+                self._limit = (due, 128 + command)
                 self.on_signal()
 
     def _next_limit(self) -> float | None:

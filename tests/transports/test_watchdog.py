@@ -161,6 +161,19 @@ def test_a_limit_ends_the_process(benches: list[Bench], code: int) -> None:
     assert bench.exit_code() == code
 
 
+@pytest.mark.rule("PROC-04", "PROC-06")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_changes_the_code_with_which_a_limit_ends_it(
+    benches: list[Bench], number: signal.Signals
+) -> None:
+    bench = make()
+    benches.append(bench)
+    bench.watchdog.limit(1.0, 0)
+    bench.signal(number)
+    assert bench.woken.wait(PATIENCE)
+    assert bench.exit_code() == 128 + number
+
+
 @pytest.mark.rule("PROC-06")
 def test_stopped_in_time_it_ends_nothing() -> None:
     bench = make(hang_up_budget=0.0, signal_budget=0.0)
