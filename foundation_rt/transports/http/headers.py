@@ -9,7 +9,6 @@ whose headers and body differ is refused.
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from attrs import define, field
 
 from ...errors import JsonRpcErrorCode
+from ...protocol.http_headers import NAME_SOURCES, decode_header_value
 from ...protocol.jsonrpc import Request
 from ...protocol.peer import brings_peer, unsupported_data
 from ...protocol.revisions import (
@@ -29,16 +29,6 @@ from .refusal import HttpRefusal
 
 HeaderParameter = tuple[str, tuple[str, ...], str]
 """A parameter that is repeated in a header: name of the header, path of property keys, type."""
-
-NAME_SOURCES = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
-}
-"""By method, the member of its params that `Mcp-Name` repeats (SEP-2243, SEP-2663)."""
 
 _FIELDS = {
     b"accept": "accept",
@@ -64,7 +54,6 @@ _NO_QUALITY = re.compile(r"0(\.0{0,3})?")
 _JSON_TYPE = "application/json"
 _EVENTS_TYPE = "text/event-stream"
 
-_ENCODED = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
 
 
@@ -260,7 +249,7 @@ def _check_name(head: RequestHead, name: Any) -> HttpRefusal | None:
         return None
     if head.name is None:
         return _mismatch("the header Mcp-Name is missing")
-    if _decode(head.name) != name:
+    if decode_header_value(head.name) != name:
         return _mismatch("Mcp-Name is not the name in the body")
     return None
 
@@ -271,7 +260,7 @@ def _check_parameter(head: RequestHead, header: str, value: Any) -> HttpRefusal 
         return None
     if text is None:
         return _mismatch(f"the header Mcp-Param-{header} is missing")
-    decoded = _decode(text)
+    decoded = decode_header_value(text)
     if decoded is None:
         return _mismatch(f"Mcp-Param-{header} is no valid base64 of UTF-8")
     if value is None:
@@ -290,20 +279,6 @@ def _says(text: str, value: Any) -> bool:
     if type(value) is int or type(value) is float:
         return _NUMBER.fullmatch(text) is not None and Decimal(text) == Decimal(value)
     return False
-
-
-def _decode(text: str) -> str | None:
-    """What a header's text stands for; None if its base64 is none (HEAD-13)."""
-    found = _ENCODED.fullmatch(text)
-    if found is None:
-        return text
-    encoded = found[1].encode("ascii")
-    try:
-        decoded = b64decode(encoded, validate=True)
-        # Encoded again it must be the same: `validate` lets superfluous padding and bits pass.
-        return decoded.decode() if b64encode(decoded) == encoded else None
-    except ValueError:
-        return None
 
 
 def _value_at(arguments: Any, path: tuple[str, ...]) -> Any:

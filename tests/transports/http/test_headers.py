@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.errors import JsonRpcErrorCode
+from foundation_rt.protocol.http_headers import NAME_SOURCES
 from foundation_rt.protocol.jsonrpc import ABSENT, Request
 from foundation_rt.protocol.peer import CAPABILITIES_KEY, SUPPORTED_REVISIONS
 from foundation_rt.transports.http.headers import (
-    NAME_SOURCES,
     RequestHead,
     check_delete,
     check_get,
