@@ -1,0 +1,303 @@
+"""A server over HTTP that misbehaves as a script tells it: `python -m
+tests.support.misbehaving_http SCRIPT LOG PORT`; prints the port that it listens on.
+
+What a script is, and what every transport can do, says `misbehaving_play`. A response is JSON, or a
+stream of events if `stream` came first or something other than an answer is said. Acts of this
+transport:
+
+    stream                  begin a stream of events
+    event LINES             an event of these lines, as they are
+    finish                  end the response as it should be ended
+    cut                     close the connection
+    part FRACTION           the first bytes of the right response, its head included
+    drip BYTES              the same, so many bytes, each by itself
+    status CODE [HEADERS [BODY]]
+                            this response, whole
+    bytes TEXT              these bytes (Latin-1) on the connection, as they are
+    endless LINE            this line of a stream, for as long as the client reads
+    session NAME            what the client is told its session is called; it is not known by that
+    forget                  know no session any more
+    exit CODE, kill         end
+
+The points `POST`, `GET` and `DELETE` are reached by requests of these methods before anything of
+them is looked at; `http` in the log. Where that decides nothing they go on as they should.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from tests.support.misbehaving import started
+from tests.support.misbehaving_play import STATELESS, Exchange, Log, Play, read_script
+
+_SESSION = "mcp-session-id"
+_DRIP_SECONDS = 0.002
+_LIMIT = 1 << 20
+"""Longest head that is read, in bytes."""
+
+
+class Reader(asyncio.StreamReader):
+    """What comes on a connection.
+
+    Attributes:
+        left: set when the client has closed it. To read for that would take away what comes next.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_LIMIT)
+        self.left = asyncio.Event()
+
+    def feed_eof(self) -> None:
+        super().feed_eof()
+        self.left.set()
+
+    def set_exception(self, exc: BaseException) -> None:
+        super().set_exception(exc)
+        self.left.set()
+
+
+class Response:
+    """What is written of one response.
+
+    Args:
+        writer: the connection.
+        method: of the request.
+
+    Attributes:
+        headers: those that its head has besides.
+        streams: whether a stream was begun.
+        finished: set when nothing more is to be written.
+        is_cut: whether the connection is of no more use.
+        task: what goes on writing.
+    """
+
+    def __init__(self, writer: asyncio.StreamWriter, method: str) -> None:
+        self._writer = writer
+        self.method = method
+        self.headers: dict[str, str] = {}
+        self.streams = False
+        self.finished = asyncio.Event()
+        self.is_cut = False
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether something was done already."""
+        return self.streams or self.is_cut or self.finished.is_set() or self.task is not None
+
+    def write(self, data: bytes) -> None:
+        if not self.is_cut:
+            self._writer.write(data)
+
+    def whole(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.write(self._head(status, {"Content-Length": str(len(body)), **headers}) + body)
+        self.finished.set()
+
+    def json(self, data: bytes) -> bytes:
+        """A whole response, as bytes."""
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(data))}
+        return self._head(200, headers) + data
+
+    def stream(self) -> None:
+        if not self.streams:
+            self.streams = True
+            headers = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
+            self.write(self._head(200, headers))
+
+    def chunk(self, data: bytes) -> None:
+        self.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def finish(self) -> None:
+        if self.streams:
+            self.write(b"0\r\n\r\n")
+        self.finished.set()
+
+    def cut(self) -> None:
+        self.is_cut = True
+        self.finished.set()
+
+    def go_on(self, writing: Any) -> None:
+        """Write on, apart from everything else."""
+        self.task = asyncio.ensure_future(writing)
+
+    async def drip(self, data: bytes) -> None:
+        """The bytes, each by itself."""
+        for byte in data:
+            self.write(bytes([byte]))
+            await asyncio.sleep(_DRIP_SECONDS)
+
+    async def endless(self, line: bytes) -> None:
+        """The line without end; no more is written than the client takes."""
+        self.stream()
+        while not self.is_cut:
+            self.chunk(line + b"\n")
+            await self._writer.drain()
+
+    async def end(self) -> None:
+        """Nothing more is written."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.wait({self.task})
+
+    def _head(self, status: int, headers: Mapping[str, str]) -> bytes:
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in {**self.headers, **headers}.items()]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+class MisbehavingHttp:
+    """The server.
+
+    Args:
+        script: path of the script.
+        log: path of the log.
+    """
+
+    def __init__(self, script: str, log: str) -> None:
+        self._log = Log(log)
+        start = self._log.starts(log)
+        self._log.note("start", started=started())
+        self._script = read_script(script)
+        self._play = Play(self._script, start, self._log.note, self._write, self._perform)
+        self._sessions: set[str] = set()
+
+    async def run(self, port: int) -> None:
+        """Serve until killed."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: asyncio.StreamReaderProtocol(Reader(), self._connected), "127.0.0.1", port
+        )
+        print(server.sockets[0].getsockname()[1], flush=True)
+        await server.serve_forever()
+
+    async def _connected(self, reader: Any, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await self._one(reader, writer):
+                pass
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def _one(self, reader: Reader, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request; return whether another may come."""
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        pairs = (line.partition(":") for line in head[1:] if line)
+        headers = {name.lower(): value.strip() for name, _, value in pairs}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        response = Response(writer, head[0].split()[0])
+        self._log.note("http", method=response.method, session=headers.get(_SESSION))
+        self._answer(response, headers.get(_SESSION), body)
+        await self._until_done(reader, response)
+        return not response.is_cut
+
+    def _answer(self, response: Response, session: str | None, body: bytes) -> None:
+        self._play.reach(response.method, response)
+        if response.is_decided:
+            return
+        if response.method != "POST":
+            response.whole(200 if response.method == "DELETE" else 405, {}, b"")
+        elif self._knows(session, response, body):
+            for exchange in self._play.receive(body, response):
+                self._accept(exchange, response)
+        else:
+            response.whole(404, {}, b"")
+
+    def _knows(self, session: str | None, response: Response, body: bytes) -> bool:
+        if self._script()["revision"] == STATELESS:
+            return True
+        if b'"initialize"' in body:
+            name = os.urandom(16).hex()
+            self._sessions.add(name)
+            response.headers[_SESSION] = name
+            return True
+        return session in self._sessions
+
+    def _accept(self, exchange: Exchange, response: Response) -> None:
+        """What needs no answer is accepted, unless something else was done with it."""
+        if exchange.answer is None and not exchange.acts and not response.is_decided:
+            response.whole(202, {}, b"")
+
+    async def _until_done(self, reader: Reader, response: Response) -> None:
+        """Wait for the response's end, or for the client's."""
+        ends = [asyncio.ensure_future(each.wait()) for each in (response.finished, reader.left)]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in ends:
+                each.cancel()
+            await response.end()
+        if not response.finished.is_set():
+            self._log.note("left", method=response.method)
+            response.cut()
+
+    # -- acts --------------------------------------------------------------------------------------
+
+    def _write(self, exchange: Exchange, data: bytes, is_answer: bool) -> None:
+        response: Response = exchange.way
+        if response.streams or not is_answer:
+            response.stream()
+            response.chunk(b"event: message\ndata: " + data + b"\n\n")
+            if is_answer and not exchange.acts:
+                response.finish()
+        else:
+            response.write(response.json(data))
+            response.finished.set()
+
+    def _perform(self, exchange: Exchange, name: str, *arguments: Any) -> None:
+        ACTS[name](self, exchange, *arguments)
+
+    def _part(self, exchange: Exchange, fraction: float) -> None:
+        data = exchange.way.json(exchange.answer_bytes())
+        exchange.way.write(data[: int(len(data) * fraction)])
+
+    def _drip(self, exchange: Exchange, size: int) -> None:
+        data = exchange.way.json(exchange.answer_bytes())
+        exchange.way.go_on(exchange.way.drip(data[:size]))
+
+    def _status(
+        self,
+        exchange: Exchange,
+        code: int,
+        headers: Mapping[str, str] | None = None,
+        body: str = "",
+    ) -> None:
+        exchange.way.whole(code, headers or {}, body.encode())
+
+    def _endless(self, exchange: Exchange, line: str) -> None:
+        exchange.way.go_on(exchange.way.endless(line.encode()))
+
+    def _name(self, exchange: Exchange, name: str) -> None:
+        exchange.way.headers[_SESSION] = name
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+ACTS: dict[str, Any] = {
+    "stream": lambda self, exchange: exchange.way.stream(),
+    "event": lambda self, exchange, lines: exchange.way.chunk(lines.encode() + b"\n\n"),
+    "finish": lambda self, exchange: exchange.way.finish(),
+    "cut": lambda self, exchange: exchange.way.cut(),
+    "part": MisbehavingHttp._part,
+    "drip": MisbehavingHttp._drip,
+    "status": MisbehavingHttp._status,
+    "bytes": lambda self, exchange, text: exchange.way.write(text.encode("latin-1")),
+    "endless": MisbehavingHttp._endless,
+    "session": MisbehavingHttp._name,
+    "forget": lambda self, exchange: self._sessions.clear(),
+    "exit": lambda self, exchange, code: os._exit(code),
+    "kill": lambda self, exchange: _kill(),
+}
+"""What this transport can do besides."""
+
+
+if __name__ == "__main__":
+    asyncio.run(MisbehavingHttp(*sys.argv[1:3]).run(int(sys.argv[3])))

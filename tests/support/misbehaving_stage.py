@@ -1,0 +1,172 @@
+"""A test's side of the servers that misbehave: their script, their log, and what is left of them.
+
+    with Stage(starts=[{"initialize": [["kill"]]}, {}]) as stage:
+        connect(stage.server) ...
+        assert stage.count("initialize") == 2
+
+When the `with` block is left, whatever such a server has started must be gone; what it started
+where no signal reaches it (`grandchild elsewhere`) is ended here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.support.misbehaving_play import Act
+
+ROOT = Path(__file__).parents[2]
+HANDSHAKE = "2025-11-25"
+
+PATIENCE = 2.0
+"""Seconds that a process has to end which was killed."""
+
+Acts = dict[str, list[Act]]
+
+
+class Stage:
+    """A script in a file and the log of those who play it.
+
+    Args:
+        starts: for each start of the server, by point, what it does there; the last entry from
+            then on.
+        revision: what it speaks.
+    """
+
+    def __init__(self, *starts: Acts, revision: str = HANDSHAKE) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="misbehaving-")
+        self._script = Path(self._directory.name, "script.json")
+        self._log = Path(self._directory.name, "log.jsonl")
+        self._log.touch()
+        self.revision = revision
+        self.play(*starts)
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        left = self.left()
+        for each in left:
+            os.kill(each["pid"], signal.SIGKILL)
+        self._directory.cleanup()
+        if kind is None:
+            assert [each for each in left if each.get("where") != "elsewhere"] == []
+
+    def play(self, *starts: Acts) -> None:
+        """From now on this is the script."""
+        new = self._script.with_suffix(".new")
+        new.write_text(json.dumps({"revision": self.revision, "starts": starts}))
+        new.replace(self._script)
+
+    @property
+    def arguments(self) -> tuple[str, str]:
+        """What a server is told, by its command line."""
+        return str(self._script), str(self._log)
+
+    @property
+    def command(self) -> list[str]:
+        """The server over stdio; to be run in `ROOT`."""
+        return [sys.executable, "-m", "tests.support.misbehaving", *self.arguments]
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """What was noted under that name so far."""
+        lines = map(json.loads, self._log.read_text().splitlines())
+        return [each for each in lines if each["event"] == event]
+
+    def messages(self, method: str) -> list[dict[str, Any]]:
+        """Messages of that method that have come."""
+        return [each for each in self.events("message") if each["method"] == method]
+
+    def nonces(self) -> list[str]:
+        """Those of all calls that have come, in their order."""
+        return [each["nonce"] for each in self.messages("tools/call")]
+
+    def processes(self) -> list[dict[str, Any]]:
+        """All that were ever started: `pid`, `started`, and `where` of a grandchild."""
+        return self.events("start") + self.events("grandchild")
+
+    def left(self) -> list[dict[str, Any]]:
+        """Those of them that are there still. One that was just killed has a moment to go."""
+        return [each for each in self.processes() if is_alive(each) and not has_ended(each["pid"])]
+
+
+def has_ended(pid: int) -> bool:
+    """Whether that process is seen to end; one that will not costs `PATIENCE`."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], PATIENCE)[0])
+    finally:
+        os.close(descriptor)
+
+
+def is_alive(process: dict[str, Any]) -> bool:
+    """Whether a process of the log still runs, or is a zombie of ours."""
+    try:
+        with open(f"/proc/{process['pid']}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return False
+    state, parent, started = fields[0], int(fields[1]), fields[19]
+    return started == process["started"] and (state != "Z" or parent == os.getpid())
+
+
+class HttpStage(Stage):
+    """The same over HTTP, with a server that is started and killed by the test.
+
+    Attributes:
+        url: where it listens, from the first start on.
+    """
+
+    def __init__(self, *starts: Acts, revision: str = HANDSHAKE) -> None:
+        super().__init__(*starts, revision=revision)
+        self._port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/mcp"
+
+    def __enter__(self) -> HttpStage:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        super().__exit__(kind, error, traceback)
+
+    def start(self) -> None:
+        """Start it, at the same place each time."""
+        command = [sys.executable, "-m", "tests.support.misbehaving_http", *self.arguments]
+        self._process = subprocess.Popen(
+            [*command, str(self._port)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self._port = int(self._process.stdout.readline())
+
+    def stop(self) -> None:
+        """Kill it, if it has not ended by itself."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
