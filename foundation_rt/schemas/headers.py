@@ -40,7 +40,7 @@ def header_parameters(
     """The arguments that headers repeat, checked.
 
     Args:
-        schema: the input schema of a tool; it compiles.
+        schema: the input schema of a tool. It need not compile; its annotations are strings.
         places: where in it there is an `x-mcp-header`, as the survey found them.
 
     Raises:
@@ -68,7 +68,8 @@ def _reachable(
 ) -> Iterator[tuple[str, HeaderParameter]]:
     if path and HEADER_KEYWORD in schema:
         yield at, HeaderParameter(schema[HEADER_KEYWORD], path, schema.get("type", ""))
-    for key, one in schema.get("properties", {}).items():
+    properties = schema.get("properties")
+    for key, one in properties.items() if isinstance(properties, Mapping) else ():
         if isinstance(one, Mapping):
             yield from _reachable(one, step(step(at, "properties"), key), (*path, key))
 
