@@ -1,7 +1,7 @@
 """The error catalogue: every application code that an `MCPError` can have, as data (CERR-01).
 
 The codes E201 to E205, E302 and E303 are the seed's, and so are the ranges (GEO-1.5a-005); E206 to
-E209 say what a client meets besides. What an error of the wire becomes is in `error_mapping`.
+E210 say what a client meets besides. What an error of the wire becomes is in `error_mapping`.
 """
 
 from __future__ import annotations
@@ -115,6 +115,13 @@ _ENTRIES = (
         "INVALID_ANSWER",
         "Unusable answer of the service",
         "Report it to whoever runs the server.",
+        retryable=False,
+    ),
+    ErrorEntry(
+        "E210",
+        "INPUT_NOT_GIVEN",
+        "Input that the service asked for was not given",
+        "Give it and try again, or do without.",
         retryable=False,
     ),
     ErrorEntry(

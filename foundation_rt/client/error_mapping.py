@@ -89,7 +89,7 @@ BY_NUMBER: Mapping[int, Meaning] = {
     int(JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY): _CLIENT_CAPABILITY,
     int(JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION): _NO_COMMON_REVISION,
     int(JsonRpcErrorCode.URL_ELICITATION_REQUIRED): Meaning(
-        "E207", "The service needs you to visit a page first", "Visit the page, then try again."
+        "E210", "The service needs you to visit a page first", "Visit the page, then try again."
     ),
     REQUEST_CANCELLED: Meaning(
         "E201", "The service cancelled the request", "Try again.", may_have_run=True
@@ -161,18 +161,18 @@ def map_http_status(status: int, *, retry_after: float | None = None, detail: st
     request: there the status says more.
 
     Args:
-        status: of the response; its `original_code`.
+        status: of the response; stands in the error's `data`.
         retry_after: what the response asks to wait, in s.
         detail: the beginning of its body, or its reason, for whoever looks for the cause.
     """
     meaning = _BY_STATUS.get(status) or _by_class(status)
     said = _readable(detail)
     message = f"the server answered with HTTP status {status}" + (f": {said}" if said else "")
-    return _raised(meaning, message, status, None, retry_after)
+    return _raised(meaning, message, None, {"status": status}, retry_after)
 
 
 def _raised(
-    meaning: Meaning, message: str, number: int, data: Any, retry_after: float | None
+    meaning: Meaning, message: str, number: int | None, data: Any, retry_after: float | None
 ) -> MCPError:
     error: MCPError
     if meaning.is_about_session:

@@ -47,9 +47,9 @@ class MCPError(_Portable):
         user_message: the same for whoever uses the program.
         suggested_action: what they can do.
         retryable: whether the same request may succeed later.
-        original_code: the JSON-RPC error code, or the HTTP status, that it stands for; None if
-            there was neither.
-        data: what the server said besides, as it came.
+        original_code: the JSON-RPC error code that it stands for; None if there was none.
+        data: what the server said besides, as it came; of an HTTP response that said nothing by
+            JSON-RPC, `{"status": 503}`.
         may_have_run: whether the request may have been carried out; False only if it is known that
             it was not.
         retry_after: how long to wait before trying again, in s, if the server said so.
@@ -129,7 +129,7 @@ class CallTimeoutError(MCPError, TimeoutError):
 
 
 class CircuitOpenError(MCPError):
-    """The server has failed too often, and is left in peace: E201; nothing was sent (BREAK-03).
+    """The server has failed too often, and is left in peace: E201; nothing was sent (BREAK-02).
 
     Args:
         retry_after: until it is asked again, in s.
