@@ -35,7 +35,7 @@ class ToolCache:
 
         Args:
             now: when the list was asked for or came, in s.
-            ttl_hint_ms: `ttlMs` of the list as it came, the least of its pages; None: there is none.
+            ttl_hint_ms: `ttlMs` of the list as it came, the least of its pages; None: it has none.
         """
         found: dict[str, ToolSchema] = {}
         doubled: dict[str, None] = {}

@@ -45,7 +45,7 @@ class SchemaCheck:
     def _compile(self) -> Validator:
         try:
             if len(orjson.dumps(self.schema)) <= MAX_SCHEMA_BYTES:
-                return compile_schema(self.schema, any_root=True).validate
+                return compile_schema(self.schema, any_root=True, linear=True).validate
             self.problem = f"the schema is longer than {MAX_SCHEMA_BYTES} bytes"
         except (RegistrationError, TypeError) as error:
             self.problem = str(error)

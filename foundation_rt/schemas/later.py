@@ -1,4 +1,5 @@
-"""2019-09 and 2020-12: schemas that the optional jsonschema-rs compiles (SCHEMA-05).
+"""Schemas that the optional jsonschema-rs compiles: of 2019-09 and 2020-12 (SCHEMA-05), and those
+of other people that have patterns, whatever their dialect (CTOOL-10).
 
 It is asked for what the rest of the package promises: formats are enforced by the same predicates
 and no others, a reference that leads out of the schema is refused, and an issue says what was
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import orjson
 
 from ..errors import MissingExtraError, RegistrationError
-from .dialects import DRAFT_2019_09
+from .dialects import DRAFT_04, DRAFT_06, DRAFT_07, DRAFT_2019_09, DRAFT_2020_12
 from .formats import ENFORCED, predicate
 from .issues import MAX_ISSUES, MESSAGES, TOO_DEEP, ValidationIssue, step
 from .survey import Survey, place
@@ -22,6 +23,13 @@ from .survey import Survey, place
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
+_ENGINES: Final = {
+    DRAFT_04: "Draft4Validator",
+    DRAFT_06: "Draft6Validator",
+    DRAFT_07: "Draft7Validator",
+    DRAFT_2019_09: "Draft201909Validator",
+    DRAFT_2020_12: "Draft202012Validator",
+}
 _NOT_ENFORCED: Final = ("idn-email", "idn-hostname", "iri", "iri-reference", "uri-template")
 """Formats that jsonschema-rs would check by rules of its own."""
 
@@ -30,8 +38,14 @@ _MAX_BYTES_FOR_ALL: Final = 8192
 before it tells the first, 6 s for 500,000 of them; the first alone takes 50 us (SCHEMA-21)."""
 
 
-def compile_later(survey: Survey) -> Callable[[Any], tuple[ValidationIssue, ...]]:
-    """The validator of a schema of 2019-09 or 2020-12.
+def compile_later(
+    survey: Survey, *, linear: bool = False
+) -> Callable[[Any], tuple[ValidationIssue, ...]]:
+    """The validator of a schema.
+
+    Args:
+        linear: refuse patterns that cannot be matched in a time that the length of the text bounds
+            (look-arounds and back-references).
 
     Raises:
         RegistrationError: the extra is missing, or the engine refuses the schema.
@@ -39,19 +53,21 @@ def compile_later(survey: Survey) -> Callable[[Any], tuple[ValidationIssue, ...]
     try:
         import jsonschema_rs
     except ImportError:
-        need = survey.reason or "#/$schema: declared"
-        missing = MissingExtraError(f"dialect {survey.dialect} ({need})", "jsonschema")
-        raise RegistrationError(str(missing)) from None
-    engine = (
-        jsonschema_rs.Draft201909Validator
-        if survey.dialect == DRAFT_2019_09
-        else jsonschema_rs.Draft202012Validator
-    )
+        need = f"dialect {survey.dialect} ({survey.reason or '#/$schema: declared'})"
+        if not survey.is_later:
+            need = "running the pattern of somebody else"
+        raise RegistrationError(str(MissingExtraError(need, "jsonschema"))) from None
+    engine = getattr(jsonschema_rs, _ENGINES[survey.dialect])
+    options = jsonschema_rs.RegexOptions() if linear else None
     formats = {name: predicate(name) for name in ENFORCED}
     formats.update((name, _accept) for name in _NOT_ENFORCED)
     try:
         validator = engine(
-            survey.root, formats=formats, validate_formats=True, retriever=_refuse_to_fetch
+            survey.root,
+            formats=formats,
+            validate_formats=True,
+            retriever=_refuse_to_fetch,
+            pattern_options=options,
         )
     except jsonschema_rs.ValidationError as error:
         at = "".join(f"/{one}" for one in error.instance_path)

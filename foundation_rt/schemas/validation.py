@@ -54,13 +54,17 @@ class CompiledSchema:
     mirrored: tuple[str, ...] = ()
 
 
-def compile_schema(schema: Mapping[str, Any], *, any_root: bool = False) -> CompiledSchema:
+def compile_schema(
+    schema: Mapping[str, Any], *, any_root: bool = False, linear: bool = False
+) -> CompiledSchema:
     """Compile a schema: of the arguments of a tool, of its results, of what a user is asked for.
 
     Args:
         schema: JSON Schema of any dialect from draft-04 to 2020-12. Later changes of it have no
             effect.
         any_root: take any root that is an object; by default it says `"type": "object"`.
+        linear: the schema is not ours: run its patterns only in an engine that takes no more time
+            than the text is long (CTOOL-10).
 
     Raises:
         RegistrationError: it is no such schema, or cannot be enforced; the message says what is
@@ -73,7 +77,7 @@ def compile_schema(schema: Mapping[str, Any], *, any_root: bool = False) -> Comp
         raise RegistrationError('the schema must have "type": "object" at its root')
     try:
         found = survey(root)
-        validate = _compile(found)
+        validate = _compile(found, linear)
     except RecursionError:
         raise RegistrationError(
             "the schema is nested too deeply: move inner parts into `definitions`"
@@ -90,11 +94,11 @@ def _private_copy(schema: Mapping[str, Any]) -> dict[str, Any]:
     return copy
 
 
-def _compile(survey: Survey) -> Validator:
-    if survey.is_later:
+def _compile(survey: Survey, linear: bool) -> Validator:
+    if survey.is_later or (linear and survey.patterns):
         from .later import compile_later
 
-        return compile_later(survey)
+        return compile_later(survey, linear=linear)
     if survey.uses_multiple_of:
         from .reading import Reading
 
