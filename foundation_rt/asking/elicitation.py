@@ -19,7 +19,8 @@ METHOD = "elicitation/create"
 
 Content = TypeVar("Content")
 Action = Literal["accept", "decline", "cancel"]
-_ACTIONS = ("accept", "decline", "cancel")
+ACTIONS = ("accept", "decline", "cancel")
+"""What a user may have done."""
 
 
 @frozen
@@ -88,7 +89,7 @@ class ElicitUrl:
 
     def prepare(self, peer: Peer, forms: Forms, name: str) -> Prepared:
         """The page as `peer` is told of it; raises `ClientCapabilityError` or `UsageError`."""
-        if not _is_web_page(self.url):
+        if not is_web_page(self.url):
             raise UsageError(f"an elicitation needs an http or https URL: {self.url!r} is none")
         modes = peer.revision.elicitation_modes
         if "url" not in modes or not peer.can("elicitation", "url"):
@@ -106,7 +107,8 @@ def _can_show_forms(peer: Peer) -> bool:
     return peer.can("elicitation", "form") or not peer.can("elicitation", "url")
 
 
-def _is_web_page(url: str) -> bool:
+def is_web_page(url: str) -> bool:
+    """Whether it is an http or https URL with a host."""
     from urllib.parse import urlsplit
 
     try:
@@ -117,8 +119,8 @@ def _is_web_page(url: str) -> bool:
 
 
 def _read_action(answer: Any) -> Action:
-    if type(answer) is not dict or answer.get("action") not in _ACTIONS:
-        raise InvalidAnswerError(("/action", f"is not one of {', '.join(_ACTIONS)}"))
+    if type(answer) is not dict or answer.get("action") not in ACTIONS:
+        raise InvalidAnswerError(("/action", f"is not one of {', '.join(ACTIONS)}"))
     action: Action = answer["action"]
     return action
 

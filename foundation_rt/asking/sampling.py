@@ -152,7 +152,7 @@ class Sample:
 
     def prepare(self, peer: Peer, forms: Forms, name: str) -> Prepared:
         """The request for `peer`; raises `ClientCapabilityError` or `UsageError`."""
-        _check_conversation(self.messages)
+        check_conversation(self.messages)
         self._check_capabilities(peer)
         return Prepared(METHOD, self._params(peer.revision), read_sample)
 
@@ -211,7 +211,7 @@ def _as_block(one: Any) -> Any:
     return Text(one) if isinstance(one, str) else one
 
 
-def _check_conversation(messages: Sequence[SamplingMessage]) -> None:
+def check_conversation(messages: Sequence[SamplingMessage]) -> None:
     """Every use of a tool is answered by the very next message, which holds nothing else (ASK-16).
 
     Raises:
