@@ -2,7 +2,7 @@
 
 What a block is for (its text, its bytes, its URI) has to be what its kind says, or it is refused.
 What only describes it (annotations, icons, a title, a size) is left out where it is not what the
-specification has: a server that gets a hint wrong can still be read (CTOOL-14, CTOOL-15).
+specification has: a server that gets a hint wrong can still be read (CTOOL-13, CTOOL-14).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Arguments that HTTP headers repeat, as a client finds them in tools it did not write (SEP-2243).
 
 The schema is a server's: it may be none at all, and still its annotations decide whether the tool
-may be shown (CTOOL-08). So they are looked for without compiling it, along every keyword that any
+may be shown (CTOOL-09). So they are looked for without compiling it, along every keyword that any
 dialect knows, and without recursion.
 """
 
@@ -63,7 +63,7 @@ def header_texts(
 ) -> tuple[dict[str, str], list[ValidationIssue]]:
     """What the headers say: name to text, not yet encoded; and the values that none can say.
 
-    A value that is absent or null has no header (CTOOL-09).
+    A value that is absent or null has no header (CTOOL-10).
     """
     texts: dict[str, str] = {}
     issues: list[ValidationIssue] = []

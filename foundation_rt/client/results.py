@@ -64,7 +64,7 @@ class CallResult:
         """The content blocks; one of a kind that is not known is the object that came.
 
         Raises:
-            InvalidAnswerError: one is not what its kind says (CTOOL-14).
+            InvalidAnswerError: one is not what its kind says (CTOOL-13).
         """
         if self._content is None:
             self._content = tuple(map(read_block, self._blocks))
@@ -109,7 +109,7 @@ class CallResult:
 
     @property
     def error(self) -> ToolCallError | None:
-        """How the tool failed; None if it did not (CTOOL-16).
+        """How the tool failed; None if it did not (CTOOL-15).
 
         It is made anew each time: one that is kept would hold, once raised, the frames it came
         through and with them this result.
@@ -120,7 +120,7 @@ class CallResult:
         return _tool_error(self) if self.is_error else None
 
     def value(self) -> Any:
-        """The plain value of the result (CTOOL-17).
+        """The plain value of the result (CTOOL-16).
 
         That is the structured result; else the only text block, read as JSON if it is JSON; else
         the text of several text blocks; else, where there is more than text, `content`.

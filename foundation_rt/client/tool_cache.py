@@ -28,28 +28,21 @@ class ToolCache:
     _stored_at: float = field(default=0.0, init=False)
     _lifetime: float = field(default=0.0, init=False)
 
-    def store(
-        self, tools: Iterable[ToolSchema], now: float, ttl_hint_ms: Any = None
-    ) -> tuple[str, ...]:
-        """Take in a whole list; return the names that it has more than once (CTOOL-05 to CTOOL-07).
+    def store(self, tools: Iterable[ToolSchema], now: float, ttl_hint_ms: Any = None) -> None:
+        """Take in a whole list; of two tools of one name the first counts (CTOOL-06, CTOOL-08).
 
         Args:
-            now: when the list was asked for or came, in s.
+            now: when the list was asked for, or came, in s.
             ttl_hint_ms: `ttlMs` of the list as it came, the least of its pages; None: it has none.
         """
         found: dict[str, ToolSchema] = {}
-        doubled: dict[str, None] = {}
         for tool in tools:
-            if tool.name in found:
-                doubled[tool.name] = None
-                continue
-            known = self._kept.get(tool.name)
-            found[tool.name] = known if known is not None and known.says_the_same(tool) else tool
+            known = self._kept.get(tool.name, tool)
+            found.setdefault(tool.name, known if known.says_the_same(tool) else tool)
         self._tools = self._kept = found
         self._stored_at = now
         is_hint = type(ttl_hint_ms) is int and ttl_hint_ms >= 0
         self._lifetime = (ttl_hint_ms if is_hint else self.ttl_ms) / 1000
-        return tuple(doubled)
 
     @property
     def is_known(self) -> bool:
@@ -78,5 +71,5 @@ class ToolCache:
         return None if self._tools is None else self._tools.get(name)
 
     def invalidate(self) -> None:
-        """Forget the list (CTOOL-06); compiled schemas stay, for those tools that come back."""
+        """Forget the list (CTOOL-07); compiled schemas stay, for those tools that come back."""
         self._tools = None

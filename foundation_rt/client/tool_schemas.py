@@ -142,14 +142,14 @@ class ToolSchema:
 
     @property
     def header_problem(self) -> str | None:
-        """Why the tool must not be used over HTTP in the stateless era (CTOOL-08)."""
+        """Why the tool must not be used over HTTP in the stateless era (CTOOL-09)."""
         return self._mirroring()[1]
 
     def mirrored(self, arguments: Mapping[str, Any]) -> dict[str, str]:
         """What the headers of a call repeat: names after `Mcp-Param-` to texts, not yet encoded.
 
         Raises:
-            InvalidArgumentsError: a value is none that a header can say (CTOOL-09).
+            InvalidArgumentsError: a value is none that a header can say (CTOOL-10).
         """
         from .mirroring import header_texts
 
@@ -159,7 +159,7 @@ class ToolSchema:
         return texts
 
     def says_the_same(self, other: ToolSchema) -> bool:
-        """Whether both were listed in the same words (CTOOL-07).
+        """Whether both were listed in the same words (CTOOL-08).
 
         As JSON: to Python `1`, `1.0` and `true` are equal, to a schema they are not.
         """

@@ -1,5 +1,5 @@
 """Schemas that the optional jsonschema-rs compiles: of 2019-09 and 2020-12 (SCHEMA-05), and those
-of other people that have patterns, whatever their dialect (CTOOL-10).
+of other people that have patterns, whatever their dialect (CTOOL-05).
 
 It is asked for what the rest of the package promises: formats are enforced by the same predicates
 and no others, a reference that leads out of the schema is refused, and an issue says what was

@@ -64,7 +64,7 @@ def compile_schema(
             effect.
         any_root: take any root that is an object; by default it says `"type": "object"`.
         linear: the schema is not ours: run its patterns only in an engine that takes no more time
-            than the text is long (CTOOL-10).
+            than the text is long (CTOOL-05).
 
     Raises:
         RegistrationError: it is no such schema, or cannot be enforced; the message says what is
