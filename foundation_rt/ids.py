@@ -1,8 +1,8 @@
 """Where identifiers come from: random ones for production, counted ones for tests and vectors.
 
-Three kinds, all UUID version 4 (RFC 9562): a *run id* names one invocation of a tool, a
-*correlation id* one chain of requests, a *connection correlation id* one connection. Everything
-that needs one is given an `IdGenerator` and asks nobody else.
+Four kinds, all UUID version 4 (RFC 9562): a *run id* names one invocation of a tool, a
+*correlation id* one chain of requests, a *connection correlation id* one connection, a *request id*
+one request that a client makes. Everything that needs one is given a generator and asks nobody else.
 """
 
 from __future__ import annotations
@@ -34,6 +34,14 @@ class IdGenerator(Protocol):
 
     def connection_correlation_id(self) -> str:
         """The id of one connection, for as long as it lives."""
+        ...
+
+
+class RequestIdGenerator(Protocol):
+    """Hands out the ids of a client's requests; every one is new (ID-01)."""
+
+    def request_id(self) -> str:
+        """The id of one request that a client makes."""
         ...
 
 
@@ -85,23 +93,24 @@ class UuidGenerator:
             self._pool.extend(fresh)
             return taken
 
-    correlation_id = connection_correlation_id = run_id
+    correlation_id = connection_correlation_id = request_id = run_id
 
 
 class SequentialIds:
     """Ids that count from 1 and tell their kind: for tests and replayed conversations (ID-03).
 
     The n-th of each kind is ``00000000-0000-4000-V000-n``, n in twelve hexadecimal digits; V is 8
-    for run ids, 9 for correlation ids and a for connection correlation ids. Each is a valid UUID
-    v4.
+    for run ids, 9 for correlation ids, a for connection correlation ids and b for request ids. Each is
+    a valid UUID v4.
     """
 
-    __slots__ = ("_connections", "_correlations", "_runs")
+    __slots__ = ("_connections", "_correlations", "_requests", "_runs")
 
     def __init__(self) -> None:
         self._runs = count(1)
         self._correlations = count(1)
         self._connections = count(1)
+        self._requests = count(1)
 
     def run_id(self) -> str:
         """The next run id."""
@@ -114,3 +123,7 @@ class SequentialIds:
     def connection_correlation_id(self) -> str:
         """The next connection correlation id."""
         return f"00000000-0000-4000-a000-{next(self._connections):012x}"
+
+    def request_id(self) -> str:
+        """The next request id."""
+        return f"00000000-0000-4000-b000-{next(self._requests):012x}"

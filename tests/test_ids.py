@@ -11,7 +11,7 @@ import weakref
 
 import pytest
 
-from foundation_rt.ids import IdGenerator, SequentialIds, UuidGenerator
+from foundation_rt.ids import SequentialIds, UuidGenerator
 
 
 def assert_uuid_v4(text: str) -> None:
@@ -21,8 +21,13 @@ def assert_uuid_v4(text: str) -> None:
     assert parsed.variant == uuid.RFC_4122
 
 
-def all_kinds(ids: IdGenerator) -> list[str]:
-    return [ids.run_id(), ids.correlation_id(), ids.connection_correlation_id()]
+def all_kinds(ids: UuidGenerator | SequentialIds) -> list[str]:
+    return [
+        ids.run_id(),
+        ids.correlation_id(),
+        ids.connection_correlation_id(),
+        ids.request_id(),
+    ]
 
 
 @pytest.mark.rule("ID-01")
@@ -62,7 +67,7 @@ def test_no_id_is_handed_out_twice_whichever_threads_ask() -> None:
     for thread in threads:
         thread.join()
     everything = [text for own in taken for text in own]
-    assert len(everything) == len(set(everything)) == 24_000
+    assert len(everything) == len(set(everything)) == 32_000
 
 
 FORK = """
@@ -102,6 +107,7 @@ def test_sequential_ids_count_each_kind_by_itself() -> None:
         "00000000-0000-4000-8000-000000000001",
         "00000000-0000-4000-9000-000000000001",
         "00000000-0000-4000-a000-000000000001",
+        "00000000-0000-4000-b000-000000000001",
     ]
     for _ in range(14):
         ids.run_id()

@@ -66,20 +66,22 @@ class Receiver(Protocol):
 
 
 class Channel(Protocol):
-    """A way to one server, for one session.
-
-    Attributes:
-        description: what it leads to, for people; without anything secret.
-        closes_exchanges: whether every request has an exchange of its own, whose end tells the
-            server that nobody waits for it any more: HTTP.
-        congested: whether so much is unsent that nothing should be added.
-    """
-
-    description: str
-    closes_exchanges: bool
+    """A way to one server, for one session."""
 
     @property
-    def congested(self) -> bool: ...
+    def description(self) -> str:
+        """What it leads to, for people; without anything secret."""
+
+    @property
+    def closes_exchanges(self) -> bool:
+        """Whether every request has an exchange of its own, with headers: HTTP.
+
+        Its end tells a server of the stateless era that nobody waits for it any more.
+        """
+
+    @property
+    def congested(self) -> bool:
+        """Whether so much is unsent that nothing should be added."""
 
     async def open(self, receiver: Receiver) -> None:
         """Make the way. Cancelled in the middle, it leaves nothing behind.

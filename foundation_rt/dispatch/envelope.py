@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..protocol.jsonrpc import encode
+from ..protocol.peer import SERVER_INFO_KEY
 from .effects import Reply
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from ..protocol.jsonrpc import Request, RequestId
     from ..protocol.peer import Peer
     from ..protocol.revisions import Revision
-
-SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 
 
 @define(eq=False, repr=False)

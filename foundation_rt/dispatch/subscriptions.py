@@ -18,6 +18,7 @@ from weakref import WeakSet, finalize
 from attrs import define, field
 
 from ..protocol.jsonrpc import encode
+from ..protocol.peer import SUBSCRIPTION_ID_KEY
 from .effects import Notify
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 Topic = tuple[str, str]
 """A kind (`list`, `resource`, `elicitation`, ...) and which of the kind: `("resource", uri)`."""
-
-SUBSCRIPTION_ID_KEY = "io.modelcontextprotocol/subscriptionId"
 
 MAX_TOPICS = 1000
 """How many topics of a kind one client can hear of at a time, by one request or in one session."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..dispatch.effects import Notify
 from ..dispatch.envelope import result_reply
 from ..dispatch.refusals import Refused, invalid_params, refuse
-from ..dispatch.subscriptions import MAX_LISTENING, MAX_TOPICS, SUBSCRIPTION_ID_KEY
+from ..dispatch.subscriptions import MAX_LISTENING, MAX_TOPICS
 from ..errors import JsonRpcErrorCode
 from ..protocol.jsonrpc import ABSENT, encode
+from ..protocol.peer import SUBSCRIPTION_ID_KEY
 from .resources import not_found, offered, read_uri
 from .tasks import require_extension
 

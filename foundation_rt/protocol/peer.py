@@ -18,6 +18,8 @@ from .revisions import REVISIONS, STATELESS_REVISIONS, VERSION_KEY, Revision
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 INFO_KEY = "io.modelcontextprotocol/clientInfo"
 LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
+SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID_KEY = "io.modelcontextprotocol/subscriptionId"
 
 SUPPORTED_REVISIONS: tuple[str, ...] = tuple(reversed([*REVISIONS]))
 """The names of all revisions that are spoken, newest first, as clients are told."""

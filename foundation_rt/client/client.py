@@ -1,0 +1,528 @@
+"""The client: what a program holds that depends on a server it does not control.
+
+Nothing is sent before something is asked for: the first call connects, whoever makes it, and so
+does the first one after a connection was lost (CLIENT-07).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar
+
+import orjson
+from attrs import define, field
+
+from ..errors import JsonRpcErrorCode
+from ..ids import RequestIdGenerator, UuidGenerator
+from .capabilities import ServerDescription
+from .circuit_breaker import CircuitBreaker, CircuitState
+from .conversation import Told
+from .errors import InvalidAnswerError, MCPError, NotOfferedError
+from .link import ChannelMaker, Link
+from .options import ClientOptions
+from .paging import list_all
+from .questions import Questions
+from .resilience import Resilience
+from .results import CallResult, CompletionResult, PromptResult, ReadResult
+from .retries import RetryBudget
+from .session import (
+    Attempt,
+    LogCallback,
+    ProgressCallback,
+    Session,
+    call_back,
+    log,
+    log_message,
+)
+from .subscriptions import Subscription, Subscriptions
+from .tool_cache import ToolCache
+from .tool_schemas import ToolSchema
+from .tools import Tools
+
+Result = TypeVar("Result")
+
+_HEADER_MISMATCH = int(JsonRpcErrorCode.HEADER_MISMATCH)
+# How often a server may ask for more before it answers (MCP 2026-07-28, "Multi Round-Trip").
+_MAX_ROUNDS = 10
+_MAY_ASK_BACK = {"tools/call", "resources/read", "prompts/get"}
+_NOTHING: Mapping[str, Any] = {}
+
+
+@define(eq=False, repr=False)
+class Client:
+    """Calls the tools of one server, reads its resources, gets its prompts.
+
+    Made by `connect`. All methods may be used by many tasks of one event loop at once. Every one of
+    them ends in a result or in an `MCPError`, in the time it is given.
+
+    Args:
+        make_channel: makes a way to the server, for every session a new one.
+        questions: answers what the server asks.
+        ids: makes the ids of requests.
+        draw: gives random numbers, at least 0 and less than 1; they spread retries.
+    """
+
+    make_channel: ChannelMaker
+    options: ClientOptions = field(factory=ClientOptions)
+    questions: Questions = field(factory=Questions)
+    ids: RequestIdGenerator = field(factory=UuidGenerator)
+    draw: Callable[[], float] = random.random
+    _link: Link = field(init=False)
+    _tools: Tools = field(init=False)
+    _subscriptions: Subscriptions = field(init=False)
+    _resilience: Resilience = field(init=False)
+    _breaker: CircuitBreaker = field(init=False)
+    _tool_breakers: dict[str, CircuitBreaker] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        options = self.options
+        self._link = Link(self.make_channel, options, self.questions, self.ids, self, self._prepare)
+        cache = ToolCache(options.tool_cache_ttl_ms)
+        self._tools = Tools(cache, options.max_pages, options.timeout)
+        self._subscriptions = Subscriptions(
+            self._link, self._list_changed, options.on_list_changed is not None
+        )
+        budget = RetryBudget(options.retries)
+        self._resilience = Resilience(options.retries, budget, options.question_timeout, self.draw)
+        self._breaker = CircuitBreaker(options.breaker, partial(_log_circuit, None))
+
+    # -- beginning and end
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def initialize(self, *, timeout: float | None = None) -> ServerDescription:
+        """Connect now, and not with the first call; return what is known of the server.
+
+        Raises:
+            MCPError: it cannot be reached (E201, E202), has no common revision (E206), or lacks a
+                required capability (E205).
+        """
+
+        async def introduce(attempt: Attempt) -> ServerDescription:
+            attempt.is_idempotent = True
+            return (await self._link.session()).server
+
+        return await self._perform("initialize", introduce, timeout)
+
+    async def close(self) -> None:
+        """End the connection, and with it what runs; a second time does nothing."""
+        await self._subscriptions.close()
+        await self._tools.close()
+        await self._link.close()
+
+    # -- what is known
+
+    @property
+    def server(self) -> ServerDescription | None:
+        """What is known of the server; None as long as there is no connection."""
+        session = self._link.current
+        return None if session is None else session.server
+
+    def has_capability(self, capability: str) -> bool:
+        """Whether the server declared one, as in `tools` or `resources.subscribe` (AC-003.5).
+
+        Before the first connection nothing is declared.
+        """
+        return self.server is not None and self.server.can(*capability.split("."))
+
+    @property
+    def circuit_state(self) -> CircuitState:
+        """State of the server's circuit breaker; for health checks."""
+        return self._breaker.state(asyncio.get_running_loop().time())
+
+    def tool_circuit_state(self, tool: str) -> CircuitState:
+        """State of one tool's circuit breaker; CLOSED if it has none."""
+        breaker = self._tool_breakers.get(tool)
+        if breaker is None:
+            return CircuitState.CLOSED
+        return breaker.state(asyncio.get_running_loop().time())
+
+    @property
+    def diagnosis(self) -> str:
+        """What the server's process wrote on stderr last, and how it ended; or nothing."""
+        return "" if self._link.channel is None else self._link.channel.diagnosis()
+
+    # -- tools
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        correlation_id: str | None = None,
+        idempotent: bool | None = None,
+        on_progress: ProgressCallback | None = None,
+        on_log: LogCallback | None = None,
+    ) -> CallResult:
+        """Call a tool.
+
+        Cancelled, it ends at once, and the server is told that nobody waits (CLIENT-15).
+
+        Args:
+            arguments: by name; JSON. They are held against the tool's schema before they are sent.
+            timeout: seconds for all of it; by default what `tool_timeouts` or `timeout` says.
+            correlation_id: ties the call to others, in logs of both sides.
+            idempotent: whether the tool may run twice; by default what its annotations say.
+            on_progress: is told how far it is.
+            on_log: is told the log messages that come meanwhile.
+
+        Returns:
+            The result, also if the tool says that it failed (`is_error`).
+
+        Raises:
+            InvalidArgumentsError: E203: the arguments do not fit; nothing was sent.
+            MCPError: there is no result; `may_have_run` says whether there may be an effect.
+        """
+        encoded = _encode(tool, arguments)
+        meta = _NOTHING if correlation_id is None else {"correlationId": correlation_id}
+        found: ToolSchema | None = None
+
+        async def operation(attempt: Attempt) -> dict[str, Any]:
+            nonlocal found
+            session = await self._link.session()
+            session.server.check({"tools"})
+            found = await self._tools.find(session, tool)
+            if arguments:
+                found = await self._tools.check(session, found, orjson.loads(encoded))
+            attempt.is_idempotent = found.is_idempotent if idempotent is None else idempotent
+            return await self._call(session, found, encoded, attempt, meta)
+
+        def attempt() -> Attempt:
+            return Attempt(on_progress=on_progress, on_log=on_log)
+
+        limit = timeout or self.options.tool_timeouts.get(tool) or self.options.timeout
+        breakers = (self._breaker, self._tool_breaker(tool)) if self.options.tool_breakers else None
+        answer = await self._resilience.perform(
+            f"tools/call {tool}", operation, attempt, breakers or (self._breaker,), limit
+        )
+        result = CallResult.read(answer, correlation_id)
+        if found is not None and found.output_schema is not None and not result.is_error:
+            _check_output(found, result)
+        return result
+
+    async def list_tools(self, *, timeout: float | None = None) -> tuple[ToolSchema, ...]:
+        """The tools of the server, from the cache as long as that is fresh.
+
+        Raises:
+            MCPError: they cannot be listed.
+        """
+
+        async def operation(attempt: Attempt) -> tuple[ToolSchema, ...]:
+            attempt.is_idempotent = True
+            session = await self._link.session()
+            session.server.check({"tools"})
+            return await self._tools.fresh(session)
+
+        return await self._perform("tools/list", operation, timeout)
+
+    async def get_tool_schema(self, tool: str, *, timeout: float | None = None) -> ToolSchema:
+        """One tool, from the cache as long as that is fresh (AC-004.4).
+
+        Raises:
+            MCPError: E204: there is none of this name; or they cannot be listed.
+        """
+        for each in await self.list_tools(timeout=timeout):
+            if each.name == tool:
+                return each
+        raise MCPError("E204", f"the server has no tool {tool!r}", data={"tool": tool})
+
+    def invalidate(self) -> None:
+        """Forget the listed tools; they are listed again when they are next needed (AC-004.5)."""
+        self._tools.invalidate()
+
+    # -- resources, prompts, completions
+
+    async def list_resources(self, *, timeout: float | None = None) -> tuple[dict[str, Any], ...]:
+        """The resources of the server, as the wire has them, all pages.
+
+        Raises:
+            MCPError: they cannot be listed; E205: the server has none.
+        """
+        return await self._list("resources", "resources/list", "resources", timeout)
+
+    async def list_resource_templates(
+        self, *, timeout: float | None = None
+    ) -> tuple[dict[str, Any], ...]:
+        """The templates of resources; see `list_resources`."""
+        return await self._list(
+            "resources", "resources/templates/list", "resourceTemplates", timeout
+        )
+
+    async def list_prompts(self, *, timeout: float | None = None) -> tuple[dict[str, Any], ...]:
+        """The prompts of the server; see `list_resources`."""
+        return await self._list("prompts", "prompts/list", "prompts", timeout)
+
+    async def read_resource(self, uri: str, *, timeout: float | None = None) -> ReadResult:
+        """Read a resource.
+
+        Raises:
+            MCPError: E204: there is none; or it cannot be read.
+        """
+        read = partial(self._ask, "resources", "resources/read", {"uri": uri})
+        return ReadResult.read(await self._perform("resources/read", read, timeout))
+
+    async def get_prompt(
+        self,
+        prompt: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> PromptResult:
+        """The messages of a prompt.
+
+        Raises:
+            MCPError: there is none, or the arguments do not fit.
+        """
+        params = {"name": prompt, "arguments": dict(arguments or {})}
+        get = partial(self._ask, "prompts", "prompts/get", params)
+        return PromptResult.read(await self._perform("prompts/get", get, timeout))
+
+    async def complete(
+        self,
+        subject: str,
+        argument: str,
+        value: str = "",
+        *,
+        known: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> CompletionResult:
+        """What could complete `value`.
+
+        Args:
+            subject: the name of a prompt, or the URI template of resources; it has a brace.
+            argument: of the prompt or template, that `value` is the beginning of.
+            known: other arguments, as far as they are known.
+
+        Raises:
+            MCPError: the server knows no such subject, or completes nothing (E205).
+        """
+        ref = {"type": "ref/prompt", "name": subject}
+        if "{" in subject:
+            ref = {"type": "ref/resource", "uri": subject}
+        params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
+        if known:
+            params["context"] = {"arguments": dict(known)}
+        complete = partial(self._ask, "completions", "completion/complete", params)
+        return CompletionResult.read(await self._perform("completion/complete", complete, timeout))
+
+    def subscribe(self, *uris: str) -> Subscription:
+        """Hear of changes of resources: ``async with client.subscribe(uri) as changes``.
+
+        It is kept through lost connections, and makes new ones by itself.
+        """
+        return self._subscriptions.open(*uris)
+
+    # -- the server itself
+
+    async def ping(self, *, timeout: float | None = None) -> float:
+        """Ask for a sign of life; return the seconds it took (`ping`, or `server/discover`).
+
+        Raises:
+            MCPError: there was none.
+        """
+
+        async def operation(attempt: Attempt) -> float:
+            attempt.is_idempotent = True
+            session = await self._link.session()
+            is_stateless = session.server.revision.is_stateless
+            clock = asyncio.get_running_loop().time
+            began = clock()
+            await session.request("server/discover" if is_stateless else "ping", None, attempt)
+            return clock() - began
+
+        return await self._perform("ping", operation, timeout)
+
+    # -- how it is done
+
+    async def _perform(
+        self,
+        what: str,
+        operation: Callable[[Attempt], Awaitable[Result]],
+        timeout: float | None,
+    ) -> Result:
+        return await self._resilience.perform(
+            what, operation, Attempt, (self._breaker,), timeout or self.options.timeout
+        )
+
+    async def _call(
+        self,
+        session: Session,
+        tool: ToolSchema,
+        encoded: bytes,
+        attempt: Attempt,
+        meta: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """One `tools/call`; again with other headers, if the server wants others (SEP-2243)."""
+        params = {"name": tool.name, "arguments": orjson.Fragment(encoded)}
+        for is_last in (False, True):
+            parameters = (
+                tool.mirrored(orjson.loads(encoded)) if tool.header_parameters else _NOTHING
+            )
+            try:
+                return await self._exchange(
+                    session, "tools/call", params, attempt, meta, parameters
+                )
+            except MCPError as error:
+                if error.code == "E204":
+                    self.invalidate()
+                if error.original_code != _HEADER_MISMATCH or is_last:
+                    raise
+            await self._tools.list(session)
+            tool = await self._tools.find(session, tool.name)
+        raise AssertionError("unreachable")
+
+    async def _ask(
+        self, capability: str, method: str, params: Mapping[str, Any], attempt: Attempt
+    ) -> dict[str, Any]:
+        """Something that may be asked any number of times."""
+        attempt.is_idempotent = True
+        session = await self._link.session()
+        _require(session, capability)
+        return await self._exchange(session, method, params, attempt)
+
+    async def _list(
+        self, capability: str, method: str, member: str, timeout: float | None
+    ) -> tuple[dict[str, Any], ...]:
+        async def operation(attempt: Attempt) -> tuple[dict[str, Any], ...]:
+            attempt.is_idempotent = True
+            session = await self._link.session()
+            _require(session, capability)
+            entries, _ = await list_all(session, method, member, attempt, self.options.max_pages)
+            return tuple(each for each in entries if type(each) is dict)
+
+        return await self._perform(method, operation, timeout)
+
+    async def _exchange(
+        self,
+        session: Session,
+        method: str,
+        params: Mapping[str, Any],
+        attempt: Attempt,
+        meta: Mapping[str, Any] = _NOTHING,
+        parameters: Mapping[str, str] = _NOTHING,
+    ) -> dict[str, Any]:
+        """Ask, and give the server what it asks for, until it answers (CLIENT-26)."""
+        said = params
+        for _ in range(_MAX_ROUNDS):
+            result = await session.request(method, said, attempt, meta=meta, parameters=parameters)
+            if not session.server.revision.is_stateless:
+                return result
+            kind = result.get("resultType", "complete")
+            if kind == "complete":
+                return result
+            if kind != "input_required" or method not in _MAY_ASK_BACK:
+                raise InvalidAnswerError(f"the result of {method} is of no known type")
+            said = {**params, **await self._input(session, result, attempt)}
+        raise InvalidAnswerError(f"{method} asked for input {_MAX_ROUNDS} times")
+
+    async def _input(
+        self, session: Session, result: Mapping[str, Any], attempt: Attempt
+    ) -> dict[str, Any]:
+        """What an `input_required` result wants to have; meanwhile no deadline runs."""
+        along: dict[str, Any] = {}
+        if "requestState" in result:
+            along["requestState"] = result["requestState"]
+        if "inputRequests" in result:
+            if attempt.deadline is not None:
+                attempt.deadline.hold()
+            try:
+                async with asyncio.timeout(self.options.question_timeout):
+                    along["inputResponses"] = await self.questions.answer_all(
+                        result["inputRequests"], session.server.revision
+                    )
+            except TimeoutError:
+                raise MCPError(
+                    "E210", "what the server asked was not answered in time", may_have_run=True
+                ) from None
+            finally:
+                if attempt.deadline is not None:
+                    attempt.deadline.resume()
+        if not along:
+            raise InvalidAnswerError("the server wants input and does not say which")
+        return along
+
+    def _tool_breaker(self, tool: str) -> CircuitBreaker:
+        breaker = self._tool_breakers.get(tool)
+        if breaker is None:
+            breaker = CircuitBreaker(self.options.breaker, partial(_log_circuit, tool))
+            self._tool_breakers[tool] = breaker
+        return breaker
+
+    # -- what sessions bring
+
+    async def _prepare(self, session: Session) -> None:
+        """A new session: its tools are other ones, maybe, and it is listened to."""
+        self._tools.invalidate()
+        level = self.options.log_level
+        is_set_once = session.server.can("logging") and not session.server.revision.is_stateless
+        if level is not None and is_set_once:
+            await session.request("logging/setLevel", {"level": level}, Attempt())
+        if "tools" in self.options.require:
+            await self._tools.list(session)
+        self._subscriptions.began(session)
+
+    def told(self, session: Session, told: Told) -> None:
+        """The server says something unasked; see `Observer`."""
+        if told.method == "notifications/message" and self.options.on_log is not None:
+            call_back(self.options.on_log, *log_message(told.params))
+        self._subscriptions.told(told)
+
+    def lost(self, session: Session, error: MCPError) -> None:
+        """A session has ended by itself; see `Observer`."""
+        log.warning("the connection was lost: %s", error.message)
+
+    def _list_changed(self, kind: str) -> None:
+        if kind == "tools":
+            self.invalidate()
+        if self.options.on_list_changed is not None:
+            call_back(self.options.on_list_changed, kind)
+
+
+def _encode(tool: str, arguments: Mapping[str, Any] | None) -> bytes:
+    """Arguments as they are sent, and as they are checked: what JSON makes of them."""
+    try:
+        return orjson.dumps(dict(arguments or {}))
+    except (TypeError, ValueError) as error:
+        raise MCPError("E203", f"the arguments of {tool} are not JSON: {error}") from None
+
+
+def _check_output(tool: ToolSchema, result: CallResult) -> None:
+    if not result.has_structured:
+        raise InvalidAnswerError(
+            f"the result of {tool.name} lacks the structured content it declares"
+        )
+    issues = tool.check_output(result.structured)
+    if issues:
+        listed = "; ".join(f"{issue.path or 'it'} {issue.message}" for issue in issues)
+        raise InvalidAnswerError(
+            f"the result of {tool.name} does not fit its output schema: {listed}"
+        )
+
+
+def _require(session: Session, capability: str) -> None:
+    """E205, if the server lacks it; some revisions have no word for completions."""
+    server = session.server
+    if capability == "completions" and not server.revision.has("capabilities", capability):
+        return
+    if not server.can(capability):
+        raise NotOfferedError(capability)
+
+
+def _log_circuit(tool: str | None, before: CircuitState, after: CircuitState) -> None:
+    fields = {"tool": tool, "before": before.value, "after": after.value}
+    of = "the server" if tool is None else f"the tool {tool}"
+    log.warning("the circuit of %s is %s", of, after.value, extra={"fields": fields})

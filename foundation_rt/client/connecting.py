@@ -1,0 +1,96 @@
+"""`connect`: from what names a server to a client for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from .channel import Channel
+from .client import Client
+from .link import ChannelMaker
+from .options import from_environment
+from .questions import Questions
+
+if TYPE_CHECKING:
+    from ..server import Server
+    from .transports.http import HttpServer
+    from .transports.stdio import StdioServer
+
+    Target = str | Server | StdioServer | HttpServer | ChannelMaker
+
+_QUESTIONS = ("sampling", "sampling_tools", "elicitation", "elicitation_url", "roots")
+
+
+def connect(
+    target: Target,
+    *,
+    headers: Mapping[str, str] | None = None,
+    on_stderr: Callable[[str], object] | None = None,
+    **options: Any,
+) -> Client:
+    """A client for a server; nothing is started or sent before it is used.
+
+    ::
+
+        async with connect("uvx some-server") as client:
+            result = await client.call("forecast", {"city": "Oslo"}, timeout=5)
+
+    Args:
+        target: a command line; a URL (needs the extra `client`); a `StdioServer` or a `HttpServer`,
+            where more is to be said; a `Server` of this process; or a function that makes channels.
+        headers: for a URL, sent with every request: `{"Authorization": "Bearer ..."}`.
+        on_stderr: for a command, is given every line that it writes on stderr.
+        options: what `ClientOptions` has (`timeout`, `require`, `revision`, ...), and the handlers
+            of `Questions`: `sampling`, `elicitation`, `elicitation_url`, `roots`.
+
+    Raises:
+        ConfigError: an option, or a variable of the environment, cannot be used.
+        UsageError: the target cannot be understood.
+        MissingExtraError: it is a URL, and the extra `client` is not installed.
+    """
+    handlers = {name: options.pop(name) for name in _QUESTIONS if name in options}
+    make_channel = _channel_maker(target, headers, on_stderr)
+    return Client(make_channel, from_environment(options), Questions(**handlers))
+
+
+def _channel_maker(
+    target: Any, headers: Mapping[str, str] | None, on_stderr: Callable[[str], object] | None
+) -> Callable[[], Channel]:
+    from .transports.stdio import StdioChannel, StdioServer
+
+    if isinstance(target, str):
+        if target.startswith(("http://", "https://")):
+            from .transports.http import HttpServer
+
+            target = HttpServer(target, headers=dict(headers or {}))
+            headers = None
+        else:
+            target = StdioServer.from_command_line(target)
+    if headers is not None:
+        raise UsageError("headers go with a URL")
+    if isinstance(target, StdioServer):
+        return lambda: StdioChannel(target, on_stderr=on_stderr)
+    if on_stderr is not None:
+        raise UsageError("on_stderr goes with a command")
+    return _other_channel_maker(target)
+
+
+def _other_channel_maker(target: Any) -> Callable[[], Channel]:
+    from ..server import Server
+
+    if isinstance(target, Server):
+        from .transports.memory import MemoryChannel
+
+        return lambda: MemoryChannel(target)
+    if type(target).__name__ == "HttpServer":
+        from .transports.http import HttpChannel
+
+        return lambda: HttpChannel(target)
+    if callable(target):
+        made: Callable[[], Channel] = target
+        return made
+    raise UsageError(
+        "connect takes a command line, a URL, a StdioServer, a HttpServer, a Server or a function "
+        f"that makes channels, not {target!r}"
+    )

@@ -1,0 +1,137 @@
+"""The one session that a client has: made when it is first needed, and again when it is lost.
+
+However many calls wait for it, it is made once (CLIENT-07).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from attrs import define, field
+
+from ..ids import RequestIdGenerator
+from ..protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, Revision
+from .channel import Channel
+from .conversation import Conversation
+from .errors import CallTimeoutError, ConnectionLostError, MCPError
+from .handshake import Handshake
+from .options import ClientOptions
+from .questions import Questions
+from .session import Observer, Session
+
+ChannelMaker = Callable[[], Channel]
+"""Makes a new channel to the same server; called for every session."""
+
+
+@define(eq=False, repr=False)
+class Link:
+    """Keeps a session.
+
+    Args:
+        prepare: what belongs to beginning, beyond the handshake; what it raises ends the session.
+
+    Attributes:
+        channel: the last one there was; None before the first.
+    """
+
+    make_channel: ChannelMaker
+    options: ClientOptions
+    questions: Questions
+    ids: RequestIdGenerator
+    observer: Observer
+    prepare: Callable[[Session], Awaitable[None]]
+    channel: Channel | None = field(default=None, init=False)
+    _session: Session | None = field(default=None, init=False)
+    _connecting: asyncio.Task[Session] | None = field(default=None, init=False)
+    _known: Revision | None = field(default=None, init=False)
+    _is_closed: bool = field(default=False, init=False)
+
+    @property
+    def current(self) -> Session | None:
+        """The session there is; None if there is none that can be used."""
+        session = self._session
+        return session if session is not None and session.error is None else None
+
+    async def session(self) -> Session:
+        """The session there is, or a new one.
+
+        Raises:
+            MCPError: none can be made.
+        """
+        session = self._session
+        if session is not None and session.error is None:
+            return session
+        if self._is_closed:
+            raise ConnectionLostError("the client is closed", may_have_run=False)
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._connect())
+            self._connecting.add_done_callback(self._connected)
+        # One caller that goes does not take the others' session with it.
+        return await asyncio.shield(self._connecting)
+
+    async def close(self) -> None:
+        """End the session; there will be no other one."""
+        self._is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        if self._session is not None:
+            await self._session.close()
+
+    def _connected(self, task: asyncio.Task[Session]) -> None:
+        self._connecting = None
+        if not task.cancelled():
+            task.exception()  # retrieved: whoever waited may have gone
+
+    async def _connect(self) -> Session:
+        if self._session is not None:
+            await self._session.close()
+        known = self.options.forced or self._known
+        try:
+            session = await self._begin(known)
+        except ConnectionLostError:
+            if known is not None or self.channel is None or self.channel.closes_exchanges:
+                raise
+            # There are servers of the older kind that end when they are asked what they do not
+            # know: this one is not probed again (CLIENT-02).
+            session = await self._begin(REVISIONS[NEWEST_HANDSHAKE_REVISION])
+        self._session = session
+        self._known = session.server.revision
+        return session
+
+    async def _begin(self, known: Revision | None) -> Session:
+        options = self.options
+        handshake = Handshake(options.info, self.questions.capabilities, options.forced, known)
+        self._known = None  # remembered from a success only
+        self.channel = self.make_channel()
+        session = Session(
+            self.channel,
+            Conversation(self.ids),
+            handshake,
+            self.questions,
+            self.observer,
+            options.probe_timeout,
+            options.question_timeout,
+            options.log_level,
+        )
+        try:
+            async with asyncio.timeout(options.connect_timeout):
+                await session.start(options.require)
+                await self.prepare(session)
+        except MCPError:
+            await session.close()
+            raise
+        except TimeoutError:
+            await session.close()
+            raise CallTimeoutError(self._too_late(), may_have_run=False) from None
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    def _too_late(self) -> str:
+        what = self.channel.description if self.channel is not None else "the server"
+        said = self.channel.diagnosis() if self.channel is not None else ""
+        limit = f"{what} was not ready within {self.options.connect_timeout:g} s"
+        return f"{limit}: {said}" if said else limit

@@ -1,0 +1,123 @@
+"""What can be set of a client, and what it is by default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import field, frozen
+
+from ..errors import ConfigError
+from ..protocol.levels import LOGGING_LEVELS
+from ..protocol.revisions import REVISIONS, Revision
+from ..version import __version__
+from .circuit_breaker import BreakerSettings
+from .retries import RetryPolicy
+from .session import LogCallback
+
+REVISION_VARIABLE = "MCP_PROTOCOL_VERSION"
+TTL_VARIABLE = "MCP_TOOL_CACHE_TTL"
+
+
+def _names(value: Any) -> frozenset[str]:
+    if isinstance(value, str):
+        raise TypeError("require is a collection of names, as in {'tools'}")
+    return frozenset(value)
+
+
+def _positive(_: Any, attribute: Any, value: float) -> None:
+    if not value > 0:
+        raise ConfigError(f"{attribute.name} must be greater than 0, not {value!r}")
+
+
+def _one_of(known: Any) -> Callable[[Any, Any, str | None], None]:
+    def check(_: Any, attribute: Any, value: str | None) -> None:
+        if value is not None and value not in known:
+            raise ConfigError(f"{attribute.name} is one of {', '.join(known)}, not {value!r}")
+
+    return check
+
+
+@frozen(kw_only=True, eq=False)
+class ClientOptions:
+    """How a client behaves.
+
+    Attributes:
+        name: what it calls itself; likewise `version` and `title`.
+        require: capabilities without which a server is of no use (E205), as in `tools` or
+            `resources.subscribe`. With `tools` among them they are listed at once.
+        revision: the only one to speak; None agrees with the server on the newest that both
+            speak. `MCP_PROTOCOL_VERSION` wins over it.
+        timeout: seconds that a call may take, with everything it needs; likewise `tool_timeouts`,
+            by tool.
+        connect_timeout: seconds that one attempt to connect may take.
+        probe_timeout: seconds after which a server that does not answer `server/discover` is asked
+            `initialize` as well.
+        question_timeout: seconds that a handler may take to answer what the server asks; meanwhile
+            no deadline runs.
+        tool_cache_ttl_ms: how long listed tools are kept, in ms, where the server does not say.
+            `MCP_TOOL_CACHE_TTL` wins over it.
+        max_pages: the most pages of one list that are followed.
+        breaker: when a server that fails is left in peace.
+        tool_breakers: whether every tool has a breaker of its own besides.
+        retries: how often, and how fast, is tried again what may be tried again.
+        log_level: the least severe log messages that the server is to send; None leaves it to
+            the server.
+        on_log: is told of log messages: level, logger or None, data.
+        on_list_changed: is told which list is another one now: `tools`, `prompts` or `resources`.
+
+    Raises:
+        ConfigError: a value cannot be used; the message says why.
+    """
+
+    name: str = "foundation-rt"
+    version: str = __version__
+    title: str | None = None
+    require: frozenset[str] = field(default=frozenset({"tools"}), converter=_names)
+    revision: str | None = field(default=None, validator=_one_of(REVISIONS))
+    timeout: float = field(default=60.0, validator=_positive)
+    tool_timeouts: Mapping[str, float] = field(factory=dict)
+    connect_timeout: float = field(default=30.0, validator=_positive)
+    probe_timeout: float = field(default=5.0, validator=_positive)
+    question_timeout: float = field(default=300.0, validator=_positive)
+    tool_cache_ttl_ms: int = field(default=300_000, validator=_positive)
+    max_pages: int = field(default=100, validator=_positive)
+    breaker: BreakerSettings = field(factory=BreakerSettings)
+    tool_breakers: bool = False
+    retries: RetryPolicy = field(factory=RetryPolicy)
+    log_level: str | None = field(default=None, validator=_one_of(LOGGING_LEVELS))
+    on_log: LogCallback | None = None
+    on_list_changed: Callable[[str], object] | None = None
+
+    @property
+    def forced(self) -> Revision | None:
+        """The only revision that is to be spoken, if there is one."""
+        return None if self.revision is None else REVISIONS[self.revision]
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Name, version and title, as the wire has them."""
+        info = {"name": self.name, "version": self.version}
+        return info if self.title is None else {**info, "title": self.title}
+
+
+def from_environment(given: Mapping[str, Any]) -> ClientOptions:
+    """The options `given`, with what the environment says instead (CLIENT-05).
+
+    Raises:
+        ConfigError: a value, or a variable, cannot be used.
+    """
+    found = dict(given)
+    revision = os.environ.get(REVISION_VARIABLE)
+    if revision:
+        if revision not in REVISIONS:
+            known = ", ".join(REVISIONS)
+            raise ConfigError(f"{REVISION_VARIABLE} is one of {known}, not {revision!r}")
+        found["revision"] = revision
+    ttl = os.environ.get(TTL_VARIABLE)
+    if ttl:
+        if not (ttl.isascii() and ttl.isdecimal() and int(ttl) > 0):
+            raise ConfigError(f"{TTL_VARIABLE} is a number of ms greater than 0, not {ttl!r}")
+        found["tool_cache_ttl_ms"] = int(ttl)
+    return ClientOptions(**found)

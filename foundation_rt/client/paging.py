@@ -1,0 +1,43 @@
+"""Lists that come in pages, followed to their end (CLIENT-22)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import InvalidAnswerError
+from .session import Attempt, Session
+
+
+async def list_all(
+    session: Session, method: str, member: str, attempt: Attempt, max_pages: int
+) -> tuple[list[Any], int | None]:
+    """All entries of a list, and for how many ms the server says they may be kept.
+
+    Args:
+        member: of the result, that holds a page's entries.
+        max_pages: more of them are no list but a mistake.
+
+    Raises:
+        MCPError: the list cannot be had; E209 if it is none, or does not end.
+    """
+    entries: list[Any] = []
+    hints: list[int] = []
+    cursors: set[str] = set()
+    params: dict[str, Any] | None = None
+    for _ in range(max_pages):
+        page = await session.request(method, params, attempt)
+        listed = page.get(member)
+        if type(listed) is not list:
+            raise InvalidAnswerError(f"the answer to {method} has no list of {member}")
+        entries += listed
+        hint = page.get("ttlMs")
+        if type(hint) is int and hint >= 0:
+            hints.append(hint)
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return entries, min(hints, default=None)
+        if type(cursor) is not str or cursor in cursors:
+            raise InvalidAnswerError(f"the pages of {method} do not end: a cursor comes again")
+        cursors.add(cursor)
+        params = {"cursor": cursor}
+    raise InvalidAnswerError(f"{method} has more than {max_pages} pages")

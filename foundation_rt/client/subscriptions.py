@@ -1,0 +1,263 @@
+"""What a server tells unasked: which of its lists and resources have changed.
+
+In the handshake era it tells of lists by itself, and of a resource after `resources/subscribe`; in
+the stateless era of whatever one request, `subscriptions/listen`, asks for, as long as that is
+open. A subscription outlives sessions: it is made again in every new one (CLIENT-31).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from attrs import define, field
+
+from .conversation import Told
+from .errors import MCPError, NotOfferedError
+from .link import Link
+from .session import Attempt, Session, log
+
+_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+_UPDATED = "notifications/resources/updated"
+_LISTS = {
+    "notifications/tools/list_changed": "tools",
+    "notifications/prompts/list_changed": "prompts",
+    "notifications/resources/list_changed": "resources",
+}
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 30.0
+
+
+@define(eq=False, repr=False)
+class Subscription:
+    """An asynchronous iterator over the URIs of resources that have changed.
+
+    A URI that changed several times before it was taken comes once. After a connection was lost
+    every URI counts as changed, because nobody knows. It ends when it is closed, or with an
+    `MCPError` when the server does not take it any more.
+
+    Attributes:
+        uris: what is subscribed to.
+    """
+
+    uris: tuple[str, ...]
+    _begin: Callable[[Subscription], None]
+    _end: Callable[[Subscription], None]
+    _established: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _changed: dict[str, None] = field(factory=dict, init=False)
+    _wake: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _is_closed: bool = field(default=False, init=False)
+    _error: MCPError | None = field(default=None, init=False)
+
+    async def __aenter__(self) -> Subscription:
+        """Subscribe; returns when the server has confirmed.
+
+        Raises:
+            MCPError: it refused, or cannot be reached.
+        """
+        self._begin(self)
+        try:
+            await self._established.wait()
+        except BaseException:
+            self.close()
+            raise
+        if self._error is not None:
+            self.close()
+            raise self._error
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> str:
+        while not self._changed:
+            if self._error is not None:
+                raise self._error
+            if self._is_closed:
+                raise StopAsyncIteration
+            self._wake.clear()
+            await self._wake.wait()
+        uri = next(iter(self._changed))
+        del self._changed[uri]
+        return uri
+
+    def close(self) -> None:
+        """Unsubscribe; whoever iterates gets what has come so far, and the end."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._wake.set()
+            self._end(self)
+
+    def changed(self, uri: str) -> None:
+        """A resource has changed: `uri`, or something below it."""
+        self._changed[uri] = None
+        self._wake.set()
+
+    @property
+    def is_established(self) -> bool:
+        """Whether the server has confirmed it once."""
+        return self._established.is_set() and self._error is None
+
+    def established(self) -> None:
+        """The server has confirmed it; if not for the first time, everything may have changed."""
+        if self.is_established:
+            for uri in self.uris:
+                self.changed(uri)
+        self._established.set()
+
+    def ended(self, error: MCPError) -> None:
+        """The server does not take it, or not any more."""
+        self._error = error
+        self._established.set()
+        self._wake.set()
+
+    def covers(self, uri: str) -> bool:
+        """Whether a change of `uri` is one of what was subscribed to: it, or a part of it."""
+        return any(uri == each or uri.startswith(each.rstrip("/") + "/") for each in self.uris)
+
+
+@define(eq=False, repr=False)
+class Subscriptions:
+    """Keeps what is subscribed to alive, whatever becomes of sessions.
+
+    Args:
+        on_list_changed: is told of the lists that changed: `tools`, `prompts`, `resources`.
+        wants_all_lists: whether more than the tools is of interest.
+    """
+
+    link: Link
+    on_list_changed: Callable[[str], object]
+    wants_all_lists: bool
+    _open: dict[Subscription, asyncio.Task[None]] = field(factory=dict, init=False)
+    _others: set[asyncio.Task[None]] = field(factory=set, init=False)
+
+    def open(self, *uris: str) -> Subscription:
+        """A subscription to the resources `uris`, to be entered."""
+        return Subscription(uris, self._begin, self._end)
+
+    def began(self, session: Session) -> None:
+        """There is a new session: listen to its lists, where that has to be asked for."""
+        if session.server.revision.is_stateless:
+            wanted = ["tools", "prompts", "resources"] if self.wants_all_lists else ["tools"]
+            kinds = [kind for kind in wanted if session.server.can(kind, "listChanged")]
+            if kinds:
+                self._spawn(self._listen_to_lists(session, kinds))
+
+    def told(self, told: Told) -> None:
+        """The server has said something that belongs to no single request."""
+        kind = _LISTS.get(told.method)
+        if kind is not None:
+            self.on_list_changed(kind)
+        elif told.method == _UPDATED:
+            uri = told.params.get("uri")
+            if isinstance(uri, str):
+                for subscription in [*self._open]:
+                    if subscription.covers(uri):
+                        subscription.changed(uri)
+
+    async def close(self) -> None:
+        """End all of them."""
+        tasks = {*self._open.values(), *self._others}
+        for subscription in [*self._open]:
+            subscription.close()
+        tasks |= self._others
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, subscription: Subscription) -> None:
+        self._open[subscription] = asyncio.create_task(self._keep(subscription))
+
+    def _end(self, subscription: Subscription) -> None:
+        task = self._open.pop(subscription, None)
+        if task is not None:
+            task.cancel()
+        session = self.link.current
+        if session is not None and not session.server.revision.is_stateless:
+            wanted = {uri for each in self._open for uri in each.uris}
+            unwanted = [uri for uri in subscription.uris if uri not in wanted]
+            if unwanted:
+                self._spawn(_unsubscribe(session, unwanted))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+
+    async def _keep(self, subscription: Subscription) -> None:
+        """Subscribe in every session there will be, until the subscription is closed."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._subscribe(await self.link.session(), subscription)
+                pause = _FIRST_PAUSE
+            except MCPError as error:
+                if not subscription.is_established or not error.retryable:
+                    subscription.ended(error)
+                    return
+                log.info("the subscription is made again in %g s: %s", pause, error.message)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _subscribe(self, session: Session, subscription: Subscription) -> None:
+        """Subscribe, and return when the session, or what it was asked to listen to, has ended."""
+        if not session.server.can("resources", "subscribe"):
+            raise NotOfferedError("resources.subscribe")
+        if session.server.revision.is_stateless:
+
+            def hear(told: Told) -> None:
+                if told.method == _ACKNOWLEDGED:
+                    subscription.established()
+                elif told.method == _UPDATED and isinstance(told.params.get("uri"), str):
+                    subscription.changed(told.params["uri"])
+
+            wanted = {"resourceSubscriptions": [*subscription.uris]}
+            await _listen(session, wanted, hear)
+        else:
+            for uri in subscription.uris:
+                await session.request("resources/subscribe", {"uri": uri}, Attempt())
+            subscription.established()
+            await session.ended.wait()
+
+    async def _listen_to_lists(self, session: Session, kinds: Sequence[str]) -> None:
+        """Listen as long as the session lasts; a server that will not tell is not asked again."""
+        pause = _FIRST_PAUSE
+        while session.error is None:
+            try:
+                await _listen(session, {f"{kind}ListChanged": True for kind in kinds}, self.told)
+            except MCPError as error:
+                if not error.retryable:
+                    log.info("the server does not tell of changes: %s", error.message)
+                    return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            for kind in kinds:  # nobody knows what has changed meanwhile
+                self.on_list_changed(kind)
+
+
+async def _listen(
+    session: Session, wanted: Mapping[str, Any], hear: Callable[[Told], object]
+) -> None:
+    """The stateless era: one request, as long as it lasts."""
+    attempt = Attempt(on_told=hear)
+    await session.request("subscriptions/listen", {"notifications": wanted}, attempt)
+
+
+async def _unsubscribe(session: Session, uris: Sequence[str]) -> None:
+    """The handshake era: be rid of subscriptions; where that fails, the changes are ignored."""
+    try:
+        async with asyncio.timeout(_FIRST_PAUSE):
+            for uri in uris:
+                await session.request("resources/unsubscribe", {"uri": uri}, Attempt())
+    except (MCPError, TimeoutError) as error:
+        log.debug("not unsubscribed: %s", error)

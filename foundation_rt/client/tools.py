@@ -1,0 +1,154 @@
+"""The tools of a server, as they were listed (GEO-1.5a-004).
+
+They are listed when they are first needed, and again when what is known is too old; by one request,
+however many calls wait for it (CLIENT-23).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from attrs import define, field
+
+from .errors import CallTimeoutError, InvalidAnswerError, InvalidArgumentsError, MCPError
+from .paging import list_all
+from .session import Attempt, Session, log
+from .tool_cache import ToolCache
+from .tool_schemas import ToolSchema
+
+
+@define(eq=False, repr=False)
+class Tools:
+    """Finds tools, and holds arguments against their schemas.
+
+    Args:
+        max_pages: the most pages of the list that are followed.
+        timeout: seconds that listing them may take.
+    """
+
+    cache: ToolCache
+    max_pages: int
+    timeout: float
+    _listing: asyncio.Task[tuple[ToolSchema, ...]] | None = field(default=None, init=False)
+    _changes: int = field(default=0, init=False)
+
+    async def find(self, session: Session, name: str) -> ToolSchema:
+        """The tool of this name.
+
+        What may not be kept at all (a hint of 0 ms) still serves until it fails: the server checks
+        every call itself.
+
+        Raises:
+            MCPError: E204: there is none; or they cannot be listed.
+        """
+        now = asyncio.get_running_loop().time()
+        is_fresh = self.cache.is_fresh(now)
+        if is_fresh or (self.cache.is_known and not self.cache.expires_by_time(now)):
+            found = self.cache.get(name)
+            if found is not None:
+                return found
+        if not is_fresh:
+            await self.list(session)
+            found = self.cache.get(name)
+            if found is not None:
+                return found
+        raise MCPError("E204", f"the server has no tool {name!r}", data={"tool": name})
+
+    async def check(self, session: Session, tool: ToolSchema, arguments: Any) -> ToolSchema:
+        """Hold arguments against the schema; one that is not fresh refuses nothing (CLIENT-24).
+
+        Returns:
+            The tool as it is now.
+
+        Raises:
+            InvalidArgumentsError: they do not fit.
+        """
+        issues = tool.check_arguments(arguments)
+        if issues and not self.cache.is_fresh(asyncio.get_running_loop().time()):
+            await self.list(session)
+            tool = self.cache.get(tool.name) or tool
+            issues = tool.check_arguments(arguments)
+        if issues:
+            raise InvalidArgumentsError(tool.name, issues)
+        return tool
+
+    async def fresh(self, session: Session) -> tuple[ToolSchema, ...]:
+        """All tools, listed anew if what is known is not fresh."""
+        if self.cache.is_fresh(asyncio.get_running_loop().time()):
+            return self.cache.tools
+        return await self.list(session)
+
+    async def list(self, session: Session) -> tuple[ToolSchema, ...]:
+        """List the tools; together with whoever does so already."""
+        if self._listing is None or self._listing.done():
+            self._listing = asyncio.create_task(self._list(session))
+            self._listing.add_done_callback(_retrieve)
+        return await asyncio.shield(self._listing)
+
+    def invalidate(self) -> None:
+        """Forget what is known: they are another list now."""
+        self._changes += 1
+        self.cache.invalidate()
+
+    async def close(self) -> None:
+        """Stop listing."""
+        if self._listing is not None:
+            self._listing.cancel()
+            await asyncio.wait([self._listing])
+
+    async def _list(self, session: Session) -> tuple[ToolSchema, ...]:
+        changes = self._changes
+        try:
+            async with asyncio.timeout(self.timeout):
+                entries, hint = await list_all(
+                    session, "tools/list", "tools", Attempt(), self.max_pages
+                )
+        except TimeoutError as error:
+            if isinstance(error, MCPError):
+                raise
+            raise CallTimeoutError(
+                f"the server did not list its tools in {self.timeout:g} s", may_have_run=True
+            ) from None
+        tools = _usable(entries, needs_headers=_mirrors(session))
+        self.cache.store(tools, asyncio.get_running_loop().time(), hint)
+        listed = self.cache.tools
+        if changes != self._changes:
+            self.cache.invalidate()  # they changed while they were being listed
+        return listed
+
+
+def _not_listed(timeout: float) -> MCPError:
+    from .errors import CallTimeoutError
+
+    return CallTimeoutError(
+        f"the server did not list its tools in {timeout:g} s", may_have_run=True
+    )
+
+
+def _mirrors(session: Session) -> bool:
+    """Whether arguments are repeated in headers: over HTTP, in the stateless era (SEP-2243)."""
+    return session.channel.closes_exchanges and session.server.revision.is_stateless
+
+
+def _usable(entries: list[Any], needs_headers: bool) -> list[ToolSchema]:
+    """The entries that are tools; of two with one name the first."""
+    found: dict[str, ToolSchema] = {}
+    for entry in entries:
+        try:
+            tool = ToolSchema.read(entry)
+        except InvalidAnswerError as error:
+            log.warning("a tool is left out: %s", error.message)
+            continue
+        if needs_headers and tool.header_problem is not None:
+            log.warning("the tool %s is left out: %s", tool.name, tool.header_problem)
+        elif tool.name in found:
+            log.warning("the tool %s is listed twice: the first one counts", tool.name)
+        else:
+            found[tool.name] = tool
+    return [*found.values()]
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # retrieved: whoever waited may have gone
