@@ -1,0 +1,298 @@
+"""Line-delimited JSON-RPC with a server that is a child process (spec/client-stdio.md)."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+import os
+import shlex
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field, frozen
+
+from ...errors import UsageError
+from ...protocol.framing import LineReader
+from ..channel import MAX_MESSAGE_BYTES
+from ..errors import ConnectionLostError
+from .last_words import LastWords
+from .process import ChildProcess
+
+if TYPE_CHECKING:
+    from ...protocol.framing import LineTooLong
+    from ...protocol.revisions import Revision
+    from ..channel import Outgoing, Receiver
+
+log = logging.getLogger("foundation_rt.client")
+
+_INHERITED = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
+_HARMLESS_OPTIONS = ("-y", "--yes", "-m")
+_SHOWN = 80  # characters
+_PIPES = ("input", "output")
+
+
+def _words(args: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(args, str | bytes):
+        raise UsageError("args is a sequence of strings, one for each argument, not a string")
+    return tuple(args)
+
+
+def _is_plain(word: object) -> bool:
+    return isinstance(word, str) and "\0" not in word
+
+
+@frozen
+class StdioServer:
+    """A server to be started as a child process (CHILD-01, CHILD-02).
+
+    Args:
+        command: a program: its path, or its name on the `PATH` of its environment.
+        args: its arguments, as they are; no shell reads them.
+        env: added to the few variables that every child gets.
+        cwd: where it runs; None: where we do.
+        shutdown_grace: seconds it has to end by itself after its input was closed, and again after
+            SIGTERM.
+
+    Raises:
+        UsageError: an argument is not what it must be.
+    """
+
+    command: str
+    # There are tokens in these: what is printed of a server has none.
+    args: Sequence[str] = field(default=(), repr=False, converter=_words)
+    env: Mapping[str, str] | None = field(default=None, repr=False)
+    cwd: str | os.PathLike[str] | None = None
+    shutdown_grace: float = 2.0
+
+    def __attrs_post_init__(self) -> None:
+        if not all(map(_is_plain, (self.command, *self.args))):
+            raise UsageError("a command and its arguments are strings without NUL characters")
+        if not self.command:
+            raise UsageError("a command is needed to start a server")
+        for name, value in (self.env or {}).items():
+            if not name or not _is_plain(name) or "=" in name:
+                raise UsageError(f"env: no variable can be named {name!r}")
+            if not _is_plain(value):
+                raise UsageError(f"env: {name} must be a string without NUL characters")
+        grace: object = self.shutdown_grace
+        if not isinstance(grace, int | float) or not 0 <= grace < math.inf:
+            raise UsageError("shutdown_grace is a number of seconds, at least 0")
+
+    @classmethod
+    def from_command_line(cls, text: str) -> StdioServer:
+        """The server that a shell would start with this line, of which it only splits the words.
+
+        Raises:
+            UsageError: it is empty, or a quotation does not end.
+        """
+        try:
+            command, *args = shlex.split(text)
+        except ValueError as error:
+            what = "empty" if not text.strip() else str(error)
+            raise UsageError(f"the command line is not usable: {what}") from None
+        return cls(command, args)
+
+    @property
+    def description(self) -> str:
+        """Its program and what that is to run, for people; no option, which may hold a secret."""
+        shown = [self.command.rpartition("/")[2] or self.command]
+        for word in self.args:
+            if word in _HARMLESS_OPTIONS:
+                continue
+            if not word.startswith("-") and "=" not in word and "://" not in word:
+                shown.append(word)
+            break
+        text = " ".join(shown)
+        return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+    def environment(self) -> dict[str, str]:
+        """The environment it is started in: what programs cannot do without, and `env`."""
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name in _INHERITED or name.startswith("LC_")
+        }
+        return inherited | dict(self.env or {})
+
+
+@define(eq=False, repr=False)
+class StdioChannel:
+    """A `Channel` to a server of its own, which it starts and ends.
+
+    Args:
+        server: what to start.
+        max_message_bytes: longest message taken; and more than that is never kept for a server
+            that does not read (CHILD-07).
+        on_stderr: called with every line that it writes to stderr.
+    """
+
+    server: StdioServer
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    on_stderr: Callable[[str], object] | None = None
+    description: str = field(init=False)
+    closes_exchanges: bool = field(default=False, init=False)
+    _receiver: Receiver = field(init=False)
+    _child: ChildProcess | None = field(default=None, init=False)
+    _lines: LineReader = field(init=False)
+    _last_words: LastWords = field(factory=LastWords, init=False)
+    _closed: bool = field(default=False, init=False)
+    _overfed: bool = field(default=False, init=False)
+    _end: str = field(default="", init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.description = self.server.description
+        self._lines = LineReader(self.max_message_bytes)
+
+    @property
+    def stderr(self) -> str:
+        """The last 64 KiB that the server wrote to stderr, as they came."""
+        return self._last_words.text
+
+    # -- the way there -----------------------------------------------------------------------
+
+    async def open(self, receiver: Receiver) -> None:
+        """Start the server; once.
+
+        Raises:
+            ConnectionLostError: it cannot be started.
+        """
+        if self._closed or self._child is not None:
+            raise self._unmade("is opened once, and not after it was closed")
+        self._receiver = receiver
+        server = self.server
+        self._child = child = ChildProcess(
+            self._on_output, self._on_errors, self._on_over, server.shutdown_grace
+        )
+        words = (server.command, *server.args)
+        try:
+            await child.start(words, server.environment(), server.cwd)
+        except OSError as error:
+            why, mend = _explain(error, server)
+            lost = self._unmade(f"could not be started: {why}")
+            lost.suggested_action = mend
+            raise lost from error
+        if self._closed:
+            raise self._unmade("was closed while it was opened")
+
+    def send(self, message: Outgoing) -> None:
+        """Write a message to the server's input, or keep it until there is room."""
+        child = self._child
+        if child is None or self._overfed:
+            return
+        if not child.room.is_set() and child.unsent_bytes > self.max_message_bytes:
+            self._overfed = True
+            child.wind_up()
+            return
+        child.write(message.line + b"\n")
+
+    @property
+    def congested(self) -> bool:
+        """Whether the server has not taken what was sent."""
+        return self._child is not None and not self._child.room.is_set()
+
+    async def drained(self) -> None:
+        """Wait until it has, or never will."""
+        # Again: of all who waited, only the first to go on finds room for sure.
+        while self._child is not None and not self._child.room.is_set():
+            await self._child.room.wait()
+
+    def forget(self, request_id: str) -> None:
+        """Nothing: its answer comes between others, and is dropped there."""
+
+    def agreed(self, revision: Revision) -> None:
+        """Nothing: every revision is spoken alike here."""
+
+    async def close(self) -> None:
+        """Have the server end, and all that it started; see `ChildProcess.end`."""
+        self._closed = True
+        if self._child is not None:
+            await self._child.end()
+
+    # -- what comes back ---------------------------------------------------------------------
+
+    def _on_output(self, data: bytes) -> None:
+        self._deliver(self._lines.feed(data))
+
+    def _deliver(self, lines: list[bytes | LineTooLong]) -> None:
+        for line in lines:
+            if self._closed:
+                return
+            self._receiver.received(line, None)
+
+    def _on_errors(self, data: bytes) -> None:
+        self._show(self._last_words.feed(data))
+
+    def _show(self, lines: list[str]) -> None:
+        for line in lines:
+            if self.on_stderr is None:
+                return
+            try:
+                self.on_stderr(line)
+            except Exception:
+                self.on_stderr = None
+                told: dict[str, Any] = {"server": self.description}
+                log.warning("on_stderr raised: it is called no more", exc_info=True, extra=told)
+
+    def _on_over(self) -> None:
+        self._deliver(self._lines.end())
+        self._show(self._last_words.end())
+        if not self._closed:
+            self._end = self._fate()
+            what = f"the server {self.description} {self._end}{self._quote()}"
+            self._receiver.lost(ConnectionLostError(what, may_have_run=True))
+
+    # -- words -------------------------------------------------------------------------------
+
+    def diagnosis(self) -> str:
+        """What became of the server, and the last lines of its stderr."""
+        if self._child is None:
+            return ""
+        return f"{self.description} {self._end or self._fate()}{self._quote()}"
+
+    def _fate(self) -> str:
+        child = self._child
+        assert child is not None
+        if self._overfed:
+            return "does not read what is sent to it"
+        if child.exit_code is None:
+            return (
+                "runs" if child.left_pipe is None else f"has closed its {_PIPES[child.left_pipe]}"
+            )
+        if child.exit_code < 0:
+            return f"was ended by {_signal_name(-child.exit_code)}"
+        return f"ended with exit code {child.exit_code}"
+
+    def _quote(self) -> str:
+        excerpt = self._last_words.excerpt()
+        return f"; the last lines of its stderr:\n{excerpt}\n" if excerpt else ""
+
+    def _unmade(self, why: str) -> ConnectionLostError:
+        return ConnectionLostError(f"{self.description} {why}", may_have_run=False)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time signal
+
+
+def _explain(error: OSError, server: StdioServer) -> tuple[str, str]:
+    """Why a server could not be started, and what to change."""
+    command, cwd = server.command, server.cwd or os.curdir
+    if not os.access(cwd, os.X_OK):
+        return f"there is no directory {os.fspath(cwd)} that can be entered", "Correct cwd."
+    if isinstance(error, FileNotFoundError):
+        if "/" not in command:
+            return f"there is no program {command} on the PATH", "Install it, or give its path."
+        if not os.access(Path(cwd, command), os.F_OK):
+            return f"there is no file {command}", "Correct the path, or install the program."
+        return f"the interpreter in the first line of {command} is not there", "Install it."
+    if isinstance(error, PermissionError):
+        return f"{command} is not executable", "Make it so, or start its interpreter with it."
+    if error.errno == errno.ENOEXEC:
+        return f"{command} is no program", "Start its interpreter, or name that in its first line."
+    return f"{error.strerror}", "Try again later."
