@@ -279,6 +279,11 @@ class Runtime:
         host.watch(user)
         return host.host
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether anybody is served on the event loop of a host."""
+        return self._measured is not None and self._measured.is_used()
+
     def _host_delay(self, loop: asyncio.AbstractEventLoop) -> HostDelay:
         """What measures `loop`; the loop that was connected to last is the one reported."""
         if self._measured is None or self._measured.host.loop is not loop:

@@ -83,6 +83,10 @@ class HostDelay:
         if len(self._users) == 1:
             self.host.sample_delay(self.delay, self._is_wanted)
 
+    def is_used(self) -> bool:
+        """Whether anything that uses the loop is open."""
+        return not all(each.closed for each in self._users)
+
     def _is_wanted(self) -> bool:
         self._users = [each for each in self._users if not each.closed]
         return bool(self._users)
