@@ -41,18 +41,22 @@ class Event:
 class EventReader:
     """Splits a stream of bytes into events.
 
+    Of a stream that goes on from another one, `last_id` and `retry_ms` are taken over.
+
     Args:
         max_bytes: longest data of one event that is taken, in bytes.
 
     Attributes:
-        last_id: of the last complete event that named one, or of the stream that this one goes on
-            from; None if there is none, or if it was taken back by an empty one.
+        last_id: of the last complete event that named one; None if there is none, or if an empty
+            one took it back.
         retry_ms: what the server wants waited before the next attempt; None if it said nothing.
+        is_silent: whether there was neither an event nor an id yet.
     """
 
     max_bytes: int
     last_id: bytes | None = None
-    retry_ms: int | None = field(default=None, init=False)
+    retry_ms: int | None = None
+    is_silent: bool = field(default=True, init=False)
     _line: bytearray = field(factory=bytearray, init=False)
     _line_is_too_long: bool = field(default=False, init=False)
     _begins: bool = field(default=True, init=False)
@@ -130,6 +134,9 @@ class EventReader:
     def _dispatch(self, events: list[Event | LineTooLong]) -> None:
         if self._id is not None:
             self.last_id = self._id or None
+            self.is_silent = False
+        if self._is_too_long or self._data:
+            self.is_silent = False
         if self._is_too_long:
             events.append(LineTooLong(self.max_bytes))
         elif self._data:

@@ -1,0 +1,256 @@
+"""Streamable HTTP, the client's side: every message is a POST, and its response has the answer.
+
+    send ──► task of the message ──► exchange ─┬─► 202       there is nothing to say
+                                               ├─► JSON      the answer
+                                               ├─► events    what precedes the answer, and it
+                                               └─► refused   failed, or the old transport
+    agreed ► task that listens ────► GET ────────► events    of the server, in the handshake era
+
+There is no connection that could be lost: what goes wrong is one request's. Only a session can end,
+when its server does not know it any more, or with the one stream of the old transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from attrs import define, field
+
+from ..channel import MAX_MESSAGE_BYTES
+from ..errors import ConnectionLostError, MCPError, SessionExpiredError
+from .headers import describe, session_headers
+from .http_exchange import INITIALIZE, Exchanges, expired
+from .http_streams import Streams
+from .http_wire import CONNECT_TIMEOUT, MAX_CONNECTIONS, HttpServer, HttpWire
+from .legacy import LegacyStream
+
+if TYPE_CHECKING:
+    from ...protocol.revisions import Revision
+    from ..channel import Outgoing, Receiver
+
+__all__ = ["HttpChannel", "HttpServer"]
+
+log = logging.getLogger("foundation_rt.client")
+
+FAREWELL_TIMEOUT: Final = 2.0
+"""Seconds that a server has to take note of the end of a session."""
+
+_INITIALIZED = "notifications/initialized"
+_MAX_EXCHANGES = MAX_CONNECTIONS - 50  # the rest is for what must not wait: streams, answers
+_PATIENCE = 1.0  # s; for what is under way in a session that has expired
+_NO_ENDPOINT = (400, 404, 405)  # of a server of the old transport, which takes no POST there
+
+
+@define(eq=False, repr=False)
+class HttpChannel:
+    """A `Channel` over HTTP.
+
+    Args:
+        max_message_bytes: longest message that is taken from the server.
+    """
+
+    closes_exchanges: ClassVar[bool] = True
+
+    server: HttpServer
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    description: str = field(init=False)
+    _receiver: Receiver = field(init=False)
+    _wire: HttpWire | None = field(default=None, init=False)
+    _streams: Streams = field(init=False)
+    _exchanges: Exchanges = field(init=False)
+    _legacy: LegacyStream | None = field(default=None, init=False)
+    _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
+    _requests: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
+    _introduction: asyncio.Task[None] | None = field(default=None, init=False)
+    _expiry: asyncio.Task[None] | None = field(default=None, init=False)
+    _closing: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.description = describe(self.server.url)
+
+    # -- beginning and end
+
+    async def open(self, receiver: Receiver) -> None:
+        """Get ready; the first connection is made with the first message.
+
+        Raises:
+            ConnectionLostError: the environment's proxy or certificates cannot be used.
+        """
+        self._receiver = receiver
+        self._wire = HttpWire(self.server)
+        self._streams = Streams(self._wire, receiver, self.max_message_bytes)
+        self._exchanges = Exchanges(self._streams)
+
+    def agreed(self, revision: Revision) -> None:
+        """Say `revision` from now on; listen, if it is one that has sessions (CHTTP-27)."""
+        self._streams.revision = revision
+        if not revision.is_stateless and self._legacy is None:
+            self._start(self._listen())
+
+    async def close(self) -> None:
+        """End what runs, the session, and all connections; at most `FAREWELL_TIMEOUT` late."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._end())
+        try:
+            await asyncio.shield(self._closing)
+        except asyncio.CancelledError:
+            self._closing.cancel()  # no time for farewells
+            await asyncio.wait({self._closing})
+            raise
+
+    def diagnosis(self) -> str:
+        """Nothing: what there is to say is in the errors."""
+        return ""
+
+    # -- messages
+
+    @property
+    def congested(self) -> bool:
+        """Whether nearly all connections are in use."""
+        return len(self._tasks) >= _MAX_EXCHANGES
+
+    async def drained(self) -> None:
+        """Wait until another request can be sent."""
+        while self.congested:
+            await asyncio.wait({*self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+
+    def send(self, message: Outgoing) -> None:
+        """POST a message. What follows `notifications/initialized` waits until that was taken."""
+        if self._wire is None or self._closing is not None:
+            return
+        task = self._start(self._carry(message, self._wire))
+        if message.method == _INITIALIZED:
+            self._introduction = task
+        if message.request_id is not None:
+            self._requests[message.request_id] = task
+
+    def forget(self, request_id: str) -> None:
+        """Close the exchange of a request, which tells the server of the stateless era."""
+        task = self._requests.pop(request_id, None)
+        if task is not None:
+            task.cancel()
+
+    # -- one message
+
+    async def _carry(self, message: Outgoing, wire: HttpWire) -> None:
+        """Send a message and bring home what comes of it."""
+        try:
+            if self._introduction is not None and message.method != _INITIALIZED:
+                # Two POSTs have no order, and before this one was taken nothing is answered.
+                await asyncio.wait({self._introduction})
+            if self._legacy is not None:
+                await self._legacy.post(message)
+            elif self._expiry is not None:
+                raise expired(may_have_run=False)
+            else:
+                await self._exchange_or_turn(message, wire)
+        except MCPError as error:
+            self._failed(message, error)
+            if isinstance(error, SessionExpiredError):
+                self._expire()
+        except Exception as error:  # of the authentication that a user has given, for one
+            log.exception("sending a message over HTTP failed")
+            what = f"sending it failed ({type(error).__name__})"
+            self._failed(message, ConnectionLostError(what, may_have_run=True))
+        finally:
+            if message.request_id is not None:
+                self._requests.pop(message.request_id, None)
+
+    async def _exchange_or_turn(self, message: Outgoing, wire: HttpWire) -> None:
+        """Send it; to a server that takes no POST here and has the old transport, by that one."""
+        try:
+            await self._exchanges.run(message)
+        except MCPError as error:
+            if message.method != INITIALIZE or error.original_code not in _NO_ENDPOINT:
+                raise
+            self._legacy = await self._find_legacy(wire)
+            if self._legacy is None:
+                raise
+            await self._legacy.post(message)
+
+    def _failed(self, message: Outgoing, error: MCPError) -> None:
+        if message.request_id is not None:
+            self._receiver.failed(message.request_id, error)
+        else:
+            what = message.method or "an answer"
+            log.warning("the server did not take %s: %s", what, error.code)
+
+    # -- what runs beside
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _listen(self) -> None:
+        if self._introduction is not None:
+            await asyncio.wait({self._introduction})
+        try:
+            await self._streams.listen()
+        except SessionExpiredError:
+            self._expire()
+        except Exception:
+            log.exception("listening to the server failed")
+
+    async def _find_legacy(self, wire: HttpWire) -> LegacyStream | None:
+        """The old transport, if the server has it; its end is that of the channel (CHTTP-30)."""
+        legacy = LegacyStream(wire, self._receiver, self.max_message_bytes, self.server.url)
+        reading = self._start(self._read(legacy))
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                if await legacy.is_offered():
+                    return legacy
+        except TimeoutError:
+            pass
+        finally:
+            if not legacy.is_open:
+                reading.cancel()
+        return None
+
+    async def _read(self, legacy: LegacyStream) -> None:
+        error = await legacy.read()
+        if self._legacy is legacy:
+            self._receiver.lost(error)
+
+    def _expire(self) -> None:
+        if self._expiry is None:
+            self._expiry = self._start(self._lose_session())
+
+    async def _lose_session(self) -> None:
+        """Let what is under way hear for itself that it did not run (CHTTP-18)."""
+        under_way = set(self._requests.values())
+        if under_way:
+            await asyncio.wait(under_way, timeout=_PATIENCE)
+        self._receiver.lost(expired(may_have_run=True))
+        for task in self._requests.values():
+            task.cancel()
+
+    async def _end(self) -> None:
+        if self._wire is None:
+            return
+        tasks = {*self._tasks}
+        for task in tasks:
+            task.cancel()
+        try:
+            if tasks:
+                await asyncio.wait(tasks)
+            await self._say_farewell(self._wire)
+        finally:
+            await self._wire.close()
+
+    async def _say_farewell(self, wire: HttpWire) -> None:
+        """End the session, so that its server need not wait for it to expire (CHTTP-19)."""
+        if self._streams.session_id is None or self._expiry is not None:
+            return
+        headers = session_headers(self._streams.revision, self._streams.session_id)
+        with suppress(Exception):
+            async with (
+                asyncio.timeout(FAREWELL_TIMEOUT),
+                wire.exchange("DELETE", headers),
+            ):
+                pass

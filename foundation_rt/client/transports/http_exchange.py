@@ -1,0 +1,118 @@
+"""One message over HTTP: a POST, and whatever its response turns out to be (CHTTP-13 to -18)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from attrs import define
+
+from ...protocol.jsonrpc import Response as Answer
+from ...protocol.jsonrpc import parse
+from ..errors import ConnectionLostError, InvalidAnswerError, SessionExpiredError
+from .headers import is_session_id, message_headers
+from .http_streams import Streams
+from .http_wire import is_events, is_json, read_body
+
+if TYPE_CHECKING:
+    from httpx2 import Response
+
+    from ..channel import Outgoing
+    from .sse import EventReader
+
+INITIALIZE: Final = "initialize"
+
+_MAX_REFUSAL = 64 * 1024  # bytes of a body that says why not
+_STATUS_SAYS_MORE = (401, 403, 429)  # than a JSON-RPC error that names no request
+
+
+@define(eq=False, repr=False)
+class Exchanges:
+    """Sends the messages of one session.
+
+    Args:
+        streams: of the session; the id that the server gives it is kept there.
+    """
+
+    streams: Streams
+
+    async def run(self, message: Outgoing) -> None:
+        """Send a message, and take its answer, whether that comes in one response or in several.
+
+        Raises:
+            MCPError: it was not taken, or no answer will come.
+        """
+        streams, request_id = self.streams, message.request_id
+        reader = streams.reader()
+        headers = message_headers(message, streams.session_id)
+        why = ConnectionLostError("the stream has ended without an answer", may_have_run=True)
+        try:
+            async with streams.wire.exchange("POST", headers, message.line) as response:
+                await self._take(message, response, reader)
+        except ConnectionLostError as error:
+            if request_id is None:
+                raise
+            why = error
+        if request_id is None or not streams.receiver.awaits(request_id):
+            return
+        if message.revision is not None and message.revision.is_stateless:
+            raise why
+        await streams.resume(reader, request_id, why)
+
+    async def _take(self, message: Outgoing, response: Response, reader: EventReader) -> None:
+        """What a response says; of a stream, to its end."""
+        receiver, request_id = self.streams.receiver, message.request_id
+        if response.status_code >= 300:
+            await self._take_refusal(message, response)
+            return
+        if request_id is None:
+            return
+        if message.method == INITIALIZE:
+            self._note_session(response)
+        if is_events(response):
+            await self.streams.relay(response, reader, request_id)
+        elif is_json(response):
+            receiver.received(await read_body(response, self.streams.max_bytes), request_id)
+            if receiver.awaits(request_id):
+                raise InvalidAnswerError("the response does not answer its request")
+        else:
+            raise InvalidAnswerError("the response is neither JSON nor a stream of events")
+
+    async def _take_refusal(self, message: Outgoing, response: Response) -> None:
+        """A status of 300 or more: an error of the protocol, or one of HTTP.
+
+        Raises:
+            SessionExpiredError: the server does not know the session; nothing ran.
+            MCPError: another error of HTTP.
+        """
+        if response.status_code == 404 and self.streams.session_id is not None:
+            raise expired(may_have_run=False)
+        body = await read_body(response, _MAX_REFUSAL)
+        if isinstance(body, bytes) and _answers(message, response.status_code, body):
+            self.streams.receiver.received(body, message.request_id)
+        else:
+            raise self.streams.wire.refusal(response, body)
+
+    def _note_session(self, response: Response) -> None:
+        session_id = response.headers.get("mcp-session-id")
+        if session_id is not None and not is_session_id(session_id):
+            raise InvalidAnswerError("the id of the session is none that a header can hold")
+        self.streams.session_id = session_id
+
+
+def expired(*, may_have_run: bool) -> SessionExpiredError:
+    """The server does not know the session any more."""
+    return SessionExpiredError(
+        "the server does not know the session any more",
+        may_have_run=may_have_run,
+        original_code=404,
+    )
+
+
+def _answers(message: Outgoing, status: int, body: bytes) -> bool:
+    """Whether the body of a refusal says by JSON-RPC what has become of a request."""
+    answer = parse(body)
+    if message.request_id is None or not isinstance(answer, Answer):
+        return False
+    if answer.id is None and answer.error is not None:
+        return status not in _STATUS_SAYS_MORE and status < 500
+    return bool(answer.id == message.request_id)
