@@ -8,12 +8,11 @@ late, doubled or invented one belongs to nobody (CLIENT-12).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from attrs import define, field
 
-from ..ids import RequestIdGenerator
 from ..protocol.framing import LineTooLong
 from ..protocol.jsonrpc import (
     ABSENT,
@@ -27,6 +26,10 @@ from ..protocol.jsonrpc import (
     read,
 )
 from ..protocol.peer import SUBSCRIPTION_ID_KEY
+
+
+if TYPE_CHECKING:
+    from ..ids import RequestIdGenerator
 
 
 @define(eq=False, repr=False)

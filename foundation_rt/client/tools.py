@@ -118,14 +118,6 @@ class Tools:
         return listed
 
 
-def _not_listed(timeout: float) -> MCPError:
-    from .errors import CallTimeoutError
-
-    return CallTimeoutError(
-        f"the server did not list its tools in {timeout:g} s", may_have_run=True
-    )
-
-
 def _mirrors(session: Session) -> bool:
     """Whether arguments are repeated in headers: over HTTP, in the stateless era (SEP-2243)."""
     return session.channel.closes_exchanges and session.server.revision.is_stateless
