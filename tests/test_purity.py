@@ -70,12 +70,14 @@ PURE = (
     "client.error_mapping",
     "client.errors",
     "client.handshake",
+    "client.mirroring",
     "client.results",
     "client.retries",
     "client.routing",
     "client.tool_cache",
     "client.tool_schemas",
     "client.transports.headers",
+    "client.transports.last_words",
     "client.transports.sse",
 )
 IMPURE = {"asyncio", "time", "uuid", "random", "os"}

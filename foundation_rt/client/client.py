@@ -196,8 +196,7 @@ class Client:
             session = await self._link.session()
             session.server.check({"tools"})
             found = await self._tools.find(session, tool)
-            if arguments:
-                found = await self._tools.check(session, found, orjson.loads(encoded))
+            found = await self._tools.check(session, found, orjson.loads(encoded))
             attempt.is_idempotent = found.is_idempotent if idempotent is None else idempotent
             return await self._call(session, found, encoded, attempt, meta)
 

@@ -27,7 +27,6 @@ from ..protocol.jsonrpc import (
 )
 from ..protocol.peer import SUBSCRIPTION_ID_KEY
 
-
 if TYPE_CHECKING:
     from ..ids import RequestIdGenerator
 

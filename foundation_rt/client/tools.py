@@ -32,6 +32,7 @@ class Tools:
     timeout: float
     _listing: asyncio.Task[tuple[ToolSchema, ...]] | None = field(default=None, init=False)
     _changes: int = field(default=0, init=False)
+    _called: set[str] = field(factory=set, init=False)
 
     async def find(self, session: Session, name: str) -> ToolSchema:
         """The tool of this name.
@@ -71,6 +72,10 @@ class Tools:
             issues = tool.check_arguments(arguments)
         if issues:
             raise InvalidArgumentsError(tool.name, issues)
+        if tool.name not in self._called:
+            self._called.add(tool.name)
+            if tool.uncheckable is not None:
+                log.warning("%s is called unchecked: %s", tool.name, tool.uncheckable)
         return tool
 
     async def fresh(self, session: Session) -> tuple[ToolSchema, ...]:
@@ -111,6 +116,7 @@ class Tools:
                 f"the server did not list its tools in {self.timeout:g} s", may_have_run=True
             ) from None
         tools = _usable(entries, needs_headers=_mirrors(session))
+        self._called.clear()
         self.cache.store(tools, asyncio.get_running_loop().time(), hint)
         listed = self.cache.tools
         if changes != self._changes:
