@@ -257,7 +257,9 @@ class Session:
 
     def _withdraw(self, request: Waiting) -> None:
         """Nobody waits for this answer any more (CLIENT-15)."""
-        if self.error is not None or request.holder.answer.done():
+        answer = request.holder.answer
+        # Whoever is cancelled while waiting for it has cancelled it.
+        if self.error is not None or (answer.done() and not answer.cancelled()):
             return
         is_told = self.channel.closes_exchanges and (self._revision and self._revision.is_stateless)
         if not is_told and request.method not in _OPENINGS:
