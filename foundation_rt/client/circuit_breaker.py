@@ -21,8 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 from attrs import define, field, frozen
+
+from ..errors import ConfigError
 
 
 class CircuitState(StrEnum):
@@ -37,6 +40,11 @@ OnChange = Callable[[CircuitState, CircuitState], object]
 """Told of each change, after it: the state before, and the one since."""
 
 
+def _positive(_: Any, attribute: Any, value: int) -> None:
+    if not value >= 1:
+        raise ConfigError(f"{attribute.name} must be at least 1, not {value!r}")
+
+
 @frozen(eq=False)
 class BreakerSettings:
     """When the circuit opens, and how it closes (BREAK-01).
@@ -48,19 +56,13 @@ class BreakerSettings:
         half_open_max: how many probes may be under way at once.
 
     Raises:
-        ValueError: one of them is less than 1.
+        ConfigError: one of them is less than 1.
     """
 
-    failure_threshold: int = 5
-    reset_timeout_ms: int = 30_000
-    probe_timeout_ms: int = 30_000
-    half_open_max: int = 1
-
-    def __attrs_post_init__(self) -> None:
-        counts = (self.failure_threshold, self.half_open_max)
-        times = (self.reset_timeout_ms, self.probe_timeout_ms)
-        if min(*counts, *times) < 1:
-            raise ValueError("every setting of a circuit breaker must be at least 1")
+    failure_threshold: int = field(default=5, validator=_positive)
+    reset_timeout_ms: int = field(default=30_000, validator=_positive)
+    probe_timeout_ms: int = field(default=30_000, validator=_positive)
+    half_open_max: int = field(default=1, validator=_positive)
 
 
 @define(eq=False, repr=False)

@@ -57,7 +57,7 @@ class _Told:
     method: str | None
 
 
-_MALFORMED = Meaning("E203", "Invalid request format")
+_MALFORMED = Meaning("E203", "Invalid request format", "Report it to whoever runs the server.")
 _INVALID = Meaning("E203", "Invalid parameters")
 _FAILED = Meaning("E201", "Processing service error", may_have_run=True)
 _NO_SESSION = Meaning("E201", is_about_session=True)

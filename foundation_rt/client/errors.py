@@ -100,11 +100,17 @@ class ConnectionLostError(MCPError, ConnectionError):
         message: str,
         *,
         may_have_run: bool,
+        retryable: bool | None = None,
         original_code: int | None = None,
         data: Any = None,
     ) -> None:
         super().__init__(
-            "E201", message, original_code=original_code, data=data, may_have_run=may_have_run
+            "E201",
+            message,
+            retryable=retryable,
+            original_code=original_code,
+            data=data,
+            may_have_run=may_have_run,
         )
 
 

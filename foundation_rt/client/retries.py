@@ -8,13 +8,22 @@ not three times as many (RETRY-02). Whether a request may be repeated at all is 
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 from attrs import define, field, frozen
 
-_TOKENS_BACK = 10  # successes that give back what one retry costs
-# Beyond this many doublings every bound has been reached; a power of 2 must not grow for ever.
-_MAX_DOUBLINGS = 62
+from ..errors import ConfigError
+
+_COST = 10  # of a retry, in tenths; a success gives back one
+_MAX_DOUBLINGS = 62  # 1 ms has become 146 million years; a power of 2 must not grow for ever
+
+
+def _at_least(least: int) -> Any:
+    def check(_: Any, attribute: Any, value: float) -> None:
+        if not least <= value < float("inf"):  # so that NaN is refused too
+            raise ConfigError(f"{attribute.name} must be at least {least}, not {value!r}")
+
+    return check
 
 
 @frozen(eq=False)
@@ -28,21 +37,13 @@ class RetryPolicy:
         budget: how many retries may be ahead of what successes give back; each gives a tenth.
 
     Raises:
-        ValueError: `max_attempts` is less than 1, or one of the others is negative or no number.
+        ConfigError: `max_attempts` is less than 1, or one of the others is negative or not finite.
     """
 
-    max_attempts: int = 3
-    base_ms: int = 100
-    max_ms: int = 5_000
-    budget: float = 10.0
-
-    def __attrs_post_init__(self) -> None:
-        if self.max_attempts < 1:
-            raise ValueError("max_attempts must be at least 1")
-        if min(self.base_ms, self.max_ms) < 0:
-            raise ValueError("base_ms and max_ms must not be negative")
-        if not (math.isfinite(self.budget) and self.budget >= 0):
-            raise ValueError("budget must be a number that is not negative")
+    max_attempts: int = field(default=3, validator=_at_least(1))
+    base_ms: int = field(default=100, validator=_at_least(0))
+    max_ms: int = field(default=5_000, validator=_at_least(0))
+    budget: float = field(default=10.0, validator=_at_least(0))
 
     def delay(self, attempt: int, draw: float, retry_after: float | None = None) -> float:
         """How long to wait after `attempt` attempts, in s (RETRY-01).
@@ -53,10 +54,9 @@ class RetryPolicy:
             retry_after: what the server asked for, in s: the least, up to `max_ms`.
         """
         doublings = min(attempt - 1, _MAX_DOUBLINGS)
-        longest = self.max_ms / 1000
-        drawn: float = min(self.base_ms * 2**doublings / 1000, longest) * draw
+        drawn: float = min(self.base_ms * 2**doublings, self.max_ms) / 1000 * draw
         # In this order: what a server sends may be no number (NaN), which no comparison picks.
-        return drawn if retry_after is None else min(max(drawn, retry_after), longest)
+        return drawn if retry_after is None else min(max(drawn, retry_after), self.max_ms / 1000)
 
 
 @define(eq=False, repr=False)
@@ -74,9 +74,9 @@ class RetryBudget:
 
     def take(self) -> bool:
         """Whether there is one retry left; it is taken."""
-        if self._tenths < _TOKENS_BACK:
+        if self._tenths < _COST:
             return False
-        self._tenths -= _TOKENS_BACK
+        self._tenths -= _COST
         return True
 
     def succeeded(self) -> None:
@@ -85,4 +85,4 @@ class RetryBudget:
 
     @property
     def _full(self) -> int:
-        return int(self._policy.budget * _TOKENS_BACK)
+        return round(self._policy.budget * _COST)
