@@ -1,14 +1,14 @@
 """Run the public conformance suite: `make conformance`.
 
-Every scenario of both current revisions runs against the server in `server.py`, over HTTP. What
-failed or warned is printed, and the score of each revision; the exit code is 1 if a check failed.
+Every scenario of both current revisions runs against the server in `server.py` and against the
+client in `client.py`, over HTTP. What failed or warned is printed, and the score of each revision;
+the exit code is 1 if there is a complaint.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from pathlib import Path
 
 from tests.support.http_server import serve_http
@@ -22,23 +22,30 @@ def main() -> int:
     """Run what was asked for; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     parser.add_argument("revision", nargs="*", help="these only, as in 2025-11-25")
+    parser.add_argument("--side", choices=("server", "client"), help="this one only")
     parser.add_argument("--url", help="of a running server, instead of ours")
     options = parser.parse_args()
     revisions = options.revision or suite.REVISIONS
-    if options.url:
-        scores = [score(options.url, revision) for revision in revisions]
-    else:
+    scores: list[suite.Score] = []
+    if options.side != "client":
+        scores += check_server(options.url, revisions)
+    if options.side != "server":
+        scores += [show(suite.run_client(revision)) for revision in revisions]
+    return int(any(score.complaints for score in scores))
+
+
+def check_server(url: str | None, revisions: list[str]) -> list[suite.Score]:
+    """Run the scenarios for servers against the one at `url`, or else against ours."""
+    if url is None:
         with serve_http(SERVER) as server:
-            scores = [score(server.url, revision) for revision in revisions]
-    return int(any(each.passed < each.total for each in scores))
+            return check_server(server.url, revisions)
+    return [show(suite.run_server(url, revision)) for revision in revisions]
 
 
-def score(url: str, revision: str) -> suite.Score:
-    """Run one revision's scenarios and print what came of them."""
-    with tempfile.TemporaryDirectory() as results:
-        outcome = suite.run(url, revision, Path(results))
-    print(outcome, flush=True)
-    return outcome
+def show(score: suite.Score) -> suite.Score:
+    """Print what came of one revision's scenarios."""
+    print(score, flush=True)
+    return score
 
 
 if __name__ == "__main__":

@@ -1,15 +1,20 @@
 """The public conformance suite: how it is run, and what it says.
 
-`@modelcontextprotocol/conformance` talks to a server over HTTP as a client would. It has a set of
-required scenarios for each revision, and further ones that it runs without scoring (extensions,
-and what its own reference servers can't pass yet). Here all of them count.
+`@modelcontextprotocol/conformance` talks to a server over HTTP as a client would, and is the server
+that a client talks to. It has a set of required scenarios for each revision, and further ones that
+it runs without scoring (extensions, and what its own reference servers can't pass yet). Here all of
+them count, except how a client is authorized (`auth/`): ours is given its headers.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 from attrs import frozen
@@ -17,11 +22,19 @@ from attrs import frozen
 from tests.support import node
 
 HERE = Path(__file__).parent
+REPOSITORY = HERE.parent.parent
 REVISIONS = ("2025-11-25", "2026-07-28")
 PATIENCE = 300.0
 """Seconds a set of scenarios may take; it takes five."""
 
 _SUMMARY = re.compile(r"^[✓✗] (\S+): (\d+) passed, (\d+) failed$", re.MULTILINE)
+_CLIENTS = re.compile(r"^Client scenarios.*\n((?:  - .*\n)+)", re.MULTILINE)
+_REQUIRED = re.compile(r"^  - (\S+)$", re.MULTILINE)
+_HAS_FAILED = re.compile(r"^Client (exited with code|timed out)", re.MULTILINE)
+_UNSCORED = re.compile(r"^    - (\S+) \[client\]$", re.MULTILINE)
+
+ATTEMPTS = 3
+"""How often a client may come back late: once is a busy machine, every time is the client."""
 
 
 @frozen
@@ -31,7 +44,7 @@ class Check:
     scenario: str
     name: str
     status: str
-    """"FAILURE", or "WARNING" for what a server only should do."""
+    """"FAILURE", or "WARNING" for what only should be done."""
     message: str
 
 
@@ -40,10 +53,12 @@ class Score:
     """What the suite said of one revision.
 
     Attributes:
+        side: "server" or "client".
         scenarios: (passed, failed) checks by scenario.
         complaints: the checks that failed or warned.
     """
 
+    side: str
     revision: str
     scenarios: dict[str, tuple[int, int]]
     complaints: tuple[Check, ...]
@@ -63,45 +78,104 @@ class Score:
             f"  {check.status.lower()}: {check.scenario}: {check.name}: {check.message}"
             for check in self.complaints
         ]
-        return "\n".join([*lines, f"{self.revision}: {self.passed} of {self.total} checks"])
+        score = f"{self.revision}, {self.side}: {self.passed} of {self.total} checks"
+        return "\n".join([*lines, score])
 
 
-def run(url: str, revision: str, results: Path) -> Score:
+def run_server(url: str, revision: str) -> Score:
     """Run everything the suite has for a revision's servers.
 
     Args:
         url: the server's MCP endpoint.
-        results: an empty folder, for what the suite writes.
 
     Raises:
         RuntimeError: the suite itself failed; with what it wrote.
     """
-    suite = node.install(HERE) / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-    ended = subprocess.run(
-        [node.NODE, suite, "server", "--url", url, "--requirements", revision, "-o", results],
-        env=node.environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    with tempfile.TemporaryDirectory() as results:
+        ended = _run("server", "--url", url, "--requirements", revision, "-o", results)
+        complaints = [
+            _complaint(re.sub(r"^server-|-\d{4}-\d\d-\d\dT[\d-]+Z$", "", folder), check)
+            for folder, check in _checks(Path(results))
+            if check["status"] in ("FAILURE", "WARNING")
+        ]
     scenarios = {
         name: (int(passed), int(failed)) for name, passed, failed in _SUMMARY.findall(ended.stdout)
     }
     if not scenarios:
         raise RuntimeError(f"the conformance suite failed:\n{ended.stdout}{ended.stderr}")
-    return Score(revision, scenarios, tuple(_complaints(results)))
+    return Score("server", revision, scenarios, tuple(complaints))
 
 
-def _complaints(results: Path) -> list[Check]:
-    """The checks that did not succeed, from the files the suite wrote, in their order."""
-    return [
-        Check(
-            scenario=re.sub(r"^server-|-\d{4}-\d\d-\d\dT[\d-]+Z$", "", file.parent.name),
-            name=check["id"],
-            status=check["status"],
-            message=check.get("errorMessage", check["description"]),
-        )
-        for file in sorted(results.glob("*/checks.json"), key=lambda file: file.stat().st_mtime_ns)
-        for check in orjson.loads(file.read_bytes())
-        if check["status"] in ("FAILURE", "WARNING")
-    ]
+def run_client(revision: str, client: Path = HERE / "client.py") -> Score:
+    """Run everything the suite has for a revision's clients, but authorization.
+
+    Args:
+        client: the program that is the client; it is given a URL.
+
+    Raises:
+        RuntimeError: the suite itself failed; with what it wrote.
+    """
+    scenarios: dict[str, tuple[int, int]] = {}
+    complaints: list[Check] = []
+    for scenario in client_scenarios(revision):
+        scenarios[scenario], more = _run_scenario(scenario, revision, client)
+        complaints += more
+    return Score("client", revision, scenarios, tuple(complaints))
+
+
+def client_scenarios(revision: str) -> list[str]:
+    """What a revision has for clients, scored and unscored, but authorization.
+
+    Raises:
+        RuntimeError: the suite does not list any.
+    """
+    listed = _run("list", "--requirements", revision).stdout
+    clients = _CLIENTS.search(listed)
+    if clients is None:
+        raise RuntimeError(f"the conformance suite lists nothing for clients:\n{listed}")
+    names = _REQUIRED.findall(clients[1]) + _UNSCORED.findall(listed)
+    return [name for name in names if not name.startswith("auth/")]
+
+
+def _run_scenario(
+    scenario: str, revision: str, client: Path
+) -> tuple[tuple[int, int], list[Check]]:
+    """How many checks of one scenario a client passed and failed, and what is to be said of it."""
+    command = f"{sys.executable} {client}"
+    asked = ["--command", command, "--scenario", scenario, "--spec-version", revision]
+    for _ in range(ATTEMPTS):
+        with tempfile.TemporaryDirectory() as results:
+            ended = _run("client", *asked, "-o", results)
+            checks = [check for _, check in _checks(Path(results))]
+        bad = [check for check in checks if check["status"] in ("FAILURE", "WARNING")]
+        if not (bad and all(check["id"] == "client-sse-retry-timing" for check in bad)):
+            break
+    statuses = [check["status"] for check in checks]
+    complaints = [_complaint(scenario, check) for check in bad]
+    if "SUCCESS" not in statuses or _HAS_FAILED.search(ended.stderr):
+        # The suite is content with a client that has done nothing at all.
+        complaints.append(Check(scenario, "the client itself", "FAILURE", ended.stderr))
+    return (statuses.count("SUCCESS"), statuses.count("FAILURE")), complaints
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    suite = node.install(HERE) / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    return subprocess.run(
+        [node.NODE, suite, *words],
+        env={**node.environment(), "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+def _checks(results: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each check with the name of its folder, from the files the suite wrote, in their order."""
+    for file in sorted(results.glob("*/checks.json"), key=lambda file: file.stat().st_mtime_ns):
+        for check in orjson.loads(file.read_bytes()):
+            yield file.parent.name, check
+
+
+def _complaint(scenario: str, check: dict[str, Any]) -> Check:
+    message = check.get("errorMessage", check["description"])
+    return Check(scenario, check["id"], check["status"], message)

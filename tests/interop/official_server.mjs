@@ -75,9 +75,10 @@ function tools(server) {
     }
   );
   tool('wait', { description: 'Waits until nobody wants the answer.' }, async ({ mcpReq }) => {
-    mcpReq.signal.addEventListener('abort', () => ended.settle());
+    const aborted = new Promise((resolve) => mcpReq.signal.addEventListener('abort', resolve));
     started.settle();
-    await ended.happened;
+    await aborted;
+    ended.settle();
     return text('nobody reads this');
   });
   tool('waiting', { description: 'Returns when `wait` runs.' }, async () => {

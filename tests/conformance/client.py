@@ -1,0 +1,119 @@
+"""The client that the public conformance suite is run against: `client.py URL`.
+
+The suite says in the environment which of its scenarios it is, in which revision, and with which
+values. What is done for each is what a program would do that uses the client; one that is not
+listed here is a client that looks at what there is and calls nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+
+from foundation_rt.client import Client, MCPError, connect
+
+SCENARIO = os.environ["MCP_CONFORMANCE_SCENARIO"]
+REVISION = os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"]
+CONTEXT = orjson.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+
+
+async def look(client: Client) -> None:
+    """See what there is."""
+    if client.has_capability("tools"):
+        await client.list_tools()
+
+
+async def add(client: Client) -> None:
+    """Call the one tool there is."""
+    await client.call("add_numbers", {"a": 2, "b": 3})
+
+
+async def fill_in_defaults(client: Client) -> None:
+    """Be asked for a form, and send it as it is."""
+    await client.call("test_client_elicitation_defaults")
+
+
+async def come_back(client: Client) -> None:
+    """Lose the stream of a call, and find its answer."""
+    await client.call("test_reconnection")
+
+
+async def repeat_schema(client: Client) -> None:
+    """Send a schema back as it came."""
+    tool = await client.get_tool_schema("json_schema_2020_12_tool")
+    await client.call("json_schema_echo", {"schema": tool.input_schema})
+
+
+async def call_with_headers(client: Client) -> None:
+    """Call tools whose arguments are repeated in headers; what is null is not given."""
+    for call in CONTEXT["toolCalls"]:
+        arguments = {key: value for key, value in call["arguments"].items() if value is not None}
+        await client.call(call["name"], arguments)
+
+
+async def call_everything(client: Client) -> None:
+    """Call all tools; those with headers that cannot be sent are not among them."""
+    for tool in await client.list_tools():
+        await client.call(tool.name, dict.fromkeys(tool.input_schema["required"], "text"))
+
+
+async def use_everything(client: Client) -> None:
+    """Call all tools, read all resources, get all prompts."""
+    await call_everything(client)
+    for resource in await client.list_resources():
+        await client.read_resource(resource["uri"])
+    for prompt in await client.list_prompts():
+        await client.get_prompt(prompt["name"])
+
+
+async def answer_questions(client: Client) -> None:
+    """Call tools that ask back, with one between that does not, at the same time too."""
+    await client.call("test_mrtr_echo_state")
+    await client.call("test_mrtr_unrelated")
+    await asyncio.gather(
+        *map(client.call, ("test_mrtr_no_state", "test_mrtr_unrelated", "test_mrtr_no_result_type"))
+    )
+
+
+async def refer(client: Client) -> None:
+    """Hold arguments against a schema that refers to another server; there the tool is missing."""
+    try:
+        await client.call("lookup_user", {"id": "ada", "profile": {"displayName": "Ada"}})
+    except MCPError as error:
+        assert error.original_code is not None, error
+
+
+SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
+    "tools_call": add,
+    "elicitation-sep1034-client-defaults": fill_in_defaults,
+    "sse-retry": come_back,
+    "json-schema-2020-12-preservation": repeat_schema,
+    "sep-2322-client-request-state": answer_questions,
+    "http-standard-headers": use_everything,
+    "http-custom-headers": call_with_headers,
+    "http-invalid-tool-headers": call_everything,
+    "json-schema-ref-no-deref": refer,
+}
+
+
+def fill_in(request: Any) -> dict[str, Any]:
+    """What a user fills in who is content with what stands there."""
+    return {}
+
+
+async def main() -> None:
+    """Connect to the server, and do what the scenario is about."""
+    async with connect(
+        sys.argv[-1], revision=REVISION, require=(), elicitation=fill_in, timeout=10
+    ) as client:
+        await client.initialize()
+        await SCENARIOS.get(SCENARIO, look)(client)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,48 @@
+"""Our client against our own server and the official ones: the tour of `tour.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from foundation_rt.client import StdioServer
+from tests.interop import our_client, servers, tour
+from tests.support.http_server import serve_http
+from tests.support.process import command
+
+OFFICIAL = {"official-python": servers.python, "official-typescript": servers.typescript}
+OURS = "interop"
+
+eras = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "stateless"])
+everybody = pytest.mark.parametrize("server", [OURS, *OFFICIAL])
+
+
+def _stdio(server: str) -> StdioServer:
+    words = command("serve", str(tour.APP)) if server == OURS else [*OFFICIAL[server](), "stdio"]
+    return StdioServer(words[0], words[1:])
+
+
+@pytest.fixture
+def url(server: str) -> Iterator[str]:
+    if server == OURS:
+        with serve_http(tour.APP) as ours:
+            yield ours.url
+    else:
+        with servers.listening(OFFICIAL[server]()) as listening:
+            yield listening.url
+
+
+@eras
+@everybody
+def test_over_stdio(server: str, modern: bool) -> None:
+    report = asyncio.run(our_client.make(_stdio(server), modern=modern, over_http=False))
+    assert report == our_client.expected(server, modern=modern, over_http=False)
+
+
+@eras
+@everybody
+def test_over_http(server: str, modern: bool, url: str) -> None:
+    report = asyncio.run(our_client.make(url, modern=modern, over_http=True))
+    assert report == our_client.expected(server, modern=modern, over_http=True)
