@@ -1,0 +1,126 @@
+"""What a TARGET on a command line stands for (spec/cli.md).
+
+The same word could be several things. It is taken for the first that it can be, in the order of
+`find_target`, and where it can be none the error lists what was tried.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import frozen
+
+from ..errors import UsageError
+from .mcp_json import ServerFile
+
+if TYPE_CHECKING:
+    from .transports.http import HttpServer
+    from .transports.stdio import StdioServer
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://\S*")
+_FILE_APP = re.compile(r"(.+\.py)(?::[^\W\d]\w*)?", re.DOTALL)
+_MODULE_APP = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+class TargetError(UsageError):
+    """A TARGET stands for nothing; the message lists what was tried."""
+
+
+@frozen
+class AppTarget:
+    """An application of ours: `FILE.py[:attribute]` or `module:attribute`."""
+
+    source: str
+
+
+Target: TypeAlias = "HttpServer | StdioServer | AppTarget"
+
+
+def find_target(text: str, places: Iterable[Path], variables: Mapping[str, str]) -> Target:
+    """What `text` stands for: a URL, an application, a name in a file, a command line (CLI-10).
+
+    Args:
+        text: as it was given.
+        places: where files of servers may be; those that are not there are passed over.
+        variables: the environment, for what the files say.
+
+    Raises:
+        TargetError: it is none of them.
+        ServerFileError: a file cannot be read, or its entry of that name cannot be used.
+    """
+    if (url := _URL.fullmatch(text)) is not None:
+        return _over_http(text, url[1])
+    if _is_app(text):
+        return AppTarget(text)
+    files = [ServerFile.read(place) for place in places if os.path.isfile(place)]  # noqa: PTH113
+    for file in files:
+        if text in file.entries:
+            return file.server(text, variables)
+    return _command(text, files)
+
+
+def find_listed(name: str, path: Path, variables: Mapping[str, str]) -> HttpServer | StdioServer:
+    """The server of that name in this file, and nothing else (CLI-12).
+
+    Raises:
+        TargetError: the file lists no such server.
+        ServerFileError: the file cannot be read, or its entry cannot be used.
+    """
+    file = ServerFile.read(path)
+    if name not in file.entries:
+        raise TargetError(f"{path} lists {_names(file)}, not {name!r}")
+    return file.server(name, variables)
+
+
+def _over_http(url: str, scheme: str) -> HttpServer:
+    if scheme.lower() not in ("http", "https"):
+        raise TargetError(f"a URL starts with http:// or https://, not {scheme}://")
+    from .transports.http import HttpServer
+
+    return HttpServer(url)
+
+
+def _is_app(text: str) -> bool:
+    """Whether this is an application by its form.
+
+    A file that is there may have any name. One that is not is a command line if it has several
+    words: `python tools.py`.
+    """
+    file = _FILE_APP.fullmatch(text)
+    if file is not None:
+        return len(text.split()) == 1 or os.path.isfile(file[1])  # noqa: PTH113
+    return _MODULE_APP.fullmatch(text) is not None
+
+
+def _command(text: str, files: list[ServerFile]) -> StdioServer:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise TargetError(f"{text!r} is no command line: {error}") from None
+    if not words or not _is_program(words[0]):
+        tried = [f"{file.path} lists {_names(file)}" for file in files]
+        tried = tried or ["no file of servers was found (mcp.json, or --servers FILE)"]
+        program = repr(words[0]) if words else "nothing"
+        tried.append(f"there is no program {program}")
+        tried.append("a URL has http:// or https://, an application is FILE.py or module:attribute")
+        raise TargetError(f"{text!r} is no server: {'; '.join(tried)}")
+    from .transports.stdio import StdioServer
+
+    return StdioServer(words[0], args=tuple(words[1:]))
+
+
+def _is_program(name: str) -> bool:
+    try:
+        return shutil.which(name) is not None
+    except ValueError:  # a NUL in it
+        return False
+
+
+def _names(file: ServerFile) -> str:
+    return ", ".join(map(repr, sorted(file.entries))) or "no servers"
