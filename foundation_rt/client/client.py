@@ -203,10 +203,14 @@ class Client:
         def attempt() -> Attempt:
             return Attempt(on_progress=on_progress, on_log=on_log)
 
-        limit = timeout or self.options.tool_timeouts.get(tool) or self.options.timeout
+        limit = self.options.tool_timeouts.get(tool, self.options.timeout)
         breakers = (self._breaker, self._tool_breaker(tool)) if self.options.tool_breakers else None
         answer = await self._resilience.perform(
-            f"tools/call {tool}", operation, attempt, breakers or (self._breaker,), limit
+            f"tools/call {tool}",
+            operation,
+            attempt,
+            breakers or (self._breaker,),
+            limit if timeout is None else timeout,
         )
         result = CallResult.read(answer, correlation_id)
         if found is not None and found.output_schema is not None and not result.is_error:
@@ -354,7 +358,11 @@ class Client:
         timeout: float | None,
     ) -> Result:
         return await self._resilience.perform(
-            what, operation, Attempt, (self._breaker,), timeout or self.options.timeout
+            what,
+            operation,
+            Attempt,
+            (self._breaker,),
+            self.options.timeout if timeout is None else timeout,
         )
 
     async def _call(
