@@ -42,7 +42,8 @@ FAREWELL_TIMEOUT: Final = 2.0
 _INITIALIZED = "notifications/initialized"
 _MAX_EXCHANGES = MAX_CONNECTIONS - 50  # the rest is for what must not wait: streams, answers
 _PATIENCE = 1.0  # s; for what is under way in a session that has expired
-_NO_ENDPOINT = (400, 404, 405)  # of a server of the old transport, which takes no POST there
+# What is said of a server of the old transport, which takes no POST where its stream is.
+_NO_ENDPOINT = ({"status": 400}, {"status": 404}, {"status": 405})
 
 
 @define(eq=False, repr=False)
@@ -165,7 +166,7 @@ class HttpChannel:
         try:
             await self._exchanges.run(message)
         except MCPError as error:
-            if message.method != INITIALIZE or error.original_code not in _NO_ENDPOINT:
+            if message.method != INITIALIZE or error.data not in _NO_ENDPOINT:
                 raise
             self._legacy = await self._find_legacy(wire)
             if self._legacy is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INITIALIZE: Final = "initialize"
 
 _MAX_REFUSAL = 64 * 1024  # bytes of a body that says why not
-_STATUS_SAYS_MORE = (401, 403, 429)  # than a JSON-RPC error that names no request
+_STATUS_SAYS_MORE = (401, 403, 404, 405, 429)  # than a JSON-RPC error that names no request
 
 
 @define(eq=False, repr=False)
@@ -104,7 +104,7 @@ def expired(*, may_have_run: bool) -> SessionExpiredError:
     return SessionExpiredError(
         "the server does not know the session any more",
         may_have_run=may_have_run,
-        original_code=404,
+        data={"status": 404},
     )
 
 

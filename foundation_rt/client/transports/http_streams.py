@@ -126,7 +126,7 @@ class Streams:
                 # A server without such a stream may answer 404 to what it has no path for.
                 if was_offered and refused.status == 404 and self.session_id is not None:
                     raise SessionExpiredError(
-                        "the session has expired", may_have_run=True, original_code=404
+                        "the session has expired", may_have_run=True, data={"status": 404}
                     ) from None
                 return
             was_offered = was_offered or pace.failures == 0

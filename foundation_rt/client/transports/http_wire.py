@@ -12,10 +12,11 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.request import getproxies, proxy_bypass
 
+import orjson
 from attrs import define, field, frozen
 
 from ...errors import MissingExtraError, UsageError
@@ -158,10 +159,7 @@ class HttpWire:
         if 300 <= status < 400:
             return self._redirect(response)
         retry_after = read_retry_after(response.headers.get("retry-after"), time.time())
-        readable = media_type(response.headers.get("content-type")) in ("text/plain", JSON_TYPE)
-        detail = ""
-        if readable and isinstance(body, bytes):
-            detail = body[:_MAX_DETAIL].decode("utf-8", "replace")
+        detail = "" if isinstance(body, LineTooLong) else _detail(response, body)
         if contains_secret(detail, self._common):
             detail = ""
         return map_http_status(status, retry_after=retry_after, detail=detail)
@@ -175,7 +173,7 @@ class HttpWire:
         return InvalidAnswerError(
             f"the server redirects to {place}; redirects are not followed",
             may_have_run=False,
-            original_code=response.status_code,
+            data={"status": response.status_code},
         )
 
     async def _send(self, request: Request) -> Response:
@@ -275,6 +273,17 @@ def _unsent(error: httpx2.HTTPError) -> MCPError:
     else:
         what = f"there is no connection: {_text(error)}"
     return ConnectionLostError(what, may_have_run=False)
+
+
+def _detail(response: Response, body: bytes) -> str:
+    """What a refusal says to a reader: its text, or the message of the error in it; no page."""
+    kind = media_type(response.headers.get("content-type"))
+    if kind == JSON_TYPE:
+        with suppress(ValueError, TypeError, LookupError):
+            return str(orjson.loads(body)["error"]["message"])
+    if kind not in ("text/plain", JSON_TYPE):
+        return ""
+    return body[:_MAX_DETAIL].decode("utf-8", "replace")
 
 
 def _text(error: Exception) -> str:
