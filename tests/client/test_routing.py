@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.client import connect
 from foundation_rt.client.errors import MCPError
 from foundation_rt.client.routing import (
     DOCUMENT_ROUTES,
@@ -20,7 +21,6 @@ from foundation_rt.client.routing import (
     SizeTimeout,
     UrlRoute,
 )
-from foundation_rt.testing import connect
 from tests.client.document_server import KIND, make_server
 
 MIB = 1024 * 1024
@@ -73,16 +73,16 @@ def test_a_server_that_offers_the_tools_of_the_table_takes_what_is_routed_to_the
 
     async def main() -> None:
         async with asyncio.timeout(20), connect(make_server()) as client:
-            offered = {tool["name"] for tool in await client.list_tools()} - {"health"}
+            offered = {tool.name for tool in await client.list_tools()} - {"health"}
             assert offered == {route.tool for route in DOCUMENT_ROUTES}
             assert len(offered) == 8
             for routed, arguments, name in inputs:
-                converted = await client.call_tool(routed.tool, arguments)
-                assert converted == {"schema_name": KIND, "name": name}
-            written = {
-                form: await client.call_tool(routed.tool, arguments)
-                for form, (routed, arguments) in exports.items()
-            }
+                converted = await client.call(routed.tool, arguments, timeout=routed.timeout)
+                assert converted.value() == {"schema_name": KIND, "name": name}
+            written = {}
+            for form, (routed, arguments) in exports.items():
+                exported = await client.call(routed.tool, arguments, timeout=routed.timeout)
+                written[form] = exported.value()
             assert written["markdown"] == "# a.pdf\n"
             assert written["html"] == "<h1>a.pdf</h1>"
             assert written["json"] == '{"schema_name":"DoclingDocument","name":"a.pdf"}'
