@@ -24,8 +24,9 @@ from ..channel import MAX_MESSAGE_BYTES
 from ..errors import ConnectionLostError, MCPError, SessionExpiredError
 from .headers import describe, session_headers
 from .http_exchange import INITIALIZE, Exchanges, expired
+from .http_server import HttpServer
 from .http_streams import Streams
-from .http_wire import CONNECT_TIMEOUT, MAX_CONNECTIONS, HttpServer, HttpWire
+from .http_wire import CONNECT_TIMEOUT, MAX_CONNECTIONS, HttpWire
 from .legacy import LegacyStream
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 from urllib.request import getproxies, proxy_bypass
 
 import orjson
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ...errors import MissingExtraError, UsageError
 from ...protocol.framing import LineTooLong
@@ -27,7 +27,6 @@ from .headers import (
     EVENTS_TYPE,
     JSON_TYPE,
     RawHeaders,
-    check_headers,
     common_headers,
     contains_secret,
     describe,
@@ -35,6 +34,7 @@ from .headers import (
     read_retry_after,
     split_url,
 )
+from .http_server import HttpServer
 
 try:
     import httpx2
@@ -42,7 +42,7 @@ except ImportError:
     raise MissingExtraError("A server over HTTP", "client") from None
 
 if TYPE_CHECKING:
-    from httpx2 import Auth, Request, Response
+    from httpx2 import Request, Response
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -66,28 +66,6 @@ _UNSENT = (
     httpx2.ProxyError,
     httpx2.UnsupportedProtocol,
 )
-
-
-@frozen(eq=False, repr=False)
-class HttpServer:
-    """A server that is spoken to over HTTP.
-
-    Args:
-        url: its MCP endpoint; user and password in it are sent as basic authentication.
-        headers: sent with every request, as a token is; to nobody else.
-        auth: of httpx2, for what has to be negotiated.
-
-    Raises:
-        UsageError: the address is none, or a header cannot be sent.
-    """
-
-    url: str
-    headers: Mapping[str, str] = field(factory=dict)
-    auth: Auth | None = None
-
-    def __attrs_post_init__(self) -> None:
-        split_url(self.url)
-        check_headers(self.headers)
 
 
 @define(eq=False, repr=False)
