@@ -16,6 +16,7 @@ from .channel import Channel
 from .conversation import Conversation
 from .errors import CallTimeoutError, ConnectionLostError, MCPError
 from .handshake import Handshake
+from .joining import client_closed, join, shared
 from .options import ClientOptions
 from .questions import Questions
 from .session import Observer, Session
@@ -63,12 +64,11 @@ class Link:
         if session is not None and session.error is None:
             return session
         if self._is_closed:
-            raise ConnectionLostError("the client is closed", may_have_run=False)
+            raise client_closed()
         if self._connecting is None:
-            self._connecting = asyncio.create_task(self._connect())
+            self._connecting = shared(self._connect())
             self._connecting.add_done_callback(self._connected)
-        # One caller that goes does not take the others' session with it.
-        return await asyncio.shield(self._connecting)
+        return await join(self._connecting)
 
     async def close(self) -> None:
         """End the session; there will be no other one."""
@@ -81,8 +81,6 @@ class Link:
 
     def _connected(self, task: asyncio.Task[Session]) -> None:
         self._connecting = None
-        if not task.cancelled():
-            task.exception()  # retrieved: whoever waited may have gone
 
     async def _connect(self) -> Session:
         if self._session is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from typing import TypeVar
 
 from attrs import define
@@ -58,21 +59,21 @@ class Resilience:
             MCPError: the last one there was.
         """
         deadline = Deadline(asyncio.get_running_loop().time() + timeout, self.allowance)
-        tries, is_repaired = 1, False
+        tries, is_repaired, may_have_run = 1, False, False
         while True:
             attempt = make_attempt()
             try:
                 result = await self._try_once(what, operation, attempt, breakers, deadline, timeout)
             except MCPError as error:
-                if not _may_repeat(error, attempt):
-                    raise
+                may_have_run = may_have_run or _may_have_run(error, attempt)
+                repeats = _may_repeat(error, attempt)
                 session = attempt.session
-                if session is not None and session.error is not None and not is_repaired:
+                if repeats and not is_repaired and session is not None and session.error:
                     is_repaired = True  # the session is made anew: that is no retry of the server
                     continue
-                delay = self._delay(error, tries, deadline)
+                delay = self._delay(error, tries, deadline) if repeats else None
                 if delay is None:
-                    raise
+                    raise _saying(error, may_have_run) from error.__cause__
             else:
                 self.budget.succeeded()
                 return result
@@ -127,7 +128,24 @@ def _may_repeat(error: MCPError, attempt: Attempt) -> bool:
     """Whether the same may be asked again (RETRY rules)."""
     if isinstance(error, CircuitOpenError) or not error.retryable:
         return False
-    return attempt.is_idempotent or not error.may_have_run
+    return attempt.is_idempotent or not _may_have_run(error, attempt)
+
+
+def _may_have_run(error: MCPError, attempt: Attempt) -> bool:
+    """Whether this try may have been carried out.
+
+    What was only needed for it, a connection or a list of tools, says nothing of it.
+    """
+    return attempt.was_sent and error.may_have_run
+
+
+def _saying(error: MCPError, may_have_run: bool) -> MCPError:
+    """The error as it is for all tries together; its own object, if others hold it too."""
+    if error.may_have_run == may_have_run:
+        return error
+    told = copy(error)
+    told.may_have_run = may_have_run
+    return told
 
 
 def _admit(

@@ -12,6 +12,7 @@ from typing import Any
 from attrs import define, field
 
 from .errors import CallTimeoutError, InvalidAnswerError, InvalidArgumentsError, MCPError
+from .joining import join, shared
 from .paging import list_all
 from .session import Attempt, Session, log
 from .tool_cache import ToolCache
@@ -87,9 +88,8 @@ class Tools:
     async def list(self, session: Session) -> tuple[ToolSchema, ...]:
         """List the tools; together with whoever does so already."""
         if self._listing is None or self._listing.done():
-            self._listing = asyncio.create_task(self._list(session))
-            self._listing.add_done_callback(_retrieve)
-        return await asyncio.shield(self._listing)
+            self._listing = shared(self._list(session))
+        return await join(self._listing)
 
     def invalidate(self) -> None:
         """Forget what is known: they are another list now."""
@@ -145,8 +145,3 @@ def _usable(entries: list[Any], needs_headers: bool) -> list[ToolSchema]:
         else:
             found[tool.name] = tool
     return [*found.values()]
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()  # retrieved: whoever waited may have gone

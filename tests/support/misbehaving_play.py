@@ -17,6 +17,7 @@ that its result repeats. An act is a list, its name first:
     flood TIMES MESSAGE     this message, so many times
     ask METHOD PARAMS       a request to the client
     progress VALUE          progress, under the token of the request
+    acknowledge             what a `subscriptions/listen` begins with
     wait WHAT               the acts that follow wait until the next message of this method comes
                             ("answer": an answer to what was asked), or one with this nonce has come
 
@@ -30,7 +31,7 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
@@ -160,13 +161,15 @@ class Play:
             self._nonces.add(nonce)
             acts = arguments.get("acts")
             if acts is None:
-                acts = self._acts(method, [["answer"]])
+                usual = "acknowledge" if method == "subscriptions/listen" else "answer"
+                acts = self._acts(method, [[usual]])
             exchange = Exchange(message, right_answer(message, self._script()), acts, way)
         self._go_on(exchange)
-        self._wake({method or "answer", nonce})
+        self.wake({method or "answer", nonce})
         return exchange
 
-    def _wake(self, names: set[str | None]) -> None:
+    def wake(self, names: Collection[str | None]) -> None:
+        """Go on with the acts that wait for one of these."""
         woken = [each for name, each in self._held if name in names]
         self._held = [each for each in self._held if each[0] not in names]
         for exchange in woken:
@@ -222,6 +225,14 @@ class Play:
         message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
         self._send(exchange, message, is_answer=False)
 
+    def _acknowledge(self, exchange: Exchange) -> None:
+        params = exchange.message["params"]
+        meta = {"io.modelcontextprotocol/subscriptionId": exchange.message["id"]}
+        method = "notifications/subscriptions/acknowledged"
+        told = {"_meta": meta, "notifications": params["notifications"]}
+        message = {"jsonrpc": "2.0", "method": method, "params": told}
+        self._send(exchange, message, is_answer=False)
+
     def _send(self, exchange: Exchange, message: Any, is_answer: bool = True) -> None:
         self._write(exchange, json.dumps(message).encode(), is_answer)
 
@@ -234,6 +245,7 @@ ACTS: dict[str, Callable[..., None]] = {
     "flood": Play._flood,
     "ask": Play._ask,
     "progress": Play._progress,
+    "acknowledge": Play._acknowledge,
 }
 """What every transport can do."""
 

@@ -1,0 +1,331 @@
+"""The client under every history hypothesis can think of, with a server that misbehaves.
+
+The server is one that plays (tests/support/misbehaving_play.py), the channel to it one that loses,
+jams and refuses; time moves when the machine says so. Every call says for itself what is to become
+of it; the script says what becomes of everything else: of the probe, the handshake, the lists.
+
+What must hold, always:
+
+* Nothing is waited for longer than its deadline.
+* A call ends in its own answer (each carries a nonce), in an `MCPError`, or cancelled if it was.
+* An error never says that nothing was carried out where the server has got the call.
+* The server gets no call twice that must not run twice.
+* There is one channel at a time; and after the end no task, no timer, no channel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from attrs import define, field
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from foundation_rt.client.circuit_breaker import BreakerSettings
+from foundation_rt.client.client import Client
+from foundation_rt.client.errors import MCPError
+from foundation_rt.client.options import ClientOptions
+from foundation_rt.client.results import CallResult
+from foundation_rt.clock import ManualClock
+from foundation_rt.protocol.revisions import REVISIONS
+from tests.support.misbehaving_channel import MemoryStage
+from tests.support.misbehaving_play import Act
+from tests.support.virtual_loop import VirtualLoop
+
+CONNECT_TIMEOUT = 6.0
+LONGEST_PAUSE = 5.0
+"""Seconds that the client waits at most before it tries something again."""
+
+TURNS = 60
+"""More turns of the loop than anything takes that waits for no time."""
+
+_NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x"}}
+_CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+_UPDATED = {
+    "jsonrpc": "2.0",
+    "method": "notifications/resources/updated",
+    "params": {"uri": "play://one"},
+}
+
+nonces = st.integers(0, 7).map("call {}".format)
+codes = st.sampled_from([-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32020])
+nonsense = st.sampled_from([None, 5, "x", [], {}, {"content": 5}, {"tools": [{}]}, {"content": []}])
+
+spoken = st.one_of(
+    st.just(["answer"]),
+    st.just(["answer", {"id": "nobody"}]),
+    st.builds(lambda value: ["reply", {"result": value}], nonsense),
+    st.builds(lambda code: ["reply", {"error": {"code": code, "message": "no"}}], codes),
+    st.builds(lambda value: ["reply", {"error": value}], nonsense),
+    st.just(["raw", '{"jsonrpc":']),
+    st.just(["noise", "Listening on port 3000"]),
+    st.sampled_from([["flood", 3, _NOTE], ["flood", 1, _CHANGED], ["flood", 1, _UPDATED]]),
+    st.sampled_from([["ask", "ping", {}], ["ask", "sampling/createMessage", [1]]]),
+    st.just(["progress", 1]),
+)
+held = st.one_of(
+    st.builds(lambda nonce: ["wait", nonce], nonces),
+    st.sampled_from([["wait", "notifications/cancelled"], ["wait", "tools/list"]]),
+)
+broken = st.sampled_from([["die"], ["fail", True], ["jam"], ["unjam"]])
+acts_of_a_call = st.one_of(
+    st.just([["answer"]]),
+    st.builds(lambda wait: [wait, ["answer"]], held),
+    st.lists(spoken | held | broken, max_size=4),
+)
+acts_of_a_point = st.lists(spoken | held | broken, max_size=3)
+POINTS = [
+    "server/discover",
+    "initialize",
+    "notifications/initialized",
+    "tools/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "subscriptions/listen",
+    "ping",
+    "start",
+]
+timeouts = st.sampled_from([0.5, 2.0, 10.0, 40.0])
+
+
+@define(eq=False)
+class Asked:
+    """Something that was asked of the client.
+
+    Attributes:
+        until: when it has to have ended.
+        task: what waits for it.
+        nonce: of a call.
+        acts: what the server does about it.
+        may_repeat: whether the server may get it twice.
+        is_cancelled: whether the one who asked has gone.
+    """
+
+    until: float
+    task: asyncio.Task[Any]
+    nonce: str | None = None
+    acts: list[Act] = field(factory=list)
+    may_repeat: bool = True
+    is_cancelled: bool = False
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the server answers that it did nothing, although it has got it."""
+        return any(act[0] == "reply" and "error" in act[1] for act in self.acts)
+
+
+class ClientMachine(RuleBasedStateMachine):
+    """Drives a client; see the module."""
+
+    @initialize(
+        revision=st.sampled_from(sorted(REVISIONS)),
+        closes_exchanges=st.booleans(),
+        knows=st.booleans(),
+        tool_breakers=st.booleans(),
+    )
+    def begin(
+        self, revision: str, closes_exchanges: bool, knows: bool, tool_breakers: bool
+    ) -> None:
+        self.loop = VirtualLoop(ManualClock())
+        self.loop.set_exception_handler(lambda _, context: self.unhandled.append(context))
+        self.unhandled: list[dict[str, Any]] = []
+        self.stage = MemoryStage(revision, closes_exchanges)
+        self.points: dict[str, list[Act]] = {}
+        options = ClientOptions(
+            revision=revision if knows else None,
+            connect_timeout=CONNECT_TIMEOUT,
+            probe_timeout=1.0,
+            breaker=BreakerSettings(failure_threshold=3, reset_timeout_ms=5_000),
+            tool_breakers=tool_breakers,
+        )
+        self.client = Client(self.stage.make_channel, options, draw=lambda: 0.5)
+        self.asked: list[Asked] = []
+        self.calls = 0
+
+    # -- what is asked
+
+    @rule(
+        acts=acts_of_a_call,
+        timeout=timeouts,
+        tool=st.sampled_from(["play", "play_again"]),
+        hears=st.booleans(),
+    )
+    def call(self, acts: list[Act], timeout: float, tool: str, hears: bool) -> None:
+        """Each call waits for whatever it waits for; many may be on their way."""
+        nonce = f"call {self.calls}"
+        self.calls += 1
+        progress = (lambda done, total, message: None) if hears else None
+        operation = self.client.call(
+            tool, {"nonce": nonce, "acts": acts}, timeout=timeout, on_progress=progress
+        )
+        self._ask(operation, timeout, nonce, acts, may_repeat=tool == "play_again")
+
+    @rule(
+        what=st.sampled_from(["list_tools", "list_resources", "ping", "read", "schema"]),
+        timeout=timeouts,
+    )
+    def ask(self, what: str, timeout: float) -> None:
+        operation = {
+            "list_tools": lambda: self.client.list_tools(timeout=timeout),
+            "list_resources": lambda: self.client.list_resources(timeout=timeout),
+            "ping": lambda: self.client.ping(timeout=timeout),
+            "read": lambda: self.client.read_resource("play://one", timeout=timeout),
+            "schema": lambda: self.client.get_tool_schema("play", timeout=timeout),
+        }[what]()
+        self._ask(operation, timeout)
+
+    @rule(which=st.integers(0, 20))
+    def cancel(self, which: int) -> None:
+        """Whoever asked goes away."""
+        if which < len(self.asked) and not self.asked[which].task.done():
+            self.asked[which].is_cancelled = True
+            self.asked[which].task.cancel()
+
+    @rule()
+    def invalidate(self) -> None:
+        self.client.invalidate()
+
+    @rule()
+    def close(self) -> None:
+        """Whatever runs then ends, at the latest when it would be tried again; whatever comes
+        then is refused."""
+        self.loop.run_until_complete(self.client.close())
+        self.wait(LONGEST_PAUSE)
+        assert all(each.task.done() for each in self.asked)
+
+    # -- what the server does
+
+    @rule(point=st.sampled_from(POINTS), acts=acts_of_a_point)
+    def misbehave(self, point: str, acts: list[Act]) -> None:
+        self.points[point] = acts
+        self.stage.play(self.points)
+
+    @rule(how=st.sampled_from([[["refuse"]], [["hang"]]]))
+    def be_unreachable(self, how: list[Act]) -> None:
+        self.points["open"] = how
+        self.stage.play(self.points)
+
+    @rule()
+    def behave(self) -> None:
+        self.points = {}
+        self.stage.play(self.points)
+
+    @precondition(lambda self: self.stage.channels)
+    @rule()
+    def die(self) -> None:
+        self.loop.call_soon(self.stage.channels[-1].lose)
+
+    @precondition(lambda self: self.stage.channels)
+    @rule()
+    def unjam(self) -> None:
+        self.stage.channels[-1].unjam()
+
+    # -- time
+
+    @rule(times=st.integers(1, 4))
+    def turn(self, times: int) -> None:
+        """A little of what can be done now is."""
+        self.loop.turn(times)
+
+    @rule()
+    def settle(self) -> None:
+        """All that can be done now is."""
+        self.loop.turn(TURNS)
+
+    @rule(seconds=st.sampled_from([0.2, 1.0, 6.0, 35.0]))
+    def wait(self, seconds: float) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+        self.loop.turn(TURNS)
+
+    # -- what must hold
+
+    @invariant()
+    def nothing_outlasts_its_deadline(self) -> None:
+        for each in self.asked:
+            assert each.task.done() or self.loop.time() <= each.until
+
+    @invariant()
+    def everything_ends_as_it_may(self) -> None:
+        for each in self.asked:
+            if each.task.done():
+                self._check(each)
+
+    @invariant()
+    def nothing_runs_twice(self) -> None:
+        received = self.stage.nonces()
+        for each in self.asked:
+            if each.nonce is not None and not each.may_repeat and not each.is_refused:
+                assert received.count(each.nonce) <= 1
+
+    @invariant()
+    def there_is_one_channel(self) -> None:
+        assert sum(not each.is_closed for each in self.stage.channels) <= 1
+
+    @invariant()
+    def nothing_went_unnoticed(self) -> None:
+        assert self.unhandled == []
+        assert self.stage.events("malformed") == []
+
+    def teardown(self) -> None:
+        try:
+            self.close()
+            self.everything_ends_as_it_may()
+            self.nothing_runs_twice()
+            assert asyncio.all_tasks(self.loop) == set()
+            assert all(each.is_closed for each in self.stage.channels)
+            timers = self.loop._scheduled  # type: ignore[attr-defined]
+            assert [each for each in timers if not each.cancelled()] == []
+        finally:
+            self.loop.close()
+
+    def _ask(
+        self,
+        operation: Any,
+        timeout: float,
+        nonce: str | None = None,
+        acts: list[Act] | None = None,
+        may_repeat: bool = True,
+    ) -> None:
+        task = self.loop.create_task(operation)
+        # A turn begins in the same moment of the loop's time, and no deadline is finer than 1 us.
+        until = self.loop.time() + timeout + 1e-5
+        self.asked.append(Asked(until, task, nonce, acts or [], may_repeat))
+
+    def _check(self, asked: Asked) -> None:
+        if asked.task.cancelled():
+            assert asked.is_cancelled
+            return
+        error = asked.task.exception()
+        if error is None:
+            result = asked.task.result()
+            if asked.nonce is not None:
+                assert isinstance(result, CallResult)
+                assert result.text in (asked.nonce, "")
+                assert result.structured in ({"nonce": asked.nonce}, None)
+        else:
+            assert isinstance(error, MCPError), error
+            if asked.nonce in self.stage.nonces() and not asked.is_refused:
+                assert error.may_have_run
+
+
+@pytest.mark.parametrize("steps", [25])
+def test_any_history(steps: int) -> None:
+    run_state_machine_as_test(
+        ClientMachine,
+        settings=settings(
+            max_examples=150,
+            stateful_step_count=steps,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        ),
+    )

@@ -1,0 +1,73 @@
+"""What a process holds, to be compared: descriptors, threads, children and tasks.
+
+before = Held.now()
+...
+Held.now().must_equal(before)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from attrs import frozen
+
+
+@frozen
+class Held:
+    """What this process holds at one moment.
+
+    Attributes:
+        descriptors: the number of each open one, and what it leads to; sockets and pipes are in it.
+        threads: names.
+        children: ids of processes, zombies too.
+    """
+
+    descriptors: frozenset[str]
+    threads: frozenset[str]
+    children: frozenset[int]
+
+    @classmethod
+    def now(cls) -> Held:
+        """What is held now, by anything that is not garbage."""
+        gc.collect()
+        threads = frozenset(f"{each.name} {each.ident}" for each in threading.enumerate())
+        return cls(_descriptors(), threads, _children())
+
+    def must_equal(self, before: Held) -> None:
+        """Fail with what has come since."""
+        assert self.descriptors - before.descriptors == set()
+        assert self.threads - before.threads == set()
+        assert self.children - before.children == set()
+
+
+def tasks() -> list[str]:
+    """The tasks of the running loop, without the one that asks."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    return sorted(each.get_coro().__qualname__ for each in others)  # type: ignore[union-attr]
+
+
+def _descriptors() -> frozenset[str]:
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the listing's own
+            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
+    return frozenset(found)
+
+
+def _children() -> frozenset[int]:
+    here = os.getpid()
+    return frozenset(
+        int(each.parent.name) for each in Path("/proc").glob("[0-9]*/stat") if _parent(each) == here
+    )
+
+
+def _parent(stat: Path) -> int | None:
+    try:
+        return int(stat.read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return None

@@ -1,0 +1,175 @@
+"""A channel to a server that misbehaves, in this process: no bytes move, and time is the loop's.
+
+The server plays as `misbehaving_play` says; the acts of this transport are:
+
+    refuse                  (point "open") there is no way to the server
+    hang                    (point "open") opening never ends
+    die [MAY_HAVE_RUN]      the channel is lost
+    fail MAY_HAVE_RUN       no answer to this request will come; where each has its own exchange
+    jam, unjam              from now on the channel is congested, or not any more
+    noise TEXT              a line that is no message
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from foundation_rt.client.channel import Outgoing, Receiver
+from foundation_rt.client.errors import ConnectionLostError
+from tests.support.misbehaving_play import Act, Exchange, Play
+
+if TYPE_CHECKING:
+    from foundation_rt.protocol.revisions import Revision
+
+
+class MemoryStage:
+    """A script and a log that are kept in memory, and the channels to whoever plays it.
+
+    Attributes:
+        script: may be changed at any time.
+        log: what was noted, each with its `event`.
+        channels: all that were made, the last one last.
+    """
+
+    def __init__(self, revision: str, closes_exchanges: bool = False) -> None:
+        self.script: dict[str, Any] = {"revision": revision, "starts": [{}]}
+        self.log: list[dict[str, Any]] = []
+        self.channels: list[PlayedChannel] = []
+        self._closes_exchanges = closes_exchanges
+
+    def make_channel(self) -> PlayedChannel:
+        """A new channel to the server."""
+        channel = PlayedChannel(self, self._closes_exchanges)
+        self.channels.append(channel)
+        return channel
+
+    def play(self, acts: dict[str, list[Act]]) -> None:
+        """From now on this is what is done at each point."""
+        self.script["starts"] = [acts]
+
+    def note(self, event: str, **data: Any) -> None:
+        self.log.append({"event": event, **data})
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        return [each for each in self.log if each["event"] == event]
+
+    def nonces(self) -> list[str]:
+        """Those of all calls that have come, in their order."""
+        return [each["nonce"] for each in self.events("message") if each["method"] == "tools/call"]
+
+
+class PlayedChannel:
+    """A `Channel`, with the server behind it.
+
+    Where every request has an exchange of its own, nothing more comes of one that was forgotten.
+
+    Attributes:
+        is_open, is_closed: what the client has made of it.
+        is_lost: whether its receiver was told so.
+    """
+
+    description = "a server that plays"
+
+    def __init__(self, stage: MemoryStage, closes_exchanges: bool) -> None:
+        self.closes_exchanges = closes_exchanges
+        self.is_open = False
+        self.is_closed = False
+        self.is_lost = False
+        self._stage = stage
+        self._play = Play(lambda: stage.script, 0, stage.note, self._write, self._perform)
+        self._forgotten: set[str] = set()
+        self._hangs = False
+        self._refuses = False
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+
+    # -- as the client sees it ---------------------------------------------------------------------
+
+    @property
+    def congested(self) -> bool:
+        return not self._flowing.is_set()
+
+    async def open(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._play.reach("open")
+        if self._hangs:
+            await asyncio.get_running_loop().create_future()
+        if self._refuses:
+            raise ConnectionLostError("there is no server", may_have_run=False)
+        self.is_open = True
+        self._play.reach("start")
+
+    def send(self, message: Outgoing) -> None:
+        assert self.is_open
+        assert not self.is_closed
+        self._soon(self._play.receive, message.line, message.request_id)
+
+    async def drained(self) -> None:
+        await self._flowing.wait()
+
+    def forget(self, request_id: str) -> None:
+        if self.closes_exchanges:
+            self._forgotten.add(request_id)
+
+    def agreed(self, revision: Revision) -> None:
+        self._stage.note("agreed", revision=revision.name)
+
+    def diagnosis(self) -> str:
+        return ""
+
+    async def close(self) -> None:
+        self.is_closed = True
+        self._flowing.set()
+        await asyncio.sleep(0)
+
+    # -- as the server does it ---------------------------------------------------------------------
+
+    def lose(self, may_have_run: bool = True) -> None:
+        """The server is gone."""
+        if not (self.is_lost or self.is_closed):
+            self.is_lost = True
+            self._flowing.set()
+            error = ConnectionLostError("the server is gone", may_have_run=may_have_run)
+            asyncio.get_running_loop().call_soon(self._receiver.lost, error)
+
+    def unjam(self) -> None:
+        """What was not taken is taken now."""
+        self._flowing.set()
+
+    def release(self, what: str) -> None:
+        """Go on with the acts that wait for this."""
+        self._play.wake({what})
+
+    def _soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+        """Call it later, if both sides are still there then."""
+
+        def call() -> None:
+            if not (self.is_closed or self.is_lost):
+                callback(*arguments)
+
+        asyncio.get_running_loop().call_soon(call)
+
+    def _write(self, exchange: Exchange, data: bytes, is_answer: bool) -> None:
+        request_id = exchange.way if self.closes_exchanges else None
+        if request_id not in self._forgotten:
+            self._soon(self._receiver.received, data, request_id)
+
+    def _perform(self, exchange: Exchange, name: str, *arguments: Any) -> None:
+        if name == "refuse":
+            self._refuses = True
+        elif name == "hang":
+            self._hangs = True
+        elif name == "die":
+            self.lose(*arguments)
+        elif name == "fail":
+            error = ConnectionLostError("its exchange broke off", may_have_run=arguments[0])
+            self._soon(self._receiver.failed, exchange.way, error)
+        elif name == "jam":
+            self._flowing.clear()
+        elif name == "unjam":
+            self._flowing.set()
+        else:
+            assert name == "noise"
+            self._soon(self._receiver.received, arguments[0].encode(), None)
