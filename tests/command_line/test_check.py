@@ -1,4 +1,4 @@
-"""What `foundation-rt check` and `foundation-rt call` print, and with which exit code they end."""
+"""What `foundation-rt check` prints."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt import ErrorCode, Server, ToolError
+from foundation_rt import Server
 from foundation_rt.clock import ManualClock
-from foundation_rt.command_line.commands import call, check
+from foundation_rt.command_line.check import check
 from foundation_rt.configuration.sections import (
     AdminPolicy,
     ServerConfig,
@@ -37,8 +37,6 @@ def server() -> Server:
     @made.tool
     def forecast(city: str, days: int = 3) -> dict[str, Any]:
         """Forecast for a city."""
-        if city == "Atlantis":
-            raise ToolError(ErrorCode.NOT_FOUND, "no such city", {"city": city})
         return {"city": city, "days": days}
 
     @made.tool
@@ -87,64 +85,3 @@ def test_check_prints_resources_templates_and_prompts(
     assert report["resourceTemplates"] == [{"uriTemplate": "note://{name}", "name": "note"}]
     arguments = [{"name": "code", "required": True}]
     assert report["prompts"] == [{"name": "review", "arguments": arguments}]
-
-
-@pytest.mark.rule("CLI-05")
-@pytest.mark.parametrize(
-    ("tool", "arguments", "result"),
-    [
-        ("forecast", '{"city": "Oslo"}', {"city": "Oslo", "days": 3}),
-        ("later", '{"text": "hej, å"}', "hej, å"),
-    ],
-)
-def test_call_prints_the_result(
-    server: Server, capsys: pytest.CaptureFixture[str], tool: str, arguments: str, result: Any
-) -> None:
-    assert call(server, tool, arguments) == 0
-    printed = capsys.readouterr()
-    assert orjson.loads(printed.out) == result
-    assert printed.err == ""
-
-
-@pytest.mark.rule("CLI-05", "ERR-02")
-@pytest.mark.parametrize(
-    ("tool", "arguments", "code"),
-    [
-        ("forecast", '{"city": "Atlantis"}', "NOT_FOUND"),
-        ("forecast", '{"city": 5}', "INVALID_ARGUMENT"),
-        ("forecast", "{}", "INVALID_ARGUMENT"),
-        ("no such tool", "{}", "NOT_FOUND"),
-    ],
-)
-def test_a_tool_error_is_printed_on_stderr(
-    server: Server, capsys: pytest.CaptureFixture[str], tool: str, arguments: str, code: str
-) -> None:
-    assert call(server, tool, arguments) == 1
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    error = orjson.loads(printed.err)
-    assert error["code"] == code
-    assert error["message"]
-
-
-@pytest.mark.rule("CLI-05", "CLI-06")
-@pytest.mark.parametrize(
-    ("arguments", "what"), [("{", "not valid JSON"), ("[1]", "must be a JSON object"), ("", "JSON")]
-)
-def test_arguments_that_are_no_json_object_are_a_wrong_command_line(
-    server: Server, capsys: pytest.CaptureFixture[str], arguments: str, what: str
-) -> None:
-    assert call(server, "forecast", arguments) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("foundation-rt: ")
-    assert what in printed.err
-
-
-@pytest.mark.rule("CLI-05")
-def test_a_result_larger_than_a_line_is_printed_whole(
-    capsys: pytest.CaptureFixture[str], server: Server
-) -> None:
-    text = "x" * 100_000
-    assert call(server, "later", orjson.dumps({"text": text}).decode()) == 0
-    assert orjson.loads(capsys.readouterr().out) == text

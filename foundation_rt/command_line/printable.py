@@ -1,0 +1,44 @@
+"""What a server says, made fit for a terminal (CLI-19).
+
+A server chooses its names, descriptions and results, and a terminal obeys control characters: they
+move the cursor over what was printed, set the window's title, answer in the user's name. Others
+are not seen at all and hide what a model reads. All of them are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LINE_BREAKS = "\t\n"
+_UNFIT = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, also those of eight bits
+    "\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # unseen, bidi
+    "\ud800-\udfff"  # half a character: cannot be encoded
+    "\U000e0000-\U000e0fff"  # tags and variations: text within text
+)
+_UNFIT_IN_TEXT = re.compile(f"[{_UNFIT}]")
+_UNFIT_IN_LINE = re.compile(f"[{_UNFIT}{_LINE_BREAKS}]")
+
+
+def printable_text(text: str) -> str:
+    """`text` with its lines, every character that is unfit shown as in a Python literal."""
+    return _UNFIT_IN_TEXT.sub(_escape, text.replace("\r\n", "\n"))
+
+
+def printable_line(text: str) -> str:
+    """`text` as a single line."""
+    return _UNFIT_IN_LINE.sub(_escape, text)
+
+
+def printable_json(text: str) -> str:
+    """JSON that says the same; there such characters can only stand in strings."""
+    return _UNFIT_IN_TEXT.sub(_escape_in_json, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def _escape_in_json(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -1,0 +1,204 @@
+"""What servers answered, as pages for people (CLI-17, CLI-18).
+
+Whatever is listed is taken as it came: what is not of the type it should be is left out, since a
+server that gets a description wrong is exactly what somebody wants to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from ..protocol.content import (
+    Audio,
+    BlobContents,
+    EmbeddedResource,
+    Image,
+    ResourceContents,
+    ResourceLink,
+    Text,
+)
+from .json_schemas import kind_of, properties_of
+from .page import Heading, Json, Page, Paragraph, Part, Payload, Table
+
+if TYPE_CHECKING:
+    from ..client.content import Content
+    from ..client.results import CallResult, PromptResult, ReadResult
+
+MAX_PROPERTIES = 200
+"""So many properties of a tool are shown: a schema may have any number within each other."""
+
+_HINTS = {
+    "readOnlyHint": ("changes things", "reads only"),
+    "destructiveHint": ("destroys nothing", "may destroy"),
+    "idempotentHint": ("each call counts", "may be repeated"),
+    "openWorldHint": ("stays inside", "reaches outside"),
+}
+
+Wire = Mapping[str, Any]
+
+
+def tool_list(tools: Sequence[Wire]) -> Page:
+    """The tools of a server, a line each."""
+    rows = [(_text(tool, "name"), _in_short(tool)) for tool in tools]
+    return [Table(rows)] if rows else [Paragraph("no tools")]
+
+
+def tool_details(tool: Wire) -> Iterator[Part]:
+    """A tool with its schemas, readable."""
+    yield Heading(_text(tool, "name"), _title(tool))
+    yield from _paragraph(_text(tool, "description"))
+    yield from _schema("takes", tool.get("inputSchema"))
+    if tool.get("outputSchema") is not None:
+        yield from _schema("returns", tool["outputSchema"])
+    annotations = tool.get("annotations")
+    said = annotations if isinstance(annotations, dict) else {}
+    hints = [words[said[name] is True] for name, words in _HINTS.items() if name in said]
+    yield from _paragraph(", ".join(hints))
+
+
+def call_report(result: CallResult) -> Page:
+    """What a tool returned; its structured result once, though most servers send it as text too."""
+    parts = [part for block in result.content for part in _block(block)]
+    if result.has_structured:
+        parts = [part for part in parts if not _says(part, result.structured)]
+        parts.append(Json(result.structured))
+    return parts
+
+
+def read_report(result: ReadResult) -> Page:
+    """What a resource holds; of several contents, each with its URI."""
+    if len(result.contents) == 1:
+        return [_contents(result.contents[0])]
+    return [
+        part
+        for each in result.contents
+        for part in (Heading(each.uri, each.mime_type or ""), _contents(each))
+    ]
+
+
+def prompt_report(result: PromptResult) -> Page:
+    """The messages of a prompt, each under its role."""
+    parts: list[Part] = [*_paragraph(result.description or "")]
+    for message in result.messages:
+        parts += [Heading(message.role), *_block(message.content)]
+    return parts
+
+
+def ping_report(sent: int, lost: int, times: Mapping[str, float]) -> Page:
+    """How long a server takes to answer: `times` in ms, by name; none without an answer."""
+    answered = Paragraph(f"{sent - lost} of {sent} answered")
+    return [answered, Table([(name, f"{ms:.3f} ms") for name, ms in times.items()])]
+
+
+def entry_list(entries: Sequence[Wire], key: str) -> Iterator[Part]:
+    """Resources or templates, a line each.
+
+    Args:
+        key: the member that names an entry.
+    """
+    rows = [(_text(each, key), _text(each, "mimeType"), _in_short(each)) for each in entries]
+    yield Table(rows)
+
+
+def prompt_details(prompt: Wire) -> Iterator[Part]:
+    """A prompt with its arguments."""
+    yield Heading(_text(prompt, "name"), _title(prompt))
+    yield from _paragraph(_text(prompt, "description"))
+    listed = prompt.get("arguments")
+    arguments = listed if isinstance(listed, list) else []
+    rows = [
+        (
+            f"  {_text(each, 'name')}",
+            "required" if each.get("required") is True else "",
+            _one_line(_text(each, "description")),
+        )
+        for each in arguments
+        if isinstance(each, dict)
+    ]
+    if rows:
+        yield Table(rows)
+
+
+def capability_list(capabilities: Wire) -> str:
+    """What a server can do, in a line: `tools (listChanged), completions`."""
+    return ", ".join(map(_capability, capabilities.items()))
+
+
+def _capability(item: tuple[str, Any]) -> str:
+    name, details = item
+    said = [key for key, value in details.items() if value] if isinstance(details, dict) else []
+    return f"{name} ({', '.join(said)})" if said else name
+
+
+def _schema(title: str, schema: Any) -> Iterator[Part]:
+    """What a tool takes or returns: its properties, or in a word."""
+    shown = [*islice(properties_of(schema), MAX_PROPERTIES + 1)]
+    if not shown:
+        yield Paragraph(f"{title} {kind_of(schema)}")
+        return
+    yield Paragraph(f"{title}:")
+    rows = [
+        (f"  {each.name}", each.kind, each.presence, _one_line(each.description))
+        for each in shown[:MAX_PROPERTIES]
+    ]
+    yield Table(rows)
+    if len(shown) > MAX_PROPERTIES:
+        yield Paragraph("  and more, which --json shows")
+
+
+def _block(block: Content) -> Iterator[Part]:
+    match block:
+        case Text():
+            yield Payload(block.text)
+        case Image() | Audio():
+            yield Payload(block.data, block.mime_type)
+        case ResourceLink():
+            yield Table([(block.uri, block.title or block.name, block.description or "")])
+        case EmbeddedResource():
+            yield _contents(block.contents)
+        case _:
+            yield Json(block)
+
+
+def _contents(contents: ResourceContents) -> Part:
+    if isinstance(contents, BlobContents):
+        return Payload(contents.blob, contents.mime_type)
+    return Payload(contents.text, contents.mime_type)
+
+
+def _says(part: Part, value: Any) -> bool:
+    """Whether a text is this value in JSON."""
+    if not isinstance(part, Payload) or isinstance(part.data, bytes):
+        return False
+    try:
+        return bool(orjson.loads(part.data) == value)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _paragraph(text: str) -> Iterable[Part]:
+    return [Paragraph(text.strip())] if text.strip() else []
+
+
+def _in_short(wire: Wire) -> str:
+    """The first line of a description, else the title."""
+    described = _text(wire, "description").strip()
+    return _one_line(described.split("\n", 1)[0]) or _title(wire)
+
+
+def _title(wire: Wire) -> str:
+    annotations = wire.get("annotations")
+    return _text(wire, "title") or _text(annotations, "title")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _text(wire: Any, member: str) -> str:
+    value = wire.get(member) if isinstance(wire, dict) else None
+    return value if isinstance(value, str) else ""
