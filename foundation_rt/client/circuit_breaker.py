@@ -121,8 +121,8 @@ class CircuitBreaker:
         """The server, or the way to it, failed the call."""
         if self._counts(permit, now):
             self.failures += 1
-            is_probe = self._state is CircuitState.HALF_OPEN
-            if is_probe or self.failures >= self._settings.failure_threshold:
+            # A probe's failure is one more in the row that opened the circuit.
+            if self.failures >= self._settings.failure_threshold:
                 self._open(now)
 
     def abandoned(self, permit: Permit, now: float) -> None:

@@ -85,4 +85,4 @@ class RetryBudget:
 
     @property
     def _full(self) -> int:
-        return round(self._policy.budget * _COST)
+        return int(self._policy.budget * _COST)

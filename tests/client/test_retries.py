@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foundation_rt.client.retries import RetryBudget, RetryPolicy
@@ -50,6 +50,7 @@ def test_a_wait_is_drawn_from_the_whole_range(
 
 
 @pytest.mark.rule("RETRY-01")
+@example(RetryPolicy(), 1, 0.5, math.nan)
 @given(
     policy=policies,
     attempt=st.integers(1, 100),
