@@ -59,11 +59,11 @@ class Stage:
         traceback: TracebackType | None,
     ) -> None:
         left = self.left()
-        for each in left:
+        for each in filter(is_alive, self.processes()):
             os.kill(each["pid"], signal.SIGKILL)
         self._directory.cleanup()
         if kind is None:
-            assert [each for each in left if each.get("where") != "elsewhere"] == []
+            assert left == []
 
     def play(self, *starts: Acts) -> None:
         """From now on this is the script."""
@@ -99,8 +99,9 @@ class Stage:
         return self.events("start") + self.events("grandchild")
 
     def left(self) -> list[dict[str, Any]]:
-        """Those of them that are there still. One that was just killed has a moment to go."""
-        return [each for each in self.processes() if is_alive(each) and not has_ended(each["pid"])]
+        """Those that should not be there any more. One that was just killed has a moment to go."""
+        ours = [each for each in self.processes() if each.get("where") != "elsewhere"]
+        return [each for each in ours if is_alive(each) and not has_ended(each["pid"])]
 
 
 def has_ended(pid: int) -> bool:

@@ -1,0 +1,431 @@
+"""Servers over stdio that misbehave while they are called.
+
+A call of the tool `play` carries with it what the server is to do about it. Whatever that is, the
+call ends in its own result or in an `MCPError`; one that has reached the server never says that it
+cannot have run; and the next call, to which the server does well, goes through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from foundation_rt.client import (
+    CallResult,
+    CallTimeoutError,
+    Client,
+    ConnectionLostError,
+    InvalidAnswerError,
+    MCPError,
+    StdioServer,
+    connect,
+)
+from tests.support.leaks import Held, tasks
+from tests.support.misbehaving_play import Act
+from tests.support.misbehaving_stage import ROOT, Acts, Stage
+
+LIVENESS = 30.0
+"""Seconds after which a client counts as hanging."""
+
+SOON = 0.3
+"""Seconds that a call is given which is never answered."""
+
+ANSWER: Act = ["answer"]
+NOTHING: list[Act] = []
+
+
+@asynccontextmanager
+async def client_of(stage: Stage, **options: Any) -> AsyncIterator[Client]:
+    command = stage.command
+    server = StdioServer(command[0], command[1:], cwd=ROOT, shutdown_grace=0.2)
+    async with connect(server, **options) as client:
+        yield client
+
+
+def run(scene: Callable[[Client, Stage], Awaitable[None]], *starts: Acts, **options: Any) -> None:
+    """Play `scene` with a client and its server; nothing may hang, and nothing may be left."""
+
+    async def play(stage: Stage) -> None:
+        async with asyncio.timeout(LIVENESS):
+            async with client_of(stage, **options) as client:
+                await scene(client, stage)
+        assert tasks() == []
+
+    before = Held.now()
+    with Stage(*starts) as stage:
+        asyncio.run(play(stage))
+        Held.now().must_equal(before)
+
+
+async def call(
+    client: Client, nonce: str, acts: list[Act] | None = None, **more: Any
+) -> CallResult:
+    """A call, which has to be answered with its own nonce."""
+    arguments = {"nonce": nonce} if acts is None else {"nonce": nonce, "acts": acts}
+    result = await client.call("play", arguments, **more)
+    assert (result.structured, result.text) == ({"nonce": nonce}, nonce)
+    return result
+
+
+async def error_of(awaitable: Awaitable[Any]) -> MCPError:
+    try:
+        result = await awaitable
+    except MCPError as error:
+        return error
+    raise AssertionError(f"it went through: {result!r}")
+
+
+HARMLESS: dict[str, list[Act]] = {
+    "answers twice": [ANSWER, ANSWER],
+    "answers somebody else first": [["answer", {"id": "nobody"}], ANSWER],
+    "answers a number first": [["answer", {"id": 1}], ANSWER],
+    "answers null first": [["answer", {"id": None}], ANSWER],
+    "answers a list first": [["answer", {"id": [1]}], ANSWER],
+    "prints a line": [["noise", "GET /mcp 200\n"], ANSWER],
+    "prints JSON that is no message": [["noise", '5\n"x"\n[]\n{}\nnull\n[[]]\n{"a":1}\n'], ANSWER],
+    "prints what is not UTF-8": [["noise", "\xff\xfe\x00\n"], ANSWER],
+    "prints a thousand levels": [["noise", "[" * 100_000 + "\n"], ANSWER],
+    "prints empty lines": [["noise", "\n\r\n \n" * 100], ANSWER],
+    "writes a megabyte to stderr": [["stderr", 1_000_000], ANSWER],
+    "tells what nobody knows": [
+        ["flood", 3, {"jsonrpc": "2.0", "method": "notifications/nobody/knows", "params": {}}],
+        ANSWER,
+    ],
+    "tells nonsense": [
+        ["flood", 1, {"jsonrpc": "2.0", "method": "notifications/progress", "params": [1]}],
+        ["flood", 1, {"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}],
+        ["flood", 1, {"jsonrpc": "2.0", "method": "notifications/message", "params": 5}],
+        ["flood", 1, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {}}],
+        [
+            "flood",
+            1,
+            {
+                "jsonrpc": "2.0",
+                "method": "notifications/cancelled",
+                "params": {"requestId": {"a": []}},
+            },
+        ],
+        ANSWER,
+    ],
+    "floods": [
+        [
+            "flood",
+            20_000,
+            {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * 50}},
+        ],
+        ANSWER,
+    ],
+    "says that the list has changed, a thousand times": [
+        ["flood", 1_000, {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}],
+        ANSWER,
+    ],
+    "tells progress that goes backwards": [
+        ["progress", 5],
+        ["progress", 3],
+        ["progress", "x"],
+        ["progress", None],
+        ANSWER,
+    ],
+    "pings": [["ask", "ping", {}], ["wait", "answer"], ANSWER],
+    "asks what nobody declared": [
+        ["ask", "sampling/createMessage", {"messages": [], "maxTokens": 1}],
+        ["wait", "answer"],
+        ["ask", "elicitation/create", {"message": "?", "requestedSchema": {}}],
+        ["wait", "answer"],
+        ["ask", "roots/list", {}],
+        ["wait", "answer"],
+        ["ask", "nobody/knows", [1]],
+        ["wait", "answer"],
+        ANSWER,
+    ],
+    "asks without waiting": [*[["ask", "sampling/createMessage", "x"]] * 500, ANSWER],
+    "answers in a batch": [["noise", "[]\n"], ANSWER],
+}
+"""What a client takes, and gets its answer all the same."""
+
+
+@pytest.mark.parametrize("acts", HARMLESS.values(), ids=HARMLESS)
+def test_what_does_not_cost_the_answer(acts: list[Act]) -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        await call(client, "first", acts)
+        await call(client, "second")
+        assert stage.nonces() == ["first", "second"]
+        assert stage.events("malformed") == []
+        assert len(stage.events("start")) == 1
+
+    run(scene)
+
+
+UNUSABLE: dict[str, list[Act]] = {
+    "a number": [["reply", {"result": 5}]],
+    "a list": [["reply", {"result": []}]],
+    "null": [["reply", {"result": None}]],
+    "content that is a text": [["reply", {"result": {"content": "x"}}]],
+    "blocks that are numbers": [["reply", {"result": {"content": [5, None]}}]],
+    "is_error that is a text": [["reply", {"result": {"content": [], "isError": "yes"}}]],
+    "what the schema of the output forbids": [
+        ["reply", {"result": {"content": [], "structuredContent": {"nonce": 5}}}]
+    ],
+    "no structured content, though there is a schema": [
+        ["reply", {"result": {"content": [{"type": "text", "text": "x"}]}}]
+    ],
+    "a page of another kind": [["reply", {"result": {"tools": [], "nextCursor": 5}}]],
+}
+"""Results that are none."""
+
+
+@pytest.mark.parametrize("acts", UNUSABLE.values(), ids=UNUSABLE)
+def test_a_result_that_cannot_be_used(acts: list[Act]) -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        error = await error_of(call(client, "first", acts))
+        assert isinstance(error, InvalidAnswerError)
+        assert (error.code, error.may_have_run) == ("E209", True)
+        await call(client, "second")
+        assert stage.nonces() == ["first", "second"]
+
+    run(scene)
+
+
+ERRORS: dict[str, Any] = {
+    "a text": "no",
+    "a number": 5,
+    "a list": [],
+    "empty": {},
+    "a code that is a text": {"code": "-32601", "message": "x"},
+    "a code that is a fraction": {"code": 1.5, "message": "x"},
+    "a code that is huge": {"code": 10**30, "message": "x"},
+    "a code that is true": {"code": True, "message": "x"},
+    "a message that is a list": {"code": -32603, "message": ["x"], "data": {"uri": 5}},
+    "a message of a megabyte": {"code": -32603, "message": "x" * 1_000_000},
+    "both": {"code": -32000, "message": "both"},
+}
+"""Errors that are none."""
+
+
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+def test_an_error_that_is_none(error: Any) -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        found = await error_of(call(client, "first", timeout=SOON))
+        assert found.code in ("E201", "E202", "E209")
+        assert found.may_have_run
+        assert len(str(found)) < 10_000
+        await call(client, "second", [ANSWER])
+        assert stage.nonces() == ["first", "second"]
+
+    run(scene, {"tools/call": [["reply", {"error": error}]]})
+
+
+def test_a_result_and_an_error_at_once() -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        both: Act = ["answer", {"error": {"code": -32000, "message": "both"}}]
+        await error_of(call(client, "first", [both], timeout=SOON))
+        await call(client, "second")
+
+    run(scene)
+
+
+UNANSWERED: dict[str, list[Act]] = {
+    "says nothing": NOTHING,
+    "answers nobody": [["answer", {"id": "nobody"}]],
+    "answers with what is no JSON": [["raw", '{"jsonrpc": "2.0", "id": ']],
+    "asks back what it was asked": [["reply", {"method": "tools/call"}]],
+    "answers with a notification": [["reply", {"id": None, "method": "x"}]],
+    "never answers, but tells progress": [["progress", 1], ["progress", 2]],
+}
+"""What a client has to wait for to the end of its patience."""
+
+
+@pytest.mark.parametrize("acts", UNANSWERED.values(), ids=UNANSWERED)
+def test_a_call_that_is_not_answered_ends_in_time(acts: list[Act]) -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        error = await error_of(call(client, "first", acts, timeout=SOON))
+        assert isinstance(error, CallTimeoutError)
+        assert (error.code, error.may_have_run) == ("E202", True)
+        await call(client, "second")
+        assert stage.nonces() == ["first", "second"]
+        assert len(stage.messages("notifications/cancelled")) == 1
+
+    run(scene)
+
+
+def test_half_a_line_spoils_the_next_one_and_no_more() -> None:
+    """What follows half a line is part of it: two calls are lost, the third is not."""
+
+    async def scene(client: Client, stage: Stage) -> None:
+        await error_of(call(client, "first", [["part", 0.5]], timeout=SOON))
+        error = await error_of(call(client, "second", timeout=SOON))
+        assert error.may_have_run
+        await call(client, "third")
+
+    run(scene)
+
+
+def test_answers_in_any_order_reach_those_who_asked() -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        count = 50
+        calls = [
+            call(client, f"call {each}", [["wait", f"call {each + 1}"], ANSWER])
+            for each in range(count)
+        ]
+        await asyncio.gather(*calls, call(client, f"call {count}"))
+
+    run(scene)
+
+
+def test_a_late_answer_is_nobodys() -> None:
+    """It comes while another call waits, after its own was given up."""
+
+    async def scene(client: Client, stage: Stage) -> None:
+        acts: list[Act] = [["wait", "notifications/cancelled"], ANSWER]
+        await error_of(call(client, "first", acts, timeout=SOON))
+        await call(client, "second")
+
+    run(scene)
+
+
+def test_a_cancelled_call_returns_at_once_and_the_server_is_told() -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        waiting = asyncio.create_task(call(client, "first", [["wait", "never"]]))
+        await call(client, "second")
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await call(client, "third")
+        assert len(stage.messages("notifications/cancelled")) == 1
+
+    run(scene)
+
+
+def test_a_hundred_megabytes_are_refused() -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        error = await error_of(call(client, "first", [["huge", 100_000_000]]))
+        assert isinstance(error, InvalidAnswerError)
+        assert error.may_have_run
+        await call(client, "second")
+
+    run(scene)
+
+
+def test_a_hundred_megabytes_of_log_cost_nothing() -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        await call(client, "first", [["stderr", 100_000_000], ANSWER])
+
+    run(scene)
+
+
+DEATHS: dict[str, list[Act]] = {
+    "exits": [["exit", 3]],
+    "is killed": [["kill"]],
+    "exits within its answer": [["part", 0.5], ["exit", 1]],
+    "exits after noise": [["noise", "Traceback (most recent call last):"], ["exit", 1]],
+    "closes its output": [["close", "stdout"]],
+    "closes its output and ignores all": [["stubborn"], ["close", "stdout"], ["deaf"]],
+    "leaves a process that holds its pipes": [["grandchild"], ["kill"]],
+    "leaves one in another session": [["grandchild", "elsewhere"], ["kill"]],
+}
+"""What a server may end in while it is called."""
+
+
+@pytest.mark.parametrize("acts", DEATHS.values(), ids=DEATHS)
+def test_a_server_that_ends_during_a_call(acts: list[Act]) -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        error = await error_of(call(client, "first", acts))
+        assert isinstance(error, ConnectionLostError)
+        assert (error.code, error.may_have_run) == ("E201", True)
+        await call(client, "second")
+        assert stage.nonces() == ["first", "second"]
+        assert len(stage.events("start")) == 2
+
+    run(scene)
+
+
+@pytest.mark.parametrize("acts", DEATHS.values(), ids=DEATHS)
+def test_what_may_be_repeated_is(acts: list[Act]) -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        result = await client.call("play_again", {"nonce": "first"})
+        assert result.structured == {"nonce": "first"}
+        assert stage.nonces() == ["first", "first"]
+
+    run(scene, {"tools/call": acts}, {})
+
+
+def test_a_server_that_ends_under_many_calls_is_started_once() -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        count = 20
+        waiting = [
+            asyncio.create_task(error_of(call(client, f"call {each}", [["wait", "never"]])))
+            for each in range(count)
+        ]
+        await error_of(call(client, "the last", [["wait", f"call {count - 1}"], ["kill"]]))
+        for error in await asyncio.gather(*waiting):
+            assert (error.code, error.may_have_run) == ("E201", True)
+        await asyncio.gather(*(call(client, f"again {each}") for each in range(count)))
+        assert len(stage.events("start")) == 2
+        assert len(set(stage.nonces())) == len(stage.nonces()) == 2 * count + 1
+
+    run(scene)
+
+
+def test_a_server_that_reads_no_more_holds_nobody() -> None:
+    """The pipe to it is full: neither the next call nor the end waits longer than it may."""
+
+    async def scene(client: Client, stage: Stage) -> None:
+        await error_of(call(client, "first", [["deaf"]], timeout=SOON))
+        big = {"nonce": "second", "acts": ["x" * 1_000_000]}
+        for _ in range(3):
+            await error_of(client.call("play", big, timeout=SOON))
+        error = await error_of(call(client, "third", timeout=SOON))
+        assert error.code == "E202"
+
+    run(scene)
+
+
+def test_a_server_that_is_gone_before_it_is_called() -> None:
+    """It died between two calls; the next one goes to a new server, or says why not."""
+
+    async def scene(client: Client, stage: Stage) -> None:
+        await call(client, "first", [ANSWER, ["kill"]])
+        again = await asyncio.gather(call(client, "second"), return_exceptions=True)
+        for error in again:
+            assert not isinstance(error, BaseException) or isinstance(error, ConnectionLostError)
+        await call(client, "third")
+        assert stage.nonces().count("second") <= 1
+
+    run(scene)
+
+
+def test_a_stubborn_server_is_killed_at_the_end() -> None:
+    async def scene(client: Client, stage: Stage) -> None:
+        await call(client, "first", [["stubborn"], ["grandchild"], ANSWER])
+
+    run(scene)
+
+
+PAGES: dict[str, Callable[[], list[Act]]] = {
+    "the same page again": lambda: [["answer", {"result": {"tools": [], "nextCursor": "x"}}]],
+    "a cursor that is a number": lambda: [["answer", {"result": {"tools": [], "nextCursor": 5}}]],
+    "tools that are none": lambda: [["answer", {"result": {"tools": [5, {}, {"name": 5}, None]}}]],
+    "tools that are an object": lambda: [["answer", {"result": {"tools": {}}}]],
+    "no tools": lambda: [["answer", {"result": {}}]],
+}
+
+
+@pytest.mark.parametrize("acts", PAGES.values(), ids=PAGES)
+def test_a_list_without_an_end_or_without_sense(acts: Callable[[], list[Act]]) -> None:
+    async def end(stage: Stage) -> MCPError:
+        async with asyncio.timeout(LIVENESS):
+            async with client_of(stage) as client:
+                return await error_of(client.call("play", {"nonce": "first"}))
+
+    with Stage({"tools/list": acts()}) as stage:
+        try:
+            error = asyncio.run(end(stage))
+        except MCPError as raised:
+            error = raised
+        assert not error.may_have_run
+        assert stage.nonces() == []
+        assert 1 <= len(stage.messages("tools/list")) <= 101 * 3
