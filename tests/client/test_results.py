@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -23,6 +24,15 @@ from foundation_rt.protocol.content import BlobContents, Image, Text, TextConten
 HI = {"type": "text", "text": "hi"}
 PICTURE = {"type": "image", "data": "YWJj", "mimeType": "image/png"}
 NO_PICTURE = {"type": "image", "data": "%", "mimeType": "image/png"}
+
+
+VECTORS = Path(__file__).parents[2] / "spec" / "vectors" / "client" / "tool-results.jsonl"
+
+
+def vectors(outcome: str) -> list[Any]:
+    """The vectors that end in such an outcome, by their names."""
+    lines = map(orjson.loads, VECTORS.read_bytes().splitlines())
+    return [pytest.param(line, id=line["name"]) for line in lines if outcome in line]
 
 
 def text(*lines: str) -> list[dict[str, Any]]:
@@ -76,26 +86,12 @@ def test_what_is_absent_may_be_null() -> None:
     assert CallResult.read({"structuredContent": None}).has_structured
 
 
-NO_RESULTS: dict[str, Any] = {
-    "null": None,
-    "a list": [],
-    "text": "hi",
-    "content that is an object": {"content": HI},
-    "content that is text": {"content": "hi"},
-    "content that is false": {"content": False},
-    "an error that is text": {"isError": "true"},
-    "an error that is a number": {"isError": 0},
-    "a question": {"resultType": "input_required", "inputRequests": {}},
-    "an unknown type": {"resultType": "task", "content": []},
-    "a type that is none": {"resultType": None},
-}
-
-
 @pytest.mark.rule("CTOOL-11")
-@pytest.mark.parametrize("wire", NO_RESULTS.values(), ids=NO_RESULTS)
-def test_what_is_no_result_is_refused(wire: Any) -> None:
+@pytest.mark.parametrize("vector", vectors("refused"))
+def test_what_is_no_result_is_refused(vector: dict[str, Any]) -> None:
     with pytest.raises(InvalidAnswerError) as caught:
-        CallResult.read(wire)
+        CallResult.read(vector["result"])
+    assert caught.value.code == vector["refused"]
     assert caught.value.may_have_run
 
 
@@ -142,32 +138,17 @@ def test_an_error_of_this_runtime_comes_back_as_it_was(code: ErrorCode) -> None:
         assert told.content == result.content
 
 
-OTHERS = {
-    "words": (text("It failed."), "It failed."),
-    "several": (text("It", "failed."), "It\nfailed."),
-    "nothing": ([], "the tool failed and said nothing"),
-    "a picture": ([PICTURE], "the tool failed and said nothing"),
-    "other JSON": (text('{"error": "x"}'), '{"error": "x"}'),
-    "a code of somebody else": (
-        text('{"code": "E1", "message": "x"}'),
-        '{"code": "E1", "message": "x"}',
-    ),
-    "a code that is a list": (text('{"code":[],"message":"x"}'), '{"code":[],"message":"x"}'),
-    "no message": (text('{"code":"INTERNAL"}'), '{"code":"INTERNAL"}'),
-    "half of it": (text('{"code":"INTERNAL",'), '{"code":"INTERNAL",'),
-    "a list": (text("[1]"), "[1]"),
-}
-
-
 @pytest.mark.rule("CTOOL-15")
-@pytest.mark.parametrize(("blocks", "message"), OTHERS.values(), ids=OTHERS)
-def test_an_error_of_somebody_else_is_told_in_its_words(blocks: list[Any], message: str) -> None:
-    result = CallResult.read({"content": blocks, "isError": True}, "c-1")
-    error = result.error
+@pytest.mark.parametrize("vector", vectors("error"))
+def test_an_error_is_told_as_data_or_in_words(vector: dict[str, Any]) -> None:
+    result = CallResult.read(vector["result"], "sent")
+    error, expected = result.error, vector["error"]
     assert error is not None
-    assert (error.code, error.message, error.details) == (None, message, None)
+    assert (error.code, error.message) == (expected["code"], expected["message"])
+    assert error.details == expected.get("details")
+    assert result.run_id == expected.get("runId")
+    assert result.correlation_id == expected.get("correlationId", "sent")
     assert error.content == result.content
-    assert (result.run_id, result.correlation_id) == (None, "c-1")
 
 
 @pytest.mark.rule("CTOOL-15")
@@ -190,30 +171,20 @@ def test_an_error_beside_other_blocks_is_text() -> None:
 
 # -- the plain value
 
-VALUES: dict[str, tuple[list[Any], dict[str, Any], Any]] = {
-    "structured": (text("x"), {"structuredContent": {"a": 1}}, {"a": 1}),
-    "structured false": (text("x"), {"structuredContent": False}, False),
-    "structured null": (text("null"), {"structuredContent": None}, None),
-    "null for none": (text("sunny"), {"structuredContent": None}, "sunny"),
-    "JSON": (text('{"a": [1]}'), {}, {"a": [1]}),
-    "a JSON string": (text('"sunny"'), {}, "sunny"),
-    "a number": (text("5"), {}, 5),
-    "words": (text("It is 5."), {}, "It is 5."),
-    "no JSON": (text("NaN"), {}, "NaN"),
-    "an empty text": (text(""), {}, ""),
-    "several": (text("1", "2"), {}, "1\n2"),
-    "a picture": ([PICTURE], {}, (Image(b"abc", "image/png"),)),
-    "text and a picture": ([HI, PICTURE], {}, (Text("hi"), Image(b"abc", "image/png"))),
-    "something new": ([{"type": "x"}], {}, ({"type": "x"},)),
-}
+
+@pytest.mark.rule("CTOOL-16")
+@pytest.mark.parametrize("vector", vectors("value"))
+def test_the_value_of_a_result(vector: dict[str, Any]) -> None:
+    found = CallResult.read(vector["result"]).value()
+    assert found == vector["value"]
+    assert type(found) is type(vector["value"])
 
 
 @pytest.mark.rule("CTOOL-16")
-@pytest.mark.parametrize(("blocks", "members", "value"), VALUES.values(), ids=VALUES)
-def test_the_value_of_a_result(blocks: list[Any], members: dict[str, Any], value: Any) -> None:
-    found = CallResult.read({"content": blocks, **members}).value()
-    assert found == value
-    assert type(found) is type(value)
+@pytest.mark.parametrize("vector", vectors("value_is"))
+def test_the_value_of_a_result_that_is_more_than_text(vector: dict[str, Any]) -> None:
+    result = CallResult.read(vector["result"])
+    assert result.value() is getattr(result, vector["value_is"])
 
 
 # -- resources, prompts, completions

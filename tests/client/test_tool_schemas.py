@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -37,6 +38,15 @@ JSON = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+VECTORS = Path(__file__).parents[2] / "spec" / "vectors" / "client" / "mirrored-arguments.jsonl"
+
+
+def vectors(outcome: str) -> list[Any]:
+    """The vectors that end in such an outcome, by their names."""
+    lines = map(orjson.loads, VECTORS.read_bytes().splitlines())
+    return [pytest.param(line, id=line["name"]) for line in lines if outcome in line]
 
 
 def tool(schema: dict[str, Any], **members: Any) -> ToolSchema:
@@ -255,37 +265,10 @@ def test_they_are_found_in_a_schema_that_cannot_be_compiled() -> None:
     assert read.uncheckable is not None
 
 
-BROKEN: dict[str, Any] = {
-    "an empty name": {"properties": {"a": header("")}},
-    "no string": {"properties": {"a": header(5)}},
-    "a list of characters": {"properties": {"a": header(["a"])}},
-    "a space": {"properties": {"a": header("My Region")}},
-    "a colon": {"properties": {"a": header("Region:Primary")}},
-    "not ASCII": {"properties": {"a": header("R\u00e9gion")}},
-    "a control character": {"properties": {"a": header("Region\t1")}},
-    "a line end": {"properties": {"a": header("A\r\nB")}},
-    "an object": {"properties": {"a": header("A", "object")}},
-    "an array": {"properties": {"a": header("A", "array")}},
-    "a number": {"properties": {"a": header("A", "number")}},
-    "null": {"properties": {"a": header("A", "null")}},
-    "two types": {"properties": {"a": header("A", ["string", "null"])}},
-    "the same name twice": {"properties": {"a": header("A"), "b": header("A")}},
-    "the same name in other letters": {"properties": {"a": header("My"), "b": header("mY")}},
-    "the root": {"x-mcp-header": "A"},
-    "items": {"properties": {"a": {"type": "array", "items": header("A")}}},
-    "a list of items": {"properties": {"a": {"items": [header("A")]}}},
-    "anyOf": {"anyOf": [{"properties": {"a": header("A")}}]},
-    "then": {"if": {}, "then": {"properties": {"a": header("A")}}},
-    "a definition": {"$defs": {"a": header("A")}},
-    "the rest": {"additionalProperties": header("A")},
-    "below a list": {"properties": {"a": {"not": {"properties": {"b": header("A")}}}}},
-}
-
-
 @pytest.mark.rule("CTOOL-09")
-@pytest.mark.parametrize("schema", BROKEN.values(), ids=BROKEN)
-def test_annotations_that_break_the_rules_are_told(schema: dict[str, Any]) -> None:
-    read = tool({"type": "object", **schema})
+@pytest.mark.parametrize("vector", vectors("refused"))
+def test_annotations_that_break_the_rules_are_told(vector: dict[str, Any]) -> None:
+    read = tool(vector["schema"])
     assert read.header_problem is not None
     assert "x-mcp-header" in read.header_problem
     assert read.header_parameters == ()
@@ -304,33 +287,25 @@ def test_annotations_are_looked_for_however_deep() -> None:
     assert read.header_problem is not None or read.mirrored(arguments) == {"A": "x"}
 
 
-@pytest.mark.rule("CTOOL-10")
-def test_headers_repeat_the_values_of_a_call() -> None:
-    read = mirroring(
-        region=header("Region"),
-        count=header("Count", "integer"),
-        flag=header("Flag", "boolean"),
-        deep={"type": "object", "properties": {"a": header("A")}},
-        query={"type": "string"},
-    )
-    arguments = {
-        "region": " h\u00e9\n",
-        "count": -7,
-        "flag": False,
-        "deep": {"a": ""},
-        "query": "q",
-    }
-    said = {"Region": " h\u00e9\n", "Count": "-7", "Flag": "false", "A": ""}
-    assert read.mirrored(arguments) == said
-    assert read.mirrored({"flag": True, "count": 42.0}) == {"Flag": "true", "Count": "42"}
-    assert read.mirrored({"region": None, "deep": None, "count": 0}) == {"Count": "0"}
-    assert read.mirrored({"deep": "no object"}) == {}
-    assert read.mirrored({}) == {}
+@pytest.mark.rule("CTOOL-09", "CTOOL-10")
+@pytest.mark.parametrize("vector", vectors("headers"))
+def test_headers_repeat_the_values_of_a_call(vector: dict[str, Any]) -> None:
+    read = tool(vector["schema"])
+    assert read.header_problem is None
+    assert read.mirrored(vector["arguments"]) == vector["headers"]
 
 
 @pytest.mark.rule("CTOOL-10")
-@pytest.mark.parametrize("value", [2**53, -(2**53), 1e300, 0.5, float("inf"), [], {}, b"a"])
-def test_what_no_header_can_say_is_refused(value: Any) -> None:
+@pytest.mark.parametrize("vector", vectors("unsendable"))
+def test_what_no_header_can_say_is_refused_before_it_is_sent(vector: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentsError) as caught:
+        tool(vector["schema"]).mirrored(vector["arguments"])
+    assert [issue.path for issue in caught.value.issues] == [vector["unsendable"]]
+
+
+@pytest.mark.rule("CTOOL-10")
+@pytest.mark.parametrize("value", [2**53, -(2**53), 1e300, 0.5, float("inf"), b"a"])
+def test_only_that_value_is_named(value: Any) -> None:
     read = mirroring(**{"a/b": header("A", "integer"), "b": header("B")})
     with pytest.raises(InvalidArgumentsError) as caught:
         read.mirrored({"a/b": value, "b": "x"})
@@ -338,6 +313,19 @@ def test_what_no_header_can_say_is_refused(value: Any) -> None:
     assert issue.path == "/a~1b"
     assert not caught.value.may_have_run
     assert read.mirrored({"a/b": 2**53 - 1}) == {"A": "9007199254740991"}
+
+
+@pytest.mark.rule("CTOOL-09")
+def test_annotations_that_the_stack_does_not_reach_are_told() -> None:
+    levels = 450
+    deep = orjson.loads(
+        b'{"properties":{"a":' * levels + orjson.dumps(header("A")) + b"}}" * levels
+    )
+
+    def below(frames: int) -> str | None:
+        return below(frames - 1) if frames else tool(deep).header_problem
+
+    assert below(600) == "`x-mcp-header` stands too deep in the schema"
 
 
 # -- what is the same
