@@ -12,9 +12,11 @@ from typing import Any
 import orjson
 import pytest
 
+from foundation_rt.client import connect as client_connect
 from foundation_rt.configuration.loading import settings
 from foundation_rt.errors import ErrorCode, JsonRpcErrorCode
 from foundation_rt.testing import connect
+from tests.client.document_server import server as document_server
 from tests.support.asgi import ask
 
 _README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -184,3 +186,64 @@ def test_the_error_tables_name_every_code() -> None:
 def test_the_desktop_client_example_is_json() -> None:
     (block,) = re.findall(r"```json\n(.*?)```", _README, flags=re.DOTALL)
     assert orjson.loads(block)["mcpServers"]["weather"]["args"][0] == "serve"
+
+
+def test_the_clients_first_example_calls_and_fails_well(names: dict[str, Any]) -> None:
+    client_names = _run({}, "async def weather(")
+
+    async def use() -> tuple[Any, str]:
+        async with client_names["connect"](names["server"]) as client:
+            refused = await client_names["careful"](client)
+        return await client_names["weather"](names["server"]), refused
+
+    found, refused = asyncio.run(use())
+    assert found == {"city": "Oslo", "days": ["sunny"] * 3}
+    assert refused == "Invalid parameters: Correct the request."
+
+
+def test_the_client_that_watches_reads_what_changed(names: dict[str, Any]) -> None:
+    _run(names, "@server.completion")
+    watch = _run({}, "async def watch(")["watch"]
+
+    async def use() -> list[Any]:
+        seen: list[Any] = []
+        async with client_connect(names["server"]) as client:
+            async with asyncio.timeout(20):
+                watching = asyncio.create_task(watch(client, seen))
+                while not seen:
+                    names["server"].resource_updated("station://Blindern")
+                    await asyncio.sleep(0)
+                watching.cancel()
+        return seen
+
+    [first, *_] = asyncio.run(use())
+    assert orjson.loads(first.contents[0].text) == {"station": "Blindern", "degrees": [4, 7]}
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_the_client_that_is_asked_answers(
+    names: dict[str, Any], revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _run(names, "class Booking")
+    monkeypatch.setenv("MCP_PROTOCOL_VERSION", revision)
+    client_names = _run({"connect": client_connect}, "async def booked(")
+
+    def fill_in(request: Any) -> dict[str, Any]:
+        return {"guest": "Ann", "nights": 2}
+
+    def model(request: Any) -> dict[str, Any]:
+        content = {"type": "text", "text": "Welcome, Ann!"}
+        return {"role": "assistant", "model": "m", "content": content}
+
+    said = asyncio.run(client_names["booked"](names["server"], fill_in, model))
+    assert said == "Room 5, 2 nights. Welcome, Ann!"
+
+
+def test_the_client_routes_a_document_to_its_tool() -> None:
+    convert = _run({}, "async def convert(")["convert"]
+
+    async def use() -> Any:
+        async with client_connect(document_server) as client:
+            return await convert(client, "report.PDF", 2_000_000)
+
+    assert not asyncio.run(use()).is_error
