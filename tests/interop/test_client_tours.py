@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from foundation_rt.client import StdioServer
+from foundation_rt.command_line.apps import load_app
 from tests.interop import our_client, servers, tour
 from tests.support.http_server import serve_http
 from tests.support.process import command
@@ -46,3 +47,17 @@ def test_over_stdio(server: str, modern: bool) -> None:
 def test_over_http(server: str, modern: bool, url: str) -> None:
     report = asyncio.run(our_client.make(url, modern=modern, over_http=True))
     assert report == our_client.expected(server, modern=modern, over_http=True)
+
+
+@eras
+def test_in_memory(modern: bool) -> None:
+    server = load_app(str(tour.APP))
+    report = asyncio.run(our_client.make(server, modern=modern, over_http=False))
+    assert report == our_client.expected(OURS, modern=modern, over_http=False)
+
+
+@pytest.mark.parametrize("server", [OURS])
+def test_over_http_of_old(server: str, url: str) -> None:
+    stream = url.replace("/mcp", "/sse")
+    report = asyncio.run(our_client.make(stream, modern=False, over_http=False))
+    assert report == our_client.expected(OURS, modern=False, over_http=False)
