@@ -8,15 +8,17 @@ since many callers want one member of a result, and base64 of megabytes costs mi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from attrs import define, field, frozen
 
 from ..errors import ErrorCode, StructuredError
-from ..protocol.content import ResourceContents
-from .content import Content, read_block, read_contents
 from .errors import InvalidAnswerError, ToolCallError
+
+if TYPE_CHECKING:
+    from ..protocol.content import ResourceContents
+    from .content import Content
 
 _CODES = frozenset(ErrorCode)
 
@@ -67,6 +69,8 @@ class CallResult:
             InvalidAnswerError: one is not what its kind says (CTOOL-13).
         """
         if self._content is None:
+            from .content import read_block  # 5 ms, which callers that want text do not wait for
+
             self._content = tuple(map(read_block, self._blocks))
         return self._content
 
@@ -182,6 +186,8 @@ class ReadResult:
         Raises:
             InvalidAnswerError: it is no such result.
         """
+        from .content import read_contents
+
         _check_frame(wire, "resources/read")
         return cls(wire, tuple(map(read_contents, _array(wire, "contents", "resources/read"))))
 
@@ -292,6 +298,8 @@ def _meta(wire: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _message(wire: Any) -> PromptMessage:
+    from .content import read_block
+
     if type(wire) is not dict or wire.get("role") not in ("user", "assistant"):
         raise InvalidAnswerError("a message of a prompt has no role that there is")
     return PromptMessage(wire["role"], read_block(wire.get("content")))

@@ -8,16 +8,18 @@ why; the server checks its arguments anyway (CTOOL-04).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from attrs import define, field
 
 from ..errors import RegistrationError
-from ..schemas.headers import HeaderParameter
-from ..schemas.issues import ValidationIssue
-from ..schemas.validation import Validator, compile_schema
 from .errors import InvalidAnswerError, InvalidArgumentsError
+
+if TYPE_CHECKING:
+    from ..schemas.headers import HeaderParameter
+    from ..schemas.issues import ValidationIssue
+    from ..schemas.validation import Validator
 
 MAX_SCHEMA_BYTES: Final = 128 * 1024
 """Largest schema that is compiled, in bytes of JSON; it takes 0.3 s, in which nothing else runs."""
@@ -43,6 +45,8 @@ class SchemaCheck:
         return self._validate(value)
 
     def _compile(self) -> Validator:
+        from ..schemas.validation import compile_schema
+
         try:
             if len(orjson.dumps(self.schema)) <= MAX_SCHEMA_BYTES:
                 return compile_schema(self.schema, any_root=True, linear=True).validate
