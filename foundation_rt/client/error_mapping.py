@@ -104,7 +104,7 @@ _BY_ERROR_CODE: Mapping[str, Meaning] = {
     ErrorCode.RESOURCE_EXHAUSTED: evolve(_BUSY, may_have_run=True),
     ErrorCode.INTERNAL: _FAILED,
     ErrorCode.UNAUTHORIZED: Meaning("E207"),
-    ErrorCode.NOT_INITIALIZED: _NO_SESSION,
+    ErrorCode.NOT_INITIALIZED: _FAILED,  # chosen by a handler: no word of the session
 }
 # Reasons of a RESOURCE_EXHAUSTED that is said before a handler runs (FEAT-01, RATE-02).
 _REFUSED_FOR_LOAD = ("concurrency_limit", "rate_limit")
@@ -118,17 +118,18 @@ _NOUNS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "tasks"
 # follows may repeat names and values of anybody's choosing.
 _MISSING = re.compile(
     r"(?:the )?(?:unknown|no such) (?P<noun>tool|prompt|resource)\b"
-    r"|(?:the )?(?P<kind>tool|prompt|resource)(?: \S+)? (?:is |was )?"
+    r"|(?:the )?(?P<kind>tool|prompt|resource)(?: template)?(?: \S+)? (?:is |was )?"
     r"(?:not found|unknown|disabled|does not exist)\b",
     re.IGNORECASE,
 )
 _UNKNOWN_SESSION = re.compile(
     r"(?:bad request: |not found: )?"
-    r"(?:session not found|(?:no valid|unknown|invalid(?: or expired)?) session\b"
-    r"|(?:server |session )?not initialized\b"
-    r"|received request before initialization was complete)",
+    r"(?:session not found|session has been terminated|invalid or expired session id"
+    r"|no valid session id(?: provided)?|(?:server )?not initialized)\.?",
     re.IGNORECASE,
 )
+# What transports use. A handler has sessions of its own to miss, and mostly says it with others.
+_SESSION_NUMBERS = (-32000, -32001, -32002, JsonRpcErrorCode.INVALID_REQUEST)
 _OTHER_REVISION = re.compile(r"(?:bad request: )?unsupported protocol version\b", re.IGNORECASE)
 _PREFIX = re.compile(r"MCP error -?\d{1,10}: ")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -198,13 +199,27 @@ def _raised(
 
 def _meaning(told: _Told) -> Meaning:
     """The first that has an answer, from the most explicit to the least."""
+    if _is_about_session(told):
+        return BY_NUMBER[-32000] if told.method in _BEFORE_SESSION else _NO_SESSION
     found = _by_error_code(told) or _by_message(told) or _by_data(told)
     found = found or BY_NUMBER.get(told.number, UNKNOWN)
-    if found.is_about_session and told.method in _BEFORE_SESSION:
-        return BY_NUMBER[-32000]
     if found.code == "E204" and found.user_message is None:
         return _not_available(_noun(told.method))
     return found
+
+
+def _is_about_session(told: _Told) -> bool:
+    """Whether the server does not know the session, and says so beyond doubt (CERR-11).
+
+    The session is given up for it, with all that waits in it: a tool that has lost a session of its
+    own must not be taken for that.
+    """
+    if told.number not in _SESSION_NUMBERS:
+        return False
+    is_ours = told.number == JsonRpcErrorCode.NOT_INITIALIZED
+    if is_ours and told.data.get("code") == ErrorCode.NOT_INITIALIZED:
+        return True
+    return _UNKNOWN_SESSION.fullmatch(_words(told)) is not None
 
 
 def _by_error_code(told: _Told) -> Meaning | None:
@@ -214,8 +229,6 @@ def _by_error_code(told: _Told) -> Meaning | None:
     details = told.data.get("details")
     if code == ErrorCode.RESOURCE_EXHAUSTED and isinstance(details, Mapping):
         return _BUSY if details.get("reason") in _REFUSED_FOR_LOAD else found
-    if code == ErrorCode.NOT_FOUND and "uri" in told.data:
-        return _not_available("resource")
     return found
 
 
@@ -236,13 +249,15 @@ def _by_data(told: _Told) -> Meaning | None:
 
 def _by_message(told: _Told) -> Meaning | None:
     """By how its message begins, whichever its number is (CERR-09)."""
-    text = _PREFIX.sub("", told.message, count=1)
+    text = _words(told)
     missing = _MISSING.match(text)
     if missing:
         return _not_available((missing["noun"] or missing["kind"]).lower())
-    if _UNKNOWN_SESSION.match(text):
-        return _NO_SESSION
     return _NO_COMMON_REVISION if _OTHER_REVISION.match(text) else None
+
+
+def _words(told: _Told) -> str:
+    return _PREFIX.sub("", told.message, count=1)
 
 
 def _not_available(noun: str) -> Meaning:
