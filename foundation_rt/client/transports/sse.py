@@ -121,6 +121,8 @@ class EventReader:
             self.retry_ms = int(value)
 
     def _take_data(self, value: bytes) -> None:
+        if self._is_too_long:
+            return
         if self._data is None:
             self._data = value
         else:

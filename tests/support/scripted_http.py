@@ -1,0 +1,336 @@
+"""An HTTP server that does what a test's function does, byte for byte; and who speaks to it.
+
+    async def answer(asked: Asked, out: Reply) -> None: ...
+
+    async with talking(answer) as talk:
+        got = await talk.call("tools/list")
+
+The function runs once for each request that has come whole. What it leaves unended stays open until
+the client goes. When the block is left, the channel has been closed, no task of it is left, and the
+client has closed every connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import orjson
+from attrs import define, field, frozen
+
+from foundation_rt.client.channel import MAX_MESSAGE_BYTES, Outgoing
+from foundation_rt.client.errors import InvalidAnswerError, MCPError
+from foundation_rt.client.transports.http import HttpChannel
+from foundation_rt.client.transports.http_server import HttpServer
+from foundation_rt.protocol.framing import LineTooLong
+from foundation_rt.protocol.revisions import (
+    NEWEST_HANDSHAKE_REVISION,
+    REVISIONS,
+    STATELESS_REVISIONS,
+    Revision,
+)
+
+PATIENCE = 30.0
+"""Seconds after which something that should have happened counts as hanging."""
+
+SESSIONS = REVISIONS[NEWEST_HANDSHAKE_REVISION]
+STATELESS = REVISIONS[STATELESS_REVISIONS[-1]]
+
+
+@frozen(eq=False)
+class Asked:
+    """A request; names of headers are in lower case."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def message(self) -> Any:
+        """The body."""
+        return orjson.loads(self.body)
+
+    @property
+    def rpc(self) -> str | None:
+        """The method of the message; None of a GET, a DELETE and an answer."""
+        return self.message.get("method") if self.body else None
+
+
+@define(eq=False)
+class Reply:
+    """What is written in answer to one request."""
+
+    asked: Asked
+    writer: asyncio.StreamWriter
+    left: asyncio.Event
+
+    def raw(self, data: bytes) -> None:
+        """These bytes."""
+        self.writer.write(data)
+
+    def whole(self, status: int, body: bytes = b"", **headers: str) -> None:
+        """A response; `content_type` is the header Content-Type."""
+        self.raw(self._head(status, headers | {"content_length": str(len(body))}) + body)
+
+    def json(self, value: Any, status: int = 200, **headers: str) -> None:
+        """A response in JSON."""
+        self.whole(status, orjson.dumps(value), **{"content_type": "application/json"} | headers)
+
+    def result(self, value: Any = None, **headers: str) -> None:
+        """The answer to a request."""
+        self.json(answer_to(self.asked, value), **headers)
+
+    def stream(self, **headers: str) -> None:
+        """Begin a stream of events."""
+        headers = {"content_type": "text/event-stream", "transfer_encoding": "chunked"} | headers
+        self.raw(self._head(200, headers))
+
+    def say(self, text: bytes) -> None:
+        """A piece of a stream."""
+        self.raw(b"%x\r\n%b\r\n" % (len(text), text))
+
+    def event(self, value: Any, fields: str = "") -> None:
+        """An event with a message; `fields` are whole lines before its data."""
+        self.say(fields.encode() + b"data: " + orjson.dumps(value) + b"\n\n")
+
+    def end(self) -> None:
+        """End a stream as it should be ended."""
+        self.raw(b"0\r\n\r\n")
+
+    def cut(self) -> None:
+        """Close the connection at once."""
+        self.writer.transport.abort()
+
+    async def gone(self) -> None:
+        """Wait until the client has closed the connection."""
+        await asyncio.wait_for(self.left.wait(), PATIENCE)
+
+    def _head(self, status: int, headers: dict[str, str]) -> bytes:
+        lines = "".join(f"{name.replace('_', '-')}: {text}\r\n" for name, text in headers.items())
+        return f"HTTP/1.1 {status} Said\r\n{lines}\r\n".encode("latin-1")
+
+
+Script = Callable[[Asked, Reply], Awaitable[None]]
+
+
+def answer_to(asked: Asked, value: Any = None) -> dict[str, Any]:
+    """The answer to a request."""
+    return {"jsonrpc": "2.0", "id": asked.message["id"], "result": value or {}}
+
+
+@define(eq=False)
+class ScriptedHttp:
+    """A server.
+
+    Attributes:
+        asked: every request, in order.
+        connections: how many there were in all.
+    """
+
+    script: Script
+    asked: list[Asked] = field(factory=list)
+    connections: int = 0
+    url: str = ""
+    _tasks: set[asyncio.Task[None]] = field(factory=set)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[ScriptedHttp]:
+        """Listen on a free port; in the end every connection has to be closed by the client."""
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        try:
+            yield self
+            if self._tasks:
+                await asyncio.wait_for(asyncio.gather(*self._tasks), PATIENCE)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            server.close()
+            await server.wait_closed()
+
+    def of(self, method: str) -> list[Asked]:
+        """The requests of this method of HTTP."""
+        return [asked for asked in self.asked if asked.method == method]
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.connections += 1
+        try:
+            await self._serve(reader, writer)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                asked = await _read(reader)
+                self.asked.append(asked)
+                left = asyncio.Event()
+                work = asyncio.ensure_future(self.script(asked, Reply(asked, writer, left)))
+                # One byte is enough to tell whether the client goes or asks again; it is put back.
+                coming = asyncio.ensure_future(reader.read(1))
+                await asyncio.wait({work, coming}, return_when=asyncio.FIRST_COMPLETED)
+                if not coming.done():
+                    await asyncio.wait({coming})
+                data = b"" if coming.exception() else coming.result()
+                if not data:
+                    left.set()
+                    await work
+                    return
+                await work
+                reader._buffer[:0] = data  # type: ignore[attr-defined]
+
+
+async def _read(reader: asyncio.StreamReader) -> Asked:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    line, *fields = head.rstrip("\r\n").split("\r\n")
+    method, target, _ = line.split(" ")
+    pairs = (each.partition(": ") for each in fields)
+    headers = {name.lower(): value for name, _, value in pairs}
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Asked(method, target, headers, body)
+
+
+@define(eq=False)
+class Heard:
+    """A `Receiver` that does as a session does.
+
+    Attributes:
+        told: what belongs to no request that waits: its line, and the request's id on whose
+            stream it came.
+        ended: what the channel was lost with.
+    """
+
+    waiting: dict[str, asyncio.Future[Any]] = field(factory=dict)
+    told: list[tuple[bytes | LineTooLong, str | None]] = field(factory=list)
+    ended: list[MCPError] = field(factory=list)
+    _changed: asyncio.Event = field(factory=asyncio.Event)
+
+    def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
+        assert not self.ended, "something came after the end"
+        try:
+            message = None if isinstance(line, LineTooLong) else orjson.loads(line)
+        except ValueError:
+            message = None
+        if message is None and request_id in self.waiting:
+            self._settle(request_id, InvalidAnswerError(f"unusable: {line!r:.60}"))
+            return
+        named = message.get("id") if type(message) is dict else None
+        if named is None and type(message) is dict and "error" in message:
+            named = request_id
+        if named in self.waiting and "method" not in message:
+            self._settle(named, message)
+        else:
+            self.told.append((line, request_id))
+        self._changed.set()
+
+    def awaits(self, request_id: str) -> bool:
+        return request_id in self.waiting
+
+    def failed(self, request_id: str, error: MCPError) -> None:
+        if request_id in self.waiting:
+            self._settle(request_id, error)
+
+    def lost(self, error: MCPError) -> None:
+        assert not self.ended, "lost twice"
+        self.ended.append(error)
+        for request_id in [*self.waiting]:
+            self._settle(request_id, error)
+        self._changed.set()
+
+    def _settle(self, request_id: str, outcome: Any) -> None:
+        waiting = self.waiting.pop(request_id)
+        if not waiting.done():
+            waiting.set_result(outcome)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until the condition holds, which is looked at after each thing told."""
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+@define(eq=False)
+class Talk:
+    """A channel that is open, with both its ends."""
+
+    channel: HttpChannel
+    heard: Heard
+    server: ScriptedHttp
+    revision: Revision | None = STATELESS
+    _numbers: Any = field(factory=lambda: itertools.count(1))
+
+    def send(self, method: str, name: str | None = None, **more: Any) -> str:
+        """Send a request; returns its id."""
+        request_id = f"request-{next(self._numbers)}"
+        self.heard.waiting[request_id] = asyncio.get_running_loop().create_future()
+        line = orjson.dumps({"jsonrpc": "2.0", "id": request_id, "method": method, "params": {}})
+        revision = None if method == "initialize" else self.revision
+        self.channel.send(Outgoing(line, request_id, method, name, revision=revision, **more))
+        return request_id
+
+    async def call(self, method: str, name: str | None = None, **more: Any) -> Any:
+        """The result of a request.
+
+        Raises:
+            MCPError: there is none.
+        """
+        return await self.outcome(self.send(method, name, **more))
+
+    async def outcome(self, request_id: str) -> Any:
+        """What became of a request: its result, or its error of JSON-RPC."""
+        outcome = await asyncio.wait_for(self.heard.waiting[request_id], PATIENCE)
+        if isinstance(outcome, MCPError):
+            raise outcome
+        return outcome.get("result", outcome.get("error"))
+
+    def notify(self, method: str | None) -> None:
+        """Send a notification; with None an answer to something."""
+        line = orjson.dumps({"jsonrpc": "2.0", "method": method})
+        self.channel.send(Outgoing(line, None, method, revision=self.revision))
+
+    async def begin(self, revision: Revision = SESSIONS) -> Any:
+        """Shake hands; returns what the server said of itself."""
+        said = await self.call("initialize")
+        self.revision = revision
+        self.channel.agreed(revision)
+        self.notify("notifications/initialized")
+        return said
+
+
+@asynccontextmanager
+async def talking(
+    script: Script, *, max_message_bytes: int = MAX_MESSAGE_BYTES, path: str = "", **options: Any
+) -> AsyncIterator[Talk]:
+    """Speak to a server that does as the script says.
+
+    Args:
+        path: of the server's address, if it is not `/mcp`.
+        options: of the `HttpServer`.
+    """
+    async with ScriptedHttp(script).serving() as server:
+        url = server.url.removesuffix("/mcp") + path if path else server.url
+        channel, heard = HttpChannel(HttpServer(url, **options), max_message_bytes), Heard()
+        await channel.open(heard)
+        try:
+            yield Talk(channel, heard, server)
+        finally:
+            await asyncio.wait_for(channel.close(), PATIENCE)
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run a test to its end, which comes within `PATIENCE`; no task may be left then."""
+
+    async def whole() -> None:
+        await asyncio.wait_for(main, PATIENCE)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(whole())
