@@ -67,6 +67,7 @@ class Handshake:
     capabilities: Callable[[Revision], dict[str, Any]]
     forced: Revision | None = None
     known: Revision | None = None
+    _is_understood: bool = field(default=False, init=False)
     _discoveries: int = field(default=0, init=False)
 
     def first(self) -> Opening:
@@ -97,6 +98,11 @@ class Handshake:
         """Whether a server that does not answer the first question is asked `initialize`."""
         return self.forced is None
 
+    @property
+    def may_have_ended_it(self) -> bool:
+        """Whether a server that has ended may have done so for the first question."""
+        return not self._is_understood and self.forced is None and self.known is None
+
     def answered(self, opening: Opening, result: Mapping[str, Any]) -> ServerDescription | Opening:
         """The server answered `opening`.
 
@@ -104,6 +110,7 @@ class Handshake:
             MCPError: what it said is no introduction (E209), or there is no revision that both
                 speak (E206).
         """
+        self._is_understood = True
         if opening.method == "initialize":
             return self._initialized(result)
         return self._discovered(opening, result)
@@ -140,6 +147,7 @@ class Handshake:
 
     def _choose(self, supported: list[str], refused: MCPError | None) -> Opening:
         """The newest revision that both speak."""
+        self._is_understood = True
         ours = [name for name in SUPPORTED_REVISIONS if self.forced in (None, REVISIONS[name])]
         common = [name for name in ours if name in supported]
         if not common:

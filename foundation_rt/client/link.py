@@ -85,26 +85,31 @@ class Link:
     async def _connect(self) -> Session:
         if self._session is not None:
             await self._session.close()
-        known = self.options.forced or self._known
+        handshake = self._handshake(self._known)
+        channel = self.make_channel()
         try:
-            session = await self._begin(known)
+            session = await self._begin(channel, handshake)
         except ConnectionLostError:
-            if known is not None or self.channel is None or self.channel.closes_exchanges:
+            if channel.closes_exchanges or not handshake.may_have_ended_it:
                 raise
             # There are servers of the older kind that end when they are asked what they do not
             # know: this one is not probed again (CLIENT-02).
-            session = await self._begin(REVISIONS[NEWEST_HANDSHAKE_REVISION])
+            handshake = self._handshake(REVISIONS[NEWEST_HANDSHAKE_REVISION])
+            session = await self._begin(self.make_channel(), handshake)
         self._session = session
         self._known = session.server.revision
         return session
 
-    async def _begin(self, known: Revision | None) -> Session:
+    def _handshake(self, known: Revision | None) -> Handshake:
         options = self.options
-        handshake = Handshake(options.info, self.questions.capabilities, options.forced, known)
+        return Handshake(options.info, self.questions.capabilities, options.forced, known)
+
+    async def _begin(self, channel: Channel, handshake: Handshake) -> Session:
+        options = self.options
         self._known = None  # remembered from a success only
-        self.channel = self.make_channel()
+        self.channel = channel
         session = Session(
-            self.channel,
+            channel,
             Conversation(self.ids),
             handshake,
             self.questions,
@@ -122,14 +127,13 @@ class Link:
             raise
         except TimeoutError:
             await session.close()
-            raise CallTimeoutError(self._too_late(), may_have_run=False) from None
+            raise CallTimeoutError(self._too_late(channel), may_have_run=False) from None
         except BaseException:
             await session.close()
             raise
         return session
 
-    def _too_late(self) -> str:
-        what = self.channel.description if self.channel is not None else "the server"
-        said = self.channel.diagnosis() if self.channel is not None else ""
-        limit = f"{what} was not ready within {self.options.connect_timeout:g} s"
+    def _too_late(self, channel: Channel) -> str:
+        said = channel.diagnosis()
+        limit = f"{channel.description} was not ready within {self.options.connect_timeout:g} s"
         return f"{limit}: {said}" if said else limit

@@ -1,0 +1,152 @@
+"""Servers over stdio that fail while both sides introduce themselves, at every point of it.
+
+Whatever such a server does, whoever calls gets an `MCPError` that says that nothing was carried
+out, within the time that connecting may take; and nothing is left of the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from foundation_rt.client import CallResult, MCPError, StdioServer, connect
+from foundation_rt.client.retries import RetryPolicy
+from tests.support.leaks import Held, tasks
+from tests.support.misbehaving_play import STATELESS, Act
+from tests.support.misbehaving_stage import HANDSHAKE, ROOT, Stage
+
+LIVENESS = 30.0
+"""Seconds after which a client counts as hanging."""
+
+POINTS = {
+    HANDSHAKE: [
+        "start",
+        "server/discover",
+        "initialize",
+        "notifications/initialized",
+        "tools/list",
+    ],
+    STATELESS: ["start", "server/discover", "tools/list"],
+}
+
+ENDS: dict[str, list[Act]] = {
+    "exits": [["exit", 3]],
+    "is killed": [["kill"]],
+    "exits after its answer": [["answer"], ["exit", 0]],
+    "exits within its answer": [["part", 0.5], ["exit", 1]],
+    "exits with much to say": [["stderr", 300_000], ["exit", 1]],
+    "closes its output": [["close", "stdout"]],
+    "closes its output and ignores all": [["stubborn"], ["close", "stdout"], ["deaf"]],
+    "leaves a process that holds its pipes": [["grandchild"], ["kill"]],
+    "leaves one in another session": [["grandchild", "elsewhere"], ["exit", 0]],
+}
+"""What a server may end in; the client knows at once."""
+
+HANGS: dict[str, list[Act]] = {
+    "says nothing": [],
+    "says half": [["part", 0.5]],
+    "reads no more": [["deaf"]],
+    "closes its input": [["close", "stdin"]],
+    "ignores every signal but one": [["stubborn"], ["deaf"]],
+}
+"""What a client knows nothing of until its time is over."""
+
+NONSENSE: dict[str, list[Act]] = {
+    "a wrong id": [["answer", {"id": "somebody else's"}]],
+    "no JSON": [["raw", "\x00\xff{]"]],
+    "noise": [["noise", "Listening on port 3000\n"]],
+    "a result that is a number": [["reply", {"result": 5}]],
+    "a result that is empty": [["reply", {"result": {}}]],
+    "a result of lists": [
+        [
+            "reply",
+            {"result": {"protocolVersion": [], "capabilities": [], "tools": {}, "serverInfo": []}},
+        ]
+    ],
+    "a revision nobody knows": [
+        ["reply", {"result": {"protocolVersion": "1.0", "capabilities": {}}}]
+    ],
+    "an error that is a text": [["reply", {"error": "no"}]],
+    "an error without anything": [["reply", {"error": {}}]],
+    "an error whose code is a text": [["reply", {"error": {"code": "-32601", "message": 7}}]],
+    "an error that names no request": [
+        ["reply", {"id": None, "error": {"code": -32600, "message": "?"}}]
+    ],
+    "the question itself": [["raw", '{"jsonrpc":"2.0","id":1,"method":"initialize"}']],
+}
+
+
+Outcome = CallResult | MCPError
+
+
+def server(stage: Stage) -> StdioServer:
+    return StdioServer(stage.command[0], stage.command[1:], cwd=ROOT, shutdown_grace=0.2)
+
+
+async def outcome(stage: Stage, **options: Any) -> Outcome:
+    """What it ends in to connect and to call, without retries."""
+    try:
+        once = RetryPolicy(max_attempts=1)
+        async with connect(server(stage), retries=once, **options) as client:
+            return await client.call("play", {"nonce": "mine"})
+    except MCPError as error:
+        return error
+
+
+async def together(stages: list[Stage], **options: Any) -> list[Outcome]:
+    async with asyncio.timeout(LIVENESS):
+        ends = await asyncio.gather(*(outcome(stage, **options) for stage in stages))
+    assert tasks() == []
+    return ends
+
+
+def everywhere(acts: list[Act], **options: Any) -> dict[tuple[str, str], Outcome]:
+    """Do this at every point; return what came of it, and see that it is consistent."""
+    before = Held.now()
+    stages = {
+        (revision, point): Stage({point: acts}, revision=revision)
+        for revision, points in POINTS.items()
+        for point in points
+    }
+    ends = dict(zip(stages, asyncio.run(together([*stages.values()], **options)), strict=True))
+    Held.now().must_equal(before)
+    for where, stage in stages.items():
+        with stage:
+            end = ends[where]
+            if isinstance(end, MCPError):
+                assert stage.nonces() == [] or end.may_have_run, where
+            else:
+                assert (end.text, stage.nonces()) == ("mine", ["mine"]), where
+    return ends
+
+
+@pytest.mark.parametrize("acts", ENDS.values(), ids=ENDS)
+def test_a_server_that_ends_at_any_point_of_the_handshake(acts: list[Act]) -> None:
+    for where, end in everywhere(acts).items():
+        if where == (HANDSHAKE, "server/discover"):
+            # There are servers that end when they are asked what they do not know.
+            assert isinstance(end, CallResult)
+        else:
+            assert isinstance(end, MCPError), where
+            assert end.code == "E201" or where == (STATELESS, "server/discover"), where
+            assert not end.may_have_run or acts[0] == ["answer"], where
+
+
+@pytest.mark.parametrize("acts", HANGS.values(), ids=HANGS)
+def test_a_server_that_hangs_at_any_point_of_the_handshake(acts: list[Act]) -> None:
+    ends = everywhere(acts, connect_timeout=0.6, probe_timeout=0.1)
+    for where, end in ends.items():
+        if where[1] in ("initialize", "tools/list"):
+            assert isinstance(end, MCPError), where
+            assert not end.may_have_run
+
+
+@pytest.mark.parametrize("acts", NONSENSE.values(), ids=NONSENSE)
+def test_a_server_that_answers_nonsense_at_any_point_of_the_handshake(acts: list[Act]) -> None:
+    ends = everywhere(acts, connect_timeout=0.6, probe_timeout=0.1)
+    for where, end in ends.items():
+        if where[1] in ("initialize", "tools/list"):
+            assert isinstance(end, MCPError), where
+            assert not end.may_have_run
