@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class ErrorEntry:
     """One application code.
 
@@ -30,7 +30,7 @@ class ErrorEntry:
     retryable: bool
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class ErrorRange:
     """Codes that are kept for one kind of error, whether they are in use or not (CERR-02).
 

@@ -45,7 +45,7 @@ def _positive(_: Any, attribute: Any, value: int) -> None:
         raise ConfigError(f"{attribute.name} must be at least 1, not {value!r}")
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class BreakerSettings:
     """When the circuit opens, and how it closes (BREAK-01).
 

@@ -29,7 +29,7 @@ REQUEST_CANCELLED = -32800
 _CONVERSION_FAILED_OR_NOT_FOUND = int(JsonRpcErrorCode.RESOURCE_NOT_FOUND)
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class Meaning:
     """What an error means to a caller (CERR-07).
 
@@ -47,7 +47,7 @@ class Meaning:
     is_about_session: bool = False
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class _Told:
     """A well-formed error object, and what was asked."""
 
@@ -115,24 +115,23 @@ _READS = ("resources/read", "resources/subscribe", "resources/unsubscribe")
 _NOUNS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "tasks": "task"}
 
 # What other runtimes say under numbers that mean several things. Only the beginning counts: what
-# follows may repeat names and values of anybody's choosing.
-_MISSING = re.compile(
-    r"(?:the )?(?:unknown|no such) (?P<noun>tool|prompt|resource)\b"
+# follows may repeat names and values of anybody's choosing. Patterns are compiled when they are
+# first needed: all of them take a millisecond, which most starts can do without.
+_MISSING = (
+    r"(?i)(?:the )?(?:unknown|no such) (?P<noun>tool|prompt|resource)\b"
     r"|(?:the )?(?P<kind>tool|prompt|resource)(?: template)?(?: \S+)? (?:is |was )?"
-    r"(?:not found|unknown|disabled|does not exist)\b",
-    re.IGNORECASE,
+    r"(?:not found|unknown|disabled|does not exist)\b"
 )
-_UNKNOWN_SESSION = re.compile(
-    r"(?:bad request: |not found: )?"
+_UNKNOWN_SESSION = (
+    r"(?i)(?:bad request: |not found: )?"
     r"(?:session not found|session has been terminated|invalid or expired session id"
-    r"|no valid session id(?: provided)?|(?:server )?not initialized)\.?",
-    re.IGNORECASE,
+    r"|no valid session id(?: provided)?|(?:server )?not initialized)\.?"
 )
+_OTHER_REVISION = r"(?i)(?:bad request: )?unsupported protocol version\b"
+_PREFIX = r"MCP error -?\d{1,10}: "
+_UNPRINTABLE = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 # What transports use. A handler has sessions of its own to miss, and mostly says it with others.
 _SESSION_NUMBERS = (-32000, -32001, -32002, JsonRpcErrorCode.INVALID_REQUEST)
-_OTHER_REVISION = re.compile(r"(?:bad request: )?unsupported protocol version\b", re.IGNORECASE)
-_PREFIX = re.compile(r"MCP error -?\d{1,10}: ")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def map_mcp_error(error: Any, method: str | None = None) -> MCPError:
@@ -219,7 +218,7 @@ def _is_about_session(told: _Told) -> bool:
     is_ours = told.number == JsonRpcErrorCode.NOT_INITIALIZED
     if is_ours and told.data.get("code") == ErrorCode.NOT_INITIALIZED:
         return True
-    return _UNKNOWN_SESSION.fullmatch(_words(told)) is not None
+    return re.fullmatch(_UNKNOWN_SESSION, _words(told)) is not None
 
 
 def _by_error_code(told: _Told) -> Meaning | None:
@@ -250,14 +249,14 @@ def _by_data(told: _Told) -> Meaning | None:
 def _by_message(told: _Told) -> Meaning | None:
     """By how its message begins, whichever its number is (CERR-09)."""
     text = _words(told)
-    missing = _MISSING.match(text)
+    missing = re.match(_MISSING, text)
     if missing:
         return _not_available((missing["noun"] or missing["kind"]).lower())
-    return _NO_COMMON_REVISION if _OTHER_REVISION.match(text) else None
+    return _NO_COMMON_REVISION if re.match(_OTHER_REVISION, text) else None
 
 
 def _words(told: _Told) -> str:
-    return _PREFIX.sub("", told.message, count=1)
+    return re.sub(_PREFIX, "", told.message, count=1)
 
 
 def _not_available(noun: str) -> Meaning:
@@ -274,7 +273,7 @@ def _readable(text: Any) -> str:
     if not isinstance(text, str):
         return ""
     cut = text[:MAX_MESSAGE_CHARACTERS] + ("..." if len(text) > MAX_MESSAGE_CHARACTERS else "")
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", cut).strip()
+    return re.sub(_UNPRINTABLE, "\N{REPLACEMENT CHARACTER}", cut).strip()
 
 
 def _retry_after(data: Mapping[str, Any]) -> float | None:

@@ -26,7 +26,7 @@ def _at_least(least: int) -> Any:
     return check
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class RetryPolicy:
     """How often, and how soon.
 
