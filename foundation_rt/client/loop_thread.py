@@ -1,0 +1,169 @@
+"""An event loop in a thread of its own, for programs that have none.
+
+It begins when it is made and ends when it is told to, when nobody holds what uses it any more, or
+with the interpreter (BLOCK-05). Whoever gives it work waits for that; so nothing that runs on the
+loop may give it any.
+
+Everything that is given to the loop is given under one lock, and so is the word that it shall end:
+what was taken before that is done, and nothing is taken afterwards. No caller waits for a loop that
+does not run any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from attrs import define, field
+
+from ..errors import UsageError
+
+Result = TypeVar("Result")
+
+log = logging.getLogger("foundation_rt.client")
+
+_LEFTOVERS = 1.0  # seconds in which what still runs must end, once what it works with has ended
+_AT_EXIT = 15.0  # seconds that the interpreter waits; what ends takes less, whatever happens
+
+
+class LoopEnded(Exception):
+    """The loop takes no work any more."""
+
+
+@define(eq=False, repr=False)
+class LoopThread:
+    """Runs coroutines for other threads.
+
+    Args:
+        last: what the loop does at its end; bounded in time. Called again if it was cancelled,
+            for what it left undone.
+
+    Attributes:
+        is_ending: whether it takes no work any more.
+
+    Raises:
+        RuntimeError: the system starts no thread.
+    """
+
+    _last: Callable[[], Coroutine[Any, Any, object]]
+    _loop: asyncio.AbstractEventLoop = field(factory=asyncio.new_event_loop, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    is_ending: bool = field(default=False, init=False)
+    _stop: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _life: asyncio.Task[None] | None = field(default=None, init=False)
+    _thread: threading.Thread = field(init=False)
+    # Not `join`: until Python 3.13 a thread whose `join` was interrupted counts as ended.
+    _gone: threading.Event = field(factory=threading.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        name = "foundation-rt-client"
+        self._thread = threading.Thread(target=self._run_loop, name=name, daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._loop.close()
+            raise
+        atexit.register(self._exit)
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """What the coroutine that `work` makes returns; raises what it raises.
+
+        Whoever is interrupted while he waits has it cancelled (BLOCK-03).
+
+        Raises:
+            LoopEnded: the loop has been told to end.
+            UsageError: this is the thread of the loop.
+            concurrent.futures.CancelledError: the loop has ended meanwhile.
+        """
+        if threading.current_thread() is self._thread:
+            raise UsageError(
+                "a callback of a blocking client runs on the client's own thread, which cannot "
+                "wait for itself: call the client from another thread"
+            )
+        future = None
+        try:
+            with self._lock:
+                if self.is_ending:
+                    raise LoopEnded
+                future = asyncio.run_coroutine_threadsafe(work(), self._loop)
+            return future.result()
+        except BaseException:
+            if future is not None:
+                future.cancel()
+            raise
+
+    def tell(self, function: Callable[[], object]) -> None:
+        """Have `function` called on the loop, soon; not at all if the loop is ending."""
+        with self._lock:
+            if not self.is_ending:
+                self._loop.call_soon_threadsafe(function)
+
+    def end_soon(self) -> None:
+        """Have it end, and do not wait."""
+        with self._lock:
+            if not self.is_ending:
+                self.is_ending = True
+                self._loop.call_soon_threadsafe(self._stop.set)
+
+    def end(self) -> None:
+        """Have it end, and wait for that; who is interrupted meanwhile has it hurry (BLOCK-04)."""
+        self.end_soon()
+        if threading.current_thread() is self._thread:
+            return  # a callback; it ends when that has returned
+        try:
+            self._gone.wait()
+        except BaseException:
+            self._hurry()
+            raise
+        self._thread.join()
+
+    def _exit(self) -> None:
+        """The interpreter ends."""
+        self.end_soon()
+        try:
+            self._gone.wait(_AT_EXIT)
+        except BaseException:
+            self._hurry()
+            self._gone.wait(_LEFTOVERS)
+            raise
+
+    def _hurry(self) -> None:
+        with suppress(RuntimeError):  # closed: nothing to wait for
+            self._loop.call_soon_threadsafe(self._cut_short)
+
+    # -- in the thread
+
+    def _cut_short(self) -> None:
+        if self._life is not None:
+            self._life.cancel()
+
+    def _run_loop(self) -> None:
+        try:
+            self._life = self._loop.create_task(self._live())
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._life)
+        finally:
+            self._loop.close()
+            atexit.unregister(self._exit)
+            self._gone.set()
+
+    async def _live(self) -> None:
+        await self._stop.wait()
+        try:
+            await self._last()
+        except asyncio.CancelledError:
+            await self._last()
+        except Exception:
+            log.exception("a client could not be closed")
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=_LEFTOVERS)
+            for other in others:
+                other.cancel()
+            await asyncio.wait(others, timeout=_LEFTOVERS)
+        await self._loop.shutdown_asyncgens()

@@ -1,0 +1,429 @@
+"""The client for scripts: it waits, for any thread, and leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foundation_rt import Server, ToolContext
+from foundation_rt.client import (
+    Client,
+    ConnectionLostError,
+    InvalidArgumentsError,
+    MCPError,
+    StdioServer,
+)
+from foundation_rt.client.blocking import BlockingClient, connect
+from foundation_rt.client.loop_thread import LoopThread
+from foundation_rt.errors import UsageError
+from tests.support.leaks import Held
+from tests.support.told import has_vanished, living
+
+PATIENCE = 20.0
+NAME = "foundation-rt-client"
+ROOT = Path(__file__).parents[2]
+
+
+class Stage:
+    """A server of this process, and what has happened in it."""
+
+    def __init__(self) -> None:
+        self.server = Server("stage", config={"logging": {"level": "error"}})
+        self.began = threading.Event()
+        self.aborted = threading.Event()
+        self.server.resource("note://a")(lambda: "text")
+        self.server.tool(self.echo)
+        self.server.tool(self.wait)
+        self.server.tool(self.progress)
+        self.server.tool(self.ask)
+
+    async def echo(self, text: str) -> str:
+        return text
+
+    async def wait(self, context: ToolContext) -> None:
+        self.began.set()
+        await context.abort_signal.wait()
+        self.aborted.set()
+
+    async def progress(self, context: ToolContext) -> None:
+        context.report_progress(1, 2)
+
+    async def ask(self, context: ToolContext) -> bool:
+        form = {"type": "object", "properties": {"f": {"type": "string"}}}
+        return (await context.elicit("?", form)).accepted
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def client(stage: Stage) -> Iterator[BlockingClient]:
+    with connect(stage.server) as client:
+        yield client
+    assert NAME not in [each.name for each in threading.enumerate()]
+
+
+def in_thread(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Start `function` in a thread; what is returned waits for what it returned or raised."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(function())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def wait() -> Any:
+        thread.join(PATIENCE)
+        return outcome[0]
+
+    return wait
+
+
+# -- the same client -----------------------------------------------------------------------------
+
+
+@pytest.mark.rule("BLOCK-01")
+def test_it_has_what_the_client_has() -> None:
+    def public(cls: type) -> set[str]:
+        return {name for name in dir(cls) if not name.startswith("_")}
+
+    fields = {each.name for each in Client.__attrs_attrs__}  # type: ignore[attr-defined]
+    names = public(Client) - fields - {"told", "lost"}  # which are for its sessions
+    assert names - public(BlockingClient) == set()
+    for name in names:
+        ours, theirs = getattr(BlockingClient, name), getattr(Client, name)
+        if name not in ("close", "subscribe") and callable(ours):
+            assert inspect.signature(ours) == inspect.signature(theirs)
+        assert ours.__doc__
+
+
+@pytest.mark.rule("BLOCK-01")
+def test_calls_and_what_is_known(stage: Stage, client: BlockingClient) -> None:
+    assert client.server is None
+    assert client.initialize().name == "stage"
+    assert client.call("echo", {"text": "hi"}, correlation_id="c").value() == "hi"
+    assert {tool.name for tool in client.list_tools()} >= {"echo", "wait"}
+    assert client.get_tool_schema("echo").name == "echo"
+    assert client.read_resource("note://a").contents[0].text == "text"  # type: ignore[union-attr]
+    assert client.has_capability("tools")
+    assert client.server is not None
+    assert client.circuit_state == client.tool_circuit_state("echo") == "CLOSED"
+    assert client.diagnosis == ""
+    assert client.ping() >= 0
+    client.invalidate()
+
+
+@pytest.mark.rule("BLOCK-01")
+def test_errors_are_the_clients(client: BlockingClient) -> None:
+    with pytest.raises(InvalidArgumentsError):
+        client.call("echo", {"text": 1})
+    with pytest.raises(MCPError, match="E204"):
+        client.call("nothing")
+    with pytest.raises(UsageError):
+        connect(7)  # type: ignore[arg-type]
+    assert client.call("echo", {"text": "on"}).value() == "on"
+
+
+# -- threads and loops ---------------------------------------------------------------------------
+
+
+@pytest.mark.rule("BLOCK-02")
+def test_many_threads_use_one_client(client: BlockingClient) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        texts = [str(number) for number in range(200)]
+        assert [*pool.map(lambda text: client.call("echo", {"text": text}).value(), texts)] == texts
+
+
+@pytest.mark.rule("BLOCK-02")
+def test_inside_of_a_running_loop(client: BlockingClient) -> None:
+    async def scenario() -> str:
+        return client.call("echo", {"text": "hi"}).value()
+
+    assert asyncio.run(scenario()) == "hi"
+
+
+@pytest.mark.rule("BLOCK-02")
+def test_a_callback_cannot_wait_for_itself(client: BlockingClient) -> None:
+    caught: list[BaseException] = []
+
+    def report(*progress: Any) -> None:
+        try:
+            client.ping()
+        except UsageError as error:
+            caught.append(error)
+        client.close()
+
+    with pytest.raises(ConnectionLostError):
+        client.call("progress", on_progress=report)
+        client.ping()
+    assert len(caught) == 1
+
+
+@pytest.mark.rule("BLOCK-02")
+def test_a_handler_may_call(stage: Stage) -> None:
+    seen = []
+
+    def answer(request: Any) -> Any:
+        seen.append(client.call("echo", {"text": request.message}).value())
+        return {"f": "x"}
+
+    with connect(stage.server, elicitation=answer) as client:
+        assert client.call("ask").value() is True
+    assert seen == ["?"]
+
+
+# -- interruption --------------------------------------------------------------------------------
+
+
+def interrupt_when(condition: threading.Event) -> threading.Thread:
+    """Press Ctrl-C when `condition` is set."""
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def press() -> None:
+        if condition.wait(PATIENCE):
+            signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    return thread
+
+
+@pytest.mark.rule("BLOCK-03")
+def test_who_is_interrupted_cancels_his_call(stage: Stage, client: BlockingClient) -> None:
+    thread = interrupt_when(stage.began)
+    with pytest.raises(KeyboardInterrupt):
+        client.call("wait")
+    thread.join()
+    assert stage.aborted.wait(PATIENCE)
+    assert client.call("echo", {"text": "still here"}).value() == "still here"
+
+
+STUBBORN = """trap '' TERM; echo $$ >"$1"; "$2" -m foundation_rt serve; exec sleep 1000"""
+
+
+def stubborn(folder: Path, grace: float) -> StdioServer:
+    """A server that does not end; its id, and its group's, is written to `folder`."""
+    number = str(folder / "number")
+    arguments = ["-c", STUBBORN, "sh", number, sys.executable]
+    return StdioServer("sh", arguments, cwd=ROOT, shutdown_grace=grace)
+
+
+@pytest.mark.rule("BLOCK-04")
+def test_who_is_interrupted_while_he_closes_has_the_server_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Held.now()
+    client = connect(stubborn(tmp_path, grace=1_000.0))
+    client.ping()
+    group = int((tmp_path / "number").read_text())
+    ending = threading.Event()
+    end_soon = LoopThread.end_soon
+
+    def begin_to_end(self: LoopThread) -> None:
+        end_soon(self)
+        ending.set()
+
+    monkeypatch.setattr(LoopThread, "end_soon", begin_to_end)
+    thread = interrupt_when(ending)
+    with pytest.raises(KeyboardInterrupt):
+        client.close()
+    thread.join()
+    client.close()
+    assert living(group) == set()
+    Held.now().must_equal(before)
+
+
+# -- the end -------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("BLOCK-04")
+def test_a_closed_client_sends_nothing(stage: Stage) -> None:
+    before = Held.now()
+    client = connect(stage.server)
+    client.call("echo", {"text": "hi"})
+    assert not client.is_closed
+    client.close()
+    client.close()
+    assert client.is_closed
+    Held.now().must_equal(before)
+    for use in (client.ping, client.initialize, client.list_tools, client.invalidate):
+        with pytest.raises(ConnectionLostError, match="closed") as caught:
+            use()
+        assert not caught.value.may_have_run
+        assert not caught.value.retryable
+    with pytest.raises(ConnectionLostError):
+        client.subscribe("note://a").__enter__()
+    assert client.diagnosis == ""
+
+
+@pytest.mark.rule("BLOCK-04")
+def test_one_that_was_never_used(stage: Stage) -> None:
+    before = Held.now()
+    with connect(stage.server):
+        pass
+    Held.now().must_equal(before)
+
+
+@pytest.mark.rule("BLOCK-04")
+def test_calls_of_other_threads_end_with_the_client(stage: Stage) -> None:
+    client = connect(stage.server)
+    outcome = in_thread(lambda: client.call("wait"))
+    assert stage.began.wait(PATIENCE)
+    client.close()
+    assert isinstance(outcome(), ConnectionLostError)
+
+
+@pytest.mark.rule("BLOCK-04")
+def test_nobody_waits_for_a_loop_that_has_ended(stage: Stage) -> None:
+    """Calls are made while it ends: each is answered, or refused."""
+    for _ in range(20):
+        client = connect(stage.server)
+        client.ping()
+        go = threading.Barrier(5)
+
+        def call(client: BlockingClient = client, go: threading.Barrier = go) -> str:
+            go.wait(PATIENCE)
+            return client.call("echo", {"text": "hi"}).value()
+
+        outcomes = [in_thread(call) for _ in range(4)]
+        go.wait(PATIENCE)
+        client.close()
+        for outcome in outcomes:
+            value = outcome()
+            assert value == "hi" or isinstance(value, ConnectionLostError)
+
+
+@pytest.mark.rule("BLOCK-04")
+def test_what_hangs_on_the_loop_does_not_hold_it(caplog: pytest.LogCaptureFixture) -> None:
+    started = threading.Event()
+
+    async def fail() -> None:
+        raise ValueError("cannot be closed")
+
+    async def hang() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    thread = LoopThread(fail)
+    outcome = in_thread(lambda: thread.run(hang))
+    assert started.wait(PATIENCE)
+    thread.end()
+    assert type(outcome()).__name__ == "CancelledError"
+    assert "could not be closed" in caplog.text
+
+
+@pytest.mark.rule("BLOCK-04")
+def test_without_a_thread_there_is_no_client(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    before = Held.now()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError):
+            connect(stage.server)
+    Held.now().must_equal(before)
+
+
+@pytest.mark.rule("BLOCK-05")
+def test_one_that_nobody_holds_ends(stage: Stage) -> None:
+    client = connect(stage.server)
+    client.call("echo", {"text": "hi"})
+    [thread] = [each for each in threading.enumerate() if each.name == NAME]
+    del client
+    gc.collect()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+SCRIPT = """
+import sys, threading
+sys.path.insert(0, {root!r})
+from foundation_rt.client import StdioServer
+from foundation_rt.client.blocking import connect
+
+server = StdioServer("sh", {arguments!r}, cwd={root!r}, shutdown_grace=0.2)
+client = connect(server)
+print(client.call("echo", {{"message": "hi"}}).text, flush=True)
+{ending}
+"""
+POLITE = """echo $$ >"$1"; exec "$2" -m foundation_rt serve"""
+
+
+@pytest.mark.rule("BLOCK-05")
+@pytest.mark.parametrize("command", [POLITE, STUBBORN], ids=["polite", "stubborn"])
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("", 0),
+        ("sys.exit(3)", 3),
+        ("raise KeyboardInterrupt", -signal.SIGINT),
+        ("changes = client.subscribe('note://a')", 0),
+        ("threading.Thread(target=client.ping, daemon=True).start()", 0),
+    ],
+    ids=["end", "exit", "interrupted", "subscribed", "busy"],
+)
+def test_at_the_interpreters_end_no_process_is_left(
+    tmp_path: Path, command: str, ending: str, code: int
+) -> None:
+    number = tmp_path / "number"
+    arguments = ["-c", command, "sh", str(number), sys.executable]
+    script = SCRIPT.format(root=str(ROOT), arguments=arguments, ending=ending)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert ended.returncode == code, ended.stderr
+    assert "hi" in ended.stdout
+    group = int(number.read_text())
+    assert has_vanished(group)
+    assert living(group) == set()
+
+
+# -- subscriptions -------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("BLOCK-06")
+def test_changes_are_waited_for(stage: Stage, client: BlockingClient) -> None:
+    with client.subscribe("note://a") as changes:
+        waiting = in_thread(lambda: next(changes))
+        stage.server.resource_updated("note://a")
+        assert waiting() == "note://a"
+        rest = in_thread(lambda: [*changes])
+        changes.close()
+        assert rest() == []
+    assert client.ping() >= 0
+
+
+@pytest.mark.rule("BLOCK-06")
+def test_a_subscription_ends_with_the_client(stage: Stage) -> None:
+    client = connect(stage.server)
+    with client.subscribe("note://a") as changes:
+        rest = in_thread(lambda: [*changes])
+        client.close()
+        assert rest() == []
+        assert [*changes] == []
+
+
+@pytest.mark.rule("BLOCK-06")
+def test_what_cannot_be_subscribed_to_is_told() -> None:
+    bare = Server("bare", config={"logging": {"level": "error"}})
+    with connect(bare) as client, pytest.raises(MCPError), client.subscribe("note://a"):
+        pass
