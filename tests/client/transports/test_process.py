@@ -1,0 +1,116 @@
+"""A child process and its group: what cannot be seen through a channel."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+import pytest
+
+from foundation_rt.client.transports import process
+from foundation_rt.client.transports.process import ChildProcess
+from tests.support.told import LONG, has_vanished, living, run
+
+IDLE = "import os, signal; print(os.getpid(), flush=True)\nwhile True: signal.pause()"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {IDLE}"
+
+
+async def started(code: str, grace: float) -> tuple[ChildProcess, int]:
+    """A child that runs, and its id."""
+    said: asyncio.Queue[bytes] = asyncio.Queue()
+    child = ChildProcess(said.put_nowait, lambda data: None, lambda: None, grace)
+    await child.start((sys.executable, "-I", "-S", "-c", code), {}, None)
+    return child, int(await said.get())
+
+
+@pytest.mark.rule("CHILD-12")
+def test_what_was_killed_and_does_not_vanish_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    send = os.killpg
+
+    def powerless(group: int, number: int) -> None:
+        send(group, 0)
+
+    async def main() -> None:
+        child, pid = await started(STUBBORN, 0.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "killpg", powerless)
+            patch.setattr(process, "_REAP", 0.0)
+            # asyncio's own attempt, when its transport is closed
+            patch.setattr("subprocess.Popen.kill", lambda popen: None)
+            await child.end()
+            assert child.exit_code is None
+            await child.end()
+        assert living(pid)
+        send(pid, signal.SIGKILL)
+        while child.exit_code is None:
+            await asyncio.sleep(0.01)
+        assert has_vanished(pid)
+
+    with caplog.at_level(logging.WARNING, "foundation_rt.client"):
+        run(main())
+    told = [each.message for each in caplog.records]
+    assert told == ["processes that were killed are still there"]
+
+
+@pytest.mark.rule("CHILD-11")
+def test_a_group_that_we_may_not_signal_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(group: int, number: int) -> None:
+        raise PermissionError
+
+    async def main() -> None:
+        child, pid = await started("import os, sys; print(os.getpid(), flush=True); input()", LONG)
+        monkeypatch.setattr(os, "killpg", refuse)
+        await child.end()
+        assert child.exit_code == 1  # input() at the end of file
+        assert has_vanished(pid)
+
+    run(main())
+
+
+@pytest.mark.rule("CHILD-11")
+def test_where_there_is_no_proc_the_group_itself_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scandir(path: str) -> None:
+        raise FileNotFoundError(path)
+
+    async def main() -> None:
+        child, pid = await started(IDLE, 0.01)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "scandir", scandir)
+            await child.end()
+        assert child.exit_code == -signal.SIGTERM
+        assert has_vanished(pid)
+
+    run(main())
+
+
+@pytest.mark.rule("CHILD-12")
+def test_kill_ends_the_grace_that_is_running() -> None:
+    async def main() -> None:
+        child, pid = await started(STUBBORN, LONG)
+        ending = asyncio.ensure_future(child.end())
+        await asyncio.sleep(0)
+        child.kill()
+        child.kill()
+        await ending
+        assert child.exit_code == -signal.SIGKILL
+        assert has_vanished(pid)
+
+    run(main())
+
+
+@pytest.mark.rule("CHILD-06")
+def test_nothing_is_written_once_it_ends() -> None:
+    async def main() -> None:
+        child, _ = await started(IDLE, 0.0)
+        ending = asyncio.ensure_future(child.end())
+        await asyncio.sleep(0)
+        child.write(b"x" * 1_000_000)
+        assert child.unsent_bytes == 0
+        await ending
+
+    run(main())

@@ -1,0 +1,767 @@
+"""A channel to a child process: what it tells, what it takes, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foundation_rt.client.errors import ConnectionLostError, MCPError
+from foundation_rt.client.transports.stdio import StdioChannel, StdioServer
+from foundation_rt.errors import UsageError
+from foundation_rt.protocol.framing import LineTooLong
+from tests.support.leaks import Held
+from tests.support.told import LONG, SHORT, Told, has_vanished, living, opened, python, run, say
+
+ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line), sys.stdout.flush()"
+
+both_loops = pytest.mark.parametrize(
+    "loop", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+
+
+def number(told: Told) -> int:
+    """What the server said first: its process id."""
+    assert isinstance(told.lines[0], bytes)
+    return int(told.lines[0])
+
+
+# -- what is started
+
+
+@pytest.mark.rule("CHILD-01")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"command": ""},
+        {"command": None},
+        {"command": "a\0b"},
+        {"command": "a", "args": "-b -c"},
+        {"command": "a", "args": [1]},
+        {"command": "a", "args": ["\0"]},
+        {"command": "a", "env": {"": "x"}},
+        {"command": "a", "env": {"A=B": "x"}},
+        {"command": "a", "env": {"A": 1}},
+        {"command": "a", "env": {"A": "\0"}},
+        {"command": "a", "shutdown_grace": -1},
+        {"command": "a", "shutdown_grace": float("nan")},
+        {"command": "a", "shutdown_grace": float("inf")},
+        {"command": "a", "shutdown_grace": None},
+    ],
+)
+def test_what_cannot_be_started_is_refused_when_it_is_described(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        StdioServer(**wrong)
+
+
+@pytest.mark.rule("CHILD-01")
+def test_a_command_line_is_split_as_a_shell_would_and_nothing_more() -> None:
+    server = StdioServer.from_command_line("uvx 'some server' --path=$HOME *.py")
+    assert server.command == "uvx"
+    assert server.args == ("some server", "--path=$HOME", "*.py")
+
+
+@pytest.mark.rule("CHILD-01")
+@pytest.mark.parametrize("text", ["", "  ", "uvx 'some", "''"])
+def test_a_command_line_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        StdioServer.from_command_line(text)
+
+
+@pytest.mark.rule("CHILD-01")
+def test_a_server_leads_a_session_of_its_own_in_its_directory(tmp_path: Path) -> None:
+    code = "import os, sys; print(os.getsid(0) == os.getpid(), os.getcwd(), sys.argv[1])"
+
+    async def main() -> None:
+        channel, told = await opened(python(code, "$HOME; *", cwd=tmp_path))
+        assert await told.count(1) == [f"True {tmp_path} $HOME; *".encode()]
+        await channel.close()
+
+    run(main())
+
+
+@pytest.mark.rule("CHILD-02")
+def test_the_environment_is_a_few_variables_and_what_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    for name in ("PATH", "HOME", "LC_TIME", "API_TOKEN", "LD_PRELOAD_X", "PYTHONPATH"):
+        monkeypatch.setenv(name, f"our {name}")
+    code = "import os; print(sorted(each for each in os.environ.items() if each[0] != 'LC_CTYPE'))"
+
+    async def main() -> None:
+        channel, told = await opened(python(code, env={"HOME": "theirs", "OWN": "1"}))
+        [line] = await told.count(1)
+        expected = {"PATH": "our PATH", "HOME": "theirs", "LC_TIME": "our LC_TIME", "OWN": "1"}
+        assert line == str(sorted(expected.items())).encode()
+        await channel.close()
+
+    run(main())
+
+
+@pytest.mark.rule("CHILD-03")
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("uvx some-server", "uvx some-server"),
+        ("/usr/bin/python server.py --token s3cret", "python server.py"),
+        ("npx -y @scope/server s3cret", "npx @scope/server"),
+        ("python -m package s3cret", "python package"),
+        ("server --token s3cret", "server"),
+        ("server -t s3cret", "server"),
+        ("env TOKEN=s3cret server", "env"),
+        ("server postgres://user:s3cret@host/db", "server"),
+        ("server " + "x" * 100, "server " + "x" * 70 + "..."),
+    ],
+)
+def test_what_is_shown_of_a_server_is_not_secret(line: str, shown: str) -> None:
+    server = StdioServer.from_command_line(line)
+    assert StdioChannel(server).description == server.description == shown
+    assert "s3cret" not in repr(server)
+
+
+@pytest.mark.rule("CHILD-03")
+def test_the_repr_of_a_server_shows_no_variables() -> None:
+    assert "s3cret" not in repr(StdioServer("a", env={"TOKEN": "s3cret"}))
+
+
+# -- what cannot be started
+
+
+def script(folder: Path, text: str, mode: int) -> str:
+    path = folder / "script"
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+@both_loops
+@pytest.mark.rule("CHILD-04")
+@pytest.mark.parametrize(
+    ("case", "why", "mend"),
+    [
+        ("name", "there is no program no-such-program on the PATH", "Install it"),
+        ("path", "there is no file ", "Correct the path"),
+        ("interpreter", "the interpreter in the first line of ", "Install it"),
+        ("mode", " is not executable", "Make it so"),
+        ("cwd", "there is no directory ", "Correct cwd"),
+    ],
+)
+def test_a_server_that_cannot_be_started_says_what_to_mend(
+    tmp_path: Path, loop: Any, case: str, why: str, mend: str
+) -> None:
+    servers = {
+        "name": lambda: StdioServer("no-such-program"),
+        "path": lambda: StdioServer(str(tmp_path / "nowhere")),
+        "interpreter": lambda: StdioServer(script(tmp_path, "#!/no/such/program\n", 0o755)),
+        "mode": lambda: StdioServer(script(tmp_path, "#!/bin/sh\n", 0o644)),
+        "cwd": lambda: python("pass", cwd=tmp_path / "nowhere"),
+    }
+
+    async def main() -> None:
+        channel = StdioChannel(servers[case]())
+        with pytest.raises(ConnectionLostError) as caught:
+            await channel.open(Told())
+        assert why in caught.value.message
+        assert mend in caught.value.suggested_action
+        assert not caught.value.may_have_run
+        say(channel, b"{}")
+        await channel.drained()
+        await channel.close()
+
+    run(main(), loop)
+
+
+@pytest.mark.rule("CHILD-04")
+def test_a_file_that_is_no_program_is_told_of(tmp_path: Path) -> None:
+    async def main() -> None:
+        channel = StdioChannel(StdioServer(script(tmp_path, "no first line", 0o755)))
+        with pytest.raises(ConnectionLostError, match="is no program") as caught:
+            await channel.open(Told())
+        assert "name that in its first line" in caught.value.suggested_action
+
+    run(main())  # uvloop has a shell try it
+
+
+@pytest.mark.rule("CHILD-04")
+def test_any_other_reason_is_told_as_the_system_tells_it() -> None:
+    async def main() -> None:
+        with pytest.raises(ConnectionLostError, match="Argument list too long"):
+            await StdioChannel(python("pass", "x" * 1_000_000)).open(Told())
+
+    run(main())
+
+
+# -- lines
+
+
+@both_loops
+@pytest.mark.rule("CHILD-05", "CHILD-06")
+def test_lines_come_and_go_in_order(loop: Any) -> None:
+    lines = [b"%d " % number + b"x" * (number * number % 100_000) for number in range(400)]
+
+    async def main() -> None:
+        channel, told = await opened(python(ECHO))
+        for line in lines:
+            await channel.drained()
+            say(channel, line)
+        assert await told.count(len(lines)) == lines
+        await channel.close()
+        assert told.errors == []
+
+    run(main(), loop)
+
+
+@pytest.mark.rule("CHILD-05")
+@settings(max_examples=20)
+@given(st.lists(st.binary(min_size=1).map(lambda each: b"." + each.replace(b"\n", b" ") + b".")))
+def test_any_bytes_make_a_line(lines: list[bytes]) -> None:
+    async def main() -> None:
+        channel, told = await opened(StdioServer("cat"))
+        for line in lines:
+            say(channel, line)
+        assert await told.count(len(lines)) == lines
+        await channel.close()
+
+    run(main())
+
+
+@pytest.mark.rule("CHILD-05")
+def test_a_line_that_is_too_long_stands_in_its_place() -> None:
+    async def main() -> None:
+        channel, told = await opened(
+            python("print('a'); print('b' * 50); print('c')"), max_message_bytes=10
+        )
+        assert await told.count(3) == [b"a", LineTooLong(10), b"c"]
+        await channel.close()
+
+    run(main())
+
+
+@pytest.mark.rule("CHILD-05")
+def test_nothing_is_told_after_close() -> None:
+    code = "import sys\nprint('ready', flush=True)\nsys.stdin.read()\nprint('late')"
+
+    async def main() -> None:
+        channel, told = await opened(python(code))
+        await told.count(1)
+        await channel.close()
+        assert told.lines == [b"ready"]
+        assert told.errors == []
+        assert channel.diagnosis().endswith("ended with exit code 0")
+
+    run(main())
+
+
+# -- a server that does not read
+
+DEAF = """
+import os, signal, sys
+def read(*_): [print(len(line), flush=True) for line in sys.stdin.buffer]
+signal.signal(signal.SIGUSR1, read)
+print(os.getpid(), flush=True)
+while True: signal.pause()
+"""
+
+
+@both_loops
+@pytest.mark.rule("CHILD-06")
+def test_who_sends_waits_until_there_is_room(loop: Any) -> None:
+    async def main() -> None:
+        channel, told = await opened(python(DEAF, shutdown_grace=SHORT))
+        await told.count(1)
+        assert not channel.congested
+        await channel.drained()
+        say(channel, b"x" * 1_000_000)
+        assert channel.congested
+        waiting = [asyncio.ensure_future(channel.drained()) for _ in range(3)]
+        say(channel, b"y")
+        done, _ = await asyncio.wait(waiting, timeout=0)
+        assert not done
+        os.kill(number(told), signal.SIGUSR1)
+        await asyncio.gather(*waiting)
+        assert not channel.congested
+        assert (await told.count(3))[1:] == [b"1000001", b"2"]
+        await channel.close()
+
+    run(main(), loop)
+
+
+@pytest.mark.rule("CHILD-06")
+def test_who_waits_for_room_is_let_go_when_the_channel_ends() -> None:
+    async def main() -> None:
+        channel, told = await opened(python(DEAF, shutdown_grace=SHORT))
+        await told.count(1)
+        say(channel, b"x" * 1_000_000)
+        waiting = asyncio.ensure_future(channel.drained())
+        await channel.close()
+        await waiting
+        assert not channel.congested
+        for _ in range(10):
+            say(channel, b"nobody hears it")
+
+    run(main())
+
+
+@pytest.mark.rule("CHILD-07")
+def test_a_server_that_never_reads_costs_the_channel_not_memory() -> None:
+    async def main() -> None:
+        channel, told = await opened(python(DEAF, shutdown_grace=SHORT), max_message_bytes=200_000)
+        await told.count(1)
+        say(channel, b"x" * 1_000_000)  # one message may be of any size
+        assert not told.errors
+        for _ in range(100):
+            say(channel, b"y" * 100_000)
+        assert not told.errors  # not while it is being sent to
+        error = await told.end()
+        assert "does not read" in error.message
+        assert error.may_have_run
+        await channel.close()
+
+    run(main())
+
+
+# -- stderr
+
+
+@pytest.mark.rule("CHILD-08")
+def test_stderr_is_read_and_offered_line_by_line() -> None:
+    code = """
+import sys
+sys.stderr.write("x" * 3_000_000 + "\\nhere\\n\\nunended")
+sys.stderr.flush()
+print("went on", flush=True)
+sys.stdin.read()
+"""
+    offered: list[str] = []
+
+    async def main() -> None:
+        channel, told = await opened(python(code), on_stderr=offered.append)
+        await told.count(1)
+        await channel.close()
+        assert channel.stderr.endswith("xx\nhere\n\nunended")
+        assert len(channel.stderr) == 65_536
+
+    run(main())
+    assert offered == ["[a line of more than 65536 bytes]", "here"]
+
+
+@pytest.mark.rule("CHILD-08")
+def test_a_last_line_of_stderr_without_newline_is_offered_too() -> None:
+    offered: list[str] = []
+
+    async def main() -> None:
+        code = "import sys; sys.stderr.write('one\\ntwo')"
+        channel, told = await opened(python(code), on_stderr=offered.append)
+        await told.end()
+        await channel.close()
+
+    run(main())
+    assert offered == ["one", "two"]
+
+
+@pytest.mark.rule("CHILD-08")
+def test_a_callback_that_raises_is_called_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    offered: list[str] = []
+
+    def on_stderr(line: str) -> None:
+        offered.append(line)
+        raise ValueError("of the callback")
+
+    async def main() -> None:
+        code = "import sys; sys.stderr.write('one\\ntwo\\n'); print('out')"
+        channel, told = await opened(python(code), on_stderr=on_stderr)
+        await told.end()
+        assert told.lines == [b"out"]
+        await channel.close()
+        assert channel.stderr == "one\ntwo\n"
+
+    with caplog.at_level(logging.WARNING, "foundation_rt.client"):
+        run(main())
+    assert offered == ["one"]
+    assert [each.message for each in caplog.records] == ["on_stderr raised: it is called no more"]
+
+
+# -- a server that ends
+
+
+@both_loops
+@pytest.mark.rule("CHILD-09")
+@pytest.mark.parametrize(
+    ("code", "fate"),
+    [
+        ("pass", "ended with exit code 0"),
+        ("import os; os._exit(77)", "ended with exit code 77"),
+        ("import os; os.kill(os.getpid(), 9)", "was ended by SIGKILL"),
+        ("import os; os.kill(os.getpid(), 11)", "was ended by SIGSEGV"),
+        ("import os; os.kill(os.getpid(), 40)", "was ended by signal 40"),
+    ],
+)
+def test_the_end_of_a_server_is_told(loop: Any, code: str, fate: str) -> None:
+    async def main() -> None:
+        channel, told = await opened(python(code))
+        error = await told.end()
+        assert isinstance(error, ConnectionLostError)
+        assert error.message == f"the server {channel.description} {fate}"
+        assert error.may_have_run
+        assert channel.diagnosis() == f"{channel.description} {fate}"
+        say(channel, b"{}")
+        await channel.drained()
+        await channel.close()
+        assert len(told.errors) == 1
+
+    run(main(), loop)
+
+
+@both_loops
+@pytest.mark.rule("CHILD-05", "CHILD-08", "CHILD-09")
+def test_it_is_told_after_everything_that_was_written(loop: Any) -> None:
+    code = """
+import sys
+for number in range(20_000): print(number, "x" * 50)
+sys.stdout.write("half a line")
+sys.stdout.flush()
+sys.stderr.write("before\\n" * 1_000 + "\\x1b[31mwhat went wrong\\x1b[0m\\n")
+sys.exit(3)
+"""
+
+    async def main() -> None:
+        channel, told = await opened(python(code))
+        error = await told.end()
+        assert [int(line.split()[0]) for line in told.lines[:-1]] == [*range(20_000)]
+        assert told.lines[-1] == b"half a line"
+        assert "ended with exit code 3; the last lines of its stderr:\nbefore\n" in error.message
+        assert error.message.endswith("before\nwhat went wrong\n")
+        assert len(error.message) < 2_300
+        assert channel.diagnosis().endswith("what went wrong\n")
+        await channel.close()
+
+    run(main(), loop)
+
+
+# Starts a process that holds all pipes, says its id and ends; or stays.
+PARENT = """
+import os, signal, subprocess, sys
+kind, stays = sys.argv[1:]
+code = {"mild": "pass", "stubborn": "signal.signal(signal.SIGTERM, signal.SIG_IGN)"}[kind]
+code = f"import signal; {code}; print('here', flush=True); signal.pause()"
+other = subprocess.Popen([sys.executable, "-I", "-S", "-c", code])
+print(os.getpid(), flush=True)
+if stays == "stays":
+    sys.stdin.read()
+else:
+    os.read(0, 1)
+    sys.stderr.write("gone\\n")
+"""
+
+
+async def family(kind: str, stays: str, grace: float) -> tuple[StdioChannel, Told, int]:
+    """A server that has started another process; both run."""
+    channel, told = await opened(python(PARENT, kind, stays, shutdown_grace=grace))
+    lines = await told.count(2)
+    [leader] = [int(line) for line in lines if isinstance(line, bytes) and line != b"here"]
+    assert len(living(leader)) == 2
+    return channel, told, leader
+
+
+@both_loops
+@pytest.mark.rule("CHILD-09", "CHILD-11", "CHILD-12")
+@pytest.mark.parametrize("kind", ["mild", "stubborn"])
+def test_it_is_told_also_if_another_process_holds_the_pipes(loop: Any, kind: str) -> None:
+    async def main() -> None:
+        channel, told, leader = await family(kind, "goes", SHORT)
+        say(channel, b"go")
+        error = await told.end()
+        assert "ended with exit code 0" in error.message
+        await channel.close()
+        assert not living(leader)
+
+    run(main(), loop)
+
+
+@pytest.mark.rule("CHILD-10")
+@pytest.mark.parametrize(("pipe", "name"), [(0, "input"), (1, "output")])
+def test_a_server_that_closes_a_pipe_is_of_no_use(pipe: int, name: str) -> None:
+    code = f"""
+import os, signal
+print(os.getpid(), flush=True)
+os.close({pipe})
+while True: signal.pause()
+"""
+
+    async def main() -> None:
+        channel, told = await opened(python(code, shutdown_grace=SHORT))
+        error = await told.end()
+        assert error.message == f"the server {channel.description} has closed its {name}"
+        await channel.close()
+        assert has_vanished(number(told))
+
+    run(main())
+
+
+# -- close
+
+
+@both_loops
+@pytest.mark.rule("CHILD-11", "CHILD-12")
+def test_a_server_may_end_by_itself_after_everything_that_was_sent(loop: Any) -> None:
+    code = """
+import os, sys
+print(os.getpid(), flush=True)
+read = sys.stdin.read()
+sys.stderr.write(f"{len(read)}")
+"""
+
+    async def main() -> None:
+        channel, told = await opened(python(code))
+        await told.count(1)
+        say(channel, b"x" * 1_000_000)
+        await channel.close()
+        assert channel.stderr == "1000001"
+        assert "exit code 0" in channel.diagnosis()
+        assert has_vanished(number(told))
+
+    run(main(), loop)
+
+
+HEEDLESS = """
+import os, signal, sys
+def terminated(*_):
+    sys.stderr.write("terminated\\n")
+    if sys.argv[1] == "mild": sys.exit(5)
+signal.signal(signal.SIGTERM, terminated)
+print(os.getpid(), flush=True)
+while True: signal.pause()
+"""
+
+
+@both_loops
+@pytest.mark.rule("CHILD-11", "CHILD-12")
+@pytest.mark.parametrize(
+    ("kind", "fate"), [("mild", "ended with exit code 5"), ("stubborn", "was ended by SIGKILL")]
+)
+def test_one_that_does_not_is_terminated_and_then_killed(loop: Any, kind: str, fate: str) -> None:
+    async def main() -> None:
+        channel, told = await opened(python(HEEDLESS, kind, shutdown_grace=SHORT))
+        await told.count(1)
+        await channel.close()
+        assert channel.stderr == "terminated\n"
+        assert fate in channel.diagnosis()
+        assert has_vanished(number(told))
+        assert told.errors == []
+
+    run(main(), loop)
+
+
+@pytest.mark.rule("CHILD-11", "CHILD-12")
+@pytest.mark.parametrize("kind", ["mild", "stubborn"])
+def test_what_a_server_has_started_ends_with_it(kind: str) -> None:
+    async def main() -> None:
+        channel, told, leader = await family(kind, "stays", 0.3)
+        await channel.close()
+        assert not living(leader)
+        assert has_vanished(leader)
+        assert told.errors == []
+
+    run(main())
+
+
+@pytest.mark.rule("CHILD-12")
+def test_close_may_be_called_often_and_at_once() -> None:
+    async def main() -> None:
+        channel, told = await opened(python(HEEDLESS, "mild", shutdown_grace=SHORT))
+        await told.count(1)
+        await asyncio.gather(*(channel.close() for _ in range(5)))
+        await channel.close()
+        assert has_vanished(number(told))
+
+    run(main())
+
+
+@pytest.mark.rule("CHILD-12")
+def test_a_channel_that_was_never_opened_closes_and_is_not_opened_then() -> None:
+    async def main() -> None:
+        channel = StdioChannel(python("pass"))
+        say(channel, b"{}")
+        assert channel.diagnosis() == ""
+        await channel.close()
+        with pytest.raises(MCPError, match="opened once"):
+            await channel.open(Told())
+
+    run(main())
+
+
+@both_loops
+@pytest.mark.rule("CHILD-12")
+def test_a_close_that_is_cancelled_kills_at_once(loop: Any) -> None:
+    async def main() -> None:
+        channel, _, leader = await family("stubborn", "goes", LONG)
+        closing = asyncio.ensure_future(channel.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+        assert has_vanished(leader)
+        assert not living(leader)
+        await channel.close()
+
+    run(main(), loop)
+
+
+@both_loops
+@pytest.mark.rule("CHILD-12")
+def test_the_end_of_the_loop_kills_at_once(loop: Any) -> None:
+    leaders: list[int] = []
+
+    async def keep() -> None:
+        channel, _, leader = await family("stubborn", "goes", LONG)
+        leaders.append(leader)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await channel.close()
+
+    async def main() -> None:
+        tasks.append(asyncio.ensure_future(keep()))
+        while not leaders:
+            await asyncio.sleep(0.01)
+        tasks[0].cancel()
+        await asyncio.sleep(0)
+
+    tasks: list[asyncio.Future[None]] = []
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
+        assert not tasks[0].done()
+    assert tasks[0].cancelled()
+    assert has_vanished(leaders[0])
+    assert not living(leaders[0])
+
+
+@both_loops
+@pytest.mark.rule("CHILD-12")
+@pytest.mark.parametrize("steps", range(6))
+def test_close_ends_an_open_that_is_under_way(loop: Any, steps: int) -> None:
+    async def main() -> None:
+        before = Held.now().children
+        channel = StdioChannel(python("import sys; sys.stdin.read()"))
+        opening = asyncio.ensure_future(channel.open(Told()))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        was_open = opening.done()
+        await channel.close()
+        await asyncio.wait([opening])
+        assert was_open == (opening.exception() is None)
+        assert isinstance(opening.exception(), ConnectionLostError | None)
+        assert Held.now().children == before
+
+    run(main(), loop)
+
+
+@both_loops
+@pytest.mark.rule("CHILD-12")
+@pytest.mark.parametrize("steps", range(6))
+def test_an_open_that_is_cancelled_leaves_nothing(loop: Any, steps: int) -> None:
+    async def main() -> None:
+        before = Held.now().children
+        channel = StdioChannel(python("import signal; signal.pause()"))
+        opening = asyncio.ensure_future(channel.open(Told()))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if opening.cancel():
+            await asyncio.wait([opening])
+            assert opening.cancelled()
+            assert Held.now().children == before
+        # Either way: a close that is cancelled before it could do anything.
+        closing = asyncio.ensure_future(channel.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert Held.now().children == before
+
+    run(main(), loop)
+
+
+# -- nothing is left
+
+
+ENDINGS = {
+    "at its end": (ECHO, True),
+    "by itself": ("print('first')", True),
+    "killed": ("import os; print('first', flush=True); os.kill(os.getpid(), 9)", True),
+    "not read": ("print('first', flush=True)\nimport signal; signal.pause()", False),
+    "at once": (ECHO, False),
+}
+
+
+async def one_round(ending: str) -> None:
+    code, waits = ENDINGS[ending]
+    channel, told = await opened(python(code, shutdown_grace=SHORT))
+    say(channel, b"first")
+    if waits:
+        await told.count(1)
+    await channel.close()
+
+
+def join_watchers() -> None:
+    """asyncio waits for each child in a thread, which ends a moment after the child."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("asyncio-waitpid"):
+            thread.join()
+
+
+@both_loops
+@pytest.mark.rule("CHILD-12")
+def test_fifty_rounds_leave_nothing_behind(loop: Any) -> None:
+    async def main() -> None:
+        await one_round("at its end")
+        join_watchers()
+        before = Held.now()
+        with pytest.raises(ConnectionLostError):
+            await StdioChannel(StdioServer("no-such-program")).open(Told())
+        for count in range(50):
+            await one_round([*ENDINGS][count % len(ENDINGS)])
+        join_watchers()
+        Held.now().must_equal(before)
+
+    run(main(), loop)
+
+
+FIRST_PROCESS = """
+import asyncio, ctypes, os, sys
+from foundation_rt.client.transports.stdio import StdioChannel
+from tests.support.leaks import Held
+from tests.client.transports.test_stdio import family
+
+PR_SET_CHILD_SUBREAPER = 36
+assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+async def main():
+    for kind in ("mild", "stubborn"):
+        for stays in ("goes", "stays"):
+            channel, _, leader = await family(kind, stays, 0.1)
+            await channel.close()
+            assert not Held.now().children, (kind, stays)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.rule("CHILD-12")
+def test_orphans_are_reaped_where_they_become_our_children() -> None:
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_PROCESS], cwd=root, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")

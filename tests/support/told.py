@@ -1,0 +1,123 @@
+"""What a channel tells its session, written down; and children that talk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from foundation_rt.client.channel import Outgoing
+from foundation_rt.client.errors import MCPError
+from foundation_rt.client.transports.stdio import StdioChannel, StdioServer
+from foundation_rt.protocol.framing import LineTooLong
+
+PATIENCE = 30.0
+"""Seconds after which something that should have happened counts as hanging."""
+
+LONG = 1_000.0
+"""A grace that no test outlives: what ends before it was not ended by it."""
+
+SHORT = 0.05
+"""A grace for those who do not use it."""
+
+
+class Told:
+    """A `Receiver` that keeps everything.
+
+    Attributes:
+        lines: what was received, in order.
+        errors: what the channel was lost with.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[bytes | LineTooLong] = []
+        self.errors: list[MCPError] = []
+        self._changed = asyncio.Event()
+
+    def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
+        assert not self.errors, "a line after the end"
+        assert request_id is None
+        self.lines.append(line)
+        self._changed.set()
+
+    def awaits(self, request_id: str) -> bool:
+        return False
+
+    def failed(self, request_id: str, error: MCPError) -> None:
+        raise AssertionError("channels of one stream lose everything at once")
+
+    def lost(self, error: MCPError) -> None:
+        self.errors.append(error)
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until the condition holds, which is looked at after each thing told."""
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def count(self, lines: int) -> list[bytes | LineTooLong]:
+        """Wait for so many lines."""
+        await self.until(lambda: len(self.lines) >= lines)
+        return self.lines
+
+    async def end(self) -> MCPError:
+        """Wait until the channel is lost."""
+        await self.until(lambda: self.errors)
+        return self.errors[0]
+
+
+def python(code: str, *args: str, **settings: Any) -> StdioServer:
+    """A server that is this program, with little around it to start."""
+    settings.setdefault("shutdown_grace", LONG)
+    return StdioServer(sys.executable, ("-I", "-S", "-c", code, *args), **settings)
+
+
+async def opened(server: StdioServer, **options: Any) -> tuple[StdioChannel, Told]:
+    """A channel to it, and who is told."""
+    channel, told = StdioChannel(server, **options), Told()
+    await channel.open(told)
+    return channel, told
+
+
+def say(channel: StdioChannel, line: bytes) -> None:
+    """Send a line."""
+    channel.send(Outgoing(line))
+
+
+def run(
+    main: Coroutine[Any, Any, None],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> None:
+    """Run a test to its end, which comes within `PATIENCE`; no task may be left then."""
+
+    async def whole() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await main
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(whole())
+
+
+def living(group: int) -> set[int]:
+    """The processes of a group that are no zombies."""
+    found = set()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                stat = (folder / "stat").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            state, _, of = stat.rpartition(")")[2].split()[:3]
+            if int(of) == group and state not in "ZX":
+                found.add(int(folder.name))
+    return found
+
+
+def has_vanished(pid: int) -> bool:
+    """Whether a process is gone, and no zombie either."""
+    return not os.path.exists(f"/proc/{pid}")
