@@ -98,7 +98,7 @@ class HttpChannel:
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._end())
         try:
-            await asyncio.shield(self._closing)
+            await asyncio.wait({self._closing})
         except asyncio.CancelledError:
             self._closing.cancel()  # no time for farewells
             await asyncio.wait({self._closing})

@@ -128,8 +128,9 @@ class HttpWire:
             ) from None
 
     async def close(self) -> None:
-        """Close all connections."""
-        await self._transport.aclose()
+        """Close all connections; what fails then has gone already."""
+        with suppress(httpx2.HTTPError, OSError):
+            await self._transport.aclose()
 
     def refusal(self, response: Response, body: bytes | LineTooLong) -> MCPError:
         """What a status of 300 or more means whose body is no answer (CHTTP-16, CHTTP-17)."""

@@ -1,0 +1,1016 @@
+"""Streamable HTTP against a server that does what each test says; and against our own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foundation_rt.client.channel import Outgoing
+from foundation_rt.client.errors import (
+    ConnectionLostError,
+    InvalidAnswerError,
+    MCPError,
+    SessionExpiredError,
+)
+from foundation_rt.client.transports import http as http_channel
+from foundation_rt.client.transports import http_streams
+from foundation_rt.client.transports.http import HttpChannel
+from foundation_rt.client.transports.http_server import HttpServer
+from foundation_rt.client.transports.http_streams import MAX_ATTEMPTS, Pace
+from foundation_rt.protocol.framing import LineTooLong
+from tests.support.http_server import serve_http
+from tests.support.leaks import Held
+from tests.support.scripted_http import (
+    PATIENCE,
+    SESSIONS,
+    STATELESS,
+    Asked,
+    Heard,
+    Reply,
+    Talk,
+    answer_to,
+    run,
+    talking,
+)
+
+SECRET = "hunter2hunter2"
+TOLD = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits that a server's silence would decide are over soon."""
+    monkeypatch.setattr(http_streams, "_RETRY_MS", 5)
+    monkeypatch.setattr(http_streams, "_MOST_RETRY", 0.02)
+
+
+async def session(asked: Asked, out: Reply, session_id: str = "s-1") -> bool:
+    """What a server of the handshake era says to whatever begins, or ends; whether it did."""
+    if asked.method == "DELETE":
+        out.whole(200)
+    elif asked.method == "GET" and "last-event-id" not in asked.headers:
+        out.whole(405)
+    elif asked.rpc == "initialize":
+        out.result(mcp_session_id=session_id)
+    elif asked.rpc == "notifications/initialized":
+        out.whole(202)
+    else:
+        return False
+    return True
+
+
+async def refused(talk: Talk, method: str = "tools/call") -> MCPError:
+    with pytest.raises(MCPError) as raised:
+        await talk.call(method)
+    return raised.value
+
+
+# -- what is sent
+
+
+@pytest.mark.rule("CHTTP-05", "CHTTP-08", "CHTTP-13")
+def test_a_stateless_request_is_a_post_that_says_what_it_is() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.result({"a": 1}, mcp_session_id="nobody asked", set_cookie="a=b")
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            assert await talk.call("tools/call", "caf\xe9", parameters={"X": "y"}) == {"a": 1}
+            await talk.call("tools/list")
+        first, second = talk.server.asked
+        assert (first.method, first.target) == ("POST", "/mcp")
+        assert first.headers["accept"] == "application/json, text/event-stream"
+        assert first.headers["accept-encoding"] == "identity"
+        assert first.headers["host"] == talk.server.url.split("/")[2]
+        assert first.headers["mcp-protocol-version"] == STATELESS.name
+        assert first.headers["mcp-method"] == "tools/call"
+        assert first.headers["mcp-name"] == "=?base64?Y2Fmw6k=?="
+        assert first.headers["mcp-param-x"] == "y"
+        assert not {"cookie", "mcp-session-id", "mcp-name"} & second.headers.keys()
+        assert talk.server.connections == 1
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-06", "CHTTP-19")
+def test_a_session_is_named_in_everything_that_follows_and_ended() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        if not await session(asked, out):
+            out.result()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            await talk.begin()
+            await talk.call("tools/list")
+        first, *rest = talk.server.asked
+        assert not {"mcp-session-id", "mcp-protocol-version"} & first.headers.keys()
+        assert {asked.headers["mcp-session-id"] for asked in rest} == {"s-1"}
+        assert {asked.headers["mcp-protocol-version"] for asked in rest} == {SESSIONS.name}
+        assert rest[-1].method == "DELETE"
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-06")
+def test_an_id_of_a_session_that_no_header_holds_is_refused() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        await session(asked, out, "a\xe9")
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            assert isinstance(await refused(talk, "initialize"), InvalidAnswerError)
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-07", "CHTTP-27")
+def test_nothing_overtakes_the_end_of_the_handshake() -> None:
+    taken = asyncio.Event()
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        if asked.rpc == "notifications/initialized":
+            await taken.wait()
+        if not await session(asked, out):
+            out.result()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            await talk.begin()
+            asked = talk.send("tools/list")
+            while len(talk.server.asked) < 2:
+                await asyncio.sleep(0)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert [each.rpc for each in talk.server.asked][1:] == ["notifications/initialized"]
+            taken.set()
+            await talk.outcome(asked)
+            assert talk.server.of("GET") or talk.server.asked[2].rpc == "tools/list"
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-03", "CHTTP-02")
+def test_a_user_s_token_goes_to_the_server_and_nowhere_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        assert asked.headers["authorization"] == f"Bearer {SECRET}"
+        out.whole(403, f"bad token {SECRET}".encode(), content_type="text/plain")
+
+    async def main() -> None:
+        headers = {"Authorization": f"Bearer {SECRET}"}
+        async with talking(answer, path=f"/x?key={SECRET}", headers=headers) as talk:
+            error = await refused(talk)
+            assert talk.server.asked[0].target == f"/x?key={SECRET}"
+            assert talk.channel.description.endswith("/x")
+            assert SECRET not in f"{error} {error!r} {vars(error)}"
+            talk.notify("notifications/roots/list_changed")
+        assert SECRET not in caplog.text
+
+    run(main())
+
+
+class Renewing(httpx2.Auth):
+    """Asks for a token where the first one is refused."""
+
+    def auth_flow(self, request: httpx2.Request) -> Any:
+        request.headers["authorization"] = "old"
+        response = yield request
+        if response.status_code == 401:
+            request.headers["authorization"] = "new"
+            yield request
+
+
+class Failing(httpx2.Auth):
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[Any, Any]:
+        raise RuntimeError("no token to be had")
+        yield
+
+
+def test_authentication_of_httpx2_is_carried_out() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        if asked.headers["authorization"] == "new":
+            out.result()
+        else:
+            out.whole(401, b"x" * 1_000_000)
+
+    async def main() -> None:
+        async with talking(answer, auth=Renewing()) as talk:
+            assert await talk.call("tools/list") == {}
+            assert len(talk.server.asked) == 2
+
+    run(main())
+
+
+def test_authentication_that_fails_costs_the_request_and_nothing_else() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        raise AssertionError("nothing is sent")
+
+    async def main() -> None:
+        async with talking(answer, auth=Failing()) as talk:
+            error = await refused(talk)
+            assert (error.code, "RuntimeError" in error.message) == ("E201", True)
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-10")
+def test_with_hundreds_of_messages_under_way_the_channel_is_congested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_channel, "_MAX_EXCHANGES", 3)
+    go = asyncio.Event()
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        await go.wait()
+        out.result()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            waiting = [talk.send("tools/list") for _ in range(2)]
+            assert not talk.channel.congested
+            await talk.channel.drained()
+            waiting.append(talk.send("tools/list"))
+            assert talk.channel.congested
+            drained = asyncio.ensure_future(talk.channel.drained())
+            await asyncio.sleep(0)
+            assert not drained.done()
+            futures = [talk.heard.waiting[each] for each in waiting]
+            go.set()
+            await asyncio.gather(drained, *futures)
+            assert not talk.channel.congested
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-12")
+def test_a_request_that_is_forgotten_closes_its_exchange() -> None:
+    left = asyncio.Event()
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        if asked.rpc == "tools/list":
+            out.result()
+            return
+        out.stream()
+        out.event(TOLD)
+        await out.gone()
+        left.set()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            slow = talk.send("tools/call")
+            await talk.heard.until(lambda: talk.heard.told)
+            del talk.heard.waiting[slow]
+            talk.channel.forget(slow)
+            await left.wait()
+            assert await talk.call("tools/list") == {}
+            talk.channel.forget(slow)
+            talk.channel.forget("never heard of")
+        assert talk.heard.told[0][1] == slow
+
+    run(main())
+
+
+# -- what comes
+
+
+@pytest.mark.rule("CHTTP-13")
+def test_what_a_stream_says_before_the_answer_belongs_to_the_request() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.stream(content_type="Text/Event-Stream; charset=utf-8")
+        out.say(b": hello\n\n")
+        out.event(TOLD)
+        out.event(TOLD, "event: ping\n")
+        out.event(answer_to(asked, {"n": 1}), "event: message\n")
+        out.end()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            assert await talk.call("tools/call") == {"n": 1}
+            assert await talk.call("tools/call") == {"n": 1}
+            assert [request_id for _, request_id in talk.heard.told] == ["request-1", "request-2"]
+            assert talk.server.connections == 1
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-13")
+def test_a_stream_that_does_not_end_after_its_answer_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_streams, "_LINGER", 0.01)
+    left = asyncio.Event()
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.stream()
+        out.event(answer_to(asked))
+        await out.gone()
+        left.set()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            assert await talk.call("tools/call") == {}
+            await left.wait()
+
+    run(main())
+
+
+Answering = dict[str, Any]
+
+
+@pytest.mark.rule("CHTTP-14")
+@pytest.mark.parametrize(
+    "answering",
+    [
+        {"status": 202},
+        {"status": 200, "body": b"<p>hello</p>", "content_type": "text/html"},
+        {"status": 200, "body": b"{}"},
+        {"status": 200, "body": b"{", "content_type": "application/json"},
+        {"status": 200, "body": b"", "content_type": "application/json"},
+        {"status": 200, "body": b"\xff", "content_type": "application/json"},
+        {"status": 200, "body": b"[]", "content_type": "application/json"},
+        {"status": 200, "body": b'{"jsonrpc":"2.0","id":"other","result":{}}'}
+        | {"content_type": "application/json"},
+        {"status": 200, "body": b" " * 20_000, "content_type": "application/json"},
+        {"status": 200, "body": b"zzz", "content_type": "application/json"}
+        | {"content_encoding": "gzip"},
+        {"status": 302, "location": f"https://me:{SECRET}@other/mcp?key={SECRET}"},
+        {"status": 308, "location": "/elsewhere"},
+        {"status": 301},
+        {"status": 307, "location": "http://[::1"},
+        {"status": 303, "location": "\xff\xfe"},
+    ],
+)
+def test_a_response_that_is_no_answer_is_e209(answering: Answering) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.whole(**{"status": 200} | answering)
+
+    async def main() -> None:
+        async with talking(answer, max_message_bytes=10_000) as talk:
+            error = await refused(talk)
+            assert error.code == "E209"
+            assert SECRET not in str(error)
+            if answering["status"] >= 300:
+                assert not error.may_have_run
+                assert len(talk.server.asked) == 1
+            if "me:" in answering.get("location", ""):
+                assert "https://other/mcp;" in error.message
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-14", "CHTTP-23")
+def test_an_event_that_is_too_long_is_told_of_and_the_stream_goes_on() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.stream()
+        for _ in range(100):
+            out.say(b"data: " + b"x" * 1_000 + b"\n")
+        out.say(b"\n")
+        out.event(TOLD)
+        out.end()
+
+    async def main() -> None:
+        async with talking(answer, max_message_bytes=10_000) as talk:
+            with pytest.raises(InvalidAnswerError, match="LineTooLong"):
+                await talk.call("tools/call")
+
+    run(main())
+    assert LineTooLong(1).limit == 1
+
+
+@pytest.mark.rule("CHTTP-15")
+def test_where_nobody_listens_nothing_ran() -> None:
+    async def main() -> None:
+        server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        server.close()
+        await server.wait_closed()
+        channel, heard = HttpChannel(HttpServer(f"http://127.0.0.1:{port}/")), Heard()
+        await channel.open(heard)
+        error = await refused(Talk(channel, heard, None))  # type: ignore[arg-type]
+        assert isinstance(error, ConnectionLostError)
+        assert (error.code, error.may_have_run) == ("E201", False)
+        await channel.close()
+
+    run(main())
+
+
+BROKEN = {
+    "at once": b"",
+    "no HTTP": b"\0\1\2 hello\r\n\r\n",
+    "half a head": b"HTTP/1.1 200 OK\r\nContent-",
+    "half a body": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 99\r\n\r\n{",
+    "half a chunk": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n9\r\ndata",
+    "no chunk": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\nhello",
+    "a stream without an end": b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    b"id: 7\n\ndata: {}\n\n",
+    "a head without an end": b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 50_000,
+}
+
+
+@pytest.mark.rule("CHTTP-15", "CHTTP-24")
+@pytest.mark.parametrize("what", BROKEN.values(), ids=BROKEN)
+def test_what_breaks_off_may_have_run(what: bytes) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.raw(what)
+        if what:
+            await out.writer.drain()
+        out.writer.close()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            error = await refused(talk)
+            assert isinstance(error, ConnectionLostError)
+            assert error.may_have_run
+            assert len(talk.server.asked) == 1
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-16")
+@pytest.mark.parametrize(
+    ("status", "code", "may_have_run"),
+    [
+        (400, "E203", False),
+        (401, "E207", False),
+        (403, "E207", False),
+        (404, "E204", False),
+        (405, "E204", False),
+        (429, "E208", False),
+        (500, "E201", True),
+        (504, "E202", True),
+        (599, "E201", True),
+    ],
+)
+@pytest.mark.parametrize("names_none", [False, True])
+def test_a_status_says_what_has_failed(
+    status: int, code: str, may_have_run: bool, names_none: bool
+) -> None:
+    said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "because"}}
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        if names_none:
+            out.json(said, status, retry_after="7")
+        else:
+            out.whole(status, b"because", content_type="text/plain", retry_after="7")
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            if names_none and status == 400:
+                assert await talk.call("tools/call") == said["error"]
+                return
+            error = await refused(talk)
+            assert (error.code, error.may_have_run) == (code, may_have_run)
+            assert error.data == {"status": status}
+            assert error.retry_after == 7
+            assert error.message.endswith(f"{status}: because")
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-16")
+@pytest.mark.parametrize("status", [400, 404, 403, 500, 503])
+def test_an_answer_to_the_request_counts_whatever_the_status(status: int) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        error = {"code": -32601, "message": "no such method"}
+        out.json({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}, status)
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            assert (await talk.call("no/such"))["code"] == -32601
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-16")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>" + b"x" * 100000,
+        b"\x00" * 70000,
+        b'{"jsonrpc":"2.0","id":"other","result":{}}',
+        b'{"error":1}',
+        b"[1]",
+        b"nul",
+        b'{"jsonrpc":"2.0","method":"x"}',
+    ],
+)
+@pytest.mark.parametrize("kind", ["application/json", "text/html", "\xe9"])
+def test_whatever_a_refusal_says_it_is_one(body: bytes, kind: str) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.whole(500, body, content_type=kind)
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            error = await refused(talk)
+            assert (error.code, len(error.message) < 1_200) == ("E201", True)
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-17")
+def test_a_notification_that_is_refused_is_a_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        if asked.rpc == "tools/list":
+            out.result()
+        elif asked.rpc == "notifications/cut":
+            out.cut()
+        elif asked.rpc == "notifications/stream":
+            out.stream()
+        else:
+            out.whole(500)
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            for method in ("notifications/x", "notifications/cut", "notifications/stream", None):
+                talk.notify(method)
+            while len(talk.server.asked) < 4:
+                await asyncio.sleep(0)
+            assert await talk.call("tools/list") == {}
+            while len(talk.channel._tasks) > 0:
+                await asyncio.sleep(0)
+        assert not talk.heard.told
+        assert not talk.heard.ended
+
+    run(main())
+    told = [each.getMessage() for each in caplog.records if each.name == "foundation_rt.client"]
+    assert sorted(told) == [
+        "the server did not take an answer: E201",
+        "the server did not take notifications/cut: E201",
+        "the server did not take notifications/x: E201",
+    ]
+
+
+# -- sessions that expire
+
+
+@pytest.mark.rule("CHTTP-18")
+def test_every_request_that_an_expired_session_refused_is_known_not_to_have_run() -> None:
+    is_known, slow = True, asyncio.Event()
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        if not await session(asked, out):
+            if asked.rpc == "tools/call":
+                await slow.wait()
+            if is_known:
+                out.result()
+            else:
+                out.json({"jsonrpc": "2.0", "id": None, "error": {"code": -1, "message": ""}}, 404)
+
+    async def main() -> None:
+        nonlocal is_known
+        async with talking(answer) as talk:
+            await talk.begin()
+            await talk.call("tools/list")
+            is_known = False
+            outcomes = [talk.outcome(talk.send("tools/call")) for _ in range(3)]
+            with pytest.raises(SessionExpiredError) as raised:
+                await talk.call("tools/list")
+            assert not raised.value.may_have_run
+            assert not talk.heard.ended
+            later = talk.outcome(talk.send("tools/list"))
+            slow.set()
+            errors = await asyncio.gather(later, *outcomes, return_exceptions=True)
+            for error in errors:
+                assert isinstance(error, SessionExpiredError)
+                assert not error.may_have_run
+            await talk.heard.until(lambda: talk.heard.ended)
+        assert isinstance(talk.heard.ended[0], SessionExpiredError)
+        assert not talk.server.of("DELETE")
+        assert [each.rpc for each in talk.server.of("POST")].count("tools/list") == 2
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-18")
+def test_what_a_server_does_not_answer_is_lost_with_the_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_channel, "_PATIENCE", 0.01)
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        if not await session(asked, out):
+            if asked.rpc == "tools/call":
+                await out.gone()
+            else:
+                out.whole(404)
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            await talk.begin()
+            slow = talk.outcome(talk.send("tools/call"))
+            assert not (await refused(talk, "tools/list")).may_have_run
+            with pytest.raises(SessionExpiredError) as raised:
+                await slow
+            assert raised.value.may_have_run
+
+    run(main())
+
+
+# -- streams that are resumed
+
+
+@pytest.mark.rule("CHTTP-24")
+@pytest.mark.parametrize("how", ["ended", "cut"])
+def test_a_stream_goes_on_from_its_last_event(how: str) -> None:
+    call: list[Asked] = []
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        if await session(asked, out):
+            return
+        out.stream()
+        if asked.method == "POST":
+            call.append(asked)
+            out.say(b"id: e-1\nretry: 1\ndata:\n\n")
+            out.event(TOLD, "id: e-2\n")
+            await out.writer.drain()
+        elif asked.headers["last-event-id"] == "e-2":
+            out.event(TOLD, "id: e-3\n")
+        else:
+            out.event(answer_to(call[0], {"n": 1}))
+        out.end() if how == "ended" else out.writer.close()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            await talk.begin()
+            assert await talk.call("tools/call") == {"n": 1}
+            assert [request_id for _, request_id in talk.heard.told] == ["request-2"] * 2
+        resumed = [each for each in talk.server.of("GET") if "last-event-id" in each.headers]
+        assert [each.headers["last-event-id"] for each in resumed] == ["e-2", "e-3"]
+        assert {each.headers["mcp-session-id"] for each in resumed} == {"s-1"}
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-24")
+@pytest.mark.parametrize("stream", [b"", b"data: {}\n\n", b"id: \x01\ndata: {}\n\n", b"id: 1\n"])
+def test_a_stream_without_an_id_is_not_resumed(stream: bytes) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        if not await session(asked, out):
+            assert asked.method == "POST"
+            out.stream()
+            if stream:
+                out.say(stream)
+            out.end()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            await talk.begin()
+            error = await refused(talk)
+            assert (error.code, error.may_have_run) == ("E201", True)
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-24")
+@pytest.mark.parametrize("status", [200, 400, 404, 405])
+def test_a_server_that_refuses_to_go_on_is_asked_once(status: int) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        if await session(asked, out):
+            return
+        if asked.method == "POST":
+            out.stream()
+            out.say(b"id: 1\n\n")
+            out.end()
+        else:
+            out.whole(status, b"{}", content_type="application/json")
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            await talk.begin()
+            error = await refused(talk)
+            assert (error.code, error.may_have_run) == ("E201", True)
+            asked = [each for each in talk.server.of("GET") if "last-event-id" in each.headers]
+            assert len(asked) == 1
+            assert not talk.heard.ended
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-25")
+@pytest.mark.parametrize("how", ["503", "cut", "empty"])
+def test_five_attempts_in_vain_are_the_last(how: str) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        if await session(asked, out):
+            return
+        if asked.method == "POST" or how == "empty":
+            out.stream()
+            out.say(b"id: 1\n\n" if asked.method == "POST" else b": hello\n\n")
+            out.end()
+        elif how == "503":
+            out.whole(503)
+        else:
+            out.cut()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            await talk.begin()
+            error = await refused(talk)
+            assert (error.code, error.may_have_run) == ("E201", True)
+            asked = [each for each in talk.server.of("GET") if "last-event-id" in each.headers]
+            assert len(asked) == MAX_ATTEMPTS
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-25")
+def test_an_attempt_that_brings_something_is_not_in_vain() -> None:
+    call: list[Asked] = []
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        if await session(asked, out):
+            return
+        out.stream()
+        number = int(asked.headers.get("last-event-id", "0"))
+        if asked.method == "POST":
+            call.append(asked)
+        if number < 3 * MAX_ATTEMPTS:
+            out.say(b"id: %d\n\n" % (number + 1))
+        else:
+            out.event(answer_to(call[0]))
+        out.end()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            await talk.begin()
+            assert await talk.call("tools/call") == {}
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-24", "CHTTP-26")
+@given(st.none() | st.integers(0, 10**9 - 1), st.integers(0, 5_000), st.floats(0, 1))
+@settings(max_examples=300)
+def test_a_server_is_not_asked_earlier_than_it_wants(
+    retry_ms: int | None, failures: int, draw: float
+) -> None:
+    seconds = Pace(failures).delay(retry_ms, draw)
+    wanted = (http_streams._RETRY_MS if retry_ms is None else retry_ms) / 1000
+    assert wanted <= seconds <= max(wanted, http_streams._MOST_RETRY)
+    if failures == 0:
+        assert seconds == max(wanted, http_streams._LEAST_RETRY)
+
+
+@pytest.mark.rule("CHTTP-26")
+def test_the_longest_wait_doubles_up_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_streams, "_MOST_RETRY", 30.0)
+    assert [Pace(n).delay(1_000, 1.0) for n in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    assert {Pace(n).delay(1_000, 0.0) for n in range(7)} == {1}
+    assert Pace(3).delay(60_000, 1.0) == 60
+
+
+# -- listening
+
+
+@pytest.mark.rule("CHTTP-27")
+def test_what_belongs_to_no_request_is_heard_and_asked_for_again() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        if asked.method != "GET":
+            if not await session(asked, out):
+                out.result()
+            return
+        number = int(asked.headers.get("last-event-id", "0"))
+        if number == 1:
+            out.cut()
+            return
+        out.stream()
+        out.event(TOLD, f"id: {number + 1}\n" if number < 1 else "id: 2\n")
+        await out.writer.drain()
+        if number < 1:
+            out.end()
+
+    seen = 0
+
+    async def flaky(asked: Asked, out: Reply) -> None:
+        nonlocal seen
+        if asked.method == "GET" and asked.headers.get("last-event-id") == "1":
+            seen += 1
+            if seen > 2:  # twice in vain
+                out.stream()
+                out.event(TOLD, "id: 2\n")
+                return
+        await answer(asked, out)
+
+    async def main() -> None:
+        async with talking(flaky) as talk:
+            await talk.begin()
+            await talk.heard.until(lambda: len(talk.heard.told) == 2)
+            assert [request_id for _, request_id in talk.heard.told] == [None, None]
+
+    run(main())
+    assert seen == 3
+
+
+@pytest.mark.rule("CHTTP-27")
+@pytest.mark.parametrize("status", [200, 204, 400, 401, 404, 405])
+def test_a_server_without_such_a_stream_is_asked_once(status: int) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        if asked.method == "GET":
+            out.whole(status)
+        elif not await session(asked, out):
+            out.result()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            await talk.begin()
+            while talk.channel._tasks:
+                await asyncio.sleep(0)
+            assert await talk.call("tools/list") == {}
+            assert len(talk.server.of("GET")) == 1
+            assert not talk.heard.ended
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-18", "CHTTP-27")
+def test_404_for_a_stream_that_was_there_means_that_the_session_has_expired() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        if asked.method == "GET" and "last-event-id" not in asked.headers:
+            out.stream()
+            out.say(b"id: 1\n\n")
+            out.end()
+        elif asked.method == "GET":
+            out.whole(404)
+        else:
+            await session(asked, out)
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            await talk.begin()
+            await talk.heard.until(lambda: talk.heard.ended)
+            assert isinstance(talk.heard.ended[0], SessionExpiredError)
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-27", "CHTTP-24")
+def test_in_the_stateless_era_nothing_is_listened_to_or_resumed() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        assert asked.method == "POST"
+        out.stream()
+        out.say(b"id: 1\n\n")
+        out.end()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            talk.channel.agreed(STATELESS)
+            error = await refused(talk)
+            assert (error.code, error.may_have_run) == ("E201", True)
+
+    run(main())
+
+
+# -- the end
+
+
+@pytest.mark.rule("CHTTP-19")
+def test_close_ends_all_that_runs_and_is_there_to_be_called_twice() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        if asked.method == "GET":
+            out.stream()
+        elif not await session(asked, out):
+            await out.gone()
+
+    async def main() -> None:
+        before = Held.now()
+        async with talking(answer) as talk:
+            await talk.begin()
+            for _ in range(10):
+                talk.send("tools/call")
+            while len(talk.server.asked) < 13:
+                await asyncio.sleep(0)
+            await asyncio.gather(talk.channel.close(), talk.channel.close())
+            assert not talk.channel._tasks
+            talk.send("tools/list")
+            talk.channel.forget("request-2")
+        assert talk.server.of("DELETE")
+        assert not talk.heard.ended
+        del talk
+        await asyncio.sleep(0)
+        Held.now().must_equal(before)
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-19")
+@pytest.mark.parametrize("how", ["cancelled", "in time"])
+def test_a_server_that_does_not_take_the_end_of_its_session_is_left(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_channel, "FAREWELL_TIMEOUT", 0.01 if how == "in time" else PATIENCE)
+    asked_to_end = asyncio.Event()
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        if asked.method == "DELETE":
+            asked_to_end.set()
+            await out.gone()
+        elif not await session(asked, out):
+            out.result()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            await talk.begin()
+            closing = asyncio.ensure_future(talk.channel.close())
+            if how == "cancelled":
+                await asked_to_end.wait()
+                closing.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await closing
+            else:
+                await closing
+            await talk.channel.close()
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-19")
+def test_a_channel_that_was_not_opened_is_closed_as_well() -> None:
+    async def main() -> None:
+        channel = HttpChannel(HttpServer("http://127.0.0.1:9/"))
+        await channel.close()
+        channel.send(Outgoing(b"{}", "1", "ping"))
+        assert channel.diagnosis() == ""
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-11")
+@pytest.mark.parametrize("proxy", ["http://[::1", "gopher://me:hunter2hunter2@host", "socks5://a"])
+def test_a_proxy_that_is_none_is_told_of_without_its_password(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.setenv("no_proxy", "")
+
+    async def main() -> None:
+        with pytest.raises(ConnectionLostError, match="environment") as raised:
+            await HttpChannel(HttpServer("http://example.org/")).open(Heard())
+        assert SECRET not in str(raised.value)
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-11", "CHTTP-03")
+def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        assert asked.target == "http://server.example/mcp"
+        out.result()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            monkeypatch.setenv("http_proxy", talk.server.url.split("/")[2])
+            monkeypatch.setenv("no_proxy", "")
+            channel, heard = HttpChannel(HttpServer("http://server.example/mcp")), Heard()
+            await channel.open(heard)
+            assert await Talk(channel, heard, talk.server).call("tools/list") == {}
+            await channel.close()
+
+    run(main())
+
+
+# -- our own server
+
+APP = '''
+from foundation_rt import Server
+
+server = Server("there")
+
+@server.tool
+async def echo(text: str) -> str:
+    """Say it again."""
+    return text
+'''
+
+
+@pytest.mark.rule("CHTTP-05", "CHTTP-06", "CHTTP-08", "CHTTP-27", "CHTTP-30")
+def test_our_own_server_in_both_eras_and_by_the_old_transport(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(APP)
+
+    async def main(url: str) -> None:
+        from foundation_rt.client import connect
+
+        for revision in (None, SESSIONS.name, STATELESS.name):
+            async with connect(url, revision=revision) as client:
+                assert (await client.call("echo", {"text": "hi"})).value() == "hi"
+        async with connect(url.replace("/mcp", "/sse")) as client:
+            assert (await client.call("echo", {"text": "hi"})).value() == "hi"
+
+    with serve_http(app) as server:
+        asyncio.run(asyncio.wait_for(main(server.url), PATIENCE))
