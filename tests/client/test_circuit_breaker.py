@@ -32,8 +32,9 @@ LATER = 30.0  # when a circuit that opened at 0 is half open, by default
 
 def opened(settings: BreakerSettings | None = None) -> CircuitBreaker:
     """A breaker whose circuit opened at 0."""
-    breaker = CircuitBreaker(settings or BreakerSettings())
-    for _ in range(breaker._settings.failure_threshold):
+    settings = settings or BreakerSettings()
+    breaker = CircuitBreaker(settings)
+    for _ in range(settings.failure_threshold):
         breaker.failed(admitted(breaker, 0.0), 0.0)
     assert breaker.state(0.0) is OPEN
     return breaker
