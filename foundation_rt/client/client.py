@@ -322,12 +322,15 @@ class Client:
         complete = partial(self._ask, "completions", "completion/complete", params)
         return CompletionResult.read(await self._perform("completion/complete", complete, timeout))
 
-    def subscribe(self, *uris: str) -> Subscription:
+    def subscribe(self, *uris: str, timeout: float | None = None) -> Subscription:
         """Hear of changes of resources: ``async with client.subscribe(uri) as changes``.
 
         It is kept through lost connections, and makes new ones by itself.
+
+        Args:
+            timeout: seconds that the server has to confirm it.
         """
-        return self._subscriptions.open(*uris)
+        return self._subscriptions.open(uris, timeout or self.options.timeout)
 
     # -- the server itself
 

@@ -8,14 +8,15 @@ open. A subscription outlives sessions: it is made again in every new one (CLIEN
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from attrs import define, field
 
 from .conversation import Told
-from .errors import MCPError, NotOfferedError
+from .errors import CallTimeoutError, MCPError, NotOfferedError
+from .joining import client_closed
 from .link import Link
 from .session import Attempt, Session, log
 
@@ -28,6 +29,8 @@ _LISTS = {
 }
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
+# Of one subscription, that nobody has taken yet. What a server tells beyond says no more.
+_MAX_CHANGES = 1_000
 
 
 @define(eq=False, repr=False)
@@ -38,11 +41,15 @@ class Subscription:
     every URI counts as changed, because nobody knows. It ends when it is closed, or with an
     `MCPError` when the server does not take it any more.
 
+    Args:
+        timeout: seconds that the server has to confirm it.
+
     Attributes:
         uris: what is subscribed to.
     """
 
     uris: tuple[str, ...]
+    timeout: float
     _begin: Callable[[Subscription], None]
     _end: Callable[[Subscription], None]
     _established: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -55,11 +62,14 @@ class Subscription:
         """Subscribe; returns when the server has confirmed.
 
         Raises:
-            MCPError: it refused, or cannot be reached.
+            MCPError: it refused, or cannot be reached, or did not confirm in time.
         """
         self._begin(self)
         try:
-            await self._established.wait()
+            async with asyncio.timeout(self.timeout):
+                await self._established.wait()
+        except TimeoutError:
+            self.ended(self._too_late())
         except BaseException:
             self.close()
             raise
@@ -100,7 +110,8 @@ class Subscription:
 
     def changed(self, uri: str) -> None:
         """A resource has changed: `uri`, or something below it."""
-        self._changed[uri] = None
+        for each in (uri,) if len(self._changed) < _MAX_CHANGES else self.uris:
+            self._changed[each] = None
         self._wake.set()
 
     @property
@@ -121,6 +132,10 @@ class Subscription:
         self._established.set()
         self._wake.set()
 
+    def _too_late(self) -> CallTimeoutError:
+        message = f"the server did not confirm the subscription within {self.timeout:g} s"
+        return CallTimeoutError(message, may_have_run=True)
+
     def covers(self, uri: str) -> bool:
         """Whether a change of `uri` is one of what was subscribed to: it, or a part of it."""
         return any(uri == each or uri.startswith(each.rstrip("/") + "/") for each in self.uris)
@@ -140,10 +155,11 @@ class Subscriptions:
     wants_all_lists: bool
     _open: dict[Subscription, asyncio.Task[None]] = field(factory=dict, init=False)
     _others: set[asyncio.Task[None]] = field(factory=set, init=False)
+    _is_closed: bool = field(default=False, init=False)
 
-    def open(self, *uris: str) -> Subscription:
+    def open(self, uris: tuple[str, ...], timeout: float) -> Subscription:
         """A subscription to the resources `uris`, to be entered."""
-        return Subscription(uris, self._begin, self._end)
+        return Subscription(uris, timeout, self._begin, self._end)
 
     def began(self, session: Session) -> None:
         """There is a new session: listen to its lists, where that has to be asked for."""
@@ -158,17 +174,16 @@ class Subscriptions:
         kind = _LISTS.get(told.method)
         if kind is not None:
             self.on_list_changed(kind)
-        elif told.method == _UPDATED:
-            uri = told.params.get("uri")
-            if isinstance(uri, str):
-                for subscription in [*self._open]:
-                    if subscription.covers(uri):
-                        subscription.changed(uri)
+        else:
+            _updated(told, self._open)
 
     async def close(self) -> None:
-        """End all of them."""
+        """End all of them; there will be no other ones."""
+        self._is_closed = True
         tasks = {*self._open.values(), *self._others}
         for subscription in [*self._open]:
+            if not subscription.is_established:
+                subscription.ended(client_closed())
             subscription.close()
         tasks |= self._others
         for task in tasks:
@@ -176,6 +191,9 @@ class Subscriptions:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin(self, subscription: Subscription) -> None:
+        if self._is_closed:
+            subscription.ended(client_closed())
+            return
         self._open[subscription] = asyncio.create_task(self._keep(subscription))
 
     def _end(self, subscription: Subscription) -> None:
@@ -190,6 +208,9 @@ class Subscriptions:
                 self._spawn(_unsubscribe(session, unwanted))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._is_closed:
+            work.close()
+            return
         task = asyncio.create_task(work)
         self._others.add(task)
         task.add_done_callback(self._others.discard)
@@ -218,8 +239,8 @@ class Subscriptions:
             def hear(told: Told) -> None:
                 if told.method == _ACKNOWLEDGED:
                     subscription.established()
-                elif told.method == _UPDATED and isinstance(told.params.get("uri"), str):
-                    subscription.changed(told.params["uri"])
+                else:
+                    _updated(told, [subscription])
 
             wanted = {"resourceSubscriptions": [*subscription.uris]}
             await _listen(session, wanted, hear)
@@ -243,6 +264,15 @@ class Subscriptions:
             pause = min(2 * pause, _LONGEST_PAUSE)
             for kind in kinds:  # nobody knows what has changed meanwhile
                 self.on_list_changed(kind)
+
+
+def _updated(told: Told, subscriptions: Iterable[Subscription]) -> None:
+    """Tell those whose resource it is, if it is a change of a resource."""
+    uri = told.params.get("uri")
+    if told.method == _UPDATED and isinstance(uri, str):
+        for subscription in subscriptions:
+            if subscription.covers(uri):
+                subscription.changed(uri)
 
 
 async def _listen(

@@ -151,6 +151,7 @@ class ClientMachine(RuleBasedStateMachine):
         )
         self.client = Client(self.stage.make_channel, options, draw=lambda: 0.5)
         self.asked: list[Asked] = []
+        self.subscriptions: list[asyncio.Task[int]] = []
         self.calls = 0
 
     # -- what is asked
@@ -192,6 +193,24 @@ class ClientMachine(RuleBasedStateMachine):
             self.asked[which].is_cancelled = True
             self.asked[which].task.cancel()
 
+    @rule(uris=st.sampled_from([("play://one",), ("play://one", "play://two")]))
+    def subscribe(self, uris: tuple[str, ...]) -> None:
+        """It lasts until it is closed, or the server does not take it."""
+        self.subscriptions.append(self.loop.create_task(self._listen(uris)))
+
+    async def _listen(self, uris: tuple[str, ...]) -> int:
+        changes = 0
+        async with self.client.subscribe(*uris) as subscription:
+            async for uri in subscription:
+                assert uri in uris
+                changes += 1
+        return changes
+
+    @rule(which=st.integers(0, 5))
+    def unsubscribe(self, which: int) -> None:
+        if which < len(self.subscriptions):
+            self.subscriptions[which].cancel()
+
     @rule()
     def invalidate(self) -> None:
         self.client.invalidate()
@@ -203,6 +222,8 @@ class ClientMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(self.client.close())
         self.wait(LONGEST_PAUSE)
         assert all(each.task.done() for each in self.asked)
+        for each in self.subscriptions:
+            assert each.cancelled() or isinstance(each.exception(), MCPError | None)
 
     # -- what the server does
 

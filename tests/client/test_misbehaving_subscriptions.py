@@ -1,0 +1,146 @@
+"""Subscriptions to what a server that misbehaves tells, or does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from foundation_rt.client.client import Client
+from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError, MCPError
+from foundation_rt.client.options import ClientOptions
+from foundation_rt.clock import ManualClock
+from tests.support.leaks import tasks
+from tests.support.misbehaving_channel import MemoryStage
+from tests.support.misbehaving_play import STATELESS, Act
+from tests.support.misbehaving_stage import HANDSHAKE
+from tests.support.virtual_loop import run_virtual
+
+Scene = Callable[[Client, MemoryStage], Awaitable[None]]
+
+both_eras = pytest.mark.parametrize(
+    ("revision", "point"),
+    [(HANDSHAKE, "resources/subscribe"), (STATELESS, "subscriptions/listen")],
+)
+
+
+def run(scene: Scene, points: dict[str, list[Act]], revision: str) -> None:
+    async def main(clock: ManualClock) -> None:
+        stage = MemoryStage(revision)
+        stage.play(points)
+        async with Client(stage.make_channel, ClientOptions()) as client:
+            await scene(client, stage)
+        assert tasks() == []
+
+    run_virtual(main)
+
+
+def updated(uri: Any, times: int = 1) -> Act:
+    params = {"uri": uri}
+    return [
+        "flood",
+        times,
+        {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params},
+    ]
+
+
+async def turns() -> None:
+    """All that needs no time is done."""
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+@both_eras
+@pytest.mark.rule("CLIENT-31")
+def test_a_subscription_that_is_never_confirmed_is_given_up_in_time(
+    revision: str, point: str
+) -> None:
+    async def scene(client: Client, stage: MemoryStage) -> None:
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(CallTimeoutError):
+            async with client.subscribe("play://one", timeout=3.0):
+                pass
+        assert asyncio.get_running_loop().time() - began == pytest.approx(3.0)
+
+    run(scene, {point: []}, revision)
+
+
+@both_eras
+@pytest.mark.rule("CLIENT-31")
+def test_a_subscription_that_is_refused(revision: str, point: str) -> None:
+    async def scene(client: Client, stage: MemoryStage) -> None:
+        with pytest.raises(MCPError) as caught:
+            async with client.subscribe("play://one"):
+                pass
+        assert caught.value.original_code == -32602
+
+    refusal = ["reply", {"error": {"code": -32602, "message": "no"}}]
+    run(scene, {point: [refusal]}, revision)
+
+
+@both_eras
+@pytest.mark.rule("CLIENT-29", "CLIENT-31")
+def test_whoever_subscribes_when_the_client_is_closed_is_told_so(revision: str, point: str) -> None:
+    async def scene(client: Client, stage: MemoryStage) -> None:
+        async def subscribe() -> None:
+            async with client.subscribe("play://one"):
+                pass
+
+        early = asyncio.create_task(subscribe())
+        await turns()
+        hasty = asyncio.create_task(subscribe())
+        await client.close()
+        late = asyncio.create_task(subscribe())
+        for each in await asyncio.gather(early, hasty, late, return_exceptions=True):
+            assert isinstance(each, ConnectionLostError)
+
+    run(scene, {point: []}, revision)
+
+
+@both_eras
+@pytest.mark.rule("CLIENT-31")
+def test_whoever_listens_when_the_client_is_closed_has_heard_all(revision: str, point: str) -> None:
+    async def scene(client: Client, stage: MemoryStage) -> None:
+        async with client.subscribe("play://one") as changes:
+            await client.call("play", {"nonce": "x", "acts": [updated("play://one"), ["answer"]]})
+            await client.close()
+            assert [uri async for uri in changes] == ["play://one"]
+
+    run(scene, {}, revision)
+
+
+@pytest.mark.rule("CLIENT-31")
+def test_a_lost_connection_is_made_again_and_everything_counts_as_changed() -> None:
+    async def scene(client: Client, stage: MemoryStage) -> None:
+        async with client.subscribe("play://one", "play://two") as changes:
+            stage.channels[-1].lose()
+            assert [await anext(changes), await anext(changes)] == ["play://one", "play://two"]
+            assert len(stage.channels) == 2
+
+    run(scene, {}, HANDSHAKE)
+
+
+@pytest.mark.rule("CLIENT-32")
+def test_what_a_server_makes_up_is_bounded() -> None:
+    """10,000 parts of a resource have changed: whoever listens is told of some, and of it."""
+
+    async def scene(client: Client, stage: MemoryStage) -> None:
+        async with client.subscribe("play://one") as changes:
+            parts = [updated(f"play://one/{each}") for each in range(10_000)]
+            nonsense = [
+                updated(5),
+                updated(None),
+                updated("play://three"),
+                updated("play://onetwo"),
+            ]
+            acts = [*nonsense, *parts, ["answer"]]
+            await client.call("play", {"nonce": "x", "acts": acts})
+            await client.close()
+            told = [uri async for uri in changes]
+            assert len(told) == 1_001
+            assert told[0] == "play://one/0"
+            assert told[-1] == "play://one"
+
+    run(scene, {}, HANDSHAKE)
