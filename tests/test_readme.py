@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import orjson
 import pytest
 
 from foundation_rt.client import connect as client_connect
+from foundation_rt.command_line.cli import main
 from foundation_rt.configuration.loading import settings
 from foundation_rt.errors import ErrorCode, JsonRpcErrorCode
 from foundation_rt.testing import connect
@@ -50,6 +52,21 @@ def test_the_first_tool_works_from_the_command_line(tmp_path: Path) -> None:
         [*command, '{"city": "Oslo"}'], cwd=tmp_path, capture_output=True, timeout=20, check=True
     )
     assert orjson.loads(done.stdout) == {"city": "Oslo", "days": ["sunny"] * 3}
+
+
+def test_the_commands_that_ask_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tools.py").write_text(_block("def forecast"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    section = _README.partition("## On the command line")[2].partition("```sh\n")[2]
+    lines = section.partition("```")[0].splitlines()
+    for line in lines:
+        _, *words = shlex.split(line, comments=True)
+        assert main(words) == 0
+        assert capsys.readouterr().out
+    assert len(lines) == 6
 
 
 def test_the_test_of_the_first_tool_passes(names: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from .page import Heading, Json, Page, Paragraph, Part, Payload, Table
 from .printable import printable_json, printable_line, printable_text
 
 _GAP = "  "
-_MAX_PADDING = 40  # a server that gives a tool a name of a megabyte pads no other line with it
+_MAX_PADDING = 60  # a server that gives a tool a name of a megabyte pads no other line with it
 
 
 def write_plain(page: Page, *, payloads_as_they_are: bool = False) -> str:
