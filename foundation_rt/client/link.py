@@ -52,7 +52,7 @@ class Link:
     def current(self) -> Session | None:
         """The session there is; None if there is none that can be used."""
         session = self._session
-        return session if session is not None and session.error is None else None
+        return session if session is not None and session.is_usable else None
 
     async def session(self) -> Session:
         """The session there is, or a new one.
@@ -60,8 +60,8 @@ class Link:
         Raises:
             MCPError: none can be made.
         """
-        session = self._session
-        if session is not None and session.error is None:
+        session = self.current
+        if session is not None:
             return session
         if self._is_closed:
             raise client_closed()
@@ -84,6 +84,9 @@ class Link:
 
     async def _connect(self) -> Session:
         if self._session is not None:
+            if self._session.is_expired:
+                # Closed, it would not hear that what is under way did not run either.
+                await self._session.ended.wait()
             await self._session.close()
         handshake = self._handshake(self._known)
         channel = self.make_channel()

@@ -68,7 +68,7 @@ class Resilience:
                 may_have_run = may_have_run or _may_have_run(error, attempt)
                 repeats = _may_repeat(error, attempt)
                 session = attempt.session
-                if repeats and not is_repaired and session is not None and session.error:
+                if repeats and not is_repaired and session is not None and not session.is_usable:
                     is_repaired = True  # the session is made anew: that is no retry of the server
                     continue
                 delay = self._delay(error, tries, deadline) if repeats else None

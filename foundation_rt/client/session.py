@@ -101,6 +101,8 @@ class Session:
         server: what is known of it, once `start` has returned.
         error: why it is over; None as long as it is not.
         ended: is set when it is over.
+        is_expired: whether the server does not know it any more; it ends as soon as what is under
+            way has heard the same (CHTTP-18).
         is_failure_counted: whether a circuit breaker has heard of its end.
     """
 
@@ -115,10 +117,16 @@ class Session:
     server: ServerDescription = field(init=False)
     error: MCPError | None = field(default=None, init=False)
     ended: asyncio.Event = field(factory=asyncio.Event, init=False)
+    is_expired: bool = field(default=False, init=False)
     is_failure_counted: bool = field(default=False, init=False)
     _revision: Revision | None = field(default=None, init=False)
     _meta: Mapping[str, Any] = field(default=_NO_PARAMS, init=False)
     _answering: dict[Any, asyncio.Task[None]] = field(factory=dict, init=False)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether anything can be asked in it."""
+        return self.error is None and not self.is_expired
 
     # -- beginning and end
 
@@ -281,6 +289,7 @@ class Session:
 
     def failed(self, request_id: str, error: MCPError) -> None:
         """No answer to this request will come."""
+        self.is_expired = self.is_expired or isinstance(error, SessionExpiredError)
         request = self.conversation.waiting.get(request_id)
         if request is not None:
             self._settle(request, error)
