@@ -74,6 +74,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     _deadline: float = field(default=0.0, init=False)
     _pause: float = field(default=_POLL, init=False)
     _group_is_gone: bool = field(default=False, init=False)
+    _is_draining: bool = field(default=False, init=False)
     _is_closed: bool = field(default=False, init=False)
     _gone: asyncio.Future[None] = field(init=False)
 
@@ -149,6 +150,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self.left_pipe = fd
         if fd != _ERRORS or self.exit_code is not None:
             self.wind_up()
+        if fd == _ERRORS and self._is_draining:
+            self._release()
 
     def process_exited(self) -> None:
         """It has ended, and is no zombie any more."""
@@ -225,7 +228,12 @@ class ChildProcess(asyncio.SubprocessProtocol):
         exited = self.exit_code is not None
         was_asked = len(self._signals) < 2
         if exited and self._group_has_gone():
-            self._release()
+            self._group_is_gone = self._is_draining = True
+            if _ERRORS in self._open_pipes:
+                # Its last words: they can be read now, and then the end of the file.
+                self._timer = self._loop.call_later(_DRAIN, self._release)
+            else:
+                self._release()
         elif left > 0 and (was_asked or not exited):
             pause = min(left, self._pause) if exited else left
             self._pause *= 2
@@ -264,7 +272,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     def _release(self) -> None:
         assert self._transport is not None and self._input is not None
-        self._group_is_gone = True
+        self._group_is_gone, self._is_draining = True, False
+        if self._timer is not None:
+            self._timer.cancel()
         if self.unsent_bytes:
             self._input.abort()  # closing would wait until it is sent
         self._transport.close()

@@ -269,10 +269,10 @@ def test_nothing_is_told_after_close() -> None:
 
 DEAF = """
 import os, signal, sys
-def read(*_): [print(len(line), flush=True) for line in sys.stdin.buffer]
-signal.signal(signal.SIGUSR1, read)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 print(os.getpid(), flush=True)
-while True: signal.pause()
+signal.sigwait([signal.SIGUSR1])
+for line in sys.stdin.buffer: print(len(line), flush=True)
 """
 
 
@@ -538,27 +538,38 @@ sys.stderr.write(f"{len(read)}")
 
 HEEDLESS = """
 import os, signal, sys
-def terminated(*_):
-    sys.stderr.write("terminated\\n")
-    if sys.argv[1] == "mild": sys.exit(5)
-signal.signal(signal.SIGTERM, terminated)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 print(os.getpid(), flush=True)
+signal.sigwait([signal.SIGTERM])
+sys.stderr.write("terminated\\n")
+if sys.argv[1] == "mild": sys.exit(5)
 while True: signal.pause()
 """
 
 
 @both_loops
-@pytest.mark.rule("CHILD-11", "CHILD-12")
-@pytest.mark.parametrize(
-    ("kind", "fate"), [("mild", "ended with exit code 5"), ("stubborn", "was ended by SIGKILL")]
-)
-def test_one_that_does_not_is_terminated_and_then_killed(loop: Any, kind: str, fate: str) -> None:
+@pytest.mark.rule("CHILD-08", "CHILD-11", "CHILD-12")
+def test_one_that_does_not_is_terminated(loop: Any) -> None:
     async def main() -> None:
-        channel, told = await opened(python(HEEDLESS, kind, shutdown_grace=SHORT))
+        channel, told = await opened(python(HEEDLESS, "mild", shutdown_grace=1.0))
         await told.count(1)
         await channel.close()
         assert channel.stderr == "terminated\n"
-        assert fate in channel.diagnosis()
+        assert "ended with exit code 5" in channel.diagnosis()
+        assert has_vanished(number(told))
+        assert told.errors == []
+
+    run(main(), loop)
+
+
+@both_loops
+@pytest.mark.rule("CHILD-11", "CHILD-12")
+def test_and_then_killed(loop: Any) -> None:
+    async def main() -> None:
+        channel, told = await opened(python(HEEDLESS, "stubborn", shutdown_grace=SHORT))
+        await told.count(1)
+        await channel.close()
+        assert "was ended by SIGKILL" in channel.diagnosis()
         assert has_vanished(number(told))
         assert told.errors == []
 
