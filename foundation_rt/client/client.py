@@ -119,9 +119,11 @@ class Client:
 
     async def close(self) -> None:
         """End the connection, and with it what runs; a second time does nothing."""
-        await self._subscriptions.close()
-        await self._tools.close()
-        await self._link.close()
+        try:
+            await self._subscriptions.close()
+            await self._tools.close()
+        finally:  # also where this was cancelled: no server may be left
+            await self._link.close()
 
     # -- what is known
 
