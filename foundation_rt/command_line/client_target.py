@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,15 +92,19 @@ def _target(line: CommandLine) -> Target:
 
 @contextmanager
 def _served(app: AppTarget, config: str | None) -> Iterator[Server]:
-    """The application, with its log written out in the end."""
-    server = load_app(app.source)
-    if config is not None:
-        server.configure(config)
-    runtime = server.runtime
-    try:
-        yield server
-    finally:
-        runtime.close_logs(1.0)
+    """The application, with its log written out in the end.
+
+    What it prints lands on stderr, as it does over stdio: stdout belongs to the result.
+    """
+    with redirect_stdout(sys.stderr):
+        server = load_app(app.source)
+        if config is not None:
+            server.configure(config)
+        runtime = server.runtime
+        try:
+            yield server
+        finally:
+            runtime.close_logs(1.0)
 
 
 def _timeouts(text: str | None) -> dict[str, float]:

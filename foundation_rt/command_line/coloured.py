@@ -11,42 +11,48 @@ from rich.highlighter import JSONHighlighter
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from .page import Heading, Json, Page, Paragraph, Part, Payload, Table
-from .plain import pretty_json
-from .printable import printable_line, printable_text
+from .page import Heading, Json, Page, Part, Payload, Table
+from .plain import pretty_json, write_plain
+from .printable import printable_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_MAX_HIGHLIGHTED = 100_000  # characters; highlighting costs about a microsecond for each
+_MAX_STYLED = 100_000  # characters; rich takes about 5 s for a million of them
 _GAP = (0, 2, 0, 0)
 
 
 def write_coloured(page: Page, width: int) -> str:
     """The page with the escapes of a terminal of so many columns."""
-    # Texts are `Text`, never markup: what a server says in brackets is no style.
     written = StringIO()
     console = Console(file=written, force_terminal=True, width=width, highlight=False)
     for at, part in enumerate(page):
         if at and isinstance(part, Heading):
-            console.print()
-        console.print(_renderable(part), soft_wrap=not isinstance(part, Table))
+            written.write("\n")
+        shown = part.shown() if isinstance(part, Payload) else part
+        plain = write_plain([shown])
+        styled = _styled(shown) if len(plain) <= _MAX_STYLED else None
+        if styled is None:
+            written.write(plain)
+        else:
+            console.print(styled, soft_wrap=not isinstance(shown, Table))
     return written.getvalue()
 
 
-def _renderable(part: Part) -> RenderableType:
+def _styled(part: Part) -> RenderableType | None:
+    """What rich makes of it; None of what has no style. Texts are `Text`: no markup is read."""
     match part:
         case Heading(text, detail):
             shown = Text(printable_line(text), "bold")
             return shown.append(f"  {printable_line(detail)}", "dim") if detail else shown
-        case Paragraph(text):
-            return Text(printable_text(text).removesuffix("\n"))
         case Table(rows):
             return _table(rows)
         case Json(value):
-            return _json(pretty_json(value))
-        case Payload():
-            return _renderable(part.shown())
+            shown = Text(pretty_json(value))
+            JSONHighlighter().highlight(shown)
+            return shown
+        case _:
+            return None
 
 
 def _table(rows: Sequence[Sequence[str]]) -> RichTable:
@@ -56,10 +62,3 @@ def _table(rows: Sequence[Sequence[str]]) -> RichTable:
         first.stylize("cyan")
         table.add_row(first, *rest)
     return table
-
-
-def _json(text: str) -> Text:
-    shown = Text(text)
-    if len(text) <= _MAX_HIGHLIGHTED:
-        JSONHighlighter().highlight(shown)
-    return shown

@@ -134,6 +134,12 @@ def test_long_cells_are_folded_within_their_column() -> None:
 
 
 @pytest.mark.rule("CLI-21")
+def test_what_is_very_long_is_written_without_styles() -> None:
+    page = [Json(["x" * 200_000]), Paragraph("y" * 200_000), Table([("z" * 200_000,)])]
+    assert write_coloured(page, 80) == write_plain(page)
+
+
+@pytest.mark.rule("CLI-21")
 def test_no_colour_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     codes = STYLE.findall(write_coloured([Json({"a": "b", "c": 1}), Table([("x", "y")])], 80))
