@@ -14,12 +14,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
 import orjson
 from attrs import define, field, frozen
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from foundation_rt.client.channel import MAX_MESSAGE_BYTES, Outgoing
 from foundation_rt.client.errors import InvalidAnswerError, MCPError
@@ -132,6 +139,7 @@ class ScriptedHttp:
     """
 
     script: Script
+    tls: ssl.SSLContext | None = None
     asked: list[Asked] = field(factory=list)
     connections: int = 0
     url: str = ""
@@ -140,8 +148,9 @@ class ScriptedHttp:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[ScriptedHttp]:
         """Listen on a free port; in the end every connection has to be closed by the client."""
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self.tls)
+        scheme = "http" if self.tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
         try:
             yield self
             if self._tasks:
@@ -308,15 +317,21 @@ class Talk:
 
 @asynccontextmanager
 async def talking(
-    script: Script, *, max_message_bytes: int = MAX_MESSAGE_BYTES, path: str = "", **options: Any
+    script: Script,
+    *,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    path: str = "",
+    tls: ssl.SSLContext | None = None,
+    **options: Any,
 ) -> AsyncIterator[Talk]:
     """Speak to a server that does as the script says.
 
     Args:
         path: of the server's address, if it is not `/mcp`.
+        tls: of the server, if it is to speak that.
         options: of the `HttpServer`.
     """
-    async with ScriptedHttp(script).serving() as server:
+    async with ScriptedHttp(script, tls).serving() as server:
         url = server.url.removesuffix("/mcp") + path if path else server.url
         channel, heard = HttpChannel(HttpServer(url, **options), max_message_bytes), Heard()
         await channel.open(heard)
@@ -324,6 +339,31 @@ async def talking(
             yield Talk(channel, heard, server)
         finally:
             await asyncio.wait_for(channel.close(), PATIENCE)
+
+
+def self_signed(folder: Path) -> ssl.SSLContext:
+    """TLS of a server at 127.0.0.1 that no authority has heard of; `folder` gets its files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "server.pem").write_bytes(private + certificate.public_bytes(pem))
+    (folder / "authority.pem").write_bytes(certificate.public_bytes(pem))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem")
+    return context
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from attrs import define
 
 from ...protocol.jsonrpc import Response as Answer
 from ...protocol.jsonrpc import parse
-from ..errors import ConnectionLostError, InvalidAnswerError, SessionExpiredError
+from ..errors import (
+    CallTimeoutError,
+    ConnectionLostError,
+    InvalidAnswerError,
+    SessionExpiredError,
+)
 from .headers import is_session_id, message_headers
 from .http_streams import Streams
-from .http_wire import is_events, is_json, read_body
+from .http_wire import ACKNOWLEDGE_TIMEOUT, is_events, is_json, read_body
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -46,8 +52,16 @@ class Exchanges:
         headers = message_headers(message, streams.session_id)
         why = ConnectionLostError("the stream has ended without an answer", may_have_run=True)
         try:
-            async with streams.wire.exchange("POST", headers, message.line) as response:
+            async with (
+                asyncio.timeout(ACKNOWLEDGE_TIMEOUT if request_id is None else None),
+                streams.wire.exchange("POST", headers, message.line) as response,
+            ):
                 await self._take(message, response, reader)
+        except CallTimeoutError:  # what a status says
+            raise
+        except TimeoutError:
+            what = f"the server did not take a message within {ACKNOWLEDGE_TIMEOUT:g} s"
+            raise CallTimeoutError(what, may_have_run=True) from None
         except ConnectionLostError as error:
             if request_id is None:
                 raise

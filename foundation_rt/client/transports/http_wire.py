@@ -52,6 +52,9 @@ MAX_CONNECTIONS = 1_000
 CONNECT_TIMEOUT = 10.0
 """Seconds, for a connection and its TLS handshake; and for a free place among the connections."""
 
+ACKNOWLEDGE_TIMEOUT = 30.0
+"""Seconds that a server has to take a message that nobody waits for an answer to."""
+
 # What servers close after 5 s of silence, as uvicorn and Node.js do, must not be used again after
 # that: a request that meets the closing may have run or not, and nobody knows.
 _KEEP_ALIVE = 4.0  # seconds
@@ -251,7 +254,18 @@ def _unsent(error: httpx2.HTTPError) -> MCPError:
         what = "the proxy refused the connection"  # what it says is not ours to repeat
     else:
         what = f"there is no connection: {_text(error)}"
-    return ConnectionLostError(what, may_have_run=False)
+    lost = ConnectionLostError(what, may_have_run=False)
+    if _is_mistrust(error):
+        lost.retryable = False
+        lost.suggested_action = "Name the authority of the server's certificate in SSL_CERT_FILE."
+    return lost
+
+
+def _is_mistrust(error: BaseException | None) -> bool:
+    """Whether there is no connection because the server's certificate is not trusted."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _detail(response: Response, body: bytes) -> str:

@@ -13,9 +13,9 @@ from urllib.parse import urljoin
 from attrs import define, field
 
 from ...protocol.framing import LineTooLong
-from ..errors import ConnectionLostError, InvalidAnswerError, MCPError
+from ..errors import CallTimeoutError, ConnectionLostError, InvalidAnswerError, MCPError
 from .headers import message_headers, same_origin, stream_headers
-from .http_wire import HttpWire, is_events, read_body
+from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire, is_events, read_body
 from .sse import Event, EventReader
 
 if TYPE_CHECKING:
@@ -82,15 +82,26 @@ class LegacyStream:
     async def post(self, message: Outgoing) -> None:
         """Send a message; its answer, if it has one, comes in the stream.
 
+        So it may come before the server has taken note of the message, and whoever waits for that
+        waits no longer than for a notification.
+
         Raises:
             MCPError: it was not taken.
         """
         url = self._endpoint.result()
         assert isinstance(url, str)
         headers = message_headers(message, None)
-        async with self.wire.exchange("POST", headers, message.line, url) as response:
-            if response.status_code >= 300:
-                raise self.wire.refusal(response, await read_body(response, _MAX_REFUSAL))
+        try:
+            async with (
+                asyncio.timeout(ACKNOWLEDGE_TIMEOUT),
+                self.wire.exchange("POST", headers, message.line, url) as response,
+            ):
+                if response.status_code >= 300:
+                    raise self.wire.refusal(response, await read_body(response, _MAX_REFUSAL))
+        except CallTimeoutError:  # what a status says
+            raise
+        except TimeoutError:
+            pass
 
     def _take(self, event: Event | LineTooLong) -> None:
         if isinstance(event, LineTooLong):

@@ -21,7 +21,7 @@ from foundation_rt.client.errors import (
     SessionExpiredError,
 )
 from foundation_rt.client.transports import http as http_channel
-from foundation_rt.client.transports import http_streams
+from foundation_rt.client.transports import http_exchange, http_streams
 from foundation_rt.client.transports.http import HttpChannel
 from foundation_rt.client.transports.http_server import HttpServer
 from foundation_rt.client.transports.http_streams import MAX_ATTEMPTS, Pace
@@ -38,6 +38,7 @@ from tests.support.scripted_http import (
     Talk,
     answer_to,
     run,
+    self_signed,
     talking,
 )
 
@@ -556,6 +557,27 @@ def test_a_notification_that_is_refused_is_a_line_in_the_log(
     ]
 
 
+@pytest.mark.rule("CHTTP-07", "CHTTP-11", "CHTTP-17")
+def test_a_notification_that_is_never_taken_holds_nothing_up_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(http_exchange, "ACKNOWLEDGE_TIMEOUT", 0.02)
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        if asked.rpc == "notifications/initialized":
+            await out.gone()
+        elif not await session(asked, out):
+            out.result()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            await talk.begin()
+            assert await talk.call("tools/list") == {}
+
+    run(main())
+    assert "the server did not take notifications/initialized: E202" in caplog.text
+
+
 # -- sessions that expire
 
 
@@ -980,6 +1002,34 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
             await channel.open(heard)
             assert await Talk(channel, heard, talk.server).call("tools/list") == {}
             await channel.close()
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-11")
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_a_certificate_that_is_not_trusted_is_not_worth_another_try(
+    is_trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        assert is_trusted
+        out.stream()
+        out.event(answer_to(asked, {"n": 1}))
+        out.end()
+
+    async def main() -> None:
+        tls = self_signed(tmp_path)
+        if is_trusted:
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+        async with talking(answer, tls=tls) as talk:
+            if is_trusted:
+                assert await talk.call("tools/call") == {"n": 1}
+                assert await talk.call("tools/call") == {"n": 1}
+                assert talk.server.connections == 1
+                return
+            error = await refused(talk)
+            assert (error.code, error.may_have_run, error.retryable) == ("E201", False, False)
+            assert "SSL_CERT_FILE" in str(error)
 
     run(main())
 

@@ -7,8 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from foundation_rt.client.errors import ConnectionLostError, InvalidAnswerError, MCPError
+from foundation_rt.client.errors import (
+    CallTimeoutError,
+    ConnectionLostError,
+    InvalidAnswerError,
+    MCPError,
+)
 from foundation_rt.client.transports import http as http_channel
+from foundation_rt.client.transports import legacy
 from tests.support.scripted_http import (
     SESSIONS,
     Asked,
@@ -217,6 +223,42 @@ def test_a_message_that_is_not_taken_has_failed_alone() -> None:
                 await talk.call("tools/refused")
             assert raised.value.data == {"status": 400}
             assert await talk.call("tools/list") == {"n": 1}
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-11", "CHTTP-32")
+def test_an_answer_may_come_where_its_request_was_never_taken_note_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(legacy, "ACKNOWLEDGE_TIMEOUT", 0.02)
+
+    class Silent(OldServer):
+        async def take(self, asked: Asked, out: Reply) -> None:
+            assert self.stream is not None
+            if "id" in asked.message:
+                self.stream.event(answer_to(asked, {"n": 2}))
+            await out.gone()
+
+    async def main() -> None:
+        async with talking(Silent()) as talk:
+            assert await talk.begin(SESSIONS) == {"n": 2}
+            assert await talk.call("tools/list") == {"n": 2}
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-16", "CHTTP-32")
+def test_a_status_that_says_timeout_is_no_silence() -> None:
+    class Late(OldServer):
+        async def take(self, asked: Asked, out: Reply) -> None:
+            out.whole(504)
+
+    async def main() -> None:
+        async with talking(Late()) as talk:
+            with pytest.raises(CallTimeoutError) as raised:
+                await talk.call("initialize")
+            assert raised.value.data == {"status": 504}
 
     run(main())
 
