@@ -589,6 +589,33 @@ def test_what_a_server_has_started_ends_with_it(kind: str) -> None:
     run(main())
 
 
+@both_loops
+@pytest.mark.rule("CHILD-12")
+def test_a_process_that_left_the_group_holds_nothing_up(loop: Any) -> None:
+    """It made a session of its own, to outlive us; it has all pipes, and reads none."""
+    code = """
+import os, signal, subprocess, sys
+code = "import os, signal; print(os.getpid(), flush=True); signal.pause()"
+subprocess.Popen([sys.executable, "-I", "-S", "-c", code], start_new_session=True)
+signal.pause()
+"""
+
+    async def main() -> None:
+        before = Held.now().descriptors
+        channel, told = await opened(python(code, shutdown_grace=SHORT))
+        await told.count(1)
+        try:
+            say(channel, b"x" * 1_000_000)
+            await channel.close()
+            join_watchers()
+            assert not {each for each in Held.now().descriptors - before if "pipe:" in each}
+            assert living(number(told))
+        finally:
+            os.kill(number(told), signal.SIGKILL)
+
+    run(main(), loop)
+
+
 @pytest.mark.rule("CHILD-12")
 def test_close_may_be_called_often_and_at_once() -> None:
     async def main() -> None:
