@@ -289,7 +289,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 def _has_living(group: int) -> bool:
     """Whether a group that exists has more than zombies, which only their parent can remove.
 
-    Many first processes of containers never do so, and nothing but this tells. It takes 10 us for
+    Many first processes of containers never do so, and nothing but this tells. It takes 25 us for
     each process of the machine.
     """
     try:
