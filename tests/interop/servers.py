@@ -72,12 +72,12 @@ def listening(command: Sequence[str], port: int = 0) -> Iterator[Listening]:
 
 
 @contextmanager
-def everything_over(transport: str, path: str) -> Iterator[Listening]:
+def everything_over(transport: str, path: str, port: int = 0) -> Iterator[Listening]:
     """npm's `server-everything` over HTTP (`streamableHttp`) or HTTP+SSE (`sse`).
 
     It takes its port from the environment and cannot be told to find one.
     """
-    port = _free_port()
+    port = port or _free_port()
     process = subprocess.Popen(
         npm("everything", transport),
         env={**environment(), "PORT": str(port)},
