@@ -18,6 +18,7 @@ MAX_DEPTH = 6
 _MAX_PARTS = 12
 _MAX_PART_DEPTH = 3  # of parts within parts: a schema may ask for 12 ** 3 words, not for 12 ** 9
 _MAX_VALUE = 60
+_LAST_SAFE_INTEGER = 2**53 - 1
 
 _CHOICES = ("anyOf", "oneOf")
 _EACH = {"array": "items", "object": "additionalProperties"}
@@ -125,7 +126,11 @@ def _kind(schema: Any, root: Any, depth: int) -> str:
     choices = _choices(schema)
     if choices is not None:
         return _joined(" | ", choices, _value)
-    bounds = [form.format(_value(schema[name])) for name, form in _BOUNDS.items() if name in schema]
+    bounds = [
+        form.format(_value(schema[name]))
+        for name, form in _BOUNDS.items()
+        if name in schema and not _is_no_bound(schema[name])
+    ]
     return ", ".join([_base(schema, root, depth), *_names(schema.get("format")), *bounds])
 
 
@@ -172,6 +177,11 @@ def _at(reference: str, root: Any) -> Any:
             return None
         found = found.get(step.replace("~1", "/").replace("~0", "~"))
     return found
+
+
+def _is_no_bound(value: Any) -> bool:
+    """Whether it is only what JavaScript can count to; some servers give it with every integer."""
+    return isinstance(value, int | float) and abs(value) >= _LAST_SAFE_INTEGER
 
 
 def _choices(schema: _Schema) -> list[Any] | None:

@@ -34,6 +34,7 @@ NOISE = st.recursive(
         ({"type": "string"}, "string"),
         ({"type": ["string", "null"]}, "string | null"),
         ({"type": "integer", "minimum": 1, "maximum": 9}, "integer, >= 1, <= 9"),
+        ({"type": "integer", "minimum": 0, "maximum": 2**53 - 1}, "integer, >= 0"),
         ({"type": "string", "format": "uri", "maxLength": 9}, "string, uri, length <= 9"),
         ({"type": "string", "pattern": "^a"}, 'string, matches "^a"'),
         ({"type": "array", "items": {"type": "string"}}, "array of string"),
