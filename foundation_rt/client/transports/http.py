@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import suppress
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import define, field
@@ -155,8 +156,8 @@ class HttpChannel:
             if isinstance(error, SessionExpiredError):
                 self._expire()
         except Exception as error:  # of the authentication that a user has given, for one
-            log.exception("sending a message over HTTP failed")
-            what = f"sending it failed ({type(error).__name__})"
+            what = f"sending a message failed: {_unforeseen(error)}"
+            log.error(what)
             self._failed(message, ConnectionLostError(what, may_have_run=True))
         finally:
             if message.request_id is not None:
@@ -196,8 +197,8 @@ class HttpChannel:
             await self._streams.listen()
         except SessionExpiredError:
             self._expire()
-        except Exception:
-            log.exception("listening to the server failed")
+        except Exception as error:
+            log.error("listening to the server failed: %s", _unforeseen(error))
 
     async def _find_legacy(self, wire: HttpWire) -> LegacyStream | None:
         """The old transport, if the server has it; its end is that of the channel (CHTTP-30)."""
@@ -256,3 +257,9 @@ class HttpChannel:
                 wire.exchange("DELETE", headers),
             ):
                 pass
+
+
+def _unforeseen(error: Exception) -> str:
+    """What an exception is and where it was raised; its text may repeat a token."""
+    place = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {place.name}, line {place.lineno} of {place.filename}"

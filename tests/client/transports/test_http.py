@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from foundation_rt.client.errors import (
     SessionExpiredError,
 )
 from foundation_rt.client.transports import http as http_channel
-from foundation_rt.client.transports import http_exchange, http_streams
+from foundation_rt.client.transports import http_exchange, http_streams, http_wire
 from foundation_rt.client.transports.http import HttpChannel
 from foundation_rt.client.transports.http_server import HttpServer
 from foundation_rt.client.transports.http_streams import MAX_ATTEMPTS, Pace
@@ -221,6 +222,103 @@ def test_authentication_that_fails_costs_the_request_and_nothing_else() -> None:
         async with talking(answer, auth=Failing()) as talk:
             error = await refused(talk)
             assert (error.code, "RuntimeError" in error.message) == ("E201", True)
+
+    run(main())
+
+
+class Leaking(httpx2.Auth):
+    """Puts into a header what no header can hold."""
+
+    def auth_flow(self, request: httpx2.Request) -> Any:
+        request.headers["authorization"] = f"{SECRET}\r\nX: y"
+        yield request
+
+
+class Stopping(httpx2.Auth):
+    """Fails over what the server says."""
+
+    def auth_flow(self, request: httpx2.Request) -> Any:
+        yield request
+        raise RuntimeError(SECRET)
+
+
+@pytest.mark.rule("CHTTP-03", "CHTTP-15")
+@pytest.mark.parametrize("auth", [Leaking(), Stopping()])
+def test_nothing_that_authentication_holds_stands_in_an_error_or_the_log(
+    auth: httpx2.Auth, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.result()
+
+    async def main() -> None:
+        async with talking(answer, auth=auth) as talk:
+            error = await refused(talk)
+            assert error.code == "E201"
+            assert error.may_have_run is isinstance(auth, Stopping)
+            assert SECRET not in f"{error} {error!r} {caplog.text}"
+
+    run(main())
+
+
+def test_listening_ends_where_authentication_fails() -> None:
+    class Once(httpx2.Auth):
+        def auth_flow(self, request: httpx2.Request) -> Any:
+            if request.method == "GET":
+                raise RuntimeError("no token to be had")
+            yield request
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        if not await session(asked, out):
+            out.result()
+
+    async def main() -> None:
+        async with talking(answer, auth=Once()) as talk:
+            await talk.begin()
+            while talk.channel._tasks:
+                await asyncio.sleep(0)
+            assert await talk.call("tools/list") == {}
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-10", "CHTTP-11", "CHTTP-15")
+def test_where_no_connection_is_free_nothing_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_wire, "MAX_CONNECTIONS", 1)
+    monkeypatch.setitem(http_wire._TIMEOUTS, "pool", 0.02)
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        await out.gone()
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            talk.send("tools/call")
+            while not talk.server.asked:
+                await asyncio.sleep(0)
+            error = await refused(talk)
+            assert (error.code, error.may_have_run) == ("E201", False)
+            assert "are in use" in error.message
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-11", "CHTTP-15")
+def test_a_proxy_that_refuses_is_told_of_without_what_it_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        assert (asked.method, asked.target) == ("CONNECT", "server.example:443")
+        out.raw(f"HTTP/1.1 407 {SECRET}\r\nContent-Length: 0\r\n\r\n".encode())
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            monkeypatch.setenv("https_proxy", talk.server.url.split("/")[2])
+            monkeypatch.setenv("no_proxy", "")
+            channel, heard = HttpChannel(HttpServer("https://server.example/mcp")), Heard()
+            await channel.open(heard)
+            error = await refused(Talk(channel, heard, talk.server))
+            assert (error.code, error.may_have_run) == ("E201", False)
+            assert error.message == "the proxy refused the connection"
+            await channel.close()
 
     run(main())
 
@@ -437,6 +535,50 @@ def test_what_breaks_off_may_have_run(what: bytes) -> None:
             assert isinstance(error, ConnectionLostError)
             assert error.may_have_run
             assert len(talk.server.asked) == 1
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-13", "CHTTP-15", "CHTTP-22")
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("chunked", [True, False])
+def test_cut_after_any_byte_a_response_is_an_answer_or_may_have_run(
+    kind: str, chunked: bool
+) -> None:
+    def whole(asked: Asked) -> bytes:
+        body = orjson.dumps(answer_to(asked, {"n": 1}))
+        if kind == "text/event-stream":
+            body = b"event: message\ndata: " + body + b"\n\n"
+        framing = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
+        if chunked:
+            body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\n%b\r\n\r\n" % (kind.encode(), framing)
+        return head + body
+
+    sizes: list[int] = []
+    cut = 0
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        data = whole(asked)
+        sizes.append(len(data))
+        out.raw(data[:cut])
+        await out.writer.drain()
+        out.writer.close()
+
+    async def main() -> None:
+        nonlocal cut
+        async with talking(answer) as talk:
+            answered = []
+            while not sizes or cut <= sizes[-1]:
+                try:
+                    assert await talk.call("tools/call") == {"n": 1}
+                    answered.append(cut)
+                except ConnectionLostError as error:
+                    assert error.may_have_run
+                cut += 1
+            # The answer counts from its last byte on; of JSON that is the last byte of all.
+            assert answered == [*range(answered[0], cut)]
+            assert answered[0] <= sizes[-1]
 
     run(main())
 
