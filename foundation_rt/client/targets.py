@@ -103,7 +103,7 @@ def _command(text: str, files: list[ServerFile]) -> StdioServer:
         words = shlex.split(text)
     except ValueError as error:
         raise TargetError(f"{text!r} is no command line: {error}") from None
-    if not words or not _is_program(words[0]):
+    if not words or shutil.which(words[0]) is None:
         tried = [f"{file.path} lists {_names(file)}" for file in files]
         tried = tried or ["no file of servers was found (mcp.json, or --servers FILE)"]
         program = repr(words[0]) if words else "nothing"
@@ -113,13 +113,6 @@ def _command(text: str, files: list[ServerFile]) -> StdioServer:
     from .transports.stdio import StdioServer
 
     return StdioServer(words[0], args=tuple(words[1:]))
-
-
-def _is_program(name: str) -> bool:
-    try:
-        return shutil.which(name) is not None
-    except ValueError:  # a NUL in it
-        return False
 
 
 def _names(file: ServerFile) -> str:

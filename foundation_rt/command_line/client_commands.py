@@ -113,7 +113,8 @@ async def _ping(client: Client, line: CommandLine) -> Answer:
 def _count(text: str | None) -> int:
     if text is None:
         return _DEFAULT_PINGS
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MAX_PINGS):
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_PINGS))
+    if not (is_number and 1 <= int(text) <= MAX_PINGS):
         raise UsageProblem(f"--count is a number from 1 to {MAX_PINGS}, not {text!r}")
     return int(text)
 

@@ -16,6 +16,7 @@ from ..errors import UsageError
 from .client_commands import CLIENT_COMMANDS, FAILURE_EXIT, Answer, ClientCommand
 from .client_target import FLAGS, VALUED_OPTIONS, reach
 from .output import Output
+from .plain import pretty_json
 from .words import CommandLine, UsageProblem, take_apart
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def _report(error: Exception, output: Output) -> int:
             )
             return _USAGE_EXIT
         case ToolCallError():
-            output.error(_tool_error(error), f"the tool failed: {error}")
+            details = f"\n{pretty_json(error.details)}" if error.details else ""
+            output.error(_tool_error(error), f"the tool failed: {error}{details}")
             return _TOOL_EXIT
         case MCPError():
             text = f"{error.code} {error.message.rstrip()}\n{error.suggested_action}"

@@ -373,7 +373,10 @@ def test_the_error_of_a_tool_is_printed_on_stderr(folder: Path, capsys: Captured
     assert main(words) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert "foundation-rt: the tool failed: NOT_FOUND: no such city\n" in err
+    assert (
+        'foundation-rt: the tool failed: NOT_FOUND: no such city\n{\n  "city": "Atlantis"\n}\n'
+        in err
+    )
     assert main([*words, "--json"]) == 1
     out, err = capsys.readouterr()
     error = orjson.loads(err.splitlines()[-1])
