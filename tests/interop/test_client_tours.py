@@ -50,7 +50,8 @@ def test_over_http(server: str, modern: bool, url: str) -> None:
 
 
 @eras
-def test_in_memory(modern: bool) -> None:
+def test_in_memory(modern: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOUNDATION_RT_LOGGING__LEVEL", "error")  # of the server's, in this process
     server = load_app(str(tour.APP))
     report = asyncio.run(our_client.make(server, modern=modern, over_http=False))
     assert report == our_client.expected(OURS, modern=modern, over_http=False)

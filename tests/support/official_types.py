@@ -66,6 +66,33 @@ def check_message(revision: str, message: dict[str, Any]) -> None:
     _check_names(revision, message.get("params", {}))
 
 
+def check_of_client(revision: str, message: dict[str, Any], asked: str | None) -> None:
+    """A message of a client's, which has to have its type's members and no others.
+
+    Args:
+        asked: the method of the server's request that it answers; None of what is no answer.
+    """
+    jsonrpc_message_adapter.validate_python(message)
+    if "error" in message:
+        return
+    if "result" in message:
+        assert asked is not None
+        typed = methods.CLIENT_RESULTS[asked, revision].model_validate(message["result"])
+        given = message["result"]
+    else:
+        surface = methods.CLIENT_REQUESTS if "id" in message else methods.CLIENT_NOTIFICATIONS
+        known = surface.get((message["method"], revision))
+        if known is None:
+            raise NotOfTheTypes(f"there is no {message['method']} in {revision}")
+        typed = known.model_validate(message, by_name=False)
+        given = message
+    dumped = typed.model_dump(by_alias=True, exclude_unset=True, mode="json")
+    unknown = set(_paths(given)) - set(_paths(dumped))
+    if unknown:
+        raise NotOfTheTypes(f"{asked or message['method']} in {revision}: {sorted(unknown)}")
+    _check_names(revision, message.get("params", message.get("result", {})))
+
+
 def _check_names(revision: str, value: Any) -> None:
     later = {name for date, names in _NAMES_SINCE.items() if date > revision for name in names}
     # Every revision has `_meta` on the outside.
