@@ -130,9 +130,7 @@ def _use(
 async def _do_everything(client: Client) -> None:
     """All there is in the revision that is spoken."""
     server = await client.initialize()
-    await client.call(
-        "add", {"a": 2, "b": 3}, correlation_id="6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
-    )
+    await client.call("add", {"a": 2, "b": 3}, correlation_id=str(uuid4()))
     await client.list_resources()
     await client.list_resource_templates()
     await client.read_resource("note://today")
