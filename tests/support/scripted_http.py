@@ -294,12 +294,9 @@ class Talk:
         """
         return await self.outcome(self.send(method, name, **more))
 
-    async def outcome(self, request_id: str) -> Any:
-        """What became of a request: its result, or its error of JSON-RPC."""
-        outcome = await asyncio.wait_for(self.heard.waiting[request_id], PATIENCE)
-        if isinstance(outcome, MCPError):
-            raise outcome
-        return outcome.get("result", outcome.get("error"))
+    def outcome(self, request_id: str) -> Coroutine[Any, Any, Any]:
+        """What becomes of a request that was sent: its result, or its error of JSON-RPC."""
+        return _outcome(self.heard.waiting[request_id])
 
     def notify(self, method: str | None) -> None:
         """Send a notification; with None an answer to something."""
@@ -313,6 +310,13 @@ class Talk:
         self.channel.agreed(revision)
         self.notify("notifications/initialized")
         return said
+
+
+async def _outcome(waiting: asyncio.Future[Any]) -> Any:
+    outcome = await asyncio.wait_for(waiting, PATIENCE)
+    if isinstance(outcome, MCPError):
+        raise outcome
+    return outcome.get("result", outcome.get("error"))
 
 
 @asynccontextmanager

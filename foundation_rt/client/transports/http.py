@@ -16,13 +16,12 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import suppress
-from traceback import extract_tb
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import define, field
 
 from ..channel import MAX_MESSAGE_BYTES
-from ..errors import ConnectionLostError, MCPError, SessionExpiredError
+from ..errors import MCPError, SessionExpiredError
 from .headers import describe, session_headers
 from .http_exchange import INITIALIZE, Exchanges, expired
 from .http_server import HttpServer
@@ -142,9 +141,8 @@ class HttpChannel:
     async def _carry(self, message: Outgoing, wire: HttpWire) -> None:
         """Send a message and bring home what comes of it."""
         try:
-            if self._introduction is not None and message.method != _INITIALIZED:
-                # Two POSTs have no order, and before this one was taken nothing is answered.
-                await asyncio.wait({self._introduction})
+            if message.method != _INITIALIZED:
+                await self._introduced()
             if self._legacy is not None:
                 await self._legacy.post(message)
             elif self._expiry is not None:
@@ -155,10 +153,6 @@ class HttpChannel:
             self._failed(message, error)
             if isinstance(error, SessionExpiredError):
                 self._expire()
-        except Exception as error:  # of the authentication that a user has given, for one
-            what = f"sending a message failed: {_unforeseen(error)}"
-            log.error(what)
-            self._failed(message, ConnectionLostError(what, may_have_run=True))
         finally:
             if message.request_id is not None:
                 self._requests.pop(message.request_id, None)
@@ -174,6 +168,11 @@ class HttpChannel:
             if self._legacy is None:
                 raise
             await self._legacy.post(message)
+
+    async def _introduced(self) -> None:
+        """Wait until the server knows that the handshake is over: two POSTs have no order."""
+        if self._introduction is not None and not self._introduction.done():
+            await asyncio.wait({self._introduction})
 
     def _failed(self, message: Outgoing, error: MCPError) -> None:
         if message.request_id is not None:
@@ -191,14 +190,11 @@ class HttpChannel:
         return task
 
     async def _listen(self) -> None:
-        if self._introduction is not None:
-            await asyncio.wait({self._introduction})
+        await self._introduced()
         try:
             await self._streams.listen()
         except SessionExpiredError:
             self._expire()
-        except Exception as error:
-            log.error("listening to the server failed: %s", _unforeseen(error))
 
     async def _find_legacy(self, wire: HttpWire) -> LegacyStream | None:
         """The old transport, if the server has it; its end is that of the channel (CHTTP-30)."""
@@ -217,7 +213,7 @@ class HttpChannel:
 
     async def _read(self, legacy: LegacyStream) -> None:
         error = await legacy.read()
-        if self._legacy is legacy:
+        if legacy.is_open:
             self._receiver.lost(error)
 
     def _expire(self) -> None:
@@ -257,9 +253,3 @@ class HttpChannel:
                 wire.exchange("DELETE", headers),
             ):
                 pass
-
-
-def _unforeseen(error: Exception) -> str:
-    """What an exception is and where it was raised; its text may repeat a token."""
-    place = extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {place.name}, line {place.lineno} of {place.filename}"

@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from traceback import extract_tb
 from typing import TYPE_CHECKING
 from urllib.request import getproxies, proxy_bypass
 
@@ -42,7 +43,7 @@ except ImportError:
     raise MissingExtraError("A server over HTTP", "client") from None
 
 if TYPE_CHECKING:
-    from httpx2 import Request, Response
+    from httpx2 import Auth, Request, Response
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -159,9 +160,22 @@ class HttpWire:
         )
 
     async def _send(self, request: Request) -> Response:
-        if self.server.auth is None:
+        auth = self.server.auth
+        if auth is None:
             return await self._transport.handle_async_request(request)
-        flow = self.server.auth.async_auth_flow(request)
+        try:
+            return await self._send_authenticated(request, auth)
+        except httpx2.HTTPError:
+            raise
+        except Exception as error:
+            # Its text may repeat a token; the place is enough to find the cause.
+            place = extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__} in line {place.lineno} of {place.filename}"
+            log.error("authentication failed: %s", what)
+            raise ConnectionLostError(f"authentication failed: {what}", may_have_run=True) from None
+
+    async def _send_authenticated(self, request: Request, auth: Auth) -> Response:
+        flow = auth.async_auth_flow(request)
         try:
             request = await anext(flow)
             while True:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
+import httpx2
 import pytest
 
 from foundation_rt.client.errors import (
@@ -210,6 +212,42 @@ def test_with_the_stream_the_channel_is_lost(how: str) -> None:
                 await talk.call(how)
             assert raised.value.may_have_run
             assert len(talk.heard.ended) == 1
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-32")
+def test_a_stream_that_names_its_endpoint_and_ends_is_lost_at_once() -> None:
+    async def script(asked: Asked, out: Reply) -> None:
+        if asked.method == "GET":
+            out.stream()
+            out.say(b"event: endpoint\ndata: /x\n\n")
+            out.end()
+        else:
+            out.whole(404 if asked.target == "/mcp" else 202)
+
+    async def main() -> None:
+        async with talking(script) as talk:
+            with pytest.raises(ConnectionLostError):
+                await talk.call("initialize")
+            assert len(talk.heard.ended) == 1
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-30")
+def test_where_authentication_fails_for_the_stream_the_refusal_counts() -> None:
+    class Once(httpx2.Auth):
+        def auth_flow(self, request: httpx2.Request) -> Any:
+            if request.method == "GET":
+                raise RuntimeError("no token to be had")
+            yield request
+
+    async def main() -> None:
+        async with talking(OldServer(), auth=Once()) as talk:
+            with pytest.raises(MCPError) as raised:
+                await talk.call("initialize")
+            assert raised.value.data == {"status": 405}
 
     run(main())
 
