@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .sampling import SamplingRequest as SamplingRequest
     from .subscriptions import Subscription as Subscription
     from .tool_schemas import ToolSchema as ToolSchema
-    from .transports.http import HttpServer as HttpServer
+    from .transports.http_server import HttpServer as HttpServer
     from .transports.stdio import StdioServer as StdioServer
 
 _HOMES = {
@@ -60,7 +60,7 @@ _HOMES = {
     "ElicitResult": "..asking.elicitation",
     "ElicitationRequest": "elicitation",
     "ElicitationUrlRequest": "elicitation",
-    "HttpServer": "transports.http",
+    "HttpServer": "transports.http_server",
     "InvalidAnswerError": "errors",
     "InvalidArgumentsError": "errors",
     "MCPError": "errors",

@@ -30,12 +30,12 @@ class ServerDescription:
     @property
     def name(self) -> str:
         """What it calls itself; empty if it did not say."""
-        return str(self.implementation.get("name", ""))
+        return _text(self.implementation.get("name"))
 
     @property
     def version(self) -> str:
         """Its version; empty if it did not say."""
-        return str(self.implementation.get("version", ""))
+        return _text(self.implementation.get("version"))
 
     def can(self, *path: str) -> bool:
         """Whether it declared a capability: ``server.can("resources", "subscribe")``."""
@@ -58,3 +58,7 @@ class ServerDescription:
         for capability in sorted(required):
             if not self.can(*capability.split(".")):
                 raise NotOfferedError(capability)
+
+
+def _text(said: Any) -> str:
+    return said if isinstance(said, str) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,12 @@ from .questions import Questions
 
 if TYPE_CHECKING:
     from ..server import Server
-    from .transports.http import HttpServer
+    from .transports.http_server import HttpServer
     from .transports.stdio import StdioServer
 
     Target = str | Server | StdioServer | HttpServer | ChannelMaker
 
+_URL = r"[A-Za-z][A-Za-z0-9+.-]*://\S*"
 _QUESTIONS = ("sampling", "sampling_tools", "elicitation", "elicitation_url", "roots")
 
 
@@ -60,8 +62,8 @@ def _channel_maker(
     from .transports.stdio import StdioChannel, StdioServer
 
     if isinstance(target, str):
-        if target.startswith(("http://", "https://")):
-            from .transports.http import HttpServer
+        if re.fullmatch(_URL, target) is not None:
+            from .transports.http_server import HttpServer
 
             target = HttpServer(target, headers=dict(headers or {}))
             headers = None
@@ -78,12 +80,13 @@ def _channel_maker(
 
 def _other_channel_maker(target: Any) -> Callable[[], Channel]:
     from ..server import Server
+    from .transports.http_server import HttpServer
 
     if isinstance(target, Server):
         from .transports.memory import MemoryChannel
 
         return lambda: MemoryChannel(target)
-    if type(target).__name__ == "HttpServer":
+    if isinstance(target, HttpServer):
         from .transports.http import HttpChannel
 
         return lambda: HttpChannel(target)

@@ -18,7 +18,6 @@ from ..protocol.jsonrpc import (
     ABSENT,
     Batch,
     Malformed,
-    Message,
     Notification,
     Request,
     Response,
@@ -26,6 +25,7 @@ from ..protocol.jsonrpc import (
     read,
 )
 from ..protocol.peer import SUBSCRIPTION_ID_KEY
+from .errors import MCPError
 
 if TYPE_CHECKING:
     from ..ids import RequestIdGenerator
@@ -90,7 +90,6 @@ class Stray:
 
 Arrival = Answered | Unusable | Asked | Told | Stray
 
-_NO_PARAMS: Mapping[str, Any] = {}
 _PROGRESS = "notifications/progress"
 
 
@@ -110,20 +109,23 @@ class Conversation:
     ) -> tuple[Waiting, bytes]:
         """A new request: what waits for its answer, and its line.
 
-        The caller takes it out of `waiting` when nobody waits any more.
+        Its answer takes it out of `waiting`; the caller does when nobody waits any more.
 
         Args:
             wants_progress: its own id is the token of its progress then, so that no other
                 request's can be taken for it.
 
         Raises:
-            TypeError: `params` is not JSON.
+            MCPError: E203: `params` is not JSON.
         """
         request = Waiting(self.ids.request_id(), method, holder)
         if wants_progress:
             params = params or {}
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": request.id}}
-        line = orjson.dumps(_message(method, params, request.id))
+        try:
+            line = orjson.dumps(_message(method, params, request.id))
+        except TypeError as error:
+            raise MCPError("E203", f"the params of {method} are not JSON: {error}") from None
         self.waiting[request.id] = request
         return request, line
 
@@ -140,25 +142,24 @@ class Conversation:
             return [self._read(read(each), stream) for each in message.items]
         return [self._read(message, stream)]
 
-    def _read(self, message: Message, stream: str | None) -> Arrival:
+    def _read(
+        self, message: Request | Notification | Response | Malformed, stream: str | None
+    ) -> Arrival:
         if isinstance(message, Response):
             return self._read_answer(message, stream)
         if isinstance(message, Notification):
             return self._read_notification(message, stream)
         if isinstance(message, Request):
             return Asked(message)
-        if isinstance(message, Malformed) and stream is None:
-            # Over stdio this is what a server prints by mistake: it says nothing of any request.
-            return Stray(f"not a message: {message.detail}")
-        return self._unreadable("what is no message", stream)
+        return self._read_malformed(message, stream)
 
     def _read_answer(self, answer: Response, stream: str | None) -> Arrival:
         if answer.id is None and answer.error is not None:
-            request = self._only(stream)
+            request = self._take(self._only(stream))
             if request is None:
                 return Stray("an error that names no request")
             return Answered(request, None, answer.error)
-        request = self.waiting.get(answer.id) if type(answer.id) is str else None
+        request = self._take(answer.id)
         if request is None:
             return Stray("an answer to no request that waits for one")
         if answer.error is None and type(answer.result) is not dict:
@@ -166,25 +167,34 @@ class Conversation:
         return Answered(request, answer.result, answer.error)
 
     def _read_notification(self, told: Notification, stream: str | None) -> Arrival:
-        params = _NO_PARAMS if told.params is ABSENT else told.params
-        if type(params) is not dict and params is not _NO_PARAMS:
+        # null stands for what is not there, as some servers write it.
+        params = {} if told.params in (ABSENT, None) else told.params
+        if type(params) is not dict:
             return Stray(f"params of {told.method} that are not an object")
         about = _subscription(params) or stream
         if told.method == _PROGRESS:
             about = params.get("progressToken")
         return Told(told.method, params, self.waiting.get(about) if type(about) is str else None)
 
+    def _read_malformed(self, what: Malformed, stream: str | None) -> Arrival:
+        # Without the id of a request it is, on one stream for all, what a server prints by mistake.
+        request = self._take(what.id) or self._take(stream)
+        why = f"what is no message: {what.detail}"
+        return Stray(why) if request is None else Unusable(request, f"the server sent {why}")
+
     def _unreadable(self, what: str, stream: str | None) -> Arrival:
-        request = self._only(stream)
+        request = self._take(self._only(stream))
         return Stray(what) if request is None else Unusable(request, f"the server sent {what}")
 
-    def _only(self, stream: str | None) -> Waiting | None:
+    def _only(self, stream: str | None) -> str | None:
         """The one request that something without an id can belong to (CLIENT-13)."""
-        if stream is not None:
-            return self.waiting.get(stream)
-        if len(self.waiting) == 1:
-            return next(iter(self.waiting.values()))
-        return None
+        if stream is None and len(self.waiting) == 1:
+            return next(iter(self.waiting))
+        return stream
+
+    def _take(self, request_id: Any) -> Waiting | None:
+        """The request of this id, which waits no more: there is one answer to it (CLIENT-12)."""
+        return self.waiting.pop(request_id, None) if type(request_id) is str else None
 
 
 def _subscription(params: Mapping[str, Any]) -> Any:

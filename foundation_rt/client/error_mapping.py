@@ -149,7 +149,7 @@ def map_mcp_error(error: Any, method: str | None = None) -> MCPError:
     if type(number) is not int:
         return InvalidAnswerError("the server answered with an error that has no code")
     data = error.get("data")
-    message = _readable(error.get("message")) or f"the server answered with error {number}"
+    message = readable(error.get("message")) or f"the server answered with error {number}"
     told = _Told(number, message, data if isinstance(data, Mapping) else {}, method)
     return _raised(_meaning(told), message, number, data, _retry_after(told.data))
 
@@ -166,7 +166,7 @@ def map_http_status(status: int, *, retry_after: float | None = None, detail: st
         detail: the beginning of its body, or its reason, for whoever looks for the cause.
     """
     meaning = _BY_STATUS.get(status) or _by_class(status)
-    said = _readable(detail)
+    said = readable(detail)
     message = f"the server answered with HTTP status {status}" + (f": {said}" if said else "")
     return _raised(meaning, message, None, {"status": status}, retry_after)
 
@@ -268,7 +268,7 @@ def _noun(method: str | None) -> str:
     return _NOUNS.get((method or "tools").partition("/")[0], "function")
 
 
-def _readable(text: Any) -> str:
+def readable(text: Any) -> str:
     """A server's text, of bounded length and without what a terminal would act upon (CERR-12)."""
     if not isinstance(text, str):
         return ""

@@ -25,6 +25,7 @@ from ..protocol.revisions import (
     Revision,
 )
 from .capabilities import ServerDescription
+from .error_mapping import readable
 from .errors import ConnectionLostError, InvalidAnswerError, MCPError
 
 NEWEST_REVISION = STATELESS_REVISIONS[-1]
@@ -35,8 +36,9 @@ _MODERN_CODES = {
     int(JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY),
 }
 _NO_ACCESS = {"E207", "E208"}
-# A server may refuse what it then names as spoken once; not for ever.
-_MAX_DISCOVERIES = 3
+# How often a server may name what it speaks instead of introducing itself.
+_MAX_CHOICES = 3
+_MAX_NAMED = 10
 
 
 @define(eq=False, repr=False)
@@ -68,7 +70,7 @@ class Handshake:
     forced: Revision | None = None
     known: Revision | None = None
     _is_understood: bool = field(default=False, init=False)
-    _discoveries: int = field(default=0, init=False)
+    _choices: int = field(default=0, init=False)
 
     def first(self) -> Opening:
         """What to begin with (CLIENT-01, CLIENT-02)."""
@@ -121,42 +123,47 @@ class Handshake:
         Raises:
             MCPError: there is nothing else to try.
         """
-        if opening.method == "initialize":
-            raise error
-        if error.original_code == _UNSUPPORTED:
-            return self._choose(_supported(error.data), error)
+        is_discovery = opening.method == "server/discover"
+        supported = _names(error.data, "supported")
+        if error.original_code == _UNSUPPORTED or (supported and not is_discovery):
+            return self._choose(supported, error)
         if error.original_code in _MODERN_CODES or error.code in _NO_ACCESS:
             raise error
-        if isinstance(error, ConnectionLostError) or not self.may_fall_back:
+        if isinstance(error, ConnectionLostError) or not (is_discovery and self.may_fall_back):
             raise error
         return self.initialize()
 
     def _discover(self, revision: Revision) -> Opening:
-        self._discoveries += 1
         return Opening("server/discover", {"_meta": self.meta(revision)}, revision)
 
     def _discovered(
         self, opening: Opening, result: Mapping[str, Any]
     ) -> ServerDescription | Opening:
-        supported = _supported({"supported": result.get("supportedVersions")})
+        supported = _names(result, "supportedVersions")
+        if not supported:
+            # Servers of the older kind answer what they do not know with anything.
+            return self.refused(opening, InvalidAnswerError("the server names no revision"))
         if opening.revision.name not in supported:
-            return self._choose(supported, None)
+            return self._choose(supported, no_common_revision(supported, self._ours()))
         meta = result.get("_meta")
         said = meta.get(SERVER_INFO_KEY) if isinstance(meta, Mapping) else None
         return _introduction(opening.revision, result, said or result.get("serverInfo"))
 
-    def _choose(self, supported: list[str], refused: MCPError | None) -> Opening:
-        """The newest revision that both speak."""
+    def _choose(self, supported: list[str], error: MCPError) -> Opening:
+        """The newest revision that both speak, unless the server goes on like that."""
         self._is_understood = True
-        ours = [name for name in SUPPORTED_REVISIONS if self.forced in (None, REVISIONS[name])]
-        common = [name for name in ours if name in supported]
+        self._choices += 1
+        common = [name for name in self._ours() if name in supported]
         if not common:
-            raise no_common_revision(supported, ours)
-        if common[0] in HANDSHAKE_REVISIONS:
-            return self.initialize(REVISIONS[common[0]])
-        if self._discoveries >= _MAX_DISCOVERIES:
-            raise refused or InvalidAnswerError("the server refuses the revision that it names")
-        return self._discover(REVISIONS[common[0]])
+            raise no_common_revision(supported, self._ours())
+        if self._choices > _MAX_CHOICES:
+            raise error
+        revision = REVISIONS[common[0]]
+        return self._discover(revision) if revision.is_stateless else self.initialize(revision)
+
+    def _ours(self) -> list[str]:
+        """What may be spoken, newest first."""
+        return [name for name in SUPPORTED_REVISIONS if self.forced in (None, REVISIONS[name])]
 
     def _initialized(self, result: Mapping[str, Any]) -> ServerDescription:
         name = result.get("protocolVersion")
@@ -169,10 +176,10 @@ class Handshake:
 
 def no_common_revision(theirs: list[str], ours: list[str]) -> MCPError:
     """E206: neither side speaks what the other one does."""
+    named = ", ".join(map(readable, theirs[:_MAX_NAMED]))
     return MCPError(
         "E206",
-        f"the server speaks {', '.join(theirs) or 'nothing it names'}; "
-        f"this client speaks {', '.join(ours)}",
+        f"the server speaks {named or 'nothing it names'}; this client speaks {', '.join(ours)}",
         data={"supported": theirs},
     )
 
@@ -190,7 +197,7 @@ def _introduction(revision: Revision, result: Mapping[str, Any], said: Any) -> S
     )
 
 
-def _supported(data: Any) -> list[str]:
+def _names(data: Any, member: str) -> list[str]:
     """The revisions that an error or an introduction names; what is no name is left out."""
-    listed = data.get("supported") if isinstance(data, Mapping) else None
+    listed = data.get(member) if isinstance(data, Mapping) else None
     return [name for name in listed if type(name) is str] if isinstance(listed, list) else []

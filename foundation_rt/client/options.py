@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from attrs import field, frozen
@@ -19,21 +20,38 @@ from .session import LogCallback
 REVISION_VARIABLE = "MCP_PROTOCOL_VERSION"
 TTL_VARIABLE = "MCP_TOOL_CACHE_TTL"
 
+_TTL = r"0*[1-9][0-9]{0,11}"
+
 
 def _names(value: Any) -> frozenset[str]:
-    if isinstance(value, str):
-        raise TypeError("require is a collection of names, as in {'tools'}")
-    return frozenset(value)
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        names = frozenset(value)
+        if all(isinstance(name, str) for name in names):
+            return names
+    raise ConfigError("require is a collection of names, as in {'tools'}")
 
 
-def _positive(_: Any, attribute: Any, value: float) -> None:
-    if not value > 0:
-        raise ConfigError(f"{attribute.name} must be greater than 0, not {value!r}")
+def _positive(_: Any, attribute: Any, value: Any) -> None:
+    if not (isinstance(value, int | float) and value > 0):
+        raise ConfigError(f"{attribute.name} must be a number greater than 0, not {value!r}")
+
+
+def _whole(_: Any, attribute: Any, value: Any) -> None:
+    if not (isinstance(value, int) and value > 0):
+        raise ConfigError(f"{attribute.name} must be a whole number greater than 0, not {value!r}")
+
+
+def _all_positive(_: Any, attribute: Any, value: Mapping[str, Any]) -> None:
+    for name, each in value.items():
+        if not (isinstance(each, int | float) and each > 0):
+            raise ConfigError(
+                f"{attribute.name} of {name} must be a number greater than 0, not {each!r}"
+            )
 
 
 def _one_of(known: Any) -> Callable[[Any, Any, str | None], None]:
-    def check(_: Any, attribute: Any, value: str | None) -> None:
-        if value is not None and value not in known:
+    def check(_: Any, attribute: Any, value: Any) -> None:
+        if value is not None and not (isinstance(value, str) and value in known):
             raise ConfigError(f"{attribute.name} is one of {', '.join(known)}, not {value!r}")
 
     return check
@@ -77,12 +95,12 @@ class ClientOptions:
     require: frozenset[str] = field(default=frozenset({"tools"}), converter=_names)
     revision: str | None = field(default=None, validator=_one_of(REVISIONS))
     timeout: float = field(default=60.0, validator=_positive)
-    tool_timeouts: Mapping[str, float] = field(factory=dict)
+    tool_timeouts: Mapping[str, float] = field(factory=dict, validator=_all_positive)
     connect_timeout: float = field(default=30.0, validator=_positive)
     probe_timeout: float = field(default=5.0, validator=_positive)
     question_timeout: float = field(default=300.0, validator=_positive)
-    tool_cache_ttl_ms: int = field(default=300_000, validator=_positive)
-    max_pages: int = field(default=100, validator=_positive)
+    tool_cache_ttl_ms: int = field(default=300_000, validator=_whole)
+    max_pages: int = field(default=100, validator=_whole)
     breaker: BreakerSettings = field(factory=BreakerSettings)
     tool_breakers: bool = False
     retries: RetryPolicy = field(factory=RetryPolicy)
@@ -117,7 +135,9 @@ def from_environment(given: Mapping[str, Any]) -> ClientOptions:
         found["revision"] = revision
     ttl = os.environ.get(TTL_VARIABLE)
     if ttl:
-        if not (ttl.isascii() and ttl.isdecimal() and int(ttl) > 0):
-            raise ConfigError(f"{TTL_VARIABLE} is a number of ms greater than 0, not {ttl!r}")
+        if re.fullmatch(_TTL, ttl) is None:
+            raise ConfigError(
+                f"{TTL_VARIABLE} is a number of ms from 1 to 999999999999, not {ttl!r}"
+            )
         found["tool_cache_ttl_ms"] = int(ttl)
     return ClientOptions(**found)

@@ -183,7 +183,9 @@ class Session:
                     if not pending:
                         return self.handshake.refused(asked[task], error)
                 else:
-                    return self.handshake.answered(asked[task], result)
+                    outcome = self.handshake.answered(asked[task], result)
+                    if isinstance(outcome, ServerDescription) or not pending:
+                        return outcome
         finally:
             for task in asked:
                 task.cancel()
@@ -194,7 +196,8 @@ class Session:
         result = await self.request(opening.method, opening.params, Attempt())
         spoken = result.get("protocolVersion")
         if opening.method == "initialize" and spoken != opening.revision.name:
-            fields = {"asked": opening.revision.name, "spoken": str(spoken)}
+            said = spoken if isinstance(spoken, str) else None
+            fields = {"asked": opening.revision.name, "spoken": said}
             log.warning("the server speaks another revision", extra={"fields": fields})
         return result
 
