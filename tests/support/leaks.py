@@ -8,7 +8,6 @@ Held.now().must_equal(before)
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import threading
 from contextlib import suppress
@@ -33,8 +32,7 @@ class Held:
 
     @classmethod
     def now(cls) -> Held:
-        """What is held now, by anything that is not garbage."""
-        gc.collect()
+        """What is held now. What only garbage holds counts: it was not given back."""
         threads = frozenset(f"{each.name} {each.ident}" for each in threading.enumerate())
         return cls(_descriptors(), threads, _children())
 

@@ -12,7 +12,7 @@ transport:
     part FRACTION           the first bytes of the right response, its head included
     drip BYTES              the same, so many bytes, each by itself
     status CODE [HEADERS [BODY]]
-                            this response, whole
+                            this response, whole; the body in Latin-1
     bytes TEXT              these bytes (Latin-1) on the connection, as they are
     endless LINE            this line of a stream, for as long as the client reads
     session NAME            what the client is told its session is called; it is not known by that
@@ -198,8 +198,8 @@ class MisbehavingHttp:
         return not response.is_cut
 
     def _answer(self, response: Response, session: str | None, body: bytes) -> None:
-        self._play.reach(response.method, response)
-        if response.is_decided:
+        reached = self._play.reach(response.method, response)
+        if response.is_decided or reached.acts:
             return
         if response.method != "POST":
             response.whole(200 if response.method == "DELETE" else 405, {}, b"")
@@ -268,7 +268,7 @@ class MisbehavingHttp:
         headers: Mapping[str, str] | None = None,
         body: str = "",
     ) -> None:
-        exchange.way.whole(code, headers or {}, body.encode())
+        exchange.way.whole(code, headers or {}, body.encode("latin-1"))
 
     def _endless(self, exchange: Exchange, line: str) -> None:
         exchange.way.go_on(exchange.way.endless(line.encode()))

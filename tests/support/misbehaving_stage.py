@@ -71,6 +71,10 @@ class Stage:
         new.write_text(json.dumps({"revision": self.revision, "starts": starts}))
         new.replace(self._script)
 
+    def forget(self) -> None:
+        """What was noted so far is of no interest any more."""
+        os.truncate(self._log, 0)
+
     @property
     def arguments(self) -> tuple[str, str]:
         """What a server is told, by its command line."""
@@ -163,11 +167,12 @@ class HttpStage(Stage):
             [*command, str(self._port)], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
-        self._port = int(self._process.stdout.readline())
+        with self._process.stdout as output:
+            self._port = int(output.readline())
 
     def stop(self) -> None:
         """Kill it, if it has not ended by itself."""
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            self._process.wait()
             self._process = None

@@ -56,7 +56,11 @@ class Exchanges:
                 asyncio.timeout(ACKNOWLEDGE_TIMEOUT if request_id is None else None),
                 streams.wire.exchange("POST", headers, message.line) as response,
             ):
-                await self._take(message, response, reader)
+                try:
+                    await self._take(message, response, reader)
+                finally:
+                    if request_id is not None and streams.receiver.awaits(request_id):
+                        await hang_up(response)
         except CallTimeoutError:  # what a status says
             raise
         except TimeoutError:
@@ -85,7 +89,10 @@ class Exchanges:
         if is_events(response):
             await self.streams.relay(response, reader, request_id)
         elif is_json(response):
-            receiver.received(await read_body(response, self.streams.max_bytes), request_id)
+            body = await read_body(response, self.streams.max_bytes)
+            if not (isinstance(body, bytes) and request_id.encode() in body):
+                await hang_up(response)
+            receiver.received(body, request_id)
             if receiver.awaits(request_id):
                 raise InvalidAnswerError("the response does not answer its request")
         else:
@@ -111,6 +118,17 @@ class Exchanges:
         if session_id is not None and not is_session_id(session_id):
             raise InvalidAnswerError("the id of the session is none that a header can hold")
         self.streams.session_id = session_id
+
+
+async def hang_up(response: Response) -> None:
+    """Close the connection of a response that did not answer its request (CHTTP-10).
+
+    It may be one that the server sent unasked; then the next request's would be this one's, and so
+    on for all that follow.
+    """
+    stream = response.extensions.get("network_stream")
+    if stream is not None:
+        await stream.aclose()
 
 
 def expired(*, may_have_run: bool) -> SessionExpiredError:

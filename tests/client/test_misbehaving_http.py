@@ -1,0 +1,421 @@
+"""Servers over HTTP that misbehave: in the handshake, in calls, and between them.
+
+One server plays for all tests of a revision; each test tells it what to do, and looks at what has
+come since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from foundation_rt.client import (
+    CallResult,
+    CallTimeoutError,
+    Client,
+    ConnectionLostError,
+    InvalidAnswerError,
+    MCPError,
+    connect,
+)
+from foundation_rt.client.retries import RetryPolicy
+from tests.support.leaks import Held, tasks
+from tests.support.misbehaving_play import STATELESS, Act
+from tests.support.misbehaving_stage import HANDSHAKE, Acts, HttpStage
+
+LIVENESS = 30.0
+"""Seconds after which a client counts as hanging."""
+
+SOON = 0.3
+"""Seconds that a call is given which is never answered."""
+
+ONCE = RetryPolicy(max_attempts=1)
+ANSWER: Act = ["answer"]
+JSON = {"Content-Type": "application/json"}
+STREAM = {"Content-Type": "text/event-stream"}
+HTML = {"Content-Type": "text/html"}
+
+
+@pytest.fixture(scope="module", params=[HANDSHAKE, STATELESS])
+def server(request: pytest.FixtureRequest) -> Iterator[HttpStage]:
+    with HttpStage(revision=request.param) as stage:
+        yield stage
+
+
+def run(
+    stage: HttpStage,
+    scene: Callable[[Client], Awaitable[None]],
+    points: Acts | None = None,
+    **options: Any,
+) -> None:
+    """Play `scene` with a client of that server; nothing may hang, and nothing may be left."""
+
+    async def play() -> None:
+        async with asyncio.timeout(LIVENESS):
+            async with connect(stage.url, **{"retries": ONCE, **options}) as client:
+                await scene(client)
+        assert tasks() == []
+
+    stage.play(points or {})
+    stage.forget()
+    before = Held.now()
+    asyncio.run(play())
+    Held.now().must_equal(before)
+
+
+async def call(
+    client: Client, nonce: str, acts: list[Act] | None = None, **more: Any
+) -> CallResult:
+    """A call, which has to be answered with its own nonce."""
+    arguments = {"nonce": nonce, "acts": [ANSWER] if acts is None else acts}
+    result = await client.call("play", arguments, **more)
+    assert (result.structured, result.text) == ({"nonce": nonce}, nonce)
+    return result
+
+
+async def error_of(awaitable: Awaitable[Any]) -> MCPError:
+    try:
+        result = await awaitable
+    except MCPError as error:
+        return error
+    raise AssertionError(f"it went through: {result!r}")
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * 50}}
+
+HARMLESS: dict[str, list[Act]] = {
+    "a stream": [["stream"], ANSWER],
+    "a stream with much in it": [
+        ["stream"],
+        ["event", ": hello"],
+        ["event", "retry: x\nid\nnothing: 5\n\n\ndata"],
+        ["event", "event: somethingelse\ndata: {]"],
+        ANSWER,
+    ],
+    "twice in a stream": [["stream"], ANSWER, ANSWER],
+    "somebody else's first": [["stream"], ["answer", {"id": "nobody"}], ANSWER],
+    "a flood before": [["flood", 5_000, NOTE], ANSWER],
+    "progress that nobody wants": [["progress", 1], ["progress", "x"], ANSWER],
+    "and a session that was never there": [["session", "made up"], ANSWER],
+}
+"""What a client takes, and gets its answer all the same."""
+
+
+@pytest.mark.parametrize("acts", HARMLESS.values(), ids=HARMLESS)
+def test_what_does_not_cost_the_answer(server: HttpStage, acts: list[Act]) -> None:
+    async def scene(client: Client) -> None:
+        await call(client, "first", acts)
+        await call(client, "second")
+        assert server.nonces() == ["first", "second"]
+
+    run(server, scene)
+
+
+UNASKED: dict[str, list[Act]] = {
+    "another answer": [ANSWER],
+    "a response": [["status", 200, JSON, "{}"]],
+    "bytes": [["bytes", "HTTP/1.1"]],
+    "zeros": [["bytes", "\x00" * 100]],
+}
+"""What comes after the response, on a connection that is to be used again."""
+
+
+@pytest.mark.rule("CHTTP-10")
+@pytest.mark.parametrize("more", UNASKED.values(), ids=UNASKED)
+def test_a_response_that_nobody_asked_for_is_no_answer(server: HttpStage, more: list[Act]) -> None:
+    """The next call may suffer from it, but it does not take it for its own answer."""
+
+    async def scene(client: Client) -> None:
+        await call(client, "first", [ANSWER, *more])
+        try:
+            await call(client, "second")
+        except MCPError as error:
+            assert error.may_have_run
+        await call(client, "third")
+        assert set(server.nonces()) >= {"first", "third"}
+
+    run(server, scene)
+
+
+def wrong_id(body: str) -> str:
+    return '{"jsonrpc": "2.0", "id": "nobody", ' + body + "}"
+
+
+FAILURES: dict[str, list[Act]] = {
+    "the connection is closed": [["cut"]],
+    "a head that breaks off": [["part", 0.1], ["cut"]],
+    "a body that breaks off": [["part", 0.8], ["cut"]],
+    "a stream that breaks off": [["stream"], ["event", ": hello"], ["cut"]],
+    "a stream that breaks off within an event": [["stream"], ["bytes", "40\r\ndata: {"], ["cut"]],
+    "a stream without an answer": [["stream"], ["finish"]],
+    "a stream without an answer, to be resumed": [
+        ["stream"],
+        ["event", "id: 1\nretry: 1\ndata: "],
+        ["finish"],
+    ],
+    "what is no HTTP": [["bytes", "220 smtp.example.org ESMTP\r\n\r\n"], ["cut"]],
+    "a version of the future": [["bytes", "HTTP/9.9 200 OK\r\n\r\n"], ["cut"]],
+    "zeros": [["bytes", "\x00" * 1000], ["cut"]],
+    "a head without an end": [["bytes", "HTTP/1.1 200 OK\r\n" + "a: b\r\n" * 50_000], ["cut"]],
+    "500": [["status", 500]],
+    "500 with JSON": [["status", 500, JSON, '{"detail": "no"}']],
+    "502 of a proxy": [["status", 502, HTML, "<h1>Bad Gateway</h1>"]],
+    "504": [["status", 504]],
+    "no body": [["status", 200, JSON]],
+    "no type": [["status", 200, {}, "{}"]],
+    "a page": [["status", 200, HTML, "<h1>Welcome</h1>"]],
+    "JSON that is none": [["status", 200, JSON, '{"jsonrpc": "2.0", "id": ']],
+    "a list": [["status", 200, JSON, "[]"]],
+    "a number": [["status", 200, JSON, "5"]],
+    "a thousand levels": [["status", 200, JSON, "[" * 5_000]],
+    "not UTF-8": [["status", 200, JSON, '{"jsonrpc": "2.0", "id": "\xff"}']],
+    "somebody else's": [["status", 200, JSON, wrong_id('"result": {}')]],
+    "somebody else's error": [["status", 200, JSON, wrong_id('"error": {"code": 1}')]],
+    "a result that is a number": [["reply", {"result": 5}]],
+    "an error that is none": [["reply", {"error": "no"}]],
+    "accepted": [["status", 202]],
+    "no content": [["status", 204]],
+    "503": [["status", 503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}]],
+    "a length that is a lie": [
+        ["bytes", "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"],
+        ["bytes", "Content-Length: 1000000000000\r\n\r\n{}"],
+        ["cut"],
+    ],
+    "a bomb": [
+        [
+            "status",
+            200,
+            {**JSON, "Content-Encoding": "gzip"},
+            gzip.compress(b" " * 200_000_000, 9).decode("latin-1"),
+        ]
+    ],
+    "nonsense in a stream": [["stream"], ["event", "data: {]"], ANSWER],
+}
+"""What costs the answer; the request may have been carried out."""
+
+
+@pytest.mark.parametrize("acts", FAILURES.values(), ids=FAILURES)
+def test_what_costs_the_answer(server: HttpStage, acts: list[Act]) -> None:
+    async def scene(client: Client) -> None:
+        error = await error_of(call(client, "first", acts))
+        assert error.code in ("E201", "E202", "E209")
+        assert error.may_have_run
+        assert len(str(error)) < 10_000
+        await call(client, "second")
+        assert server.nonces() == ["first", "second"]
+
+    run(server, scene)
+
+
+def test_a_hundred_megabytes_are_refused(server: HttpStage) -> None:
+    """As JSON, and as an event."""
+    begin: list[Act] = [] if server.revision == HANDSHAKE else [["stream"]]
+
+    async def scene(client: Client) -> None:
+        error = await error_of(call(client, "first", [*begin, ["huge", 100_000_000]]))
+        assert isinstance(error, InvalidAnswerError)
+        assert error.may_have_run
+        await call(client, "second")
+
+    run(server, scene)
+
+
+REFUSALS: dict[str, tuple[str, list[Act]]] = {
+    "401": ("E207", [["status", 401, {"WWW-Authenticate": "Bearer"}]]),
+    "403": ("E207", [["status", 403]]),
+    "405": ("E204", [["status", 405]]),
+    "429": ("E208", [["status", 429, {"Retry-After": "x"}]]),
+}
+"""What says that nothing was carried out."""
+
+
+@pytest.mark.parametrize(("code", "acts"), REFUSALS.values(), ids=REFUSALS)
+def test_what_refuses_a_call(server: HttpStage, code: str, acts: list[Act]) -> None:
+    async def scene(client: Client) -> None:
+        error = await error_of(call(client, "first", acts))
+        assert not error.may_have_run
+        assert error.code == code or code == "E204"
+        await call(client, "second")
+        assert server.nonces() == ["first", "second"]
+
+    run(server, scene)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(server: HttpStage, status: int) -> None:
+    """Whatever the headers say of who calls goes to nobody else."""
+
+    async def scene(client: Client) -> None:
+        where = {"Location": f"{server.url}/elsewhere"}
+        error = await error_of(call(client, "first", [["status", status, where]]))
+        assert "elsewhere" in error.message
+        assert server.nonces() == ["first"]
+
+    run(server, scene)
+
+
+UNANSWERED: dict[str, list[Act]] = {
+    "nothing": [],
+    "a stream of nothing": [["stream"]],
+    "half a head": [["part", 0.1]],
+    "half a body": [["part", 0.8]],
+    "a byte at a time": [["drip", 1_000_000]],
+    "a few bytes at a time": [["drip", 150]],
+    "comments without an end": [["endless", ": x\n"]],
+    "messages without an end": [["endless", 'data: {"jsonrpc":"2.0","method":"x"}\n']],
+    "nonsense without an end": [["endless", "data: x"]],
+}
+"""What a client waits for to the end of its patience."""
+
+
+@pytest.mark.parametrize("acts", UNANSWERED.values(), ids=UNANSWERED)
+def test_a_call_that_is_not_answered_ends_in_time(server: HttpStage, acts: list[Act]) -> None:
+    async def scene(client: Client) -> None:
+        error = await error_of(call(client, "first", acts, timeout=SOON))
+        assert isinstance(error, CallTimeoutError | InvalidAnswerError)
+        assert error.may_have_run
+        await call(client, "second")
+        assert server.nonces() == ["first", "second"]
+
+    run(server, scene)
+
+
+def test_answers_in_any_order_reach_those_who_asked(server: HttpStage) -> None:
+    async def scene(client: Client) -> None:
+        count = 30
+        calls = [
+            call(client, f"call {each}", [["wait", f"call {each + 1}"], ANSWER])
+            for each in range(count)
+        ]
+        await asyncio.gather(*calls, call(client, f"call {count}"))
+
+    run(server, scene)
+
+
+def test_an_answer_on_somebody_elses_stream_is_nobodys(server: HttpStage) -> None:
+    """Each stream is for the request that opened it: the second's answer does not come there."""
+
+    async def scene(client: Client) -> None:
+        await asyncio.gather(
+            call(
+                client, "first", [["stream"], ["wait", "second"], ["answer", {"id": "?"}], ANSWER]
+            ),
+            call(client, "second", [["wait", "first"], ANSWER]),
+        )
+
+    run(server, scene)
+
+
+# -- sessions and processes ------------------------------------------------------------------------
+
+
+def test_a_session_that_is_forgotten_is_made_anew_once() -> None:
+    async def scene(client: Client) -> None:
+        await call(client, "first", [["forget"], ANSWER])
+        await asyncio.gather(*(call(client, f"call {each}") for each in range(10)))
+        assert len(stage.messages("initialize")) == 2
+        assert sorted(stage.nonces()) == sorted(["first", *(f"call {each}" for each in range(10))])
+
+    with HttpStage() as stage:
+        run(stage, scene)
+
+
+def test_a_session_that_is_never_known_is_no_loop() -> None:
+    """The server gives a name to each session that it does not know a moment later."""
+
+    async def scene(client: Client) -> None:
+        error = await error_of(call(client, "first"))
+        assert not error.may_have_run
+        assert 1 <= len(stage.messages("initialize")) <= 4
+
+    with HttpStage() as stage:
+        run(stage, scene, {"initialize": [["session", "unknown"], ANSWER]})
+
+
+@pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
+def test_a_server_that_is_killed_during_a_call(revision: str) -> None:
+    async def scene(client: Client) -> None:
+        error = await error_of(call(client, "first", [["kill"]]))
+        assert isinstance(error, ConnectionLostError)
+        assert error.may_have_run
+        assert isinstance(await error_of(call(client, "second")), ConnectionLostError)
+        stage.stop()
+        stage.start()
+        await call(client, "third")
+        assert stage.nonces() == ["first", "third"]
+        stage.stop()
+
+    with HttpStage(revision=revision) as stage:
+        run(stage, scene)
+
+
+# -- the handshake ---------------------------------------------------------------------------------
+
+POINTS = [
+    "POST",
+    "server/discover",
+    "initialize",
+    "notifications/initialized",
+    "tools/list",
+    "GET",
+    "DELETE",
+    "subscriptions/listen",
+]
+
+ENDS: dict[str, list[Act]] = {
+    "nothing": [],
+    "the connection is closed": [["cut"]],
+    "a head that breaks off": [["bytes", "HTTP/1.1 20"], ["cut"]],
+    "a page": [["status", 200, HTML, "<h1>Welcome</h1>"]],
+    "an empty object": [["status", 200, JSON, "{}"]],
+    "an empty stream": [["stream"], ["finish"]],
+    "a stream that breaks off": [["stream"], ["cut"]],
+    "somebody else's": [["status", 200, JSON, wrong_id('"result": {}')]],
+    "302": [["status", 302, {"Location": "http://127.0.0.1:1/"}]],
+    "400": [["status", 400]],
+    "400 with an error": [["status", 400, JSON, '{"error": {"code": -32000, "message": "no"}}']],
+    "401": [["status", 401]],
+    "404": [["status", 404, HTML, "<h1>Not found</h1>"]],
+    "429": [["status", 429, {"Retry-After": "86400"}]],
+    "500": [["status", 500]],
+    "503": [["status", 503]],
+    "a stream of comments without an end": [["endless", ": " + "x" * 10_000]],
+    "zeros without an end": [["endless", "\x00" * 10_000]],
+}
+
+
+@pytest.mark.parametrize("acts", ENDS.values(), ids=ENDS)
+def test_a_server_that_fails_at_any_point_of_the_handshake(
+    server: HttpStage, acts: list[Act]
+) -> None:
+    async def outcome() -> CallResult | MCPError:
+        options = {"connect_timeout": 0.5, "probe_timeout": 0.1, "retries": ONCE}
+        try:
+            async with connect(server.url, **options) as client:
+                return await call(client, "mine")
+        except MCPError as error:
+            return error
+
+    async def everywhere() -> None:
+        for point in POINTS:
+            server.play({point: acts or [["wait", "never"], ["cut"]]})
+            server.forget()
+            async with asyncio.timeout(LIVENESS):
+                end = await outcome()
+            assert tasks() == []
+            if isinstance(end, MCPError):
+                assert not end.may_have_run, point
+                assert server.nonces() == [], point
+            else:
+                assert point not in ("POST", "tools/list"), point
+                assert server.nonces() == ["mine"], point
+
+    before = Held.now()
+    asyncio.run(everywhere())
+    Held.now().must_equal(before)
