@@ -16,6 +16,7 @@ import atexit
 import logging
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -27,8 +28,11 @@ Result = TypeVar("Result")
 
 log = logging.getLogger("foundation_rt.client")
 
+_LOOK_UP = 0.5  # seconds; a signal that comes just before a lock is waited for interrupts nothing
 _LEFTOVERS = 1.0  # seconds in which what still runs must end, once what it works with has ended
-_AT_EXIT = 15.0  # seconds that the interpreter waits; what ends takes less, whatever happens
+_AT_EXIT = 15.0  # seconds that the interpreter waits before it has the end cut short
+_CUT_SHORT = 5.0  # seconds that this may take: what is killed is gone in milliseconds
+_STEP = 0.5  # seconds for one step of it
 
 
 class LoopEnded(Exception):
@@ -40,8 +44,8 @@ class LoopThread:
     """Runs coroutines for other threads.
 
     Args:
-        last: what the loop does at its end; bounded in time. Called again if it was cancelled,
-            for what it left undone.
+        last: what the loop does at its end; bounded in time. It may be cancelled several times, for
+            each of its steps, which then has to leave nothing behind all the same.
 
     Attributes:
         is_ending: whether it takes no work any more.
@@ -52,10 +56,11 @@ class LoopThread:
 
     _last: Callable[[], Coroutine[Any, Any, object]]
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.new_event_loop, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    # Reentrant: `end_soon` is called in garbage collection, which may begin anywhere.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
     is_ending: bool = field(default=False, init=False)
     _stop: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _life: asyncio.Task[None] | None = field(default=None, init=False)
+    _hurry: asyncio.Event = field(factory=asyncio.Event, init=False)
     _thread: threading.Thread = field(init=False)
     # Not `join`: until Python 3.13 a thread whose `join` was interrupted counts as ended.
     _gone: threading.Event = field(factory=threading.Event, init=False)
@@ -91,7 +96,7 @@ class LoopThread:
                 if self.is_ending:
                     raise LoopEnded
                 future = asyncio.run_coroutine_threadsafe(work(), self._loop)
-            return future.result()
+            return _outcome(future)
         except BaseException:
             if future is not None:
                 future.cancel()
@@ -112,41 +117,38 @@ class LoopThread:
 
     def end(self) -> None:
         """Have it end, and wait for that; who is interrupted meanwhile has it hurry (BLOCK-04)."""
-        self.end_soon()
         if threading.current_thread() is self._thread:
-            return  # a callback; it ends when that has returned
+            self.end_soon()  # a callback; it ends when that has returned
+            return
         try:
-            self._gone.wait()
+            self.end_soon()
+            while not self._gone.wait(_LOOK_UP):
+                pass
         except BaseException:
-            self._hurry()
+            self._cut_short()
             raise
         self._thread.join()
 
     def _exit(self) -> None:
         """The interpreter ends."""
-        self.end_soon()
+        has_gone = False
         try:
-            self._gone.wait(_AT_EXIT)
-        except BaseException:
-            self._hurry()
-            self._gone.wait(_LEFTOVERS)
-            raise
+            self.end_soon()
+            has_gone = self._gone.wait(_AT_EXIT)
+        finally:
+            if not has_gone:
+                self._cut_short()
+                self._gone.wait(_CUT_SHORT)
 
-    def _hurry(self) -> None:
-        with suppress(RuntimeError):  # closed: nothing to wait for
-            self._loop.call_soon_threadsafe(self._cut_short)
+    def _cut_short(self) -> None:
+        with suppress(RuntimeError):  # closed: nothing to hurry
+            self._loop.call_soon_threadsafe(self._hurry.set)
 
     # -- in the thread
 
-    def _cut_short(self) -> None:
-        if self._life is not None:
-            self._life.cancel()
-
     def _run_loop(self) -> None:
         try:
-            self._life = self._loop.create_task(self._live())
-            with suppress(asyncio.CancelledError):
-                self._loop.run_until_complete(self._life)
+            self._loop.run_until_complete(self._live())
         finally:
             self._loop.close()
             atexit.unregister(self._exit)
@@ -154,12 +156,7 @@ class LoopThread:
 
     async def _live(self) -> None:
         await self._stop.wait()
-        try:
-            await self._last()
-        except asyncio.CancelledError:
-            await self._last()
-        except Exception:
-            log.exception("a client could not be closed")
+        await self._conclude()
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
             await asyncio.wait(others, timeout=_LEFTOVERS)
@@ -167,3 +164,24 @@ class LoopThread:
                 other.cancel()
             await asyncio.wait(others, timeout=_LEFTOVERS)
         await self._loop.shutdown_asyncgens()
+
+    async def _conclude(self) -> None:
+        """Do what is last; in a hurry, cancel one step of it after the other."""
+        last = asyncio.ensure_future(self._last())
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait([last, hurry], return_when=asyncio.FIRST_COMPLETED)
+        while not last.done():
+            last.cancel()
+            await asyncio.wait([last], timeout=_STEP)
+        hurry.cancel()
+        if not last.cancelled() and last.exception() is not None:
+            log.error("a client could not be closed", exc_info=last.exception())
+
+
+def _outcome(future: Future[Result]) -> Result:
+    while True:
+        try:
+            return future.result(_LOOK_UP)
+        except TimeoutError:
+            if future.done():  # its own
+                return future.result()

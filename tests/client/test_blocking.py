@@ -23,6 +23,7 @@ from foundation_rt.client import (
     InvalidArgumentsError,
     MCPError,
     StdioServer,
+    loop_thread,
 )
 from foundation_rt.client.blocking import BlockingClient, connect
 from foundation_rt.client.loop_thread import LoopThread
@@ -141,6 +142,15 @@ def test_errors_are_the_clients(client: BlockingClient) -> None:
     assert client.call("echo", {"text": "on"}).value() == "on"
 
 
+@pytest.mark.rule("BLOCK-01")
+def test_who_waits_looks_up_now_and_then(
+    client: BlockingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_thread, "_LOOK_UP", 0.001)
+    with pytest.raises(CallTimeoutError):
+        client.call("wait", timeout=0.1)
+
+
 # -- threads and loops ---------------------------------------------------------------------------
 
 
@@ -216,7 +226,7 @@ def test_who_is_interrupted_cancels_his_call(stage: Stage, client: BlockingClien
     assert client.call("echo", {"text": "still here"}).value() == "still here"
 
 
-STUBBORN = """trap '' TERM; echo $$ >"$1"; "$2" -m foundation_rt serve; exec sleep 1000"""
+STUBBORN = """trap '' TERM; echo $$ >"$1"; "$2" -m foundation_rt serve; exec sleep 60"""
 
 
 def stubborn(folder: Path, grace: float) -> StdioServer:
@@ -231,7 +241,7 @@ def test_who_is_interrupted_while_he_closes_has_the_server_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = Held.now()
-    client = connect(stubborn(tmp_path, grace=1_000.0))
+    client = connect(stubborn(tmp_path, grace=60.0))
     client.ping()
     group = int((tmp_path / "number").read_text())
     ending = threading.Event()
@@ -312,7 +322,10 @@ def test_nobody_waits_for_a_loop_that_has_ended(stage: Stage) -> None:
 
 
 @pytest.mark.rule("BLOCK-04")
-def test_what_hangs_on_the_loop_does_not_hold_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_hangs_on_the_loop_does_not_hold_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_thread, "_LEFTOVERS", 0.01)
     started = threading.Event()
 
     async def fail() -> None:
@@ -378,8 +391,9 @@ POLITE = """echo $$ >"$1"; exec "$2" -m foundation_rt serve"""
         ("raise KeyboardInterrupt", -signal.SIGINT),
         ("changes = client.subscribe('note://a')", 0),
         ("threading.Thread(target=client.ping, daemon=True).start()", 0),
+        ("from foundation_rt.client import loop_thread; loop_thread._AT_EXIT = 0.0", 0),
     ],
-    ids=["end", "exit", "interrupted", "subscribed", "busy"],
+    ids=["end", "exit", "interrupted", "subscribed", "busy", "impatient"],
 )
 def test_at_the_interpreters_end_no_process_is_left(
     tmp_path: Path, command: str, ending: str, code: int
