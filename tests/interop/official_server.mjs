@@ -2,10 +2,11 @@
 //
 //     node official_server.mjs stdio
 //     node official_server.mjs http [PORT]
+//     node official_server.mjs plain [PORT]
 //
-// Over HTTP it listens on a free port unless it is told one, and prints its URL when it does. `count`
-// goes on until `enough` is called; `waiting` tells when `wait` runs, to be cancelled, and
-// `ended_with` what became of it. So no client has to guess at times.
+// Over HTTP it listens on a free port unless it is told one, and prints its URL when it does; `plain`
+// has neither sessions nor streams. `count` goes on until `enough` is called; `waiting` tells when
+// `wait` runs, to be cancelled, and `ended_with` what became of it. So no client has to guess at times.
 
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -222,10 +223,10 @@ async function body(request) {
   return chunks.length > 0 ? JSON.parse(Buffer.concat(chunks)) : undefined;
 }
 
-function serveHttp(port) {
+function withSessions() {
   handler = createMcpHandler(make, { legacy: 'reject' });
   const stateless = toNodeHandler(handler);
-  const server = createServer(async (request, response) => {
+  return async (request, response) => {
     const parsed = await body(request);
     if (!(await isLegacyRequest(await toWebRequest(request, parsed)))) {
       return stateless(request, response, parsed);
@@ -234,10 +235,20 @@ function serveHttp(port) {
     const transport = id === undefined ? await opened() : sessions.get(id);
     if (transport === undefined) return response.writeHead(404).end();
     return transport.handleRequest(request, response, parsed);
-  });
+  };
+}
+
+function withoutSessions() {
+  handler = createMcpHandler(make, { responseMode: 'json' });
+  return toNodeHandler(handler);
+}
+
+function serveHttp(answer, port) {
+  const server = createServer(answer);
   server.listen(port, '127.0.0.1', () => console.log(`http://127.0.0.1:${server.address().port}/mcp`));
 }
 
 const [transport = 'stdio', port = '0'] = process.argv.slice(2);
-if (transport === 'http') serveHttp(Number(port));
+if (transport === 'http') serveHttp(withSessions(), Number(port));
+else if (transport === 'plain') serveHttp(withoutSessions(), Number(port));
 else serveStdio(make);

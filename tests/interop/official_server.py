@@ -2,10 +2,11 @@
 
     python official_server.py stdio
     python official_server.py http [PORT]
+    python official_server.py plain [PORT]
 
-Over HTTP it listens on a free port unless it is told one, and prints its URL when it does. `count`
-goes on until `enough` is called; `waiting` tells when `wait` runs, to be cancelled, and
-`ended_with` what became of it. So no client has to guess at times.
+Over HTTP it listens on a free port unless it is told one, and prints its URL when it does; `plain`
+has neither sessions nor streams. `count` goes on until `enough` is called; `waiting` tells when
+`wait` runs, to be cancelled, and `ended_with` what became of it. So no client has to guess at times.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import socket
 import sys
 import warnings
+from functools import partial
 from typing import Annotated, Any
 
 import anyio
@@ -22,6 +24,7 @@ import uvicorn
 from mcp.server.elicitation import ElicitationResult
 from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.prompts.base import UserMessage
 from mcp.server.mcpserver.resolve import Elicit, ListRoots, Resolve, Sample
 from mcp.server.stdio import stdio_server
@@ -80,7 +83,7 @@ def picture() -> list[TextContent | ImageContent]:
 @server.tool()
 def fail() -> str:
     """Fails."""
-    raise ValueError("it cannot be done")
+    raise ToolError("it cannot be done")
 
 
 @server.tool()
@@ -281,18 +284,25 @@ async def serve_stdio() -> None:
         await lowlevel.run(reading, writing, lowlevel.create_initialization_options(changes))
 
 
-async def serve_http(port: int) -> None:
+async def serve_http(port: int, **options: Any) -> None:
     """As `server.run("streamable-http")` does, on a socket that is bound before."""
     listening = socket.create_server(("127.0.0.1", port))
     print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
-    app = server.streamable_http_app(event_store=Events(), retry_interval=10)
+    app = server.streamable_http_app(**options)
     config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=0)
     await uvicorn.Server(config).serve([listening])
 
 
+def main(transport: str = "stdio", port: str = "0") -> None:
+    """Serve."""
+    if transport == "http":
+        options: dict[str, Any] = {"event_store": Events(), "retry_interval": 10}
+        anyio.run(partial(serve_http, int(port), **options))
+    elif transport == "plain":
+        anyio.run(partial(serve_http, int(port), stateless_http=True, json_response=True))
+    else:
+        anyio.run(serve_stdio)
+
+
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["http", *port]:
-            anyio.run(serve_http, int(port[0]) if port else 0)
-        case _:
-            anyio.run(serve_stdio)
+    main(*sys.argv[1:])

@@ -95,6 +95,13 @@ async def make(target: Any, *, modern: bool, over_http: bool) -> dict[str, Any]:
     return report
 
 
+async def look_briefly(target: Any, *, modern: bool) -> dict[str, Any]:
+    """Only what needs nothing but answers."""
+    revision = None if modern else "2025-11-25"
+    async with asyncio.timeout(PATIENCE), connect(target, revision=revision) as client:
+        return await _look(client)
+
+
 async def say(client: Client, tool: str, **arguments: object) -> str:
     """Call a tool that returns one text."""
     result = await client.call(tool, arguments, correlation_id=CORRELATION_ID)

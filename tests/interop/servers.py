@@ -60,9 +60,13 @@ class Listening:
 
 
 @contextmanager
-def listening(command: Sequence[str], port: int = 0) -> Iterator[Listening]:
-    """An official server over HTTP, which prints its URL when it listens."""
-    words = [*command, "http", str(port)]
+def listening(command: Sequence[str], port: int = 0, mode: str = "http") -> Iterator[Listening]:
+    """An official server over HTTP, which prints its URL when it listens.
+
+    Args:
+        mode: `http`, or `plain`: without sessions and streams.
+    """
+    words = [*command, mode, str(port)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment()) as process:
         try:
             url = _line_with(process, b"http://")

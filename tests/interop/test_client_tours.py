@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from foundation_rt.client import StdioServer
+from foundation_rt.client import StdioServer, ToolCallError, connect
 from foundation_rt.command_line.apps import load_app
 from tests.interop import our_client, servers, tour
 from tests.support.http_server import serve_http
@@ -47,6 +47,28 @@ def test_over_stdio(server: str, modern: bool) -> None:
 def test_over_http(server: str, modern: bool, url: str) -> None:
     report = asyncio.run(our_client.make(url, modern=modern, over_http=True))
     assert report == our_client.expected(server, modern=modern, over_http=True)
+
+
+@eras
+@pytest.mark.parametrize("server", OFFICIAL)
+def test_over_http_without_sessions_and_streams(server: str, modern: bool) -> None:
+    with servers.listening(OFFICIAL[server](), mode="plain") as listening:
+        report = asyncio.run(our_client.look_briefly(listening.url, modern=modern))
+    expected = our_client.expected(server, modern=modern, over_http=True)
+    assert report == {key: expected[key] for key in report}
+
+
+@pytest.mark.parametrize("server", OFFICIAL)
+def test_a_tool_that_fails(server: str) -> None:
+    async def main() -> None:
+        async with connect(_stdio(server)) as client:
+            failed = await client.call("fail")
+            assert failed.is_error
+            with pytest.raises(ToolCallError, match="it cannot be done") as error:
+                failed.value()
+            assert error.value.code is None
+
+    asyncio.run(main())
 
 
 @eras
