@@ -6,7 +6,7 @@
 //
 // Over HTTP it listens on a free port unless it is told one, and prints its URL when it does; `plain`
 // has neither sessions nor streams. `count` goes on until `enough` is called; `waiting` tells when
-// `wait` runs, to be cancelled, and `ended_with` what became of it. So no client has to guess at times.
+// `wait` runs, to be cancelled, and `ended_with` what became of it: no client has to guess at times.
 
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
