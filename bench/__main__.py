@@ -1,6 +1,6 @@
 """Run every measurement, print a table, and fail if the service level is not kept.
 
-    python -m bench [calls] [http] [aacp]
+    python -m bench [calls] [http] [client] [aacp]
 
 Every figure stands beside the floor that was measured in turn with it, round by round; a ratio is
 the median of the rounds' ratios. Absolute times on a shared machine are noise.
@@ -44,7 +44,7 @@ _TARGETS = [
 ]
 
 
-_SECTIONS = ("calls", "http", "aacp")
+_SECTIONS = ("calls", "http", "client", "aacp")
 
 
 def main(sections: Sequence[str]) -> int:
@@ -60,6 +60,10 @@ def main(sections: Sequence[str]) -> int:
         from bench import over_http
 
         over_http.report()
+    if "client" in (sections or _SECTIONS):
+        from bench import over_client
+
+        over_client.report()
     if "aacp" in (sections or _SECTIONS):
         from bench import aacp
 

@@ -55,14 +55,15 @@ class Server:
         """Start it and wait until it accepts connections; `address` has {} for the port."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        process = subprocess.Popen(
-            [sys.executable, *command, *address.format(port).split()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=tempfile.TemporaryFile(),  # noqa: SIM115 -- it lives as long as the process
-            env={**os.environ, **_SETTINGS},
-            cwd=_ROOT,
-        )
+        with tempfile.TemporaryFile() as log:
+            process = subprocess.Popen(
+                [sys.executable, *command, *address.format(port).split()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env={**os.environ, **_SETTINGS},
+                cwd=_ROOT,
+            )
         server = cls(name, process, port)
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline and process.poll() is None:
@@ -99,11 +100,11 @@ class Load:
     process: subprocess.Popen[bytes]
 
     @classmethod
-    def spawn(cls) -> Self:
+    def spawn(cls, module: str = "bench.http_load", *arguments: str) -> Self:
         """Start it."""
         return cls(
             subprocess.Popen(
-                [sys.executable, "-m", "bench.http_load"],
+                [sys.executable, "-m", module, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 cwd=_ROOT,
