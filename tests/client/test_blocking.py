@@ -18,6 +18,7 @@ import pytest
 
 from foundation_rt import Server, ToolContext
 from foundation_rt.client import (
+    CallTimeoutError,
     Client,
     ConnectionLostError,
     InvalidArgumentsError,

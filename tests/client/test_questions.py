@@ -18,10 +18,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.asking.elicitation import ElicitResult
+from foundation_rt import Server, ToolContext
+from foundation_rt.asking.elicitation import Elicit, ElicitResult
 from foundation_rt.asking.forms import Forms
 from foundation_rt.asking.roots import Root, Roots
 from foundation_rt.asking.sampled import SampleResult
+from foundation_rt.asking.sampling import Sample
+from foundation_rt.client import connect
 from foundation_rt.client.errors import InvalidAnswerError, MCPError
 from foundation_rt.client.questions import MAX_OPEN, QuestionRefused, Questions
 from foundation_rt.errors import UsageError
@@ -623,3 +626,61 @@ def test_whatever_is_asked_and_answered(
             await questions.answer_all(requests, row)
 
     run(scenario())
+
+
+# -- with a server -------------------------------------------------------------------------------
+
+
+def asking_server() -> Server:
+    server = Server("asking", config={"logging": {"level": "error"}})
+
+    @server.tool
+    async def everything(context: ToolContext) -> list[Any]:
+        schema = {
+            "type": "object",
+            "properties": {"f": {"type": "string"}, "n": {"type": "integer", "default": 7}},
+        }
+        answers = await context.ask(
+            {"form": Elicit("?", schema), "model": Sample("?", 9), "places": Roots()}
+        )
+        root, *_ = answers["places"]
+        return [answers["form"].content, answers["model"].text, root.uri]
+
+    return server
+
+
+@pytest.mark.rule("QUEST-01", "QUEST-06", "QUEST-14")
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
+def test_a_server_gets_what_it_asks_for(revision: str) -> None:
+    async def scenario() -> Any:
+        options = {
+            "elicitation": fill_in,
+            "sampling": lambda request: SampleResult("assistant", (Text("Hello"),), "m"),
+            "roots": ["file:///a"],
+        }
+        async with connect(asking_server(), revision=revision, **options) as client:
+            return (await client.call("everything")).value()
+
+    # In revision 2025-06-18 only booleans have a default.
+    filled_in = {"f": "x"} if revision == "2025-06-18" else {"f": "x", "n": 7}
+    assert run(scenario()) == [filled_in, "Hello", "file:///a"]
+
+
+@pytest.mark.rule("QUEST-12", "QUEST-14")
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_call_whose_question_fails(revision: str) -> None:
+    error = ValueError("secret")
+
+    async def scenario() -> Any:
+        handler, _ = raising(error)
+        options = {"elicitation": handler, "sampling": lambda request: None, "roots": []}
+        async with connect(asking_server(), revision=revision, **options) as client:
+            return await client.call("everything")
+
+    if revision == "2025-11-25":
+        result = run(scenario())
+        assert result.is_error
+        assert "secret" not in result.text
+    else:
+        with pytest.raises(QuestionRefused):
+            run(scenario())
