@@ -259,6 +259,9 @@ def test_who_is_interrupted_while_he_closes_has_the_server_killed(
     thread.join()
     client.close()
     assert living(group) == set()
+    for waiting in threading.enumerate():
+        if waiting.name.startswith("asyncio-waitpid"):  # the child is reaped; its thread ends soon
+            waiting.join(PATIENCE)
     Held.now().must_equal(before)
 
 
