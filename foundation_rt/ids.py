@@ -1,8 +1,9 @@
 """Where identifiers come from: random ones for production, counted ones for tests and vectors.
 
 Four kinds, all UUID version 4 (RFC 9562): a *run id* names one invocation of a tool, a
-*correlation id* one chain of requests, a *connection correlation id* one connection, a *request id*
-one request that a client makes. Everything that needs one is given a generator and asks nobody else.
+*correlation id* one chain of requests, a *connection correlation id* one connection, a *request
+id* one request that a client makes. Everything that needs one is given a generator and asks nobody
+else.
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ class SequentialIds:
     """Ids that count from 1 and tell their kind: for tests and replayed conversations (ID-03).
 
     The n-th of each kind is ``00000000-0000-4000-V000-n``, n in twelve hexadecimal digits; V is 8
-    for run ids, 9 for correlation ids, a for connection correlation ids and b for request ids. Each is
-    a valid UUID v4.
+    for run ids, 9 for correlation ids, a for connection correlation ids and b for request ids. Each
+    is a valid UUID v4.
     """
 
     __slots__ = ("_connections", "_correlations", "_requests", "_runs")
