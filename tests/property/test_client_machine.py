@@ -38,6 +38,7 @@ from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.results import CallResult
 from foundation_rt.clock import ManualClock
 from foundation_rt.protocol.revisions import REVISIONS
+from tests.support.misbehaving_acts import in_memory, may_refuse, of_a_call, of_a_point
 from tests.support.misbehaving_channel import MemoryStage
 from tests.support.misbehaving_play import Act
 from tests.support.virtual_loop import VirtualLoop
@@ -49,41 +50,6 @@ LONGEST_PAUSE = 5.0
 TURNS = 60
 """More turns of the loop than anything takes that waits for no time."""
 
-_NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x"}}
-_CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-_UPDATED = {
-    "jsonrpc": "2.0",
-    "method": "notifications/resources/updated",
-    "params": {"uri": "play://one"},
-}
-
-nonces = st.integers(0, 7).map("call {}".format)
-codes = st.sampled_from([-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32020])
-nonsense = st.sampled_from([None, 5, "x", [], {}, {"content": 5}, {"tools": [{}]}, {"content": []}])
-
-spoken = st.one_of(
-    st.just(["answer"]),
-    st.just(["answer", {"id": "nobody"}]),
-    st.builds(lambda value: ["reply", {"result": value}], nonsense),
-    st.builds(lambda code: ["reply", {"error": {"code": code, "message": "no"}}], codes),
-    st.builds(lambda value: ["reply", {"error": value}], nonsense),
-    st.just(["raw", '{"jsonrpc":']),
-    st.just(["noise", "Listening on port 3000"]),
-    st.sampled_from([["flood", 3, _NOTE], ["flood", 1, _CHANGED], ["flood", 1, _UPDATED]]),
-    st.sampled_from([["ask", "ping", {}], ["ask", "sampling/createMessage", [1]]]),
-    st.just(["progress", 1]),
-)
-held = st.one_of(
-    st.builds(lambda nonce: ["wait", nonce], nonces),
-    st.sampled_from([["wait", "notifications/cancelled"], ["wait", "tools/list"]]),
-)
-broken = st.sampled_from([["die"], ["fail", True], ["jam"], ["unjam"]])
-acts_of_a_call = st.one_of(
-    st.just([["answer"]]),
-    st.builds(lambda wait: [wait, ["answer"]], held),
-    st.lists(spoken | held | broken, max_size=4),
-)
-acts_of_a_point = st.lists(spoken | held | broken, max_size=3)
 POINTS = [
     "server/discover",
     "initialize",
@@ -119,11 +85,6 @@ class Asked:
     may_repeat: bool = True
     is_cancelled: bool = False
 
-    @property
-    def is_refused(self) -> bool:
-        """Whether the server answers that it did nothing, although it has got it."""
-        return any(act[0] == "reply" and "error" in act[1] for act in self.acts)
-
 
 class ClientMachine(RuleBasedStateMachine):
     """Drives a client; see the module."""
@@ -157,7 +118,7 @@ class ClientMachine(RuleBasedStateMachine):
     # -- what is asked
 
     @rule(
-        acts=acts_of_a_call,
+        acts=of_a_call(in_memory),
         timeout=timeouts,
         tool=st.sampled_from(["play", "play_again"]),
         hears=st.booleans(),
@@ -227,7 +188,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     # -- what the server does
 
-    @rule(point=st.sampled_from(POINTS), acts=acts_of_a_point)
+    @rule(point=st.sampled_from(POINTS), acts=of_a_point(in_memory))
     def misbehave(self, point: str, acts: list[Act]) -> None:
         self.points[point] = acts
         self.stage.play(self.points)
@@ -286,7 +247,7 @@ class ClientMachine(RuleBasedStateMachine):
     def nothing_runs_twice(self) -> None:
         received = self.stage.nonces()
         for each in self.asked:
-            if each.nonce is not None and not each.may_repeat and not each.is_refused:
+            if each.nonce is not None and not each.may_repeat and not may_refuse(each.acts):
                 assert received.count(each.nonce) <= 1
 
     @invariant()
@@ -336,7 +297,7 @@ class ClientMachine(RuleBasedStateMachine):
                 assert result.structured in ({"nonce": asked.nonce}, None)
         else:
             assert isinstance(error, MCPError), error
-            if asked.nonce in self.stage.nonces() and not asked.is_refused:
+            if asked.nonce in self.stage.nonces() and not may_refuse(asked.acts):
                 assert error.may_have_run
 
 

@@ -1,0 +1,211 @@
+"""Rounds of connecting to a server that misbehaves, calling it and leaving it: nothing is left.
+
+Each round is any handshake, any calls at once and any end, over a real process or a real socket.
+Whatever the server does, every call ends in time, in its own answer or in an `MCPError`; an error
+never says of a call that the server has got that it cannot have run; no call runs twice that must
+not; and afterwards there is no task, child, thread or descriptor that was not there before, and
+nothing of the server's process group.
+
+`python -m tests.client.test_leaks 1000` plays so many rounds of each kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from attrs import frozen
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from foundation_rt.client import CallResult, Client, MCPError, StdioServer, connect
+from foundation_rt.client.retries import RetryPolicy
+from foundation_rt.client.session import Session
+from tests.support.leaks import Held, tasks
+from tests.support.misbehaving_acts import may_refuse, of_a_call, of_a_point, over_http, over_stdio
+from tests.support.misbehaving_play import STATELESS, Act
+from tests.support.misbehaving_stage import HANDSHAKE, ROOT, Acts, HttpStage, Stage
+
+LIVENESS = 30.0
+"""Seconds after which a client counts as hanging."""
+
+ROUNDS = 25
+"""Of each kind, in the suite."""
+
+OPTIONS: dict[str, Any] = {
+    "connect_timeout": 0.4,
+    "probe_timeout": 0.1,
+    "timeout": 0.3,
+    "retries": RetryPolicy(base_ms=1, max_ms=10),
+}
+POINTS = ["server/discover", "initialize", "notifications/initialized", "tools/list"]
+HTTP_POINTS = [*POINTS, "GET", "DELETE", "POST", "subscriptions/listen"]
+
+
+@frozen
+class Call:
+    """A call, and what becomes of it."""
+
+    tool: str
+    acts: list[Act]
+
+
+@frozen
+class Round:
+    """What happens between connecting and leaving.
+
+    Attributes:
+        points: what the server does where something other than a call has come.
+        calls: all at once.
+        turns: of the event loop, after which all of it is cancelled; None lets it end.
+    """
+
+    points: Acts
+    calls: list[Call]
+    turns: int | None
+
+
+def rounds(points: list[str], besides: st.SearchStrategy[Act]) -> st.SearchStrategy[Round]:
+    calls = st.builds(Call, st.sampled_from(["play", "play_again"]), of_a_call(besides))
+    return st.builds(
+        Round,
+        st.dictionaries(st.sampled_from(points), of_a_point(besides), max_size=1),
+        st.lists(calls, min_size=1, max_size=4),
+        st.none() | st.integers(0, 3_000),
+    )
+
+
+async def play(client: Client, number: int, call: Call) -> MCPError | None:
+    """One call; it ends in its own answer or in an error."""
+    nonce = f"call {number}"
+    try:
+        result = await client.call(call.tool, {"nonce": nonce, "acts": call.acts})
+    except MCPError as error:
+        return error
+    assert isinstance(result, CallResult)
+    assert result.text in (nonce, "")
+    assert result.structured in ({"nonce": nonce}, None)
+    return None
+
+
+async def play_all(client: Client, played: Round) -> list[MCPError | None]:
+    async with client:
+        calls = (play(client, number, call) for number, call in enumerate(played.calls))
+        return await asyncio.gather(*calls)
+
+
+async def until_left(client: Client, played: Round) -> list[MCPError | None] | None:
+    """Play a round to its end, or until it is cancelled; whatever it is, it leaves nothing."""
+    async with asyncio.timeout(LIVENESS):
+        playing = asyncio.create_task(play_all(client, played))
+        if played.turns is not None:
+            for _ in range(played.turns):
+                await asyncio.sleep(0)
+            playing.cancel()
+        await asyncio.wait([playing])
+    assert tasks() == []
+    return None if playing.cancelled() else playing.result()
+
+
+def run(client: Client, stage: Stage, played: Round) -> None:
+    before = Held.now()
+    ends = asyncio.run(until_left(client, played))
+    Held.now().must_equal(before)
+    received = stage.nonces()
+    for number, call in enumerate(played.calls):
+        if not may_refuse(call.acts):
+            assert call.tool == "play_again" or received.count(f"call {number}") <= 1
+            error = None if ends is None else ends[number]
+            assert error is None or error.may_have_run or f"call {number}" not in received
+
+
+def over_a_pipe(revision: str, played: Round) -> None:
+    """A round with a process of its own."""
+    with Stage(played.points, revision=revision) as stage:
+        command = stage.command
+        server = StdioServer(command[0], command[1:], cwd=ROOT, shutdown_grace=0.1)
+        run(connect(server, **OPTIONS), stage, played)
+
+
+def over_a_socket(stage: HttpStage, played: Round) -> None:
+    """A round with a server that plays others too."""
+    stage.play(played.points)
+    stage.forget()
+    run(connect(stage.url, **OPTIONS), stage, played)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """What a client logs of all this is of no interest."""
+    logger = logging.getLogger("foundation_rt.client")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def exactly(count: int) -> settings:
+    """So many rounds; what fails is not made smaller, for that takes a process a step."""
+    return settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def play_over_stdio(revision: str, count: int) -> None:
+    @exactly(count)
+    @given(rounds([*POINTS, "start"], over_stdio))
+    def any_round(played: Round) -> None:
+        over_a_pipe(revision, played)
+
+    with quiet():
+        any_round()
+    nothing_is_kept()
+
+
+def play_over_http(revision: str, count: int) -> None:
+    @exactly(count)
+    @given(rounds(HTTP_POINTS, over_http))
+    def any_round(played: Round) -> None:
+        over_a_socket(stage, played)
+
+    with quiet(), HttpStage(revision=revision) as stage:
+        any_round()
+    nothing_is_kept()
+
+
+def nothing_is_kept() -> None:
+    """No client and no session of all these rounds is in memory."""
+    gc.collect()
+    assert [each for each in gc.get_objects() if isinstance(each, Client | Session)] == []
+
+
+@pytest.mark.rule("CLIENT-29")
+@pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
+def test_rounds_over_stdio_leave_nothing(revision: str) -> None:
+    play_over_stdio(revision, ROUNDS)
+
+
+@pytest.mark.rule("CLIENT-29")
+@pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
+def test_rounds_over_http_leave_nothing(revision: str) -> None:
+    play_over_http(revision, ROUNDS)
+
+
+if __name__ == "__main__":
+    for spoken in (HANDSHAKE, STATELESS):
+        play_over_stdio(spoken, int(sys.argv[1]))
+        print(f"{sys.argv[1]} rounds over stdio, {spoken}: nothing is left")
+        play_over_http(spoken, int(sys.argv[1]))
+        print(f"{sys.argv[1]} rounds over HTTP, {spoken}: nothing is left")
