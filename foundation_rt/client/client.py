@@ -13,15 +13,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-import orjson
 from attrs import define, field
 
-from ..errors import JsonRpcErrorCode
 from ..ids import RequestIdGenerator, UuidGenerator
+from .breakers import Breakers
 from .capabilities import ServerDescription
-from .circuit_breaker import CircuitBreaker, CircuitState
+from .circuit_breaker import CircuitState
 from .conversation import Told
-from .errors import InvalidAnswerError, MCPError, NotOfferedError
+from .errors import MCPError, NotOfferedError
 from .link import ChannelMaker, Link
 from .options import ClientOptions
 from .paging import list_all
@@ -29,6 +28,7 @@ from .questions import Questions
 from .resilience import Resilience
 from .results import CallResult, CompletionResult, PromptResult, ReadResult
 from .retries import RetryBudget
+from .rounds import Rounds
 from .session import (
     Attempt,
     LogCallback,
@@ -40,16 +40,11 @@ from .session import (
 )
 from .subscriptions import Subscription, Subscriptions
 from .tool_cache import ToolCache
+from .tool_calls import ToolCall, encode
 from .tool_schemas import ToolSchema
-from .tools import Tools
+from .tools import Tools, no_such_tool
 
 Result = TypeVar("Result")
-
-_HEADER_MISMATCH = int(JsonRpcErrorCode.HEADER_MISMATCH)
-# How often a server may ask for more before it answers (MCP 2026-07-28, "Multi Round-Trip").
-_MAX_ROUNDS = 10
-_MAY_ASK_BACK = {"tools/call", "resources/read", "prompts/get"}
-_NOTHING: Mapping[str, Any] = {}
 
 
 @define(eq=False, repr=False)
@@ -73,22 +68,23 @@ class Client:
     draw: Callable[[], float] = random.random
     _link: Link = field(init=False)
     _tools: Tools = field(init=False)
+    _rounds: Rounds = field(init=False)
     _subscriptions: Subscriptions = field(init=False)
     _resilience: Resilience = field(init=False)
-    _breaker: CircuitBreaker = field(init=False)
-    _tool_breakers: dict[str, CircuitBreaker] = field(factory=dict, init=False)
+    _breakers: Breakers = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         options = self.options
         self._link = Link(self.make_channel, options, self.questions, self.ids, self, self._prepare)
         cache = ToolCache(options.tool_cache_ttl_ms)
         self._tools = Tools(cache, options.max_pages, options.timeout)
+        self._rounds = Rounds(self.questions, options.question_timeout)
         self._subscriptions = Subscriptions(
             self._link, self._list_changed, options.on_list_changed is not None
         )
         budget = RetryBudget(options.retries)
         self._resilience = Resilience(options.retries, budget, options.question_timeout, self.draw)
-        self._breaker = CircuitBreaker(options.breaker, partial(_log_circuit, None))
+        self._breakers = Breakers(options.breaker, options.tool_breakers)
 
     # -- beginning and end
 
@@ -112,8 +108,7 @@ class Client:
         """
 
         async def introduce(attempt: Attempt) -> ServerDescription:
-            attempt.is_idempotent = True
-            return (await self._link.session()).server
+            return (await self._session(attempt)).server
 
         return await self._perform("initialize", introduce, timeout)
 
@@ -143,14 +138,11 @@ class Client:
     @property
     def circuit_state(self) -> CircuitState:
         """State of the server's circuit breaker; for health checks."""
-        return self._breaker.state(asyncio.get_running_loop().time())
+        return self._breakers.server.state(asyncio.get_running_loop().time())
 
     def tool_circuit_state(self, tool: str) -> CircuitState:
         """State of one tool's circuit breaker; CLOSED if it has none."""
-        breaker = self._tool_breakers.get(tool)
-        if breaker is None:
-            return CircuitState.CLOSED
-        return breaker.state(asyncio.get_running_loop().time())
+        return self._breakers.tool_state(tool, asyncio.get_running_loop().time())
 
     @property
     def diagnosis(self) -> str:
@@ -189,35 +181,26 @@ class Client:
             InvalidArgumentsError: E203: the arguments do not fit; nothing was sent.
             MCPError: there is no result; `may_have_run` says whether there may be an effect.
         """
-        encoded = _encode(tool, arguments)
-        meta = _NOTHING if correlation_id is None else {"correlationId": correlation_id}
-        found: ToolSchema | None = None
+        encoded = encode(tool, arguments)
+        call = ToolCall(self._tools, self._rounds, tool, encoded, correlation_id, idempotent)
 
         async def operation(attempt: Attempt) -> dict[str, Any]:
-            nonlocal found
-            session = await self._link.session()
-            session.server.check({"tools"})
-            found = await self._tools.find(session, tool)
-            found = await self._tools.check(session, found, orjson.loads(encoded))
-            attempt.is_idempotent = found.is_idempotent if idempotent is None else idempotent
-            return await self._call(session, found, encoded, attempt, meta)
+            return await call.run(await self._session(attempt), attempt)
 
         def attempt() -> Attempt:
             return Attempt(on_progress=on_progress, on_log=on_log)
 
-        limit = self.options.tool_timeouts.get(tool, self.options.timeout)
-        breakers = (self._breaker, self._tool_breaker(tool)) if self.options.tool_breakers else None
-        answer = await self._resilience.perform(
-            f"tools/call {tool}",
-            operation,
-            attempt,
-            breakers or (self._breaker,),
-            limit if timeout is None else timeout,
-        )
-        result = CallResult.read(answer, correlation_id)
-        if found is not None and found.output_schema is not None and not result.is_error:
-            _check_output(found, result)
-        return result
+        if timeout is None:
+            timeout = self.options.tool_timeouts.get(tool, self.options.timeout)
+        breakers = self._breakers.of_tool(tool)
+        what = f"tools/call {tool}"
+        try:
+            answer = await self._resilience.perform(what, operation, attempt, breakers, timeout)
+        except MCPError as error:
+            if error.code == "E204":
+                self._breakers.forget(tool)
+            raise
+        return call.read(answer)
 
     async def list_tools(self, *, timeout: float | None = None) -> tuple[ToolSchema, ...]:
         """The tools of the server, from the cache as long as that is fresh.
@@ -227,8 +210,7 @@ class Client:
         """
 
         async def operation(attempt: Attempt) -> tuple[ToolSchema, ...]:
-            attempt.is_idempotent = True
-            session = await self._link.session()
+            session = await self._session(attempt)
             session.server.check({"tools"})
             return await self._tools.fresh(session)
 
@@ -243,7 +225,7 @@ class Client:
         for each in await self.list_tools(timeout=timeout):
             if each.name == tool:
                 return each
-        raise MCPError("E204", f"the server has no tool {tool!r}", data={"tool": tool})
+        raise no_such_tool(tool)
 
     def invalidate(self) -> None:
         """Forget the listed tools; they are listed again when they are next needed (AC-004.5)."""
@@ -345,7 +327,7 @@ class Client:
 
         async def operation(attempt: Attempt) -> float:
             attempt.is_idempotent = True
-            session = await self._link.session()
+            session = await self._session(attempt)
             is_stateless = session.server.revision.is_stateless
             clock = asyncio.get_running_loop().time
             began = clock()
@@ -366,163 +348,70 @@ class Client:
             what,
             operation,
             Attempt,
-            (self._breaker,),
+            (self._breakers.server,),
             self.options.timeout if timeout is None else timeout,
         )
 
-    async def _call(
-        self,
-        session: Session,
-        tool: ToolSchema,
-        encoded: bytes,
-        attempt: Attempt,
-        meta: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        """One `tools/call`; again with other headers, if the server wants others (SEP-2243)."""
-        params = {"name": tool.name, "arguments": orjson.Fragment(encoded)}
-        for is_last in (False, True):
-            parameters = (
-                tool.mirrored(orjson.loads(encoded)) if tool.header_parameters else _NOTHING
-            )
-            try:
-                return await self._exchange(
-                    session, "tools/call", params, attempt, meta, parameters
-                )
-            except MCPError as error:
-                if error.code == "E204":
-                    self.invalidate()
-                if error.original_code != _HEADER_MISMATCH or is_last:
-                    raise
-            await self._tools.list(session)
-            tool = await self._tools.find(session, tool.name)
-        raise AssertionError("unreachable")
+    async def _session(self, attempt: Attempt) -> Session:
+        """The session for a try, which knows it from now on."""
+        session = attempt.session = await self._link.session()
+        return session
 
     async def _ask(
         self, capability: str, method: str, params: Mapping[str, Any], attempt: Attempt
     ) -> dict[str, Any]:
         """Something that may be asked any number of times."""
         attempt.is_idempotent = True
-        session = await self._link.session()
+        session = await self._session(attempt)
         _require(session, capability)
-        return await self._exchange(session, method, params, attempt)
+        return await self._rounds.exchange(session, method, params, attempt)
 
     async def _list(
         self, capability: str, method: str, member: str, timeout: float | None
     ) -> tuple[dict[str, Any], ...]:
         async def operation(attempt: Attempt) -> tuple[dict[str, Any], ...]:
             attempt.is_idempotent = True
-            session = await self._link.session()
+            session = await self._session(attempt)
             _require(session, capability)
             entries, _ = await list_all(session, method, member, attempt, self.options.max_pages)
             return tuple(each for each in entries if type(each) is dict)
 
         return await self._perform(method, operation, timeout)
 
-    async def _exchange(
-        self,
-        session: Session,
-        method: str,
-        params: Mapping[str, Any],
-        attempt: Attempt,
-        meta: Mapping[str, Any] = _NOTHING,
-        parameters: Mapping[str, str] = _NOTHING,
-    ) -> dict[str, Any]:
-        """Ask, and give the server what it asks for, until it answers (CLIENT-26)."""
-        said = params
-        for _ in range(_MAX_ROUNDS):
-            result = await session.request(method, said, attempt, meta=meta, parameters=parameters)
-            if not session.server.revision.is_stateless:
-                return result
-            kind = result.get("resultType", "complete")
-            if kind == "complete":
-                return result
-            if kind != "input_required" or method not in _MAY_ASK_BACK:
-                raise InvalidAnswerError(f"the result of {method} is of no known type")
-            said = {**params, **await self._input(session, result, attempt)}
-        raise InvalidAnswerError(f"{method} asked for input {_MAX_ROUNDS} times")
-
-    async def _input(
-        self, session: Session, result: Mapping[str, Any], attempt: Attempt
-    ) -> dict[str, Any]:
-        """What an `input_required` result wants to have; meanwhile no deadline runs."""
-        along: dict[str, Any] = {}
-        if "requestState" in result:
-            along["requestState"] = result["requestState"]
-        if "inputRequests" in result:
-            if attempt.deadline is not None:
-                attempt.deadline.hold()
-            try:
-                async with asyncio.timeout(self.options.question_timeout):
-                    along["inputResponses"] = await self.questions.answer_all(
-                        result["inputRequests"], session.server.revision
-                    )
-            except TimeoutError:
-                raise MCPError(
-                    "E210", "what the server asked was not answered in time", may_have_run=True
-                ) from None
-            finally:
-                if attempt.deadline is not None:
-                    attempt.deadline.resume()
-        if not along:
-            raise InvalidAnswerError("the server wants input and does not say which")
-        return along
-
-    def _tool_breaker(self, tool: str) -> CircuitBreaker:
-        breaker = self._tool_breakers.get(tool)
-        if breaker is None:
-            breaker = CircuitBreaker(self.options.breaker, partial(_log_circuit, tool))
-            self._tool_breakers[tool] = breaker
-        return breaker
-
     # -- what sessions bring
 
     async def _prepare(self, session: Session) -> None:
         """A new session: its tools are other ones, maybe, and it is listened to."""
         self._tools.invalidate()
-        level = self.options.log_level
-        is_set_once = session.server.can("logging") and not session.server.revision.is_stateless
-        if level is not None and is_set_once:
-            await session.request("logging/setLevel", {"level": level}, Attempt())
+        await self._set_log_level(session)
         if "tools" in self.options.require:
             await self._tools.list(session)
         self._subscriptions.began(session)
 
-    def told(self, session: Session, told: Told) -> None:
+    async def _set_log_level(self, session: Session) -> None:
+        """Once, in the handshake era; a server that refuses is of use all the same."""
+        level = self.options.log_level
+        server = session.server
+        if level is None or server.revision.is_stateless or not server.can("logging"):
+            return
+        try:
+            await session.request("logging/setLevel", {"level": level}, Attempt())
+        except MCPError as error:
+            if not session.is_usable:
+                raise
+            log.warning("the server does not set its log level: %s", error.message)
+
+    def told(self, told: Told) -> None:
         """The server says something unasked; see `Observer`."""
         if told.method == "notifications/message" and self.options.on_log is not None:
             call_back(self.options.on_log, *log_message(told.params))
         self._subscriptions.told(told)
-
-    def lost(self, session: Session, error: MCPError) -> None:
-        """A session has ended by itself; see `Observer`."""
-        log.warning("the connection was lost: %s", error.message)
 
     def _list_changed(self, kind: str) -> None:
         if kind == "tools":
             self.invalidate()
         if self.options.on_list_changed is not None:
             call_back(self.options.on_list_changed, kind)
-
-
-def _encode(tool: str, arguments: Mapping[str, Any] | None) -> bytes:
-    """Arguments as they are sent, and as they are checked: what JSON makes of them."""
-    try:
-        return orjson.dumps(dict(arguments or {}))
-    except (TypeError, ValueError) as error:
-        raise MCPError("E203", f"the arguments of {tool} are not JSON: {error}") from None
-
-
-def _check_output(tool: ToolSchema, result: CallResult) -> None:
-    if not result.has_structured:
-        raise InvalidAnswerError(
-            f"the result of {tool.name} lacks the structured content it declares"
-        )
-    issues = tool.check_output(result.structured)
-    if issues:
-        listed = "; ".join(f"{issue.path or 'it'} {issue.message}" for issue in issues)
-        raise InvalidAnswerError(
-            f"the result of {tool.name} does not fit its output schema: {listed}"
-        )
 
 
 def _require(session: Session, capability: str) -> None:
@@ -532,9 +421,3 @@ def _require(session: Session, capability: str) -> None:
         return
     if not server.can(capability):
         raise NotOfferedError(capability)
-
-
-def _log_circuit(tool: str | None, before: CircuitState, after: CircuitState) -> None:
-    fields = {"tool": tool, "before": before.value, "after": after.value}
-    of = "the server" if tool is None else f"the tool {tool}"
-    log.warning("the circuit of %s is %s", of, after.value, extra={"fields": fields})

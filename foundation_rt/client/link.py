@@ -60,8 +60,8 @@ class Link:
         Raises:
             MCPError: none can be made.
         """
-        session = self.current
-        if session is not None:
+        session = self._session
+        if session is not None and session.is_usable:
             return session
         if self._is_closed:
             raise client_closed()
@@ -73,20 +73,21 @@ class Link:
     async def close(self) -> None:
         """End the session; there will be no other one."""
         self._is_closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait([self._connecting])
-        if self._session is not None:
-            await self._session.close()
+        try:
+            if self._connecting is not None:
+                self._connecting.cancel()
+                await asyncio.wait([self._connecting])
+        finally:
+            if self._session is not None:
+                await self._session.close()
 
     def _connected(self, task: asyncio.Task[Session]) -> None:
         self._connecting = None
 
     async def _connect(self) -> Session:
         if self._session is not None:
-            if self._session.is_expired:
-                # Closed, it would not hear that what is under way did not run either.
-                await self._session.ended.wait()
+            # Closed at once, one that has expired could not hear what did not run either.
+            await self._session.ended.wait()
             await self._session.close()
         handshake = self._handshake(self._known)
         channel = self.make_channel()
@@ -100,6 +101,7 @@ class Link:
             handshake = self._handshake(REVISIONS[NEWEST_HANDSHAKE_REVISION])
             session = await self._begin(self.make_channel(), handshake)
         self._session = session
+        session.is_begun = True
         self._known = session.server.revision
         return session
 

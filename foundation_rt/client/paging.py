@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .errors import InvalidAnswerError
+from .rounds import is_complete
 from .session import Attempt, Session
 
 
@@ -26,6 +27,7 @@ async def list_all(
     params: dict[str, Any] | None = None
     for _ in range(max_pages):
         page = await session.request(method, params, attempt)
+        is_complete(session, method, page)
         listed = page.get(member)
         if type(listed) is not list:
             raise InvalidAnswerError(f"the answer to {method} has no list of {member}")

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import WeakSet
 
-from attrs import define
+from attrs import define, field
 
 from .circuit_breaker import CircuitBreaker, Permit
 from .deadline import Deadline
@@ -21,9 +22,14 @@ from .retries import RetryBudget, RetryPolicy
 from .session import Attempt
 
 Result = TypeVar("Result")
+Verdict = Callable[[CircuitBreaker, Permit, float], None]
+"""How a try ended, for a breaker: it succeeded, failed, or was abandoned."""
 
 _FAILURES = {"E201", "E202", "E209"}
-"""What says that the server is not well; everything else is an answer (BREAK rules)."""
+"""What says that the server is not well (BREAK-10)."""
+
+_SAYS_NOTHING = {"E207", "E208"}
+"""What is said on the way to the server, maybe by somebody else."""
 
 
 @define(eq=False, repr=False)
@@ -39,6 +45,7 @@ class Resilience:
     budget: RetryBudget
     allowance: float
     draw: Callable[[], float]
+    _counted: WeakSet[MCPError] = field(factory=WeakSet, init=False)
 
     async def perform(
         self,
@@ -48,7 +55,7 @@ class Resilience:
         breakers: Sequence[CircuitBreaker],
         timeout: float,
     ) -> Result:
-        """Try `operation` until it has a result, or there is no use in trying (RETRY rules).
+        """Try `operation` until it has a result, or there is no use in trying (RETRY-10).
 
         Args:
             what: it is, for messages.
@@ -56,27 +63,31 @@ class Resilience:
             timeout: seconds for all of it.
 
         Raises:
-            MCPError: the last one there was.
+            MCPError: the last one there was; it speaks for all tries.
         """
         deadline = Deadline(asyncio.get_running_loop().time() + timeout, self.allowance)
-        tries, is_repaired, may_have_run = 1, False, False
+        told: MCPError | None = None
+        tries, is_repaired = 1, False
         while True:
             attempt = make_attempt()
             try:
                 result = await self._try_once(what, operation, attempt, breakers, deadline, timeout)
+            except CircuitOpenError as refusal:
+                raise told or refusal from None
             except MCPError as error:
-                may_have_run = may_have_run or _may_have_run(error, attempt)
-                repeats = _may_repeat(error, attempt)
-                session = attempt.session
-                if repeats and not is_repaired and session is not None and not session.is_usable:
-                    is_repaired = True  # the session is made anew: that is no retry of the server
-                    continue
-                delay = self._delay(error, tries, deadline) if repeats else None
-                if delay is None:
-                    raise _saying(error, may_have_run) from error.__cause__
+                told = _saying(error, _may_have_run(error, attempt) or _has_run(told))
+                if not _may_repeat(error, attempt):
+                    raise told from error.__cause__
             else:
                 self.budget.succeeded()
                 return result
+            session = attempt.session
+            if not is_repaired and session is not None and not session.is_usable:
+                is_repaired = True  # the session is made anew: that is no retry of the server
+                continue
+            delay = self._delay(told, tries, deadline)
+            if delay is None:
+                raise told from told.__cause__
             tries += 1
             await asyncio.sleep(delay)
 
@@ -91,27 +102,39 @@ class Resilience:
     ) -> Result:
         clock = asyncio.get_running_loop().time
         permits = _admit(breakers, clock(), what)
+        verdict: Verdict = CircuitBreaker.abandoned  # also where the caller has gone
         attempt.deadline = deadline
         try:
             async with deadline:
                 result = await operation(attempt)
+            verdict = CircuitBreaker.succeeded
         except MCPError as error:
-            _report(permits, error, attempt, clock())
+            verdict = self._verdict(error, attempt)
             raise
         except TimeoutError:
             late = CallTimeoutError(
                 f"the server did not answer {what} within {timeout:g} s",
                 may_have_run=attempt.was_sent,
             )
-            _report(permits, late, attempt, clock())
+            verdict = self._verdict(late, attempt)
             raise late from None
-        except BaseException:
+        finally:
             for breaker, permit in permits:
-                breaker.abandoned(permit, clock())
-            raise
-        for breaker, permit in permits:
-            breaker.succeeded(permit, clock())
+                verdict(breaker, permit, clock())
         return result
+
+    def _verdict(self, error: MCPError, attempt: Attempt) -> Verdict:
+        """What a try that ended in `error` says of the server (BREAK-10)."""
+        if error.code not in _FAILURES or _is_a_handlers(error):
+            is_answer = attempt.was_sent and error.code not in _SAYS_NOTHING
+            return CircuitBreaker.succeeded if is_answer else CircuitBreaker.abandoned
+        session = attempt.session
+        # A connection that is lost, or cannot be made, is one failure, however many wait for it.
+        cause = error if session is None or session.error is None else session.error
+        if isinstance(cause, SessionExpiredError) or cause in self._counted:
+            return CircuitBreaker.abandoned
+        self._counted.add(cause)
+        return CircuitBreaker.failed
 
     def _delay(self, error: MCPError, tries: int, deadline: Deadline) -> float | None:
         """Seconds to wait before the next try; None if there is to be none."""
@@ -125,18 +148,20 @@ class Resilience:
 
 
 def _may_repeat(error: MCPError, attempt: Attempt) -> bool:
-    """Whether the same may be asked again (RETRY rules)."""
-    if isinstance(error, CircuitOpenError) or not error.retryable:
-        return False
-    return attempt.is_idempotent or not _may_have_run(error, attempt)
+    """Whether the same may be asked again (RETRY-10)."""
+    return error.retryable and (attempt.is_idempotent or not _may_have_run(error, attempt))
 
 
 def _may_have_run(error: MCPError, attempt: Attempt) -> bool:
-    """Whether this try may have been carried out.
+    """Whether this try may have been carried out, in part at least (CLIENT-21).
 
     What was only needed for it, a connection or a list of tools, says nothing of it.
     """
-    return attempt.was_sent and error.may_have_run
+    return attempt.was_sent and (error.may_have_run or attempt.has_begun)
+
+
+def _has_run(told: MCPError | None) -> bool:
+    return told is not None and told.may_have_run
 
 
 def _saying(error: MCPError, may_have_run: bool) -> MCPError:
@@ -146,6 +171,12 @@ def _saying(error: MCPError, may_have_run: bool) -> MCPError:
     told = copy(error)
     told.may_have_run = may_have_run
     return told
+
+
+def _is_a_handlers(error: MCPError) -> bool:
+    """Whether a handler of a foundation-rt server failed, and not the server (FEAT-02)."""
+    data: Any = error.data
+    return isinstance(data, dict) and "runId" in data
 
 
 def _admit(
@@ -165,25 +196,3 @@ def _admit(
             )
         permits.append((breaker, permit))
     return permits
-
-
-def _report(
-    permits: list[tuple[CircuitBreaker, Permit]], error: MCPError, attempt: Attempt, now: float
-) -> None:
-    """Tell the breakers what a try ended in."""
-    is_failure = error.code in _FAILURES and not isinstance(error, SessionExpiredError)
-    session = attempt.session
-    if is_failure and session is not None and session.error is not None:
-        # A connection that is lost is one failure, however many calls waited on it.
-        is_failure = not session.is_failure_counted
-        session.is_failure_counted = True
-        is_answer = False
-    else:
-        is_answer = attempt.was_sent and error.code not in _FAILURES | {"E207", "E208"}
-    for breaker, permit in permits:
-        if is_failure:
-            breaker.failed(permit, now)
-        elif is_answer:
-            breaker.succeeded(permit, now)
-        else:
-            breaker.abandoned(permit, now)

@@ -15,7 +15,6 @@ from attrs import define, field
 
 from ..errors import JsonRpcErrorCode
 from ..protocol.http_headers import NAME_SOURCES
-from ..protocol.jsonrpc import Request
 from ..protocol.peer import LOG_LEVEL_KEY
 from .capabilities import ServerDescription
 from .channel import Outgoing
@@ -28,16 +27,20 @@ from .conversation import (
     Told,
     Unusable,
     Waiting,
-    answer,
     notification,
 )
 from .error_mapping import map_mcp_error
 from .errors import ConnectionLostError, InvalidAnswerError, MCPError, SessionExpiredError
 from .handshake import Handshake, Opening
-from .questions import QuestionRefused, Questions
+from .joining import client_closed
+from .open_questions import OpenQuestions
+from .questions import Questions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..protocol.framing import LineTooLong
+    from ..protocol.jsonrpc import Request
     from ..protocol.revisions import Revision
     from .channel import Channel
     from .deadline import Deadline
@@ -50,7 +53,9 @@ ProgressCallback = Callable[[float, float | None, str | None], object]
 LogCallback = Callable[[str, str | None, Any], object]
 """Takes the level, the name of the logger or None, and the data of a log message."""
 
-_MAX_OPEN_QUESTIONS = 64
+_UNSUPPORTED = int(JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION)
+# How long requests of a session that has expired may still hear so for themselves, in s.
+_PATIENCE = 1.0
 # A request that is withdrawn before both sides know what they speak is only forgotten.
 _OPENINGS = ("initialize", "server/discover")
 _LOG_MESSAGE = "notifications/message"
@@ -63,8 +68,9 @@ class Attempt:
 
     Attributes:
         is_idempotent: whether it may run twice.
-        was_sent: whether anything of it has been handed to a channel.
-        session: over which that was.
+        session: the one it has; None as long as it waits for one.
+        was_sent: whether anything of it has been handed to a channel, and not been refused.
+        has_begun: whether the server has begun to carry it out, and asked for more.
     """
 
     deadline: Deadline | None = None
@@ -72,19 +78,17 @@ class Attempt:
     on_log: LogCallback | None = None
     on_told: Callable[[Told], object] | None = None
     is_idempotent: bool = False
-    was_sent: bool = field(default=False, init=False)
     session: Session | None = field(default=None, init=False)
+    was_sent: bool = field(default=False, init=False)
+    has_begun: bool = field(default=False, init=False)
     answer: asyncio.Future[dict[str, Any] | MCPError] = field(init=False)
 
 
 class Observer(Protocol):
     """Who is told what a session brings unasked."""
 
-    def told(self, session: Session, told: Told) -> None:
+    def told(self, told: Told) -> None:
         """The server says something that belongs to no single request."""
-
-    def lost(self, session: Session, error: MCPError) -> None:
-        """The session has ended by itself."""
 
 
 @define(eq=False, repr=False)
@@ -99,11 +103,11 @@ class Session:
 
     Attributes:
         server: what is known of it, once `start` has returned.
+        is_begun: whether it has been handed to those who wait for it.
+        is_usable: whether anything can be asked in it. One that the server does not know any more
+            cannot, and ends as soon as what is under way has heard the same (CHTTP-18).
         error: why it is over; None as long as it is not.
         ended: is set when it is over.
-        is_expired: whether the server does not know it any more; it ends as soon as what is under
-            way has heard the same (CHTTP-18).
-        is_failure_counted: whether a circuit breaker has heard of its end.
     """
 
     channel: Channel
@@ -115,18 +119,19 @@ class Session:
     question_timeout: float
     log_level: str | None = None
     server: ServerDescription = field(init=False)
+    is_begun: bool = field(default=False, init=False)
+    is_usable: bool = field(default=True, init=False)
     error: MCPError | None = field(default=None, init=False)
     ended: asyncio.Event = field(factory=asyncio.Event, init=False)
-    is_expired: bool = field(default=False, init=False)
-    is_failure_counted: bool = field(default=False, init=False)
     _revision: Revision | None = field(default=None, init=False)
     _meta: Mapping[str, Any] = field(default=_NO_PARAMS, init=False)
-    _answering: dict[Any, asyncio.Task[None]] = field(factory=dict, init=False)
+    _open_questions: OpenQuestions = field(init=False)
+    _expiry: asyncio.Task[None] | None = field(default=None, init=False)
 
-    @property
-    def is_usable(self) -> bool:
-        """Whether anything can be asked in it."""
-        return self.error is None and not self.is_expired
+    def __attrs_post_init__(self) -> None:
+        self._open_questions = OpenQuestions(
+            self.questions, self.question_timeout, self._reply, self._deadlines
+        )
 
     # -- beginning and end
 
@@ -151,16 +156,17 @@ class Session:
             self._meta = self._stateless_meta(revision)
         else:
             self.notify("notifications/initialized")
-        log.info(
-            "connected to %s %s", self.server.name, self.server.version, extra=self._log_fields()
-        )
+        log.info("connected to %.100r", self.server.name, extra=self._log_fields())
 
     async def close(self) -> None:
         """End it; whoever waits for an answer gets a `ConnectionLostError`."""
-        if self.error is None:
-            self.error = ConnectionLostError("the client was closed", may_have_run=False)
-        self._abandon("the client was closed")
-        await self.channel.close()
+        self._end(client_closed())
+        try:
+            if self._expiry is not None:
+                self._expiry.cancel()
+            await self._open_questions.ended()
+        finally:
+            await self.channel.close()
 
     async def _introduce(self, opening: Opening) -> Opening | ServerDescription:
         """Ask `opening`; return what came of it, or what to ask next (CLIENT-02)."""
@@ -229,11 +235,10 @@ class Session:
         Raises:
             MCPError: the server refused, or its answer is none, or it will not come.
         """
-        attempt.session = self
         if self.channel.congested:
             await self.channel.drained()
-        if self.error is not None:
-            raise ConnectionLostError(self.error.message, may_have_run=False)
+        if not self.is_usable:
+            raise ConnectionLostError("the session is over", may_have_run=False)
         attempt.answer = asyncio.get_running_loop().create_future()
         message = self._with_meta(params, meta)
         request, line = self.conversation.ask(
@@ -292,10 +297,9 @@ class Session:
 
     def failed(self, request_id: str, error: MCPError) -> None:
         """No answer to this request will come."""
-        self.is_expired = self.is_expired or isinstance(error, SessionExpiredError)
         request = self.conversation.waiting.get(request_id)
         if request is not None:
-            self._settle(request, error)
+            self._refused(request, error)
 
     def awaits(self, request_id: str) -> bool:
         """Whether a request still waits for its answer."""
@@ -304,26 +308,41 @@ class Session:
     def lost(self, error: MCPError) -> None:
         """The channel has ended by itself."""
         if self.error is None:
-            self.error = error
-            self._abandon(error.message)
-            self.observer.lost(self, error)
+            # As long as it begins, those who wait for it are told; later there may be nobody.
+            level = logging.WARNING if self.is_begun else logging.DEBUG
+            log.log(level, "the connection was lost: %s", error.message)
+            self._end(error)
 
-    def _abandon(self, why: str) -> None:
+    def _end(self, error: MCPError) -> None:
+        """It is over; whoever waits for an answer is told why."""
+        self.is_usable = False
+        if self.error is None:
+            self.error = error
         self.ended.set()
-        for task in self._answering.values():
-            task.cancel()
+        self._open_questions.abandon()
         for request in [*self.conversation.waiting.values()]:
-            self._settle(request, ConnectionLostError(why, may_have_run=True))
+            lost = ConnectionLostError(error.message, may_have_run=True, retryable=error.retryable)
+            self._settle(request, lost)
+
+    def _refused(self, request: Waiting, error: MCPError) -> None:
+        self._settle(request, error)
+        if isinstance(error, SessionExpiredError) and self.is_usable:
+            self.is_usable = False
+            self._expiry = asyncio.create_task(self._expire(error))
+
+    async def _expire(self, error: SessionExpiredError) -> None:
+        """What else is under way may hear for itself that it did not run, and be repeated."""
+        answers = [each.holder.answer for each in self.conversation.waiting.values()]
+        if answers:
+            await asyncio.wait(answers, timeout=_PATIENCE)
+        self.lost(error)
 
     def _arrived(self, arrival: Arrival) -> None:
         if isinstance(arrival, Answered):
             if arrival.error is None:
                 self._settle(arrival.request, arrival.result)
             else:
-                error = map_mcp_error(arrival.error, arrival.request.method)
-                self._settle(arrival.request, error)
-                if isinstance(error, SessionExpiredError):
-                    self.lost(error)
+                self._refused(arrival.request, _refusal(arrival.request, arrival.error))
         elif isinstance(arrival, Told):
             self._hear(arrival)
         elif isinstance(arrival, Asked):
@@ -345,7 +364,7 @@ class Session:
         else:
             if told.method == _LOG_MESSAGE:
                 self._report_log(told, attempt)
-            self.observer.told(self, told)
+            self.observer.told(told)
 
     def _report_log(self, told: Told, attempt: Attempt | None) -> None:
         """A log message belongs to the request on whose stream it came, else to all that run."""
@@ -358,54 +377,25 @@ class Session:
 
     def _ask(self, question: Request) -> None:
         if self._revision is not None and self._revision.is_stateless:
-            log.warning("dropped: the server asks %s, which it must not", question.method[:64])
-        elif question.method == "ping":
-            self._reply(answer(question, result={}))
-        elif question.id in self._answering or len(self._answering) >= _MAX_OPEN_QUESTIONS:
-            self._refuse(question, JsonRpcErrorCode.INVALID_REQUEST, "Too many open requests")
-        else:
-            task = asyncio.create_task(self._answer(question))
-            self._answering[question.id] = task
-            task.add_done_callback(lambda _: self._answering.pop(question.id, None))
+            log.warning("dropped: the server asks %.64r, which it must not", question.method)
+        elif self.error is None:
+            self._open_questions.ask(question, self.handshake_revision)
 
-    async def _answer(self, question: Request) -> None:
-        """Let the caller's handler answer; meanwhile the deadlines stand still (CLIENT-20)."""
-        held = [
-            waiting.holder.deadline
-            for waiting in self.conversation.waiting.values()
-            if waiting.holder.deadline is not None
-        ]
-        for deadline in held:
-            deadline.hold()
-        try:
-            async with asyncio.timeout(self.question_timeout):
-                result = await self.questions.answer(
-                    question.method, question.params, self.handshake_revision
-                )
-            self._reply(answer(question, result=result))
-        except QuestionRefused as refusal:
-            self._reply(answer(question, error=refusal.to_wire()))
-        except TimeoutError:
-            self._refuse(question, JsonRpcErrorCode.INTERNAL_ERROR, "No answer in time")
-        finally:
-            for deadline in held:
-                deadline.resume()
+    def _deadlines(self) -> Iterator[Deadline]:
+        for waiting in self.conversation.waiting.values():
+            if waiting.holder.deadline is not None:
+                yield waiting.holder.deadline
 
     @property
     def handshake_revision(self) -> Revision:
         """What is spoken, or proposed as long as nothing is agreed on."""
         return self._revision or self.handshake.initialize().revision
 
-    def _take_back(self, question_id: Any) -> None:
+    def _take_back(self, request_id: Any) -> None:
         """The server does not want an answer any more, or ends a stream of its own."""
-        try:
-            task = self._answering.get(question_id)
-            request = self.conversation.waiting.get(question_id)
-        except TypeError:  # an id that is no id
-            return
-        if task is not None:
-            task.cancel()
-        elif request is not None and request.holder.on_told is not None:
+        self._open_questions.take_back(request_id)
+        request = self.conversation.waiting.get(request_id) if type(request_id) is str else None
+        if request is not None and request.holder.on_told is not None:
             self._settle(request, ConnectionLostError("the server ended it", may_have_run=True))
 
     def _settle(self, request: Waiting, outcome: dict[str, Any] | MCPError) -> None:
@@ -415,11 +405,18 @@ class Session:
         if not future.done():
             future.set_result(outcome)
 
-    def _refuse(self, question: Request, code: int, message: str) -> None:
-        self._reply(answer(question, error={"code": int(code), "message": message}))
-
     def _reply(self, line: bytes) -> None:
         self.channel.send(Outgoing(line, revision=self._revision))
+
+
+def _refusal(request: Waiting, said: Any) -> MCPError:
+    error = map_mcp_error(said, request.method)
+    if error.original_code == _UNSUPPORTED and request.method not in _OPENINGS:
+        # It was spoken before: another server has taken its place, and has to be met first.
+        return SessionExpiredError(
+            error.message, may_have_run=False, original_code=_UNSUPPORTED, data=error.data
+        )
+    return error
 
 
 def call_back(callback: Callable[..., object], *values: Any) -> None:

@@ -7,6 +7,7 @@ however many calls wait for it (CLIENT-23).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import define, field
@@ -17,6 +18,8 @@ from .paging import list_all
 from .session import Attempt, Session, log
 from .tool_cache import ToolCache
 from .tool_schemas import ToolSchema
+
+Listed = Mapping[str, ToolSchema]
 
 
 @define(eq=False, repr=False)
@@ -31,8 +34,8 @@ class Tools:
     cache: ToolCache
     max_pages: int
     timeout: float
-    _listing: asyncio.Task[tuple[ToolSchema, ...]] | None = field(default=None, init=False)
-    _changes: int = field(default=0, init=False)
+    _listing: asyncio.Task[Listed] | None = field(default=None, init=False)
+    _listings: set[asyncio.Task[Listed]] = field(factory=set, init=False)
     _called: set[str] = field(factory=set, init=False)
 
     async def find(self, session: Session, name: str) -> ToolSchema:
@@ -46,16 +49,14 @@ class Tools:
         """
         now = asyncio.get_running_loop().time()
         is_fresh = self.cache.is_fresh(now)
-        if is_fresh or (self.cache.is_known and not self.cache.expires_by_time(now)):
+        found = None
+        if is_fresh or not self.cache.expires_by_time(now):
             found = self.cache.get(name)
-            if found is not None:
-                return found
-        if not is_fresh:
-            await self.list(session)
-            found = self.cache.get(name)
-            if found is not None:
-                return found
-        raise MCPError("E204", f"the server has no tool {name!r}", data={"tool": name})
+        if found is None and not is_fresh:
+            found = (await self.list(session)).get(name)
+        if found is None:
+            raise no_such_tool(name)
+        return found
 
     async def check(self, session: Session, tool: ToolSchema, arguments: Any) -> ToolSchema:
         """Hold arguments against the schema; one that is not fresh refuses nothing (CLIENT-24).
@@ -68,42 +69,45 @@ class Tools:
         """
         issues = tool.check_arguments(arguments)
         if issues and not self.cache.is_fresh(asyncio.get_running_loop().time()):
-            await self.list(session)
-            tool = self.cache.get(tool.name) or tool
-            issues = tool.check_arguments(arguments)
+            now = (await self.list(session)).get(tool.name)
+            if now is None:
+                raise no_such_tool(tool.name)
+            tool, issues = now, now.check_arguments(arguments)
         if issues:
             raise InvalidArgumentsError(tool.name, issues)
         if tool.name not in self._called:
             self._called.add(tool.name)
             if tool.uncheckable is not None:
-                log.warning("%s is called unchecked: %s", tool.name, tool.uncheckable)
+                log.warning("%r is called unchecked: %s", tool.name, tool.uncheckable)
         return tool
 
     async def fresh(self, session: Session) -> tuple[ToolSchema, ...]:
         """All tools, listed anew if what is known is not fresh."""
         if self.cache.is_fresh(asyncio.get_running_loop().time()):
             return self.cache.tools
-        return await self.list(session)
+        return tuple((await self.list(session)).values())
 
-    async def list(self, session: Session) -> tuple[ToolSchema, ...]:
-        """List the tools; together with whoever does so already."""
+    async def list(self, session: Session) -> Listed:
+        """List the tools, by name; together with whoever does so already (CLIENT-23)."""
         if self._listing is None or self._listing.done():
             self._listing = shared(self._list(session))
+            self._listings.add(self._listing)
+            self._listing.add_done_callback(self._listings.discard)
         return await join(self._listing)
 
     def invalidate(self) -> None:
-        """Forget what is known: they are another list now."""
-        self._changes += 1
+        """Forget what is known; a list that is being read serves nobody who comes from now on."""
+        self._listing = None
         self.cache.invalidate()
 
     async def close(self) -> None:
         """Stop listing."""
-        if self._listing is not None:
-            self._listing.cancel()
-            await asyncio.wait([self._listing])
+        for task in self._listings:
+            task.cancel()
+        if self._listings:
+            await asyncio.wait(self._listings)
 
-    async def _list(self, session: Session) -> tuple[ToolSchema, ...]:
-        changes = self._changes
+    async def _list(self, session: Session) -> Listed:
         try:
             async with asyncio.timeout(self.timeout):
                 entries, hint = await list_all(
@@ -115,13 +119,17 @@ class Tools:
             raise CallTimeoutError(
                 f"the server did not list its tools in {self.timeout:g} s", may_have_run=True
             ) from None
-        tools = _usable(entries, needs_headers=_mirrors(session))
+        listed = _usable(entries, needs_headers=_mirrors(session))
+        if self._listing is not asyncio.current_task():
+            return listed  # they have changed while they were being listed
         self._called.clear()
-        self.cache.store(tools, asyncio.get_running_loop().time(), hint)
-        listed = self.cache.tools
-        if changes != self._changes:
-            self.cache.invalidate()  # they changed while they were being listed
-        return listed
+        self.cache.store(listed.values(), asyncio.get_running_loop().time(), hint)
+        return {tool.name: tool for tool in self.cache.tools}
+
+
+def no_such_tool(name: str) -> MCPError:
+    """E204: the list does not have it."""
+    return MCPError("E204", f"the server has no tool {name!r}", data={"tool": name})
 
 
 def _mirrors(session: Session) -> bool:
@@ -129,7 +137,7 @@ def _mirrors(session: Session) -> bool:
     return session.channel.closes_exchanges and session.server.revision.is_stateless
 
 
-def _usable(entries: list[Any], needs_headers: bool) -> list[ToolSchema]:
+def _usable(entries: list[Any], needs_headers: bool) -> dict[str, ToolSchema]:
     """The entries that are tools; of two with one name the first."""
     found: dict[str, ToolSchema] = {}
     for entry in entries:
@@ -139,9 +147,9 @@ def _usable(entries: list[Any], needs_headers: bool) -> list[ToolSchema]:
             log.warning("a tool is left out: %s", error.message)
             continue
         if needs_headers and tool.header_problem is not None:
-            log.warning("the tool %s is left out: %s", tool.name, tool.header_problem)
+            log.warning("the tool %r is left out: %s", tool.name, tool.header_problem)
         elif tool.name in found:
-            log.warning("the tool %s is listed twice: the first one counts", tool.name)
+            log.warning("the tool %r is listed twice: the first one counts", tool.name)
         else:
             found[tool.name] = tool
-    return [*found.values()]
+    return found

@@ -1,0 +1,110 @@
+"""One call of a tool: found, checked, sent, sent again with other headers, and its result checked.
+
+What is around it, a session, deadlines, breakers and repetitions, is around every request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from attrs import define, field
+
+from ..errors import JsonRpcErrorCode
+from .errors import InvalidAnswerError, MCPError
+from .results import CallResult
+from .rounds import Rounds
+from .session import Attempt, Session
+from .tool_schemas import ToolSchema
+from .tools import Tools
+
+_HEADER_MISMATCH = int(JsonRpcErrorCode.HEADER_MISMATCH)
+_NOTHING: Mapping[str, Any] = {}
+
+
+@define(eq=False, repr=False)
+class ToolCall:
+    """A call that is to be made, in as many tries as it takes.
+
+    Args:
+        name: of the tool.
+        arguments: as `encode` makes them.
+        idempotent: whether it may run twice; None leaves it to the tool's annotations.
+    """
+
+    tools: Tools
+    rounds: Rounds
+    name: str
+    arguments: bytes
+    correlation_id: str | None
+    idempotent: bool | None
+    _tool: ToolSchema | None = field(default=None, init=False)
+
+    async def run(self, session: Session, attempt: Attempt) -> dict[str, Any]:
+        """The answer of the server; asked again if it wants other headers (CLIENT-27).
+
+        Raises:
+            MCPError: there is none.
+        """
+        session.server.check({"tools"})
+        try:
+            return await self._send(session, attempt)
+        except MCPError as error:
+            if error.original_code != _HEADER_MISMATCH:
+                raise
+        attempt.was_sent = False  # it was refused, and has not run
+        await self.tools.list(session)
+        return await self._send(session, attempt)
+
+    def read(self, answer: Mapping[str, Any]) -> CallResult:
+        """The result in an answer, held against the tool's output schema (CLIENT-25).
+
+        Raises:
+            InvalidAnswerError: it is none, or does not fit.
+        """
+        result = CallResult.read(answer, self.correlation_id)
+        tool = self._tool
+        if tool is not None and tool.output_schema is not None and not result.is_error:
+            _check_output(tool, result)
+        return result
+
+    async def _send(self, session: Session, attempt: Attempt) -> dict[str, Any]:
+        found = await self.tools.find(session, self.name)
+        arguments = orjson.loads(self.arguments)
+        tool = self._tool = await self.tools.check(session, found, arguments)
+        attempt.is_idempotent = tool.is_idempotent if self.idempotent is None else self.idempotent
+        params = {"name": tool.name, "arguments": orjson.Fragment(self.arguments)}
+        meta = _NOTHING if self.correlation_id is None else {"correlationId": self.correlation_id}
+        headers = tool.mirrored(arguments) if tool.header_parameters else _NOTHING
+        try:
+            return await self.rounds.exchange(session, "tools/call", params, attempt, meta, headers)
+        except MCPError as error:
+            if error.code == "E204":
+                self.tools.invalidate()
+            raise
+
+
+def encode(tool: str, arguments: Mapping[str, Any] | None) -> bytes:
+    """Arguments as they are sent, and as they are checked: what JSON makes of them.
+
+    Raises:
+        MCPError: E203: they are not JSON.
+    """
+    try:
+        return orjson.dumps(dict(arguments or {}))
+    except (TypeError, ValueError) as error:
+        raise MCPError("E203", f"the arguments of {tool} are not JSON: {error}") from None
+
+
+def _check_output(tool: ToolSchema, result: CallResult) -> None:
+    if not result.has_structured:
+        raise InvalidAnswerError(
+            f"the result of {tool.name} lacks the structured content it declares"
+        )
+    issues = tool.check_output(result.structured)
+    if issues:
+        listed = "; ".join(f"{issue.path or 'it'} {issue.message}" for issue in issues)
+        raise InvalidAnswerError(
+            f"the result of {tool.name} does not fit its output schema: {listed}"
+        )
