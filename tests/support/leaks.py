@@ -15,6 +15,9 @@ from pathlib import Path
 
 from attrs import frozen
 
+PATIENCE = 5.0
+"""Seconds that a thread has to end which has nothing more to do."""
+
 
 @frozen
 class Held:
@@ -33,6 +36,7 @@ class Held:
     @classmethod
     def now(cls) -> Held:
         """What is held now. What only garbage holds counts: it was not given back."""
+        _until_reaped()
         threads = frozenset(f"{each.name} {each.ident}" for each in threading.enumerate())
         return cls(_descriptors(), threads, _children())
 
@@ -47,6 +51,13 @@ def tasks() -> list[str]:
     """The tasks of the running loop, without the one that asks."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     return sorted(each.get_coro().__qualname__ for each in others)  # type: ignore[union-attr]
+
+
+def _until_reaped() -> None:
+    """A thread in which asyncio has waited for a child outlives it by a moment."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("asyncio-waitpid-"):
+            thread.join(PATIENCE)
 
 
 def _descriptors() -> frozenset[str]:
