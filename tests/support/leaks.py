@@ -42,9 +42,9 @@ class Held:
 
     def must_equal(self, before: Held) -> None:
         """Fail with what has come since."""
-        assert self.descriptors - before.descriptors == set()
-        assert self.threads - before.threads == set()
-        assert self.children - before.children == set()
+        for kind in ("descriptors", "threads", "children"):
+            left = getattr(self, kind) - getattr(before, kind)
+            assert not left, f"{kind} that are left: {sorted(left)}"
 
 
 def tasks() -> list[str]:
