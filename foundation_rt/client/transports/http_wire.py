@@ -11,8 +11,9 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from traceback import extract_tb
 from typing import TYPE_CHECKING
 from urllib.request import getproxies, proxy_bypass
@@ -35,6 +36,7 @@ from .headers import (
     read_retry_after,
     split_url,
 )
+from .http_connections import Connections
 from .http_server import HttpServer
 
 try:
@@ -43,7 +45,7 @@ except ImportError:
     raise MissingExtraError("A server over HTTP", "client") from None
 
 if TYPE_CHECKING:
-    from httpx2 import Auth, Request, Response
+    from httpx2 import AsyncHTTPTransport, Auth, Request, Response
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -60,13 +62,12 @@ ACKNOWLEDGE_TIMEOUT = 30.0
 # that: a request that meets the closing may have run or not, and nobody knows.
 _KEEP_ALIVE = 4.0  # seconds
 _MAX_DETAIL = 1_000  # bytes of a refusal that are of use to a reader
-_TIMEOUTS = {"connect": CONNECT_TIMEOUT, "read": None, "write": None, "pool": CONNECT_TIMEOUT}
+_TIMEOUTS = {"connect": CONNECT_TIMEOUT, "read": None, "write": None, "pool": None}
 
 # Raised before anything was sent; everything else may come after the request has arrived.
 _UNSENT = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
-    httpx2.PoolTimeout,
     httpx2.ProxyError,
     httpx2.UnsupportedProtocol,
 )
@@ -83,14 +84,15 @@ class HttpWire:
     server: HttpServer
     _url: httpx2.URL = field(init=False)
     _common: RawHeaders = field(init=False)
-    _transport: httpx2.AsyncHTTPTransport = field(init=False)
+    _connections: Connections = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._url = httpx2.URL(self.server.url)
         self._common = common_headers(self.server.url, self.server.headers)
         if not any(name == b"host" for name, _ in self._common):
             self._common.insert(0, (b"host", self._url.netloc))
-        self._transport = _transport(self.server.url)
+        make = _transport_maker(self.server.url)
+        self._connections = Connections(make, MAX_CONNECTIONS, _KEEP_ALIVE)
 
     @asynccontextmanager
     async def exchange(
@@ -111,8 +113,9 @@ class HttpWire:
             stream=httpx2.ByteStream(body),
             extensions={"timeout": _TIMEOUTS},
         )
+        transport = await self._free_connection()
         try:
-            response = await self._send(request)
+            response = await self._send(request, transport)
             try:
                 yield response
             finally:
@@ -130,11 +133,12 @@ class HttpWire:
             raise ConnectionLostError(
                 f"the connection broke off: {_text(error)}", may_have_run=True
             ) from None
+        finally:
+            self._connections.give_back(transport)
 
     async def close(self) -> None:
-        """Close all connections; what fails then has gone already."""
-        with suppress(httpx2.HTTPError, OSError):
-            await self._transport.aclose()
+        """Close all connections."""
+        await self._connections.close()
 
     def refusal(self, response: Response, body: bytes | LineTooLong) -> MCPError:
         """What a status of 300 or more means whose body is no answer (CHTTP-16, CHTTP-17)."""
@@ -159,12 +163,19 @@ class HttpWire:
             data={"status": response.status_code},
         )
 
-    async def _send(self, request: Request) -> Response:
+    async def _free_connection(self) -> AsyncHTTPTransport:
+        try:
+            return await self._connections.take(CONNECT_TIMEOUT)
+        except TimeoutError:
+            what = f"all {MAX_CONNECTIONS:,} connections to the server are in use"
+            raise ConnectionLostError(what, may_have_run=False) from None
+
+    async def _send(self, request: Request, transport: AsyncHTTPTransport) -> Response:
         auth = self.server.auth
         if auth is None:
-            return await self._transport.handle_async_request(request)
+            return await transport.handle_async_request(request)
         try:
-            return await self._send_authenticated(request, auth)
+            return await _send_authenticated(request, transport, auth)
         except httpx2.HTTPError:
             raise
         except Exception as error:
@@ -174,23 +185,26 @@ class HttpWire:
             log.error("authentication failed: %s", what)
             raise ConnectionLostError(f"authentication failed: {what}", may_have_run=True) from None
 
-    async def _send_authenticated(self, request: Request, auth: Auth) -> Response:
-        flow = auth.async_auth_flow(request)
-        try:
-            request = await anext(flow)
-            while True:
-                response = await self._transport.handle_async_request(request)
-                response.request = request
-                try:
-                    request = await flow.asend(response)
-                except StopAsyncIteration:
-                    return response
-                except BaseException:
-                    await response.aclose()
-                    raise
+
+async def _send_authenticated(
+    request: Request, transport: AsyncHTTPTransport, auth: Auth
+) -> Response:
+    flow = auth.async_auth_flow(request)
+    try:
+        request = await anext(flow)
+        while True:
+            response = await transport.handle_async_request(request)
+            response.request = request
+            try:
+                request = await flow.asend(response)
+            except StopAsyncIteration:
+                return response
+            except BaseException:
                 await response.aclose()
-        finally:
-            await flow.aclose()
+                raise
+            await response.aclose()
+    finally:
+        await flow.aclose()
 
 
 def is_json(response: Response) -> bool:
@@ -215,19 +229,28 @@ async def read_body(response: Response, max_bytes: int) -> bytes | LineTooLong:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _transport(url: str) -> httpx2.AsyncHTTPTransport:
+def _transport_maker(url: str) -> Callable[[], AsyncHTTPTransport]:
+    """Makes transports of one connection each, with what the environment names.
+
+    Raises:
+        ConnectionLostError: its proxy or its certificates cannot be used.
+    """
     parts = split_url(url)
     proxy = _proxy(parts.scheme, parts.hostname or "")
     # Reading the certificates of all authorities takes 20 ms. Without any nothing is trusted, and
     # without TLS nothing has to be.
     needs_tls = parts.scheme == "https" or proxy is not None
     try:
-        return httpx2.AsyncHTTPTransport(
-            verify=True if needs_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-            limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=_KEEP_ALIVE),
+        make = partial(
+            httpx2.AsyncHTTPTransport,
+            verify=httpx2.create_ssl_context()
+            if needs_tls
+            else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            limits=httpx2.Limits(max_connections=1, keepalive_expiry=_KEEP_ALIVE),
             proxy=proxy,
             socket_options=_socket_options(),
         )
+        make()
     except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
         # A proxy's address may hold a password, so it is not repeated.
         raise ConnectionLostError(
@@ -235,6 +258,7 @@ def _transport(url: str) -> httpx2.AsyncHTTPTransport:
             f" ({type(error).__name__})",
             may_have_run=False,
         ) from None
+    return make
 
 
 def _proxy(scheme: str, host: str) -> str | None:
@@ -262,8 +286,6 @@ def _socket_options() -> list[tuple[int, int, int]]:
 def _unsent(error: httpx2.HTTPError) -> MCPError:
     if isinstance(error, httpx2.ConnectTimeout):
         what = f"there was no connection within {CONNECT_TIMEOUT:g} s"
-    elif isinstance(error, httpx2.PoolTimeout):
-        what = f"all {MAX_CONNECTIONS:,} connections to the server are in use"
     elif isinstance(error, httpx2.ProxyError):
         what = "the proxy refused the connection"  # what it says is not ours to repeat
     else:

@@ -289,7 +289,7 @@ def test_listening_survives_authentication_that_fails() -> None:
 @pytest.mark.rule("CHTTP-10", "CHTTP-11", "CHTTP-15")
 def test_where_no_connection_is_free_nothing_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_wire, "MAX_CONNECTIONS", 1)
-    monkeypatch.setitem(http_wire._TIMEOUTS, "pool", 0.02)
+    monkeypatch.setattr(http_wire, "CONNECT_TIMEOUT", 0.02)
 
     async def answer(asked: Asked, out: Reply) -> None:
         await out.gone()

@@ -1,0 +1,118 @@
+"""Connections to one server over HTTP: lent, kept, and closed when nobody has used them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from foundation_rt.client.transports.http_connections import Connections
+from foundation_rt.clock import ManualClock
+from tests.support.virtual_loop import run_virtual
+
+MOST, KEEP_ALIVE, PATIENCE = 3, 4.0, 10.0
+
+
+class Transport:
+    """Stands for one of httpx2's."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.closed = 0
+
+    async def aclose(self) -> None:
+        self.closed += 1
+        await asyncio.sleep(0)
+        raise OSError("it has gone already")
+
+
+Scene = Callable[[Any, list[Transport]], Awaitable[None]]
+
+
+def run(scene: Scene) -> None:
+    made: list[Transport] = []
+
+    def make() -> Any:
+        made.append(Transport(len(made)))
+        return made[-1]
+
+    async def main(_: ManualClock) -> None:
+        await scene(Connections(make, MOST, KEEP_ALIVE), made)
+
+    run_virtual(main)
+
+
+@pytest.mark.rule("CHTTP-10")
+def test_the_one_used_last_is_used_next_and_no_more_are_made_than_needed() -> None:
+    async def scene(connections: Any, made: list[Transport]) -> None:
+        first, second = [await connections.take(PATIENCE) for _ in range(2)]
+        connections.give_back(first)
+        connections.give_back(second)
+        assert await connections.take(PATIENCE) is second
+        assert await connections.take(PATIENCE) is first
+        assert len(made) == 2
+
+    run(scene)
+
+
+@pytest.mark.rule("CHTTP-10")
+def test_where_all_are_in_use_the_next_waits_for_one_and_not_for_ever() -> None:
+    async def scene(connections: Any, made: list[Transport]) -> None:
+        taken = [await connections.take(PATIENCE) for _ in range(MOST)]
+        with pytest.raises(TimeoutError):
+            await connections.take(PATIENCE)
+        waiting = asyncio.ensure_future(connections.take(PATIENCE))
+        await asyncio.sleep(PATIENCE / 2)
+        connections.give_back(taken[1])
+        assert await waiting is taken[1]
+        assert len(made) == MOST
+
+    run(scene)
+
+
+@pytest.mark.rule("CHTTP-10")
+def test_whoever_is_cancelled_while_waiting_takes_no_place() -> None:
+    async def scene(connections: Any, made: list[Transport]) -> None:
+        taken = [await connections.take(PATIENCE) for _ in range(MOST)]
+        waiting = asyncio.ensure_future(connections.take(PATIENCE))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        connections.give_back(taken[0])
+        assert await connections.take(PATIENCE) is taken[0]
+
+    run(scene)
+
+
+@pytest.mark.rule("CHTTP-10")
+def test_what_nobody_has_used_for_a_while_is_closed_and_whoever_does_so_may_be_cancelled() -> None:
+    async def scene(connections: Any, made: list[Transport]) -> None:
+        taken = [await connections.take(PATIENCE) for _ in range(MOST)]
+        connections.give_back(taken[0])
+        await asyncio.sleep(KEEP_ALIVE - 1)
+        connections.give_back(taken[1])
+        connections.give_back(taken[2])
+        await asyncio.sleep(2)
+        closing = asyncio.ensure_future(connections.take(PATIENCE))
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert [each.closed for each in made] == [1, 0, 0]
+        assert [(await connections.take(PATIENCE)).number for _ in range(MOST)] == [2, 1, 3]
+
+    run(scene)
+
+
+@pytest.mark.rule("CHTTP-10", "CHTTP-19")
+def test_at_the_end_all_are_closed_once_those_in_use_too() -> None:
+    async def scene(connections: Any, made: list[Transport]) -> None:
+        taken = [await connections.take(PATIENCE) for _ in range(MOST)]
+        connections.give_back(taken[0])
+        await connections.close()
+        connections.give_back(taken[1])
+        await connections.close()
+        assert [each.closed for each in made] == [1, 1, 1]
+
+    run(scene)
