@@ -1,0 +1,109 @@
+"""What names a server, and which way leads to it; nothing is started or sent here."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from foundation_rt import Server
+from foundation_rt.client import Client, HttpServer, StdioServer, connect
+from foundation_rt.client.options import REVISION_VARIABLE
+from foundation_rt.client.transports.http import HttpChannel
+from foundation_rt.client.transports.memory import MemoryChannel
+from foundation_rt.client.transports.stdio import StdioChannel
+from foundation_rt.errors import ConfigError, MissingExtraError, UsageError
+from tests.support.misbehaving_channel import MemoryStage
+
+
+def channel(target: Any, **given: Any) -> Any:
+    return connect(target, **given).make_channel()
+
+
+@pytest.mark.rule("CLIENT-07")
+def test_every_kind_of_target_has_its_channel_and_nothing_begins() -> None:
+    local = channel("some-server --root '/a b'")
+    assert isinstance(local, StdioChannel)
+    assert local.description == "some-server"  # what is said to it may be secret
+    assert isinstance(channel(StdioServer("some-server", ["a"])), StdioChannel)
+    assert isinstance(channel(Server("s")), MemoryChannel)
+    for url in ("http://host/mcp", "https://host/mcp", "HTTPS://host/mcp"):
+        assert isinstance(channel(url, headers={"Authorization": "Bearer x"}), HttpChannel)
+    remote = channel(HttpServer("https://me:secret@host/mcp?key=secret"))
+    assert isinstance(remote, HttpChannel)
+    assert "secret" not in remote.description
+    stage = MemoryStage("any")
+    client = connect(stage.make_channel)
+    assert stage.channels == []
+    assert client.make_channel() is stage.channels[0]
+
+
+@pytest.mark.rule("CLIENT-07")
+def test_every_session_gets_a_channel_of_its_own() -> None:
+    for target in ("some-server", "https://host/mcp", Server("s")):
+        client = connect(target)
+        assert client.make_channel() is not client.make_channel()
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "why"),
+    [
+        ("", {}, "empty"),
+        ("  ", {}, "empty"),
+        ("server 'open", {}, "quotation"),
+        ("ws://host/mcp", {}, "http://host/path"),
+        ("file:///etc/passwd", {}, "http://host/path"),
+        ("https://", {}, "http://host/path"),
+        ("https://host/mcp", {"headers": {"bad name": "x"}}, "header"),
+        ("some-server", {"headers": {"A": "b"}}, "headers go with a URL"),
+        (HttpServer("https://host/mcp"), {"headers": {"A": "b"}}, "headers go with a URL"),
+        ("https://host/mcp", {"on_stderr": print}, "on_stderr goes with a command"),
+        (Server("s"), {"on_stderr": print}, "on_stderr goes with a command"),
+        (None, {}, "not None"),
+        (5, {}, "not 5"),
+        (["some-server"], {}, "some-server"),
+    ],
+    ids=repr,
+)
+def test_a_target_that_cannot_be_used_is_refused_at_once(
+    target: Any, given: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        connect(target, **given)
+
+
+def test_without_the_extra_a_url_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    monkeypatch.delitem(sys.modules, "foundation_rt.client.transports.http", raising=False)
+    for name in [
+        each for each in sys.modules if each.startswith("foundation_rt.client.transports.http_")
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(MissingExtraError, match="client"):
+        connect("https://host/mcp")
+    connect("some-server")
+
+
+def test_options_and_handlers_reach_the_client() -> None:
+    with pytest.raises(TypeError, match="tiemout"):
+        connect(Server("s"), tiemout=5)
+    client = connect(
+        Server("s"),
+        timeout=5,
+        require=["prompts"],
+        elicitation=lambda request: None,
+        roots=["file:///a"],
+    )
+    assert isinstance(client, Client)
+    assert client.options.timeout == 5
+    assert client.options.require == {"prompts"}
+    assert client.server is None
+    assert not client.has_capability("tools")
+
+
+@pytest.mark.rule("CLIENT-05")
+def test_the_environment_is_read_when_the_client_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(REVISION_VARIABLE, "none")
+    with pytest.raises(ConfigError, match=REVISION_VARIABLE):
+        connect(Server("s"))

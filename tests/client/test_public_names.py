@@ -1,0 +1,136 @@
+"""The public names of the client: which there are, what they cost, what a type checker sees."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import foundation_rt.client
+
+PUBLIC = {
+    "BreakerSettings",
+    "CATALOGUE",
+    "CallResult",
+    "CallTimeoutError",
+    "CircuitBreaker",
+    "CircuitOpenError",
+    "CircuitState",
+    "Client",
+    "ClientOptions",
+    "CompletionResult",
+    "ConnectionLostError",
+    "DOCUMENT_ROUTES",
+    "ElicitResult",
+    "ElicitationRequest",
+    "ElicitationUrlRequest",
+    "HttpServer",
+    "InvalidAnswerError",
+    "InvalidArgumentsError",
+    "MCPError",
+    "NotOfferedError",
+    "PromptResult",
+    "ReadResult",
+    "RetryPolicy",
+    "Root",
+    "Router",
+    "SampleResult",
+    "SamplingRequest",
+    "ServerDescription",
+    "SessionExpiredError",
+    "StdioServer",
+    "Subscription",
+    "ToolCallError",
+    "ToolSchema",
+    "connect",
+    "map_mcp_error",
+}
+DATA = {"CATALOGUE", "DOCUMENT_ROUTES"}
+
+
+@pytest.mark.rule("EMBED-01")
+def test_these_names_are_public_and_no_others() -> None:
+    assert set(foundation_rt.client.__all__) == PUBLIC
+    assert set(dir(foundation_rt.client)) == PUBLIC
+    namespace: dict[str, object] = {}
+    exec("from foundation_rt.client import *", namespace)
+    assert namespace.keys() - {"__builtins__"} == PUBLIC
+
+
+@pytest.mark.rule("EMBED-01")
+@pytest.mark.parametrize("name", sorted(PUBLIC - DATA))
+def test_a_public_name_is_what_its_module_defines(name: str) -> None:
+    value = getattr(foundation_rt.client, name)
+    home = importlib.import_module(value.__module__)
+    assert getattr(home, name) is value
+    assert value.__module__.startswith("foundation_rt.")
+    assert value.__doc__
+
+
+@pytest.mark.rule("EMBED-01")
+def test_a_name_that_is_not_there_is_said() -> None:
+    with pytest.raises(AttributeError, match=r"'foundation_rt\.client' has no attribute 'conect'"):
+        _ = foundation_rt.client.conect
+    with pytest.raises(ImportError):
+        exec("from foundation_rt.client import conect")
+
+
+def loaded_by(code: str) -> set[str]:
+    """What another interpreter has imported then, without what it has anyway."""
+    whole = f"import sys\nbefore = {{*sys.modules}}\n{code}\nprint(*({{*sys.modules}} - before))"
+    done = subprocess.run(
+        [sys.executable, "-c", whole], capture_output=True, text=True, timeout=40, check=True
+    )
+    return {*done.stdout.split()}
+
+
+@pytest.mark.rule("EMBED-01", "PROC-08")
+def test_importing_the_client_imports_next_to_nothing() -> None:
+    ours = {each for each in loaded_by("import foundation_rt.client") if "foundation_rt" in each}
+    assert ours == {"foundation_rt", "foundation_rt.version", "foundation_rt.client"}
+    loaded = loaded_by("from foundation_rt.client import MCPError, ToolCallError, map_mcp_error")
+    assert not loaded & {"asyncio", "httpx2", "cattrs", "foundation_rt.client.client"}
+
+
+# What a call may never need: another transport, schemas that nobody asked for, a server.
+LATE = {
+    "cattrs",
+    "fastjsonschema",
+    "foundation_rt.runtime",
+    "foundation_rt.server",
+    "httpx2",
+    "jsonschema_rs",
+    "rich",
+    "subprocess",
+    "tomllib",
+    "uvicorn",
+}
+
+
+@pytest.mark.rule("EMBED-01", "PROC-08")
+def test_importing_connect_loads_what_every_call_needs_and_no_more() -> None:
+    loaded = loaded_by("from foundation_rt.client import connect, StdioServer, HttpServer")
+    assert "asyncio" in loaded
+    # asyncio brings subprocess by itself.
+    assert not loaded & LATE - loaded_by("import asyncio")
+
+
+@pytest.mark.rule("EMBED-01")
+def test_a_command_needs_neither_the_server_nor_httpx() -> None:
+    code = "from foundation_rt.client import connect; connect('some-server')"
+    assert not loaded_by(code) & {"httpx2", "uvicorn", "rich", "foundation_rt.runtime"}
+
+
+@pytest.mark.rule("TYPED-01", "EMBED-01")
+def test_a_type_checker_sees_the_types_that_are_promised() -> None:
+    """Wrong uses in it are marked as such; where one would pass, the mark is an error."""
+    root = Path(foundation_rt.client.__file__).parents[2]
+    snippet = root / "tests" / "support" / "client_typing_check.py"
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-incremental"]
+    done = subprocess.run(
+        [*command, str(snippet)], capture_output=True, text=True, timeout=100, cwd=root
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,69 @@
+"""What a type checker sees of the client; read by mypy --strict, never run."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+from foundation_rt import Server
+from foundation_rt.client import (
+    CallResult,
+    CircuitState,
+    Client,
+    CompletionResult,
+    ConnectionLostError,
+    ElicitationRequest,
+    ElicitResult,
+    HttpServer,
+    MCPError,
+    PromptResult,
+    ReadResult,
+    ServerDescription,
+    StdioServer,
+    ToolSchema,
+    connect,
+    map_mcp_error,
+)
+
+
+def fill_in(request: ElicitationRequest) -> ElicitResult[dict[str, Any]] | None:
+    return None
+
+
+async def use() -> None:
+    async with connect("uvx some-server", timeout=5, elicitation=fill_in) as client:
+        assert_type(client, Client)
+        assert_type(await client.initialize(), ServerDescription)
+        result = await client.call("forecast", {"city": "Oslo"}, timeout=5, correlation_id="c")
+        assert_type(result, CallResult)
+        assert_type(result.is_error, bool)
+        assert_type(await client.list_tools(), tuple[ToolSchema, ...])
+        assert_type(await client.get_tool_schema("forecast"), ToolSchema)
+        assert_type(await client.read_resource("a:b"), ReadResult)
+        assert_type(await client.get_prompt("review", {"code": "x"}), PromptResult)
+        assert_type(await client.complete("review", "code", "x"), CompletionResult)
+        assert_type(await client.ping(), float)
+        assert_type(client.has_capability("tools"), bool)
+        assert_type(client.circuit_state, CircuitState)
+        async with client.subscribe("a:b", "a:c") as changes:
+            async for uri in changes:
+                assert_type(uri, str)
+        await client.call(5)  # type: ignore[arg-type]
+        await client.call("forecast", ["Oslo"])  # type: ignore[arg-type]
+        await client.call("forecast", {}, on_progress=5)  # type: ignore[arg-type]
+        await client.get_prompt("review", {"depth": 1})  # type: ignore[dict-item]
+
+
+connect("https://host/mcp", headers={"Authorization": "Bearer x"})
+connect(HttpServer("https://host/mcp"))
+connect(StdioServer("some-server", ["a"], {"A": "b"}, "/"))
+connect(Server("s"))
+connect(5)  # type: ignore[arg-type]
+connect("some-server", headers=["A: b"])  # type: ignore[arg-type]
+StdioServer(["some-server"])  # type: ignore[arg-type]
+
+problem = map_mcp_error({"code": -32601, "message": "no"})
+assert_type(problem, MCPError)
+assert_type(problem.may_have_run, bool)
+assert_type(problem.retry_after, float | None)
+MCPError(5, "x")  # type: ignore[arg-type]
+ConnectionLostError("x")  # type: ignore[call-arg]
