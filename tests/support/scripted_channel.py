@@ -1,0 +1,210 @@
+"""The client before a server that plays in this process, in virtual time; and all it sends, whole.
+
+What the server does is told as in `misbehaving_play`, over the channel of `misbehaving_channel`.
+Here are the messages as they were sent, and the frame of a test: a client, a scene, and what must
+be left of both, which is nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+
+from foundation_rt.client.channel import Outgoing
+from foundation_rt.client.client import Client
+from foundation_rt.client.errors import MCPError
+from foundation_rt.client.options import ClientOptions
+from foundation_rt.client.questions import Questions
+from foundation_rt.client.session import Session
+from foundation_rt.clock import ManualClock
+from tests.support.leaks import tasks
+from tests.support.misbehaving_channel import MemoryStage, PlayedChannel
+from tests.support.misbehaving_play import CAPABILITIES, Act
+from tests.support.virtual_loop import run_virtual
+
+HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
+BOTH = [HANDSHAKE, STATELESS]
+TURNS = 60
+"""More turns of the loop than anything takes that waits for no time."""
+
+HANDLERS = ("sampling", "elicitation", "roots")
+
+
+class ScriptedStage(MemoryStage):
+    """A `MemoryStage` that keeps what was sent.
+
+    Attributes:
+        sent: every message, in order.
+    """
+
+    def __init__(self, revision: str, closes_exchanges: bool = False) -> None:
+        super().__init__(revision, closes_exchanges)
+        self.sent: list[dict[str, Any]] = []
+        self._is_http = closes_exchanges
+
+    def make_channel(self) -> ScriptedChannel:
+        channel = ScriptedChannel(self, self._is_http)
+        self.channels.append(channel)
+        return channel
+
+    @property
+    def channel(self) -> ScriptedChannel:
+        """The last one."""
+        channel = self.channels[-1]
+        assert isinstance(channel, ScriptedChannel)
+        return channel
+
+    def of(self, method: str) -> list[dict[str, Any]]:
+        """The messages of a method."""
+        return [each for each in self.sent if each.get("method") == method]
+
+    def answers(self) -> list[dict[str, Any]]:
+        """What the client answered to the server's questions."""
+        return [each for each in self.sent if "method" not in each]
+
+    def count(self, method: str) -> int:
+        return len(self.of(method))
+
+
+class ScriptedChannel(PlayedChannel):
+    """A `PlayedChannel` that notes everything.
+
+    Attributes:
+        receiver: the session.
+        outgoing: what was sent.
+        forgotten: ids of requests that nobody waits for any more.
+    """
+
+    def __init__(self, stage: ScriptedStage, closes_exchanges: bool) -> None:
+        super().__init__(stage, closes_exchanges)
+        self.outgoing: list[Outgoing] = []
+        self.forgotten: list[str] = []
+        self._sent = stage.sent
+
+    @property
+    def receiver(self) -> Session:
+        receiver = self._receiver
+        assert isinstance(receiver, Session)
+        return receiver
+
+    def send(self, message: Outgoing) -> None:
+        self.outgoing.append(message)
+        self._sent.append(orjson.loads(message.line))
+        super().send(message)
+
+    def forget(self, request_id: str) -> None:
+        self.forgotten.append(request_id)
+        super().forget(request_id)
+
+    def say(self, message: Any, stream: str | None = None) -> None:
+        """A message of the server's, now."""
+        self._receiver.received(orjson.dumps(message), stream)
+
+    def tell(self, method: str, stream: str | None = None, **params: Any) -> None:
+        """A notification of the server's, now."""
+        self.say({"jsonrpc": "2.0", "method": method, "params": params}, stream)
+
+    def ask(self, question_id: Any, method: str, **params: Any) -> None:
+        """A question of the server's, now."""
+        self.say({"jsonrpc": "2.0", "id": question_id, "method": method, "params": params})
+
+
+Scene = Callable[[Client, ScriptedStage], Awaitable[None]]
+
+
+def play(
+    scene: Scene,
+    points: dict[str, list[Act]] | None = None,
+    *,
+    revision: str = HANDSHAKE,
+    closes_exchanges: bool = False,
+    draw: float = 0.5,
+    **options: Any,
+) -> None:
+    """Play a scene; whatever became of the client in it, nothing may be left afterwards.
+
+    Args:
+        points: what the server does, and where.
+        draw: what is drawn for the waits between tries.
+        options: of the client, and the handlers of questions.
+    """
+
+    async def main(clock: ManualClock) -> None:
+        stage = ScriptedStage(revision, closes_exchanges)
+        stage.play(points or {})
+        handlers = {name: options.pop(name) for name in HANDLERS if name in options}
+        async with Client(
+            stage.make_channel,
+            ClientOptions(revision=revision, **options),
+            Questions(**handlers),
+            draw=lambda: draw,
+        ) as client:
+            await scene(client, stage)
+        must_be_gone(stage)
+
+    run_virtual(main)
+
+
+def must_be_gone(stage: ScriptedStage) -> None:
+    """A client that was closed has left nothing (CLIENT-29)."""
+    assert tasks() == []
+    assert all(channel.is_closed for channel in stage.channels)
+    for channel in stage.channels:
+        assert isinstance(channel, ScriptedChannel)
+        assert channel.receiver.conversation.waiting == {}
+    timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+    assert [each for each in timers if not each.cancelled()] == []
+
+
+async def settle(turns: int = TURNS) -> None:
+    """Let everything happen that can happen now."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+async def begun(*operations: Awaitable[Any]) -> list[asyncio.Task[Any]]:
+    """Operations that have come as far as they can."""
+    tasks = [asyncio.ensure_future(each) for each in operations]
+    await settle()
+    return tasks
+
+
+async def error_of(operation: Awaitable[Any]) -> MCPError:
+    """The error that it ends in."""
+    try:
+        result = await operation
+    except MCPError as error:
+        return error
+    raise AssertionError(f"it went through: {result!r}")
+
+
+def result(**members: Any) -> Act:
+    """An answer with this result."""
+    return ["reply", {"result": members}]
+
+
+def refusal(number: int, message: str = "no", /, **data: Any) -> Act:
+    """An answer with this error."""
+    return ["reply", {"error": {"code": number, "message": message, "data": data}}]
+
+
+def tool(name: str, **members: Any) -> dict[str, Any]:
+    """A tool as it is listed."""
+    return {"name": name, "inputSchema": {"type": "object"}, **members}
+
+
+def capabilities(**changed: Any) -> Act:
+    """An answer to the first question, with these capabilities."""
+    return [
+        "answer",
+        {
+            "result": {
+                "protocolVersion": HANDSHAKE,
+                "capabilities": {**CAPABILITIES, **changed},
+                "serverInfo": {"name": "scripted", "version": "1"},
+            }
+        },
+    ]
