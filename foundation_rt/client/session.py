@@ -181,7 +181,8 @@ class Session:
             pending = {*asked}
             while True:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                task = next(iter(done))
+                # A server that was slow to start has answered both: the newer kind counts.
+                task = next(each for each in asked if each in done)
                 pending |= done - {task}
                 try:
                     result = task.result()
