@@ -407,7 +407,8 @@ class Session:
             future.set_result(outcome)
 
     def _reply(self, line: bytes) -> None:
-        self.channel.send(Outgoing(line, revision=self._revision))
+        if self.error is None:  # a handler may hold on beyond the end
+            self.channel.send(Outgoing(line, revision=self._revision))
 
 
 def _refusal(request: Waiting, said: Any) -> MCPError:

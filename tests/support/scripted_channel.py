@@ -156,7 +156,8 @@ def must_be_gone(stage: ScriptedStage) -> None:
         assert isinstance(channel, ScriptedChannel)
         assert channel.receiver.conversation.waiting == {}
     timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
-    assert [each for each in timers if not each.cancelled()] == []
+    left = [each for each in timers if not each.cancelled()]
+    assert left == []
 
 
 async def settle(turns: int = TURNS) -> None:
