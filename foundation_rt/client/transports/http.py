@@ -42,6 +42,7 @@ FAREWELL_TIMEOUT: Final = 2.0
 
 _INITIALIZED = "notifications/initialized"
 _MAX_EXCHANGES = MAX_CONNECTIONS - 50  # the rest is for what must not wait: streams, answers
+_MAX_ANSWERS = 100  # that a server has not taken; one that asks on may not cost more than that
 _PATIENCE = 1.0  # s; for what is under way in a session that has expired
 # What is said of a server of the old transport, which takes no POST where its stream is.
 _NO_ENDPOINT = ({"status": 400}, {"status": 404}, {"status": 405})
@@ -67,6 +68,7 @@ class HttpChannel:
     _legacy: LegacyStream | None = field(default=None, init=False)
     _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
     _requests: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
+    _answers: set[asyncio.Task[None]] = field(factory=set, init=False)
     _introduction: asyncio.Task[None] | None = field(default=None, init=False)
     _expiry: asyncio.Task[None] | None = field(default=None, init=False)
     _closing: asyncio.Task[None] | None = field(default=None, init=False)
@@ -124,7 +126,14 @@ class HttpChannel:
         """POST a message. What follows `notifications/initialized` waits until that was taken."""
         if self._wire is None or self._closing is not None:
             return
+        is_answer = message.method is None
+        if is_answer and len(self._answers) >= _MAX_ANSWERS:
+            log.debug("dropped: an answer; the server does not take those to what it asked before")
+            return
         task = self._start(self._carry(message, self._wire))
+        if is_answer:
+            self._answers.add(task)
+            task.add_done_callback(self._answers.discard)
         if message.method == _INITIALIZED:
             self._introduction = task
         if message.request_id is not None:

@@ -725,6 +725,38 @@ def test_a_notification_that_is_never_taken_holds_nothing_up_for_ever(
     assert "the server did not take notifications/initialized: E202" in caplog.text
 
 
+@pytest.mark.rule("CHTTP-17")
+def test_a_server_that_asks_on_and_takes_no_answer_costs_no_more_than_a_hundred() -> None:
+    takes = asyncio.Event()
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        if asked.rpc == "tools/list":
+            out.result()
+        else:
+            await takes.wait()
+            out.whole(202)
+
+    def answers(talk: Talk) -> int:
+        return [asked.rpc for asked in talk.server.asked].count(None)
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            for _ in range(1_000):
+                talk.notify(None)
+            assert len(talk.channel._tasks) == 100
+            assert await talk.call("tools/list") == {}
+            takes.set()
+            while talk.channel._tasks:
+                await asyncio.sleep(0)
+            assert answers(talk) == 100
+            talk.notify(None)
+            while talk.channel._tasks:
+                await asyncio.sleep(0)
+            assert answers(talk) == 101
+
+    run(main())
+
+
 # -- sessions that expire
 
 
