@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .circuit_breaker import CircuitBreaker as CircuitBreaker
     from .circuit_breaker import CircuitState as CircuitState
     from .client import Client as Client
+    from .connect_options import ConnectOptions as ConnectOptions
     from .connecting import connect as connect
     from .elicitation import ElicitationRequest as ElicitationRequest
     from .elicitation import ElicitationUrlRequest as ElicitationUrlRequest
@@ -31,13 +32,18 @@ if TYPE_CHECKING:
     from .errors import SessionExpiredError as SessionExpiredError
     from .errors import ToolCallError as ToolCallError
     from .options import ClientOptions as ClientOptions
+    from .refusing import QuestionRefused as QuestionRefused
     from .results import CallResult as CallResult
     from .results import CompletionResult as CompletionResult
     from .results import PromptResult as PromptResult
     from .results import ReadResult as ReadResult
     from .retries import RetryPolicy as RetryPolicy
     from .routing import DOCUMENT_ROUTES as DOCUMENT_ROUTES
+    from .routing import ExportRoute as ExportRoute
+    from .routing import FileRoute as FileRoute
     from .routing import Router as Router
+    from .routing import SizeTimeout as SizeTimeout
+    from .routing import UrlRoute as UrlRoute
     from .sampling import SamplingRequest as SamplingRequest
     from .subscriptions import Subscription as Subscription
     from .tool_schemas import ToolSchema as ToolSchema
@@ -45,9 +51,8 @@ if TYPE_CHECKING:
     from .transports.stdio import StdioServer as StdioServer
 
 _HOMES = {
-    "CATALOGUE": "catalogue",
-    "DOCUMENT_ROUTES": "routing",
     "BreakerSettings": "circuit_breaker",
+    "CATALOGUE": "catalogue",
     "CallResult": "results",
     "CallTimeoutError": "errors",
     "CircuitBreaker": "circuit_breaker",
@@ -56,16 +61,21 @@ _HOMES = {
     "Client": "client",
     "ClientOptions": "options",
     "CompletionResult": "results",
+    "ConnectOptions": "connect_options",
     "ConnectionLostError": "errors",
+    "DOCUMENT_ROUTES": "routing",
     "ElicitResult": "..asking.elicitation",
     "ElicitationRequest": "elicitation",
     "ElicitationUrlRequest": "elicitation",
+    "ExportRoute": "routing",
+    "FileRoute": "routing",
     "HttpServer": "transports.http_server",
     "InvalidAnswerError": "errors",
     "InvalidArgumentsError": "errors",
     "MCPError": "errors",
     "NotOfferedError": "errors",
     "PromptResult": "results",
+    "QuestionRefused": "refusing",
     "ReadResult": "results",
     "RetryPolicy": "retries",
     "Root": "..asking.roots",
@@ -74,10 +84,12 @@ _HOMES = {
     "SamplingRequest": "sampling",
     "ServerDescription": "capabilities",
     "SessionExpiredError": "errors",
+    "SizeTimeout": "routing",
     "StdioServer": "transports.stdio",
     "Subscription": "subscriptions",
     "ToolCallError": "errors",
     "ToolSchema": "tool_schemas",
+    "UrlRoute": "routing",
     "connect": "connecting",
     "map_mcp_error": "error_mapping",
 }

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
 from functools import update_wrapper
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 from weakref import finalize
 
 from attrs import define, field
@@ -30,6 +30,7 @@ from .loop_thread import LoopEnded, LoopThread
 from .subscriptions import Subscription
 
 if TYPE_CHECKING:
+    from .connect_options import ConnectOptions
     from .connecting import Target
 
 Given = ParamSpec("Given")
@@ -236,7 +237,7 @@ def connect(
     *,
     headers: Mapping[str, str] | None = None,
     on_stderr: Callable[[str], object] | None = None,
-    **options: Any,
+    **options: Unpack[ConnectOptions],
 ) -> BlockingClient:
     """A blocking client for a server; nothing is started or sent before it is used.
 

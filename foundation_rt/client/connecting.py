@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import UsageError
 from .channel import Channel
@@ -15,6 +15,7 @@ from .questions import Questions
 
 if TYPE_CHECKING:
     from ..server import Server
+    from .connect_options import ConnectOptions
     from .transports.http_server import HttpServer
     from .transports.stdio import StdioServer
 
@@ -29,7 +30,7 @@ def connect(
     *,
     headers: Mapping[str, str] | None = None,
     on_stderr: Callable[[str], object] | None = None,
-    **options: Any,
+    **options: Unpack[ConnectOptions],
 ) -> Client:
     """A client for a server; nothing is started or sent before it is used.
 
@@ -43,17 +44,19 @@ def connect(
             where more is to be said; a `Server` of this process; or a function that makes channels.
         headers: for a URL, sent with every request: `{"Authorization": "Bearer ..."}`.
         on_stderr: for a command, is given every line that it writes on stderr.
-        options: what `ClientOptions` has (`timeout`, `require`, `revision`, ...), and the handlers
-            of `Questions`: `sampling`, `elicitation`, `elicitation_url`, `roots`.
+        options: what `ClientOptions` has (`timeout`, `require`, `revision`, ...), and what
+            `Questions` has (`sampling`, `elicitation`, `elicitation_url`, `roots`, ...).
 
     Raises:
+        TypeError: there is no option of that name.
         ConfigError: an option, or a variable of the environment, cannot be used.
         UsageError: the target cannot be understood.
         MissingExtraError: it is a URL, and the extra `client` is not installed.
     """
-    handlers = {name: options.pop(name) for name in _QUESTIONS if name in options}
+    given: dict[str, Any] = {**options}
+    handlers = {name: given.pop(name) for name in _QUESTIONS if name in given}
     make_channel = _channel_maker(target, headers, on_stderr)
-    return Client(make_channel, from_environment(options), Questions(**handlers))
+    return Client(make_channel, from_environment(given), Questions(**handlers))
 
 
 def _channel_maker(

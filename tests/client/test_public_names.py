@@ -7,9 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 import foundation_rt.client
+from foundation_rt.client.connect_options import ConnectOptions
+from foundation_rt.client.options import ClientOptions
+from foundation_rt.client.questions import Questions
 
 PUBLIC = {
     "BreakerSettings",
@@ -22,17 +26,21 @@ PUBLIC = {
     "Client",
     "ClientOptions",
     "CompletionResult",
+    "ConnectOptions",
     "ConnectionLostError",
     "DOCUMENT_ROUTES",
     "ElicitResult",
     "ElicitationRequest",
     "ElicitationUrlRequest",
+    "ExportRoute",
+    "FileRoute",
     "HttpServer",
     "InvalidAnswerError",
     "InvalidArgumentsError",
     "MCPError",
     "NotOfferedError",
     "PromptResult",
+    "QuestionRefused",
     "ReadResult",
     "RetryPolicy",
     "Root",
@@ -41,10 +49,12 @@ PUBLIC = {
     "SamplingRequest",
     "ServerDescription",
     "SessionExpiredError",
+    "SizeTimeout",
     "StdioServer",
     "Subscription",
     "ToolCallError",
     "ToolSchema",
+    "UrlRoute",
     "connect",
     "map_mcp_error",
 }
@@ -122,6 +132,15 @@ def test_importing_connect_loads_what_every_call_needs_and_no_more() -> None:
 def test_a_command_needs_neither_the_server_nor_httpx() -> None:
     code = "from foundation_rt.client import connect; connect('some-server')"
     assert not loaded_by(code) & {"httpx2", "uvicorn", "rich", "foundation_rt.runtime"}
+
+
+@pytest.mark.rule("EMBED-01")
+def test_connect_is_typed_as_what_it_hands_its_options_to() -> None:
+    holders = (attrs.fields(ClientOptions), attrs.fields(Questions))
+    taken = {each.name: each.type for fields in holders for each in fields if each.init}
+    taken["require"] = "Collection[str]"  # of which a frozenset is made
+    typed = ConnectOptions.__annotations__
+    assert {name: kind.__forward_arg__ for name, kind in typed.items()} == taken
 
 
 @pytest.mark.rule("TYPED-01", "EMBED-01")

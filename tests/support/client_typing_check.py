@@ -13,13 +13,18 @@ from foundation_rt.client import (
     ConnectionLostError,
     ElicitationRequest,
     ElicitResult,
+    FileRoute,
     HttpServer,
     MCPError,
     PromptResult,
     ReadResult,
+    RetryPolicy,
+    Router,
     ServerDescription,
+    SizeTimeout,
     StdioServer,
     ToolSchema,
+    blocking,
     connect,
     map_mcp_error,
 )
@@ -59,6 +64,13 @@ connect(StdioServer("some-server", ["a"], {"A": "b"}, "/"))
 connect(Server("s"))
 connect(5)  # type: ignore[arg-type]
 connect("some-server", headers=["A: b"])  # type: ignore[arg-type]
+connect("some-server", require=["resources"], roots=["file:///a"], retries=RetryPolicy())
+connect("some-server", timeout="5")  # type: ignore[arg-type]
+connect("some-server", timeuot=5)  # type: ignore[call-arg]
+connect("some-server", sampling=fill_in)  # type: ignore[arg-type]
+blocking.connect("some-server", timeuot=5)  # type: ignore[call-arg]
+assert_type(blocking.connect("some-server", timeout=5), blocking.BlockingClient)
+Router([FileRoute(".pdf", "convert", SizeTimeout(60, 10, 600))])
 StdioServer(["some-server"])  # type: ignore[arg-type]
 
 problem = map_mcp_error({"code": -32601, "message": "no"})

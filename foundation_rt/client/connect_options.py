@@ -1,0 +1,50 @@
+"""What `connect` takes by name, for type checkers: nothing here is needed while a program runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from .circuit_breaker import BreakerSettings
+    from .questions import (
+        ElicitationHandler,
+        ElicitationUrlHandler,
+        Places,
+        RootsHandler,
+        SamplingHandler,
+    )
+    from .retries import RetryPolicy
+    from .session import LogCallback
+
+
+class ConnectOptions(TypedDict, total=False):
+    """The attributes of `ClientOptions`, and the arguments of `Questions`; described there.
+
+    A program that wraps `connect` hands them on with ``**options: Unpack[ConnectOptions]``.
+    """
+
+    name: str
+    version: str
+    title: str | None
+    require: Collection[str]
+    revision: str | None
+    timeout: float
+    tool_timeouts: Mapping[str, float]
+    connect_timeout: float
+    probe_timeout: float
+    question_timeout: float
+    tool_cache_ttl_ms: int
+    max_pages: int
+    breaker: BreakerSettings
+    tool_breakers: bool
+    retries: RetryPolicy
+    log_level: str | None
+    on_log: LogCallback | None
+    on_list_changed: Callable[[str], object] | None
+    sampling: SamplingHandler | None
+    sampling_tools: bool
+    elicitation: ElicitationHandler | None
+    elicitation_url: ElicitationUrlHandler | None
+    roots: Places | RootsHandler | None
