@@ -114,6 +114,7 @@ class Client:
 
     async def close(self) -> None:
         """End the connection, and with it what runs; a second time does nothing."""
+        self._resilience.watch.close()
         try:
             await self._subscriptions.close()
             await self._tools.close()

@@ -16,7 +16,7 @@ from weakref import WeakSet
 from attrs import define, field
 
 from .circuit_breaker import CircuitBreaker, Permit
-from .deadline import Deadline
+from .deadline import Deadline, Watch
 from .errors import CallTimeoutError, CircuitOpenError, MCPError, SessionExpiredError
 from .retries import RetryBudget, RetryPolicy
 from .session import Attempt
@@ -39,12 +39,16 @@ class Resilience:
     Args:
         allowance: seconds that a deadline may stand still while a person answers.
         draw: gives a random number, at least 0 and less than 1.
+
+    Attributes:
+        watch: of the deadlines; to be closed with the client.
     """
 
     policy: RetryPolicy
     budget: RetryBudget
     allowance: float
     draw: Callable[[], float]
+    watch: Watch = field(factory=Watch, init=False)
     _counted: WeakSet[MCPError] = field(factory=WeakSet, init=False)
 
     async def perform(
@@ -65,7 +69,8 @@ class Resilience:
         Raises:
             MCPError: the last one there was; it speaks for all tries.
         """
-        deadline = Deadline(asyncio.get_running_loop().time() + timeout, self.allowance)
+        end = asyncio.get_running_loop().time() + timeout
+        deadline = Deadline(end, self.allowance, self.watch)
         told: MCPError | None = None
         tries, is_repaired = 1, False
         while True:
