@@ -18,7 +18,7 @@ from attrs import define, frozen
 from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from .transports.http import HttpServer
+    from .transports.http_server import HttpServer
     from .transports.stdio import StdioServer
 
 MAX_FILE_BYTES = 1024 * 1024
@@ -106,7 +106,7 @@ class _Entry:
             raise self.refusal(str(error)) from None
 
     def http(self) -> HttpServer:
-        from .transports.http import HttpServer
+        from .transports.http_server import HttpServer
 
         return HttpServer(self.text("url"), headers=self.texts("headers"))
 

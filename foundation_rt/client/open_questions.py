@@ -14,7 +14,8 @@ from attrs import define, field
 
 from ..errors import JsonRpcErrorCode
 from .conversation import answer
-from .questions import QuestionRefused, Questions
+from .questions import Questions
+from .refusing import QuestionRefused
 
 if TYPE_CHECKING:
     from ..protocol.jsonrpc import Request

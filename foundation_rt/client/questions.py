@@ -41,10 +41,8 @@ if TYPE_CHECKING:
     Places = Iterable[Place]
     RootsHandler = Callable[[], Places | Awaitable[Places]]
 
-__all__ = ["MAX_OPEN", "QuestionRefused", "Questions"]
-
-MAX_OPEN = 100
-"""Most questions that are being answered at a time (QUEST-13)."""
+MAX_HANDLERS = 100
+"""Most handlers of one `Questions` that run at a time (QUEST-13)."""
 
 _CAPABILITY_OF = {
     "elicitation/create": "elicitation",
@@ -56,7 +54,7 @@ log = logging.getLogger("foundation_rt.client")
 
 
 @define(eq=False, repr=False)
-class Asked:
+class Prepared:
     """A question that can be put to its handler.
 
     Attributes:
@@ -109,7 +107,7 @@ class Questions:
     _known_roots: dict[str, Any] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._open = threading.BoundedSemaphore(MAX_OPEN)
+        self._open = threading.BoundedSemaphore(MAX_HANDLERS)
         if self.sampling_tools and self.sampling is None:
             raise UsageError("sampling_tools says what `sampling` can do: give that too")
         if self.roots is not None and not callable(self.roots):
@@ -170,9 +168,9 @@ class Questions:
     def _samples_with_tools(self, revision: Revision) -> bool:
         return self.sampling_tools and revision.has("sampling", "tools")
 
-    def _prepare_all(self, requests: Any, revision: Revision) -> dict[str, Asked]:
-        if type(requests) is not dict or len(requests) > MAX_OPEN:
-            raise InvalidAnswerError(f"inputRequests is not an object of at most {MAX_OPEN}")
+    def _prepare_all(self, requests: Any, revision: Revision) -> dict[str, Prepared]:
+        if type(requests) is not dict or len(requests) > MAX_HANDLERS:
+            raise InvalidAnswerError(f"inputRequests is not an object of at most {MAX_HANDLERS}")
         asked = {}
         for key, request in requests.items():
             method = request.get("method") if type(request) is dict else None
@@ -187,7 +185,7 @@ class Questions:
                 ) from None
         return asked
 
-    def _prepare(self, method: str, params: Any, revision: Revision) -> Asked:
+    def _prepare(self, method: str, params: Any, revision: Revision) -> Prepared:
         """The question, read; raises `QuestionRefused` (QUEST-02, QUEST-03)."""
         capability = _CAPABILITY_OF.get(method)
         if method not in revision.client_requests or capability not in self.capabilities(revision):
@@ -204,23 +202,25 @@ class Questions:
             return self._prepare_sampling(method, params, revision)
         return self._prepare_elicitation(method, params, revision)
 
-    def _prepare_roots(self, method: str) -> Asked:
+    def _prepare_roots(self, method: str) -> Prepared:
         from .roots import write_roots
 
         if callable(self.roots):
-            return Asked(method, self.roots, (), write_roots)
-        return Asked(method, _nothing, (), lambda _: dict(self._known_roots or {}))
+            return Prepared(method, self.roots, (), write_roots)
+        return Prepared(method, _nothing, (), lambda _: dict(self._known_roots or {}))
 
-    def _prepare_sampling(self, method: str, params: dict[str, Any], revision: Revision) -> Asked:
+    def _prepare_sampling(
+        self, method: str, params: dict[str, Any], revision: Revision
+    ) -> Prepared:
         from .sampling import read_sampling
 
         with_tools = self._samples_with_tools(revision)
         request, write = read_sampling(params, revision, with_tools=with_tools)
-        return Asked(method, self.sampling, (request,), write)
+        return Prepared(method, self.sampling, (request,), write)
 
     def _prepare_elicitation(
         self, method: str, params: dict[str, Any], revision: Revision
-    ) -> Asked:
+    ) -> Prepared:
         from .elicitation import read_form, read_page
 
         mode = "form" if params.get("mode") is None else params["mode"]
@@ -228,64 +228,64 @@ class Questions:
             raise malformed("/mode", "is one that this client did not declare")
         if mode == "url":
             page, write = read_page(params, revision)
-            return Asked(method, self.elicitation_url, (page,), write)
+            return Prepared(method, self.elicitation_url, (page,), write)
         form, write = read_form(params)
-        return Asked(method, self.elicitation, (form,), write)
+        return Prepared(method, self.elicitation, (form,), write)
 
     # -- and answered ----------------------------------------------------------------------------
 
-    async def _ask(self, asked: Asked) -> dict[str, Any]:
+    async def _ask(self, prepared: Prepared) -> dict[str, Any]:
         from .handlers import run_handler
 
         if not self._open.acquire(blocking=False):
             raise _failed("Too many questions are open", "too_many_questions")
         try:
-            answer = await run_handler(asked.handler, asked.arguments, self._open.release)
+            answer = await run_handler(prepared.handler, prepared.arguments, self._open.release)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise _handler_failed(asked, error) from error
+            raise _handler_failed(prepared, error) from error
         except QuestionRefused as refused:
-            raise _checked(asked, refused) from refused.__cause__
+            raise _checked(prepared, refused) from refused.__cause__
         except Exception as error:
-            raise _handler_failed(asked, error) from error
-        return _written(asked, answer)
+            raise _handler_failed(prepared, error) from error
+        return _written(prepared, answer)
 
 
 async def _nothing() -> None:
     """The handler of what is known without one."""
 
 
-def _written(asked: Asked, answer: Any) -> dict[str, Any]:
+def _written(prepared: Prepared, answer: Any) -> dict[str, Any]:
     try:
-        return asked.write(answer)
+        return prepared.write(answer)
     except QuestionRefused:
         raise
     except UnusableError as error:
-        raise _unusable(asked, error) from None
+        raise _unusable(prepared, error) from None
     except Exception as error:  # the answer's own code: it may be an object of any class
-        raise _handler_failed(asked, error) from error
+        raise _handler_failed(prepared, error) from error
 
 
-def _checked(asked: Asked, refused: QuestionRefused) -> QuestionRefused:
+def _checked(prepared: Prepared, refused: QuestionRefused) -> QuestionRefused:
     """What a handler raised, if it can be sent (QUEST-12)."""
     try:
         as_json(refused.to_wire(), "/error")
         return refused
     except UnusableError as error:
-        return _unusable(asked, error)
+        return _unusable(prepared, error)
 
 
-def _unusable(asked: Asked, error: UnusableError) -> QuestionRefused:
+def _unusable(prepared: Prepared, error: UnusableError) -> QuestionRefused:
     """Told to the log by the names of members; what they hold may be the user's secret."""
     issues = "; ".join(f"{path or 'it'} {what}" for path, what in error.issues)
-    log.warning("the answer to %s cannot be sent: %s", asked.method, issues)
+    log.warning("the answer to %s cannot be sent: %s", prepared.method, issues)
     return _failed("The client has no usable answer", "invalid_answer")
 
 
-def _handler_failed(asked: Asked, error: BaseException) -> QuestionRefused:
-    log.warning("the handler of %s failed", asked.method, exc_info=error)
+def _handler_failed(prepared: Prepared, error: BaseException) -> QuestionRefused:
+    log.warning("the handler of %s failed", prepared.method, exc_info=error)
     return _failed("The client failed to answer", "handler_failed")
 
 

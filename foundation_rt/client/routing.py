@@ -1,8 +1,10 @@
 """Which tool takes an input, and how long it may take: a table, looked up (spec/client-routing.md).
 
-router = Router(DOCUMENT_ROUTES)
-routed = router.file("report.pdf", size_bytes=3_000_000)
-await client.call(routed.tool, {"path": "report.pdf"}, timeout=routed.timeout)
+::
+
+    router = Router(DOCUMENT_ROUTES)
+    routed = router.file("report.pdf", size_bytes=3_000_000)
+    await client.call(routed.tool, {"path": "report.pdf"}, timeout=routed.timeout)
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from ..errors import UsageError
 from .mcp_json import ServerFile
 
 if TYPE_CHECKING:
-    from .transports.http import HttpServer
+    from .transports.http_server import HttpServer
     from .transports.stdio import StdioServer
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://\S*")
@@ -81,7 +81,7 @@ def find_listed(name: str, path: Path, variables: Mapping[str, str]) -> HttpServ
 def _over_http(url: str, scheme: str) -> HttpServer:
     if scheme.lower() not in ("http", "https"):
         raise TargetError(f"a URL starts with http:// or https://, not {scheme}://")
-    from .transports.http import HttpServer
+    from .transports.http_server import HttpServer
 
     return HttpServer(url)
 

@@ -24,7 +24,7 @@ from .apps import load_app
 from .words import CommandLine, UsageProblem
 
 if TYPE_CHECKING:
-    from ..client.transports.http import HttpServer
+    from ..client.transports.http_server import HttpServer
     from ..server import Server
 
 VALUED_OPTIONS = {

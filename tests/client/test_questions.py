@@ -26,7 +26,8 @@ from foundation_rt.asking.sampled import SampleResult
 from foundation_rt.asking.sampling import Sample
 from foundation_rt.client import connect
 from foundation_rt.client.errors import InvalidAnswerError, MCPError
-from foundation_rt.client.questions import MAX_OPEN, QuestionRefused, Questions
+from foundation_rt.client.questions import MAX_HANDLERS, Questions
+from foundation_rt.client.refusing import QuestionRefused
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.content import Text
 from foundation_rt.protocol.jsonrpc import ABSENT
@@ -426,12 +427,12 @@ def test_who_is_cancelled_does_not_wait_for_a_thread(caplog: pytest.LogCaptureFi
             for outcome in await asyncio.gather(*waiting, return_exceptions=True)
         )
 
-    run(abandon(MAX_OPEN))
+    run(abandon(MAX_HANDLERS))
     refused = refusal(questions, ELICIT, FORM)
     assert refused.original_code == -32603
     assert refused.data == {"reason": "too_many_questions"}
     go.set()
-    for _ in range(MAX_OPEN):
+    for _ in range(MAX_HANDLERS):
         assert ended.acquire(timeout=PATIENCE)
     for thread in threading.enumerate():
         if thread.name == "foundation-rt-handler":
@@ -455,7 +456,7 @@ def test_an_async_handler_is_cancelled_with_who_waits_for_it() -> None:
                 ended.append("cancelled")
 
         questions = Questions(elicitation=wait)
-        for _ in range(MAX_OPEN + 1):  # none of them stays open
+        for _ in range(MAX_HANDLERS + 1):  # none of them stays open
             waiting = asyncio.create_task(questions.answer(ELICIT, FORM, SESSION))
             await asked.wait()
             asked.clear()
@@ -464,7 +465,7 @@ def test_an_async_handler_is_cancelled_with_who_waits_for_it() -> None:
                 await waiting
 
     run(scenario())
-    assert len(ended) == MAX_OPEN + 1
+    assert len(ended) == MAX_HANDLERS + 1
 
 
 @pytest.mark.rule("QUEST-12", "QUEST-13")
@@ -475,7 +476,7 @@ def test_without_a_thread_a_question_fails(monkeypatch: pytest.MonkeyPatch) -> N
     questions = Questions(elicitation=fill_in)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
-        for _ in range(MAX_OPEN + 1):
+        for _ in range(MAX_HANDLERS + 1):
             assert refusal(questions, ELICIT, FORM).data["reason"] == "handler_failed"
     assert ask(questions, ELICIT, FORM)["action"] == "accept"
 
@@ -526,7 +527,7 @@ def test_all_are_asked_at_once() -> None:
         {"1": {"method": ELICIT, "params": FORM}, "2": {"method": CREATE, "params": SAMPLE}},
         {"1": {"method": ELICIT, "params": FORM}, "2": {"method": ELICIT, "params": PAGE}},
         {"1": {"method": ELICIT, "params": FORM}, "2": {"method": "ping", "params": {}}},
-        {str(number): {"method": ELICIT, "params": FORM} for number in range(MAX_OPEN + 1)},
+        {str(number): {"method": ELICIT, "params": FORM} for number in range(MAX_HANDLERS + 1)},
     ],
 )
 def test_nobody_is_asked_if_something_may_not_be_asked(requests: Any) -> None:

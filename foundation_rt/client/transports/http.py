@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ...protocol.revisions import Revision
     from ..channel import Outgoing, Receiver
 
-__all__ = ["HttpChannel", "HttpServer"]
-
 log = logging.getLogger("foundation_rt.client")
 
 FAREWELL_TIMEOUT: Final = 2.0
