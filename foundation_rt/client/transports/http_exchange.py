@@ -17,7 +17,7 @@ from ..errors import (
 )
 from .headers import is_session_id, message_headers
 from .http_streams import Streams
-from .http_wire import ACKNOWLEDGE_TIMEOUT, is_events, is_json, read_body
+from .http_wire import ACKNOWLEDGE_TIMEOUT, is_events, is_json, read_body, read_refusal
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 INITIALIZE: Final = "initialize"
 
-_MAX_REFUSAL = 64 * 1024  # bytes of a body that says why not
 _STATUS_SAYS_MORE = (401, 403, 404, 405, 429)  # than a JSON-RPC error that names no request
 
 
@@ -107,7 +106,7 @@ class Exchanges:
         """
         if response.status_code == 404 and self.streams.session_id is not None:
             raise expired(may_have_run=False)
-        body = await read_body(response, _MAX_REFUSAL)
+        body = await read_refusal(response)
         if isinstance(body, bytes) and _answers(message, response.status_code, body):
             self.streams.receiver.received(body, message.request_id)
         else:

@@ -18,7 +18,7 @@ from attrs import define, field
 from ...protocol.framing import LineTooLong
 from ..errors import MCPError, SessionExpiredError
 from .headers import can_resume, stream_headers
-from .http_wire import HttpWire, is_events
+from .http_wire import HttpWire, chunks_of, is_events
 from .sse import Event, EventReader
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Streams:
         Raises:
             MCPError: it broke off.
         """
-        chunks = response.aiter_bytes()
+        chunks = chunks_of(response)
         async for chunk in chunks:
             for event in reader.feed(chunk):
                 self._hand_on(event, request_id)

@@ -61,6 +61,7 @@ ACKNOWLEDGE_TIMEOUT = 30.0
 # What servers close after 5 s of silence, as uvicorn and Node.js do, must not be used again after
 # that: a request that meets the closing may have run or not, and nobody knows.
 _KEEP_ALIVE = 4.0  # seconds
+_MAX_REFUSAL = 64 * 1024  # bytes of a body that says why not
 _MAX_DETAIL = 1_000  # bytes of a refusal that are of use to a reader
 _TIMEOUTS = {"connect": CONNECT_TIMEOUT, "read": None, "write": None, "pool": None}
 
@@ -127,8 +128,6 @@ class HttpWire:
             raise ConnectionLostError(
                 "the request cannot be sent over HTTP", may_have_run=False
             ) from None
-        except httpx2.DecodingError:
-            raise InvalidAnswerError("the server's answer cannot be unpacked") from None
         except httpx2.HTTPError as error:
             raise ConnectionLostError(
                 f"the connection broke off: {_text(error)}", may_have_run=True
@@ -217,16 +216,43 @@ def is_events(response: Response) -> bool:
     return media_type(response.headers.get("content-type")) == EVENTS_TYPE
 
 
+def chunks_of(response: Response) -> AsyncIterator[bytes]:
+    """The body of a response as it comes, nothing unpacked (CHTTP-14).
+
+    A few bytes can unpack to gigabytes; meanwhile the event loop would stand still.
+
+    Raises:
+        InvalidAnswerError: it is packed, though no request allows that.
+    """
+    if _is_packed(response):
+        raise InvalidAnswerError("the response is packed (Content-Encoding), though none may be")
+    return response.aiter_raw()
+
+
 async def read_body(response: Response, max_bytes: int) -> bytes | LineTooLong:
-    """The body of a response; of one that is longer nothing is kept."""
+    """The body of a response; of one that is longer nothing is kept.
+
+    Raises:
+        InvalidAnswerError: it is packed.
+    """
     chunks: list[bytes] = []
     size = 0
-    async for chunk in response.aiter_bytes():
+    async for chunk in chunks_of(response):
         size += len(chunk)
         if size > max_bytes:
             return LineTooLong(max_bytes)
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def read_refusal(response: Response) -> bytes | LineTooLong:
+    """The body of a response that says why not; its status counts even if that is packed."""
+    return b"" if _is_packed(response) else await read_body(response, _MAX_REFUSAL)
+
+
+def _is_packed(response: Response) -> bool:
+    encoding: str = response.headers.get("content-encoding", "identity")
+    return encoding.strip().lower() != "identity"
 
 
 def _transport_maker(url: str) -> Callable[[], AsyncHTTPTransport]:

@@ -15,13 +15,11 @@ from attrs import define, field
 from ...protocol.framing import LineTooLong
 from ..errors import CallTimeoutError, ConnectionLostError, InvalidAnswerError, MCPError
 from .headers import message_headers, same_origin, stream_headers
-from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire, is_events, read_body
+from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire, chunks_of, is_events, read_refusal
 from .sse import Event, EventReader
 
 if TYPE_CHECKING:
     from ..channel import Outgoing, Receiver
-
-_MAX_REFUSAL = 64 * 1024  # bytes of a body that says why not
 
 
 @define(eq=False, repr=False)
@@ -75,7 +73,7 @@ class LegacyStream:
         async with self.wire.exchange("GET", stream_headers(None, None)) as response:
             if response.status_code != 200 or not is_events(response):
                 raise self.wire.refusal(response, b"")
-            async for chunk in response.aiter_bytes():
+            async for chunk in chunks_of(response):
                 for event in reader.feed(chunk):
                     self._take(event)
 
@@ -97,7 +95,7 @@ class LegacyStream:
                 self.wire.exchange("POST", headers, message.line, url) as response,
             ):
                 if response.status_code >= 300:
-                    raise self.wire.refusal(response, await read_body(response, _MAX_REFUSAL))
+                    raise self.wire.refusal(response, await read_refusal(response))
         except CallTimeoutError:  # what a status says
             raise
         except TimeoutError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -44,6 +45,7 @@ from tests.support.scripted_http import (
 )
 
 SECRET = "hunter2hunter2"
+PACKED = gzip.compress(bytes(1_000_000))
 TOLD = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
 
 
@@ -446,8 +448,10 @@ Answering = dict[str, Any]
         {"status": 200, "body": b'{"jsonrpc":"2.0","id":"other","result":{}}'}
         | {"content_type": "application/json"},
         {"status": 200, "body": b" " * 20_000, "content_type": "application/json"},
-        {"status": 200, "body": b"zzz", "content_type": "application/json"}
+        {"status": 200, "body": PACKED, "content_type": "application/json"}
         | {"content_encoding": "gzip"},
+        {"status": 200, "body": PACKED, "content_type": "text/event-stream"}
+        | {"content_encoding": "gzip, gzip"},
         {"status": 302, "location": f"https://me:{SECRET}@other/mcp?key={SECRET}"},
         {"status": 308, "location": "/elsewhere"},
         {"status": 301},
@@ -665,6 +669,18 @@ def test_whatever_a_refusal_says_it_is_one(body: bytes, kind: str) -> None:
         async with talking(answer) as talk:
             error = await refused(talk)
             assert (error.code, len(error.message) < 1_200) == ("E201", True)
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-14", "CHTTP-16")
+def test_a_refusal_that_is_packed_is_one_by_its_status() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.whole(401, PACKED, content_type="application/json", content_encoding="gzip")
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            assert (await refused(talk)).code == "E207"
 
     run(main())
 
