@@ -1,8 +1,9 @@
-"""What the Inspector is given."""
+"""What the Inspector is given, and what our client must not leave behind."""
 
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 from tests.interop import tour
 from tests.support.http_server import serve_http
-from tests.support.process import command
+from tests.support.leaks import Held
+from tests.support.process import PATIENCE, command
 
 
 @pytest.fixture
@@ -28,3 +30,14 @@ def home() -> Iterator[Path]:
     """A home directory with a short path, for sockets have to have one."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """Fails a test after which there is a child, a thread or a descriptor more than before."""
+    before = Held.now()
+    yield
+    for thread in threading.enumerate():
+        if thread.name.startswith("asyncio-waitpid"):  # its child is reaped; it may not know yet
+            thread.join(PATIENCE)
+    Held.now().must_equal(before)

@@ -33,6 +33,8 @@ from foundation_rt.client import (
 from tests.interop import servers
 from tests.support.process import PATIENCE
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 DYNAMIC = "demo://resource/dynamic"
 PAGE = "https://example.com/pay"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -24,6 +24,8 @@ from foundation_rt.client import (
 from tests.interop import servers
 from tests.support.process import PATIENCE
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 OFFICIAL = {"official-python": servers.python, "official-typescript": servers.typescript}
 CALLERS = 20
 

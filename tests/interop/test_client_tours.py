@@ -17,6 +17,7 @@ OFFICIAL = {"official-python": servers.python, "official-typescript": servers.ty
 OURS = "interop"
 
 eras = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "stateless"])
+clean = pytest.mark.usefixtures("nothing_left")
 everybody = pytest.mark.parametrize("server", [OURS, *OFFICIAL])
 
 
@@ -35,6 +36,7 @@ def url(server: str) -> Iterator[str]:
             yield listening.url
 
 
+@clean
 @eras
 @everybody
 def test_over_stdio(server: str, modern: bool) -> None:
@@ -42,6 +44,7 @@ def test_over_stdio(server: str, modern: bool) -> None:
     assert report == our_client.expected(server, modern=modern, over_http=False)
 
 
+@clean
 @eras
 @everybody
 def test_over_http(server: str, modern: bool, url: str) -> None:
@@ -49,6 +52,7 @@ def test_over_http(server: str, modern: bool, url: str) -> None:
     assert report == our_client.expected(server, modern=modern, over_http=True)
 
 
+@clean
 @eras
 @pytest.mark.parametrize("server", OFFICIAL)
 def test_over_http_without_sessions_and_streams(server: str, modern: bool) -> None:
