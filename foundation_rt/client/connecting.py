@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     Target = str | Server | StdioServer | HttpServer | ChannelMaker
 
-_URL = r"[A-Za-z][A-Za-z0-9+.-]*://\S*"
 _QUESTIONS = ("sampling", "sampling_tools", "elicitation", "elicitation_url", "roots")
 
 
@@ -59,13 +58,18 @@ def connect(
     return Client(make_channel, from_environment(given), Questions(**handlers))
 
 
+def is_url(text: str) -> bool:
+    """Whether a text is an address, of HTTP or not: `ftp://host` is refused, and no command."""
+    return re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://\S*", text) is not None
+
+
 def _channel_maker(
     target: Any, headers: Mapping[str, str] | None, on_stderr: Callable[[str], object] | None
 ) -> Callable[[], Channel]:
     from .transports.stdio import StdioChannel, StdioServer
 
     if isinstance(target, str):
-        if re.fullmatch(_URL, target) is not None:
+        if is_url(target):
             from .transports.http_server import HttpServer
 
             target = HttpServer(target, headers=dict(headers or {}))

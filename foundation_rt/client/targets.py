@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import frozen
 
 from ..errors import UsageError
+from .connecting import is_url
 from .mcp_json import ServerFile
 
 if TYPE_CHECKING:
     from .transports.http_server import HttpServer
     from .transports.stdio import StdioServer
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://\S*")
 _FILE_APP = re.compile(r"(.+\.py)(?::[^\W\d]\w*)?", re.DOTALL)
 _MODULE_APP = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -53,9 +53,12 @@ def find_target(text: str, places: Iterable[Path], variables: Mapping[str, str])
     Raises:
         TargetError: it is none of them.
         ServerFileError: a file cannot be read, or its entry of that name cannot be used.
+        UsageError: it is a URL, and not one of HTTP.
     """
-    if (url := _URL.fullmatch(text)) is not None:
-        return _over_http(text, url[1])
+    if is_url(text):
+        from .transports.http_server import HttpServer
+
+        return HttpServer(text)
     if _is_app(text):
         return AppTarget(text)
     files = [ServerFile.read(place) for place in places if os.path.isfile(place)]  # noqa: PTH113
@@ -76,14 +79,6 @@ def find_listed(name: str, path: Path, variables: Mapping[str, str]) -> HttpServ
     if name not in file.entries:
         raise TargetError(f"{path} lists {_names(file)}, not {name!r}")
     return file.server(name, variables)
-
-
-def _over_http(url: str, scheme: str) -> HttpServer:
-    if scheme.lower() not in ("http", "https"):
-        raise TargetError(f"a URL starts with http:// or https://, not {scheme}://")
-    from .transports.http_server import HttpServer
-
-    return HttpServer(url)
 
 
 def _is_app(text: str) -> bool:

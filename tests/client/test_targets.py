@@ -14,6 +14,7 @@ from foundation_rt.client.mcp_json import ServerFileError, usual_places
 from foundation_rt.client.targets import AppTarget, Target, TargetError, find_listed, find_target
 from foundation_rt.client.transports.http_server import HttpServer
 from foundation_rt.client.transports.stdio import StdioServer
+from foundation_rt.errors import UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +54,8 @@ def test_a_url_is_a_server_over_http(url: str) -> None:
 @pytest.mark.rule("CLI-10")
 @pytest.mark.parametrize("url", ["ftp://example.com", "ws://a", "stdio://x.py"])
 def test_a_url_of_another_kind_is_refused(url: str) -> None:
-    assert "starts with http:// or https://" in refusal(url)
+    with pytest.raises(UsageError, match="http://host/path or https://host/path"):
+        find(url)
 
 
 @pytest.mark.rule("CLI-10")

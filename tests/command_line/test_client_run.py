@@ -322,7 +322,7 @@ def test_an_app_is_configured(folder: Path, capsys: Captured) -> None:
     ("words", "said"),
     [
         (["tools", "no-such-program"], "'no-such-program' is no server"),
-        (["tools", "ftp://a"], "http:// or https://"),
+        (["tools", "ftp://a"], "http://host/path or https://host/path"),
         (["tools", "nowhere.py"], "no file nowhere.py"),
         (["tools", "nowhere:server"], "no module 'nowhere'"),
         (["tools", "app.py:nothing"], "'nothing' should be a foundation_rt.Server"),
