@@ -70,7 +70,7 @@ def test_the_server_is_told_that_nobody_waits(
 @pytest.mark.rule("CLIENT-15")
 @pytest.mark.parametrize("acts", [[["answer"]], [refusal(-32603)], [["die"]]], ids=repr)
 def test_what_is_answered_is_not_given_up(acts: list[Act]) -> None:
-    """Cancelled in the very turn in which the answer has come: it is in vain, and nobody is told."""
+    """Cancelled in the very turn in which the answer has come, and nobody is told."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
