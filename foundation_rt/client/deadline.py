@@ -11,7 +11,6 @@ which is cancelled again by nearly every call, and costs it 3.5 of 28 us; here o
 from __future__ import annotations
 
 import asyncio
-from math import inf
 from types import TracebackType
 
 from attrs import define, field
@@ -79,12 +78,12 @@ class Deadline:
     outlives what runs inside it, as a handler does that still asks when the server has answered.
 
     Args:
-        when: the time of the event loop at which it is over; None never is.
+        when: the time of the event loop at which it is over.
         allowance: how long it may stand still in all, in seconds.
         watch: ends it.
     """
 
-    when: float | None
+    when: float
     allowance: float = 0.0
     watch: Watch = field(factory=Watch)
     _task: asyncio.Task[object] | None = field(default=None, init=False)
@@ -96,28 +95,26 @@ class Deadline:
     def hold(self) -> None:
         """Let it stand still until `resume`; may be nested."""
         self._holds += 1
-        if self._holds == 1 and self.when is not None:
+        if self._holds == 1:
             self._held_since = asyncio.get_running_loop().time()
             self._move()
 
     def resume(self) -> None:
         """Let it go on, if nobody else holds it."""
         self._holds -= 1
-        if self._holds == 0 and self.when is not None:
+        if self._holds == 0:
             held = min(asyncio.get_running_loop().time() - self._held_since, self.allowance)
             self.allowance -= held
             self.when += held
             self._move()
 
-    def remaining(self) -> float | None:
-        """Seconds that are left; None if it never ends."""
-        return None if self.when is None else self.when - asyncio.get_running_loop().time()
+    def remaining(self) -> float:
+        """Seconds that are left."""
+        return self.when - asyncio.get_running_loop().time()
 
     @property
     def end(self) -> float:
         """When it is over, as things stand."""
-        if self.when is None:
-            return inf
         return self.when + self.allowance if self._holds else self.when
 
     def expire(self) -> None:
@@ -148,5 +145,5 @@ class Deadline:
             raise TimeoutError from error
 
     def _move(self) -> None:
-        if self._task is not None and self.when is not None and not self._is_over:
+        if self._task is not None and not self._is_over:
             self.watch.add(self, self.end)

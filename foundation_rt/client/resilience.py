@@ -146,8 +146,7 @@ class Resilience:
         if tries >= self.policy.max_attempts:
             return None
         delay = self.policy.delay(tries, self.draw(), error.retry_after)
-        remaining = deadline.remaining()
-        if remaining is not None and delay >= remaining:
+        if delay >= deadline.remaining():
             return None
         return delay if self.budget.take() else None
 

@@ -114,19 +114,6 @@ def test_who_holds_it_may_outlive_what_ran_inside_it() -> None:
 
 
 @pytest.mark.rule("CLIENT-20")
-def test_one_that_never_ends_takes_no_notice_of_being_held() -> None:
-    async def main(clock: ManualClock) -> None:
-        deadline = Deadline(None)
-        async with deadline:
-            deadline.hold()
-            await asyncio.sleep(1_000_000)
-            deadline.resume()
-        assert deadline.remaining() is None
-
-    run_virtual(main)
-
-
-@pytest.mark.rule("CLIENT-20")
 def test_whoever_is_cancelled_from_outside_is_cancelled() -> None:
     async def main(clock: ManualClock) -> None:
         async def wait() -> None:
