@@ -33,17 +33,20 @@ from hypothesis.stateful import (
 
 from foundation_rt.client.circuit_breaker import BreakerSettings
 from foundation_rt.client.client import Client
+from foundation_rt.client.elicitation import ElicitationRequest
 from foundation_rt.client.errors import MCPError
 from foundation_rt.client.options import ClientOptions
+from foundation_rt.client.questions import Questions
 from foundation_rt.client.results import CallResult
 from foundation_rt.clock import ManualClock
 from foundation_rt.protocol.revisions import REVISIONS
-from tests.support.misbehaving_acts import in_memory, may_refuse, of_a_call, of_a_point
+from tests.support.misbehaving_acts import asks_again, in_memory, may_refuse, of_a_call, of_a_point
 from tests.support.misbehaving_channel import MemoryStage
 from tests.support.misbehaving_play import Act
 from tests.support.virtual_loop import VirtualLoop
 
 CONNECT_TIMEOUT = 6.0
+QUESTION_TIMEOUT = 3.0
 LONGEST_PAUSE = 5.0
 """Seconds that the client waits at most before it tries something again."""
 
@@ -62,6 +65,7 @@ POINTS = [
     "ping",
     "start",
 ]
+turns = st.sampled_from([TURNS, 3, 0])
 timeouts = st.sampled_from([0.5, 2.0, 10.0, 40.0])
 
 
@@ -94,26 +98,52 @@ class ClientMachine(RuleBasedStateMachine):
         closes_exchanges=st.booleans(),
         knows=st.booleans(),
         tool_breakers=st.booleans(),
+        is_asked=st.booleans(),
+        patience=st.sampled_from([3, 100]),
     )
     def begin(
-        self, revision: str, closes_exchanges: bool, knows: bool, tool_breakers: bool
+        self,
+        revision: str,
+        closes_exchanges: bool,
+        knows: bool,
+        tool_breakers: bool,
+        is_asked: bool,
+        patience: int,
     ) -> None:
         self.loop = VirtualLoop(ManualClock())
         self.loop.set_exception_handler(lambda _, context: self.unhandled.append(context))
         self.unhandled: list[dict[str, Any]] = []
         self.stage = MemoryStage(revision, closes_exchanges)
-        self.points: dict[str, list[Act]] = {}
         options = ClientOptions(
             revision=revision if knows else None,
             connect_timeout=CONNECT_TIMEOUT,
             probe_timeout=1.0,
-            breaker=BreakerSettings(failure_threshold=3, reset_timeout_ms=5_000),
+            breaker=BreakerSettings(failure_threshold=patience, reset_timeout_ms=5_000),
             tool_breakers=tool_breakers,
+            question_timeout=QUESTION_TIMEOUT,
         )
-        self.client = Client(self.stage.make_channel, options, draw=lambda: 0.5)
+        self.user = "answers"
+        questions = Questions(elicitation=self._elicit) if is_asked else Questions()
+        # While somebody is asked, a deadline stands still.
+        self.allowance = QUESTION_TIMEOUT if is_asked else 0.0
+        self.client = Client(self.stage.make_channel, options, questions, draw=lambda: 0.5)
         self.asked: list[Asked] = []
         self.subscriptions: list[asyncio.Task[int]] = []
         self.calls = 0
+
+    async def _elicit(self, request: ElicitationRequest) -> dict[str, Any]:
+        """Whoever is asked by the server, in their mood."""
+        if self.user == "hesitates":
+            await asyncio.sleep(1.0)
+        elif self.user == "is away":
+            await self.loop.create_future()
+        elif self.user == "fails":
+            raise LookupError("no")
+        return {}
+
+    @rule(user=st.sampled_from(["answers", "hesitates", "is away", "fails"]))
+    def change_mood(self, user: str) -> None:
+        self.user = user
 
     # -- what is asked
 
@@ -122,8 +152,9 @@ class ClientMachine(RuleBasedStateMachine):
         timeout=timeouts,
         tool=st.sampled_from(["play", "play_again"]),
         hears=st.booleans(),
+        turns=turns,
     )
-    def call(self, acts: list[Act], timeout: float, tool: str, hears: bool) -> None:
+    def call(self, acts: list[Act], timeout: float, tool: str, hears: bool, turns: int) -> None:
         """Each call waits for whatever it waits for; many may be on their way."""
         nonce = f"call {self.calls}"
         self.calls += 1
@@ -132,12 +163,14 @@ class ClientMachine(RuleBasedStateMachine):
             tool, {"nonce": nonce, "acts": acts}, timeout=timeout, on_progress=progress
         )
         self._ask(operation, timeout, nonce, acts, may_repeat=tool == "play_again")
+        self.loop.turn(turns)
 
     @rule(
         what=st.sampled_from(["list_tools", "list_resources", "ping", "read", "schema"]),
         timeout=timeouts,
+        turns=turns,
     )
-    def ask(self, what: str, timeout: float) -> None:
+    def ask(self, what: str, timeout: float, turns: int) -> None:
         operation = {
             "list_tools": lambda: self.client.list_tools(timeout=timeout),
             "list_resources": lambda: self.client.list_resources(timeout=timeout),
@@ -146,6 +179,7 @@ class ClientMachine(RuleBasedStateMachine):
             "schema": lambda: self.client.get_tool_schema("play", timeout=timeout),
         }[what]()
         self._ask(operation, timeout)
+        self.loop.turn(turns)
 
     @rule(which=st.integers(0, 20))
     def cancel(self, which: int) -> None:
@@ -176,7 +210,13 @@ class ClientMachine(RuleBasedStateMachine):
     def invalidate(self) -> None:
         self.client.invalidate()
 
-    @rule()
+    @precondition(lambda self: self.calls > 3)
+    @rule(really=st.sampled_from([True, *[False] * 9]))
+    def leave(self, really: bool) -> None:
+        """Seldom, for little happens after it."""
+        if really:
+            self.close()
+
     def close(self) -> None:
         """Whatever runs then ends, at the latest when it would be tried again; whatever comes
         then is refused."""
@@ -190,18 +230,15 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(point=st.sampled_from(POINTS), acts=of_a_point(in_memory))
     def misbehave(self, point: str, acts: list[Act]) -> None:
-        self.points[point] = acts
-        self.stage.play(self.points)
+        self.stage.play({point: acts})
 
     @rule(how=st.sampled_from([[["refuse"]], [["hang"]]]))
     def be_unreachable(self, how: list[Act]) -> None:
-        self.points["open"] = how
-        self.stage.play(self.points)
+        self.stage.play({"open": how})
 
     @rule()
     def behave(self) -> None:
-        self.points = {}
-        self.stage.play(self.points)
+        self.stage.play({})
 
     @precondition(lambda self: self.stage.channels)
     @rule()
@@ -281,7 +318,8 @@ class ClientMachine(RuleBasedStateMachine):
     ) -> None:
         task = self.loop.create_task(operation)
         # A turn begins in the same moment of the loop's time, and no deadline is finer than 1 us.
-        until = self.loop.time() + timeout + 1e-5
+        until = self.loop.time() + timeout + self.allowance + 1e-5
+        may_repeat = may_repeat or asks_again(acts or [])
         self.asked.append(Asked(until, task, nonce, acts or [], may_repeat))
 
     def _check(self, asked: Asked) -> None:

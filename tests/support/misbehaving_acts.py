@@ -14,6 +14,9 @@ _UPDATED = {
     "params": {"uri": "play://one"},
 }
 
+FORM = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+QUESTIONS = {"one": {"method": "elicitation/create", "params": FORM}}
+
 nonces = st.integers(0, 7).map("call {}".format)
 codes = st.sampled_from([-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32020])
 nonsense = st.sampled_from([None, 5, "x", [], {}, {"content": 5}, {"tools": [{}]}, {"content": []}])
@@ -27,7 +30,9 @@ spoken: st.SearchStrategy[Act] = st.one_of(
     st.just(["raw", '{"jsonrpc":']),
     st.sampled_from([["flood", 3, _NOTE], ["flood", 1, _CHANGED], ["flood", 1, _UPDATED]]),
     st.sampled_from([["ask", "ping", {}], ["ask", "sampling/createMessage", [1]]]),
-    st.just(["progress", 1]),
+    st.sampled_from([["progress", 1], ["page"], ["ask", "elicitation/create", FORM]]),
+    st.just(["reply", {"result": {"resultType": "input_required", "requestState": "x"}}]),
+    st.just(["reply", {"result": {"resultType": "input_required", "inputRequests": QUESTIONS}}]),
 )
 """What is said, over any transport."""
 
@@ -96,6 +101,11 @@ def of_a_call(besides: st.SearchStrategy[Act]) -> st.SearchStrategy[list[Act]]:
 def of_a_point(besides: st.SearchStrategy[Act]) -> st.SearchStrategy[list[Act]]:
     """What is done wherever something other than a call has come."""
     return st.lists(spoken | held | besides, max_size=3)
+
+
+def asks_again(acts: list[Act]) -> bool:
+    """Whether a call that this is done with is sent several times, with what was asked for."""
+    return any(act[0] == "reply" and "input_required" in str(act[1].get("result")) for act in acts)
 
 
 def may_refuse(acts: list[Act]) -> bool:

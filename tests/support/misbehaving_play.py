@@ -17,6 +17,7 @@ that its result repeats. An act is a list, its name first:
     flood TIMES MESSAGE     this message, so many times
     ask METHOD PARAMS       a request to the client
     progress VALUE          progress, under the token of the request
+    page                    the right answer, and that there is another page
     acknowledge             what a `subscriptions/listen` begins with
     wait WHAT               the acts that follow wait until the next message of this method comes
                             ("answer": an answer to what was asked), or one with this nonce has come
@@ -132,6 +133,7 @@ class Play:
         self._nonces: set[str | None] = set()
         self._held: list[tuple[str, Exchange]] = []
         self._asked = 0
+        self._pages = 0
 
     def reach(self, point: str, way: Any = None, default: list[Act] | None = None) -> Exchange:
         """A point of the transport's own."""
@@ -206,6 +208,12 @@ class Play:
         result = {**(exchange.answer or {}).get("result", {}), "content": [block]}
         self._answer(exchange, {"result": result})
 
+    def _page(self, exchange: Exchange) -> None:
+        self._pages += 1
+        cursor = f"page {self._pages}"
+        result = {**(exchange.answer or {}).get("result", {}), "nextCursor": cursor}
+        self._answer(exchange, {"result": result})
+
     def _raw(self, exchange: Exchange, text: str) -> None:
         self._write(exchange, text.encode("latin-1"), True)
 
@@ -241,6 +249,7 @@ ACTS: dict[str, Callable[..., None]] = {
     "answer": Play._answer,
     "reply": Play._reply,
     "huge": Play._huge,
+    "page": Play._page,
     "raw": Play._raw,
     "flood": Play._flood,
     "ask": Play._ask,
