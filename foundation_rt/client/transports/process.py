@@ -27,7 +27,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from attrs import define, field
 
@@ -38,6 +38,7 @@ _INPUT, _OUTPUT, _ERRORS = range(3)
 _DRAIN = 0.25  # seconds for what is in the pipes when the first sign of the end is seen
 _POLL = 0.005  # seconds until a group whose leader has exited is looked at again; doubled each time
 _REAP = 2.0  # seconds in which what was killed must vanish; it does so in milliseconds
+_PIPE_CAPACITY = 64 * 1024  # bytes
 
 
 @define(eq=False, repr=False)
@@ -126,6 +127,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._transport = cast(asyncio.SubprocessTransport, transport)
         self._input = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(_INPUT))
         self._open_pipes = {_INPUT, _OUTPUT, _ERRORS}
+        _read_less(self._transport.get_pipe_transport(_OUTPUT))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """It has written."""
@@ -284,6 +286,16 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def _conclude(self) -> None:
         if not self._gone.done():
             self._gone.set_result(None)
+
+
+def _read_less(output: Any) -> None:
+    """Have no more read at once than a pipe holds.
+
+    asyncio has room for 256 KiB made for every read, which malloc maps and unmaps each time: 25 of
+    the 105 us of CPU that a call takes. Less than 128 KiB comes from the heap.
+    """
+    if hasattr(output, "max_size"):  # uvloop has a buffer of its own
+        output.max_size = _PIPE_CAPACITY
 
 
 def _has_living(group: int) -> bool:
