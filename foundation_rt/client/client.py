@@ -211,9 +211,7 @@ class Client:
         """
 
         async def operation(attempt: Attempt) -> tuple[ToolSchema, ...]:
-            session = await self._session(attempt)
-            session.server.check({"tools"})
-            return await self._tools.fresh(session)
+            return await self._tools.fresh(await self._session(attempt))
 
         return await self._perform("tools/list", operation, timeout)
 

@@ -47,7 +47,6 @@ class ToolCall:
         Raises:
             MCPError: there is none.
         """
-        session.server.check({"tools"})
         try:
             return await self._send(session, attempt)
         except MCPError as error:

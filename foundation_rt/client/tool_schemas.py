@@ -117,8 +117,8 @@ class ToolSchema:
     @property
     def is_idempotent(self) -> bool:
         """Whether the server says that a second call changes nothing more (CTOOL-03)."""
-        hints = map(self.annotations.get, ("idempotentHint", "readOnlyHint"))
-        return any(hint is True for hint in hints)
+        said = self.annotations
+        return said.get("idempotentHint") is True or said.get("readOnlyHint") is True
 
     @property
     def uncheckable(self) -> str | None:

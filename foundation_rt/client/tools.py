@@ -88,7 +88,12 @@ class Tools:
         return tuple((await self.list(session)).values())
 
     async def list(self, session: Session) -> Listed:
-        """List the tools, by name; together with whoever does so already (CLIENT-23)."""
+        """List the tools, by name; together with whoever does so already (CLIENT-23).
+
+        Raises:
+            MCPError: they cannot be listed; E205: the server has none.
+        """
+        session.server.check({"tools"})
         if self._listing is None or self._listing.done():
             self._listing = shared(self._list(session))
             self._listings.add(self._listing)
