@@ -19,6 +19,7 @@ from attrs import evolve, frozen
 
 from ..errors import ErrorCode, JsonRpcErrorCode
 from .errors import CallTimeoutError, InvalidAnswerError, MCPError, SessionExpiredError
+from .printable import without_unfit
 
 MAX_MESSAGE_CHARACTERS = 1000
 """What is kept of a server's message."""
@@ -129,7 +130,6 @@ _UNKNOWN_SESSION = (
 )
 _OTHER_REVISION = r"(?i)(?:bad request: )?unsupported protocol version\b"
 _PREFIX = r"MCP error -?\d{1,10}: "
-_UNPRINTABLE = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
 # What transports use. A handler has sessions of its own to miss, and mostly says it with others.
 _SESSION_NUMBERS = (-32000, -32001, -32002, JsonRpcErrorCode.INVALID_REQUEST)
 
@@ -273,7 +273,7 @@ def readable(text: Any) -> str:
     if not isinstance(text, str):
         return ""
     cut = text[:MAX_MESSAGE_CHARACTERS] + ("..." if len(text) > MAX_MESSAGE_CHARACTERS else "")
-    return re.sub(_UNPRINTABLE, "\N{REPLACEMENT CHARACTER}", cut).strip()
+    return without_unfit(cut).strip()
 
 
 def _retry_after(data: Mapping[str, Any]) -> float | None:

@@ -9,9 +9,9 @@ from typing import Any, TextIO
 import orjson
 from attrs import define
 
+from ..client.printable import printable_json, printable_text
 from .page import Page, Payload
 from .plain import pretty_json, write_plain
-from .printable import printable_json, printable_text
 
 
 @define(eq=False, repr=False)

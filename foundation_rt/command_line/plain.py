@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
+from ..client.printable import printable_json, printable_line, printable_text
 from .page import Heading, Json, Page, Paragraph, Part, Payload, Table
-from .printable import printable_json, printable_line, printable_text
 
 _GAP = "  "
 _MAX_PADDING = 60  # a server that gives a tool a name of a megabyte pads no other line with it

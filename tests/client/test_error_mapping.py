@@ -174,6 +174,7 @@ def test_of_a_message_what_a_reader_can_use_is_kept() -> None:
     assert message("  two\nlines,\ta tab  ") == "two\nlines,\ta tab"
     assert message("\x1b[31mred\x07\x00\x9b\u2028") == "\ufffd[31mred\ufffd\ufffd\ufffd\ufffd"
     assert message("a\ud800b") == "a\ufffdb"
+    assert message("safe\u202etxt.exe") == "safe\ufffdtxt.exe"
     assert message("a" * MAX_MESSAGE_CHARACTERS) == "a" * MAX_MESSAGE_CHARACTERS
     assert message("ab" * MAX_MESSAGE_CHARACTERS) == "ab" * (MAX_MESSAGE_CHARACTERS // 2) + "..."
     assert message("\n") == "the server answered with error 1"

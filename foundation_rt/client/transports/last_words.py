@@ -11,6 +11,7 @@ import re
 from attrs import define, field
 
 from ...protocol.framing import LineReader, LineTooLong
+from ..printable import without_unfit
 
 KEPT_BYTES = 64 * 1024
 """How much of the end is kept."""
@@ -19,7 +20,6 @@ EXCERPT_BYTES = 2 * 1024
 """How much of it is put into a message."""
 
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
-_CONTROL = re.compile(r"[^\n\t -~\u00a0-\u2027\u202f-\u2065\u2070-\U0010ffff]")
 
 
 @define(eq=False, repr=False)
@@ -53,7 +53,7 @@ class LastWords:
         if len(end) < len(whole):
             _, newline, rest = end.partition(b"\n")
             end = rest if newline else end
-        return _CONTROL.sub("\ufffd", _SEQUENCE.sub("", end.decode(errors="replace"))).strip()
+        return without_unfit(_SEQUENCE.sub("", end.decode(errors="replace"))).strip()
 
 
 def _text(line: bytes | LineTooLong) -> str:

@@ -1,8 +1,11 @@
-"""What a server says, made fit for a terminal (CLI-19).
+"""What a server says, made fit for a terminal (CERR-12, CHILD-08, CLI-19).
 
-A server chooses its names, descriptions and results, and a terminal obeys control characters: they
-move the cursor over what was printed, set the window's title, answer in the user's name. Others
-are not seen at all and hide what a model reads. All of them are shown as escapes.
+A server chooses its names, descriptions, results and errors, and a terminal obeys control
+characters: they move the cursor over what was printed, set the window's title, answer in the user's
+name. Others are not seen at all and hide what a model reads. In what is printed all of them are
+shown as escapes; in the messages of errors, where nobody looks for what was meant, none is left.
+
+Patterns are compiled when they are first needed: most programs never print or fail.
 """
 
 from __future__ import annotations
@@ -16,23 +19,28 @@ _UNFIT = (
     "\ud800-\udfff"  # half a character: cannot be encoded
     "\U000e0000-\U000e0fff"  # tags and variations: text within text
 )
-_UNFIT_IN_TEXT = re.compile(f"[{_UNFIT}]")
-_UNFIT_IN_LINE = re.compile(f"[{_UNFIT}{_LINE_BREAKS}]")
+_UNFIT_IN_TEXT = f"[{_UNFIT}]"
+_UNFIT_IN_LINE = f"[{_UNFIT}{_LINE_BREAKS}]"
 
 
 def printable_text(text: str) -> str:
     """`text` with its lines, every character that is unfit shown as in a Python literal."""
-    return _UNFIT_IN_TEXT.sub(_escape, text.replace("\r\n", "\n"))
+    return re.sub(_UNFIT_IN_TEXT, _escape, text.replace("\r\n", "\n"))
 
 
 def printable_line(text: str) -> str:
     """`text` as a single line."""
-    return _UNFIT_IN_LINE.sub(_escape, text)
+    return re.sub(_UNFIT_IN_LINE, _escape, text)
 
 
 def printable_json(text: str) -> str:
     """JSON that says the same; there such characters can only stand in strings."""
-    return _UNFIT_IN_TEXT.sub(_escape_in_json, text)
+    return re.sub(_UNFIT_IN_TEXT, _escape_in_json, text)
+
+
+def without_unfit(text: str) -> str:
+    """`text` with its lines, a replacement character for every one that is unfit."""
+    return re.sub(_UNFIT_IN_TEXT, "\N{REPLACEMENT CHARACTER}", text)
 
 
 def _escape(found: re.Match[str]) -> str:
