@@ -1,0 +1,30 @@
+"""Plays the server's side of one of the client's conversations, over stdio.
+
+    python client_vector_server.py SCRIPT GOT
+
+SCRIPT is a JSON array of steps: what to `say`, if anything, and how many lines to `expect` then.
+Every line that comes is appended to GOT. Nothing is imported that is not needed: it starts often.
+"""
+
+import json
+import os
+import sys
+
+
+def main(script: str, got: str) -> None:
+    with open(script) as file:
+        steps = json.load(file)
+    log = os.open(got, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for number, step in enumerate(steps, start=1):
+        if number == len(steps):
+            print("only the end is left", file=sys.stderr, flush=True)
+        if step["say"] is not None:
+            sys.stdout.write(step["say"] + "\n")
+            sys.stdout.flush()
+        for _ in range(step["expect"]):
+            os.write(log, sys.stdin.readline().encode())
+    for line in sys.stdin:  # more than was expected
+        os.write(log, line.encode())
+
+
+main(*sys.argv[1:])
