@@ -109,6 +109,7 @@ def everything(request: pytest.FixtureRequest) -> Iterator[Any]:
             yield server.url
 
 
+@pytest.mark.rule("CLIENT-24", "CLIENT-25")
 def test_tools(everything: Any) -> None:
     async def test(client: Client, user: User) -> None:
         server = await client.initialize()
@@ -251,6 +252,7 @@ def test_a_page_to_visit(everything: Any) -> None:
     _run(everything, test)
 
 
+@pytest.mark.rule("CLIENT-31")
 def test_what_comes_unasked(everything: Any) -> None:
     async def test(client: Client, user: User) -> None:
         async with client.subscribe(f"{DYNAMIC}/text/1", f"{DYNAMIC}/text/2") as changes:
@@ -268,6 +270,7 @@ def test_what_comes_unasked(everything: Any) -> None:
     _run(everything, test, log_level="debug")
 
 
+@pytest.mark.rule("CLIENT-15", "CLIENT-16", "CLIENT-21")
 def test_progress_cancellation_and_deadline(everything: Any) -> None:
     async def test(client: Client, user: User) -> None:
         steps: asyncio.Queue[float] = asyncio.Queue()
@@ -302,6 +305,7 @@ def test_a_tool_that_is_a_task_is_refused_not_awaited(everything: Any) -> None:
     _run(everything, test)
 
 
+@pytest.mark.rule("CHILD-02")
 def test_a_child_sees_of_our_environment_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PASSWORD_OF_OURS", "secret")
 

@@ -67,6 +67,7 @@ async def _as_soon_as_may_be(client: Client) -> int:
             await asyncio.sleep(refused.retry_after or 0)
 
 
+@pytest.mark.rule("CLIENT-07", "CLIENT-28")
 @eras
 @everybody
 def test_a_killed_child_is_started_again_once(command: Command, revision: str) -> None:
@@ -79,6 +80,7 @@ def test_a_killed_child_is_started_again_once(command: Command, revision: str) -
     _run(_stdio(command), test, revision=revision)
 
 
+@pytest.mark.rule("CLIENT-28", "RETRY-10")
 @eras
 @everybody
 def test_what_may_have_run_is_not_repeated(command: Command, revision: str) -> None:
@@ -96,6 +98,7 @@ def test_what_may_have_run_is_not_repeated(command: Command, revision: str) -> N
     _run(_stdio(command), test, revision=revision)
 
 
+@pytest.mark.rule("CLIENT-28", "RETRY-10")
 @everybody
 def test_what_may_run_twice_is_repeated(command: Command) -> None:
     async def test(client: Client) -> None:
@@ -111,6 +114,7 @@ def test_what_may_run_twice_is_repeated(command: Command) -> None:
     _run(_stdio(command), test)
 
 
+@pytest.mark.rule("CLIENT-31")
 @everybody
 def test_a_subscription_outlives_the_server(command: Command) -> None:
     async def test(client: Client) -> None:
@@ -124,6 +128,7 @@ def test_a_subscription_outlives_the_server(command: Command) -> None:
     _run(_stdio(command), test, require=("tools", "resources.subscribe"))
 
 
+@pytest.mark.rule("CLIENT-28", "CHTTP-18")
 @eras
 @everybody
 def test_over_http_a_restarted_server_is_spoken_to_anew(command: Command, revision: str) -> None:
@@ -139,6 +144,7 @@ def test_over_http_a_restarted_server_is_spoken_to_anew(command: Command, revisi
         _run(first.url, test, revision=revision)
 
 
+@pytest.mark.rule("CERR-11")
 def test_a_server_that_has_another_word_for_an_expired_session() -> None:
     # npm's server-everything answers 400, where the specification has 404.
     with servers.everything_over("streamableHttp", "/mcp") as first:
@@ -152,6 +158,7 @@ def test_a_server_that_has_another_word_for_an_expired_session() -> None:
         _run(first.url, test)
 
 
+@pytest.mark.rule("BREAK-02", "BREAK-10", "CHTTP-15")
 @everybody
 def test_a_server_that_is_gone_is_left_in_peace_until_it_is_back(command: Command) -> None:
     with servers.listening(command()) as first:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from foundation_rt.client import StdioServer, ToolCallError, connect
+from foundation_rt import Text
+from foundation_rt.client import StdioServer, ToolCallError, blocking, connect
 from foundation_rt.command_line.apps import load_app
 from tests.interop import our_client, servers, tour
 from tests.support.http_server import serve_http
@@ -36,6 +37,9 @@ def url(server: str) -> Iterator[str]:
             yield listening.url
 
 
+@pytest.mark.rule(
+    "CLIENT-01", "CLIENT-15", "CLIENT-16", "CLIENT-22", "CLIENT-26", "CLIENT-29", "CLIENT-30"
+)
 @clean
 @eras
 @everybody
@@ -44,6 +48,9 @@ def test_over_stdio(server: str, modern: bool) -> None:
     assert report == our_client.expected(server, modern=modern, over_http=False)
 
 
+@pytest.mark.rule(
+    "CLIENT-01", "CLIENT-15", "CLIENT-16", "CLIENT-22", "CLIENT-26", "CLIENT-29", "CHTTP-24"
+)
 @clean
 @eras
 @everybody
@@ -52,6 +59,7 @@ def test_over_http(server: str, modern: bool, url: str) -> None:
     assert report == our_client.expected(server, modern=modern, over_http=True)
 
 
+@pytest.mark.rule("CHTTP-13")
 @clean
 @eras
 @pytest.mark.parametrize("server", OFFICIAL)
@@ -75,6 +83,7 @@ def test_a_tool_that_fails(server: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.rule("CHILD-13")
 @eras
 def test_in_memory(modern: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOUNDATION_RT_LOGGING__LEVEL", "error")  # of the server's, in this process
@@ -83,8 +92,17 @@ def test_in_memory(modern: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert report == our_client.expected(OURS, modern=modern, over_http=False)
 
 
+@pytest.mark.rule("CHTTP-30", "CHTTP-32")
 @pytest.mark.parametrize("server", [OURS])
 def test_over_http_of_old(server: str, url: str) -> None:
     stream = url.replace("/mcp", "/sse")
     report = asyncio.run(our_client.make(stream, modern=False, over_http=False))
     assert report == our_client.expected(OURS, modern=False, over_http=False)
+
+
+@clean
+@everybody
+def test_a_script(server: str) -> None:
+    with blocking.connect(_stdio(server)) as client:
+        assert client.call("add", {"a": 2, "b": 3}).structured == {"total": 5}
+        assert client.get_prompt("greet", {"name": "Ada"}).messages[0].content == Text("Greet Ada.")
