@@ -22,7 +22,7 @@ test: $(INSTALLED)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-# The public conformance suite, for both current revisions of the protocol. REVISION=2025-11-25: one.
+# The public conformance suite, for both current revisions of the protocol, server and client. REVISION=2025-11-25: one.
 conformance: $(INSTALLED)
 	$(BIN)/python -m tests.conformance $(REVISION)
 
