@@ -69,6 +69,7 @@ def _channel_maker(
     from .transports.stdio import StdioChannel, StdioServer
 
     if isinstance(target, str):
+        target = target.strip()  # as a line of a file has it; with a blank it would be a command
         if is_url(target):
             from .transports.http_server import HttpServer
 

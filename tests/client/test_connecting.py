@@ -28,7 +28,7 @@ def test_every_kind_of_target_has_its_channel_and_nothing_begins() -> None:
     assert local.description == "some-server"  # what is said to it may be secret
     assert isinstance(channel(StdioServer("some-server", ["a"])), StdioChannel)
     assert isinstance(channel(Server("s")), MemoryChannel)
-    for url in ("http://host/mcp", "https://host/mcp", "HTTPS://host/mcp"):
+    for url in ("http://host/mcp", "https://host/mcp", "HTTPS://host/mcp", " https://host/mcp\n"):
         assert isinstance(channel(url, headers={"Authorization": "Bearer x"}), HttpChannel)
     remote = channel(HttpServer("https://me:secret@host/mcp?key=secret"))
     assert isinstance(remote, HttpChannel)

@@ -342,4 +342,8 @@ def _detail(response: Response, body: bytes) -> str:
 
 
 def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    text = str(error) or type(error).__name__
+    if isinstance(error, httpx2.RemoteProtocolError):
+        # "illegal status line: ...": what was sent, which may be our own head with its token.
+        return text.partition(":")[0]
+    return text

@@ -548,6 +548,21 @@ def test_what_breaks_off_may_have_run(what: bytes) -> None:
     run(main())
 
 
+@pytest.mark.rule("CHTTP-03")
+def test_a_server_that_sends_our_head_back_puts_no_secret_into_an_error() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.raw(f"POST {asked.target} {asked.headers['authorization']}\r\n\r\n".encode())
+
+    async def main() -> None:
+        headers = {"Authorization": SECRET}
+        async with talking(answer, path=f"/mcp?key={SECRET}", headers=headers) as talk:
+            error = await refused(talk)
+            assert (error.code, error.may_have_run) == ("E201", True)
+            assert SECRET not in f"{error} {error!r} {error.__cause__!r}"
+
+    run(main())
+
+
 @pytest.mark.rule("CHTTP-13", "CHTTP-15", "CHTTP-22")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("chunked", [True, False])
