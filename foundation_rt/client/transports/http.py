@@ -23,9 +23,9 @@ from attrs import define, field
 from ..channel import MAX_MESSAGE_BYTES
 from ..errors import MCPError, SessionExpiredError
 from .headers import describe, session_headers
-from .http_exchange import INITIALIZE, Exchanges, expired
+from .http_exchange import INITIALIZE, Exchanges
 from .http_server import HttpServer
-from .http_streams import Streams
+from .http_streams import Streams, expired
 from .http_wire import CONNECT_TIMEOUT, MAX_CONNECTIONS, HttpWire
 from .legacy import LegacyStream
 

@@ -9,14 +9,9 @@ from attrs import define
 
 from ...protocol.jsonrpc import Response as Answer
 from ...protocol.jsonrpc import parse
-from ..errors import (
-    CallTimeoutError,
-    ConnectionLostError,
-    InvalidAnswerError,
-    SessionExpiredError,
-)
+from ..errors import CallTimeoutError, ConnectionLostError, InvalidAnswerError
 from .headers import is_session_id, message_headers
-from .http_streams import Streams
+from .http_streams import Streams, expired
 from .http_wire import ACKNOWLEDGE_TIMEOUT, is_events, is_json, read_body, read_refusal
 
 if TYPE_CHECKING:
@@ -128,15 +123,6 @@ async def hang_up(response: Response) -> None:
     stream = response.extensions.get("network_stream")
     if stream is not None:
         await stream.aclose()
-
-
-def expired(*, may_have_run: bool) -> SessionExpiredError:
-    """The server does not know the session any more."""
-    return SessionExpiredError(
-        "the server does not know the session any more",
-        may_have_run=may_have_run,
-        data={"status": 404},
-    )
 
 
 def _answers(message: Outgoing, status: int, body: bytes) -> bool:
