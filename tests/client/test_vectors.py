@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 from pathlib import Path
@@ -161,16 +162,18 @@ def test_the_client_does_what_the_vector_says(vector: Vector) -> None:
 @pytest.mark.rule("CLIENT-01", "CLIENT-04", "CLIENT-10", "CLIENT-29")
 @pytest.mark.parametrize("vector", FOR_PROCESSES, ids=lambda vector: vector.id)
 def test_the_client_does_it_with_a_real_process(vector: Vector, tmp_path: Path) -> None:
-    got = tmp_path / "got.jsonl"
+    got, pipe = tmp_path / "got.jsonl", tmp_path / "turns"
+    os.mkfifo(pipe)
     script = [
         {"say": step.text.decode() if "in" in step.action else None, "expect": len(step.out)}
         for step in vector.steps
     ]
     (tmp_path / "script.json").write_bytes(orjson.dumps(script))
     player = ROOT / "tests" / "support" / "client_vector_server.py"
-    server = StdioServer(sys.executable, [str(player), str(tmp_path / "script.json"), str(got)])
+    words = [str(each) for each in (player, tmp_path / "script.json", pipe, got)]
+    server = StdioServer(sys.executable, words)
 
-    async def hold() -> None:
+    async def hold(turns: int) -> None:
         done = asyncio.Event()
         program = Program(vector, lambda: StdioChannel(server, on_stderr=lambda _: done.set()))
         expected = 0
@@ -178,7 +181,9 @@ def test_the_client_does_it_with_a_real_process(vector: Vector, tmp_path: Path) 
             if "close" in step.action:
                 await done.wait()
                 await program.close()
-            elif "in" not in step.action:
+            elif "in" in step.action:
+                os.write(turns, b".")
+            else:
                 program.act(step.action)
             expected += len(step.told)
             await program.knows(expected)
@@ -188,8 +193,12 @@ def test_the_client_does_it_with_a_real_process(vector: Vector, tmp_path: Path) 
         assert tasks() == []
 
     async def bounded() -> None:
-        async with asyncio.timeout(LIVENESS):
-            await hold()
+        turns = os.open(pipe, os.O_RDWR)  # for both, so that nobody waits for the other to open it
+        try:
+            async with asyncio.timeout(LIVENESS):
+                await hold(turns)
+        finally:
+            os.close(turns)
 
     asyncio.run(bounded())
     received = [orjson.loads(line) for line in got.read_bytes().splitlines()]
