@@ -80,7 +80,7 @@ class Client:
         self._tools = Tools(cache, options.max_pages, options.timeout)
         self._rounds = Rounds(self.questions, options.question_timeout)
         self._subscriptions = Subscriptions(
-            self._link, self._list_changed, options.on_list_changed is not None
+            self._link, self._perform, self._list_changed, options.on_list_changed is not None
         )
         budget = RetryBudget(options.retries)
         self._resilience = Resilience(options.retries, budget, options.question_timeout, self.draw)
@@ -311,9 +311,12 @@ class Client:
         It is kept through lost connections, and makes new ones by itself.
 
         Args:
-            timeout: seconds that the server has to confirm it.
+            timeout: seconds that the server has to confirm it, each time.
+
+        Raises:
+            UsageError: there is no URI.
         """
-        return self._subscriptions.open(uris, timeout or self.options.timeout)
+        return self._subscriptions.open(uris, self.options.timeout if timeout is None else timeout)
 
     # -- the server itself
 

@@ -8,15 +8,16 @@ open. A subscription outlives sessions: it is made again in every new one (CLIEN
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import define, field
 
+from ..errors import UsageError
 from .conversation import Told
-from .errors import CallTimeoutError, MCPError, NotOfferedError
-from .joining import client_closed
+from .errors import MCPError, NotOfferedError
+from .joining import client_closed, shared
 from .link import Link
 from .session import Attempt, Session, log
 
@@ -27,10 +28,20 @@ _LISTS = {
     "notifications/prompts/list_changed": "prompts",
     "notifications/resources/list_changed": "resources",
 }
+# Between two tries to be told again, in s: doubled each time, until one has lasted for long.
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
 # Of one subscription, that nobody has taken yet. What a server tells beyond says no more.
 _MAX_CHANGES = 1_000
+
+
+class Perform(Protocol):
+    """Performs an operation with a deadline, through the circuit breaker, and maybe again."""
+
+    async def __call__(
+        self, what: str, operation: Callable[[Attempt], Awaitable[Session]], timeout: float
+    ) -> Session:
+        """See `Resilience.perform`."""
 
 
 @define(eq=False, repr=False)
@@ -55,6 +66,7 @@ class Subscription:
     _established: asyncio.Event = field(factory=asyncio.Event, init=False)
     _changed: dict[str, None] = field(factory=dict, init=False)
     _wake: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _is_entered: bool = field(default=False, init=False)
     _is_closed: bool = field(default=False, init=False)
     _error: MCPError | None = field(default=None, init=False)
 
@@ -63,13 +75,14 @@ class Subscription:
 
         Raises:
             MCPError: it refused, or cannot be reached, or did not confirm in time.
+            UsageError: this has been entered before.
         """
+        if self._is_entered:
+            raise UsageError("a subscription is entered once; make another one")
+        self._is_entered = True
         self._begin(self)
         try:
-            async with asyncio.timeout(self.timeout):
-                await self._established.wait()
-        except TimeoutError:
-            self.ended(self._too_late())
+            await self._established.wait()
         except BaseException:
             self.close()
             raise
@@ -90,6 +103,8 @@ class Subscription:
         return self
 
     async def __anext__(self) -> str:
+        if not self._is_entered:
+            raise UsageError("a subscription is entered first: async with ... as changes")
         while not self._changed:
             if self._error is not None:
                 raise self._error
@@ -132,10 +147,6 @@ class Subscription:
         self._established.set()
         self._wake.set()
 
-    def _too_late(self) -> CallTimeoutError:
-        message = f"the server did not confirm the subscription within {self.timeout:g} s"
-        return CallTimeoutError(message, may_have_run=True)
-
     def covers(self, uri: str) -> bool:
         """Whether a change of `uri` is one of what was subscribed to: it, or a part of it."""
         return any(uri == each or uri.startswith(each.rstrip("/") + "/") for each in self.uris)
@@ -146,11 +157,13 @@ class Subscriptions:
     """Keeps what is subscribed to alive, whatever becomes of sessions.
 
     Args:
+        perform: performs what is asked as any other request, in the seconds it is given.
         on_list_changed: is told of the lists that changed: `tools`, `prompts`, `resources`.
         wants_all_lists: whether more than the tools is of interest.
     """
 
     link: Link
+    perform: Perform
     on_list_changed: Callable[[str], object]
     wants_all_lists: bool
     _open: dict[Subscription, asyncio.Task[None]] = field(factory=dict, init=False)
@@ -158,7 +171,13 @@ class Subscriptions:
     _is_closed: bool = field(default=False, init=False)
 
     def open(self, uris: tuple[str, ...], timeout: float) -> Subscription:
-        """A subscription to the resources `uris`, to be entered."""
+        """A subscription to the resources `uris`, to be entered.
+
+        Raises:
+            UsageError: there are none.
+        """
+        if not uris:
+            raise UsageError("subscribe takes the URI of a resource, or several")
         return Subscription(uris, timeout, self._begin, self._end)
 
     def began(self, session: Session) -> None:
@@ -198,14 +217,12 @@ class Subscriptions:
 
     def _end(self, subscription: Subscription) -> None:
         task = self._open.pop(subscription, None)
-        if task is not None:
-            task.cancel()
+        if task is None:
+            return
+        task.cancel()
         session = self.link.current
         if session is not None and not session.server.revision.is_stateless:
-            wanted = {uri for each in self._open for uri in each.uris}
-            unwanted = [uri for uri in subscription.uris if uri not in wanted]
-            if unwanted:
-                self._spawn(_unsubscribe(session, unwanted))
+            self._spawn(self._unsubscribe(session, subscription.uris))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if self._is_closed:
@@ -217,46 +234,68 @@ class Subscriptions:
 
     async def _keep(self, subscription: Subscription) -> None:
         """Subscribe in every session there will be, until the subscription is closed."""
+        clock = asyncio.get_running_loop().time
         pause = _FIRST_PAUSE
         while True:
+            began = clock()
             try:
-                await self._subscribe(await self.link.session(), subscription)
-                pause = _FIRST_PAUSE
+                await self._follow(subscription)
             except MCPError as error:
                 if not subscription.is_established or not error.retryable:
                     subscription.ended(error)
                     return
                 log.info("the subscription is made again in %g s: %s", pause, error.message)
+            if clock() - began > _LONGEST_PAUSE:
+                pause = _FIRST_PAUSE
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _subscribe(self, session: Session, subscription: Subscription) -> None:
+    async def _follow(self, subscription: Subscription) -> None:
         """Subscribe, and return when the session, or what it was asked to listen to, has ended."""
-        if not session.server.can("resources", "subscribe"):
-            raise NotOfferedError("resources.subscribe")
-        if session.server.revision.is_stateless:
+        streams: list[asyncio.Task[None]] = []
 
-            def hear(told: Told) -> None:
-                if told.method == _ACKNOWLEDGED:
-                    subscription.established()
-                else:
-                    _updated(told, [subscription])
+        async def subscribe(attempt: Attempt) -> Session:
+            attempt.is_idempotent = True
+            session = attempt.session = await self.link.session()
+            if not session.server.can("resources", "subscribe"):
+                raise NotOfferedError("resources.subscribe")
+            if session.server.revision.is_stateless:
+                attempt.was_sent = True
+                await _listen_to_resources(session, subscription, streams)
+            else:
+                for uri in subscription.uris:
+                    await session.request("resources/subscribe", {"uri": uri}, attempt)
+            return session
 
-            wanted = {"resourceSubscriptions": [*subscription.uris]}
-            await _listen(session, wanted, hear)
-        else:
-            for uri in subscription.uris:
-                await session.request("resources/subscribe", {"uri": uri}, Attempt())
+        try:
+            session = await self.perform("the subscription", subscribe, subscription.timeout)
             subscription.established()
-            await session.ended.wait()
+            await (streams[-1] if streams else session.ended.wait())
+        finally:
+            for stream in streams:
+                stream.cancel()
+            await asyncio.gather(*streams, return_exceptions=True)
+
+    async def _unsubscribe(self, session: Session, uris: Sequence[str]) -> None:
+        """The handshake era: what nobody wants any more; where it fails, changes are ignored."""
+        try:
+            async with asyncio.timeout(_FIRST_PAUSE):
+                for uri in uris:
+                    # Somebody may have come back to it while the one before was answered.
+                    if not any(uri in each.uris for each in self._open):
+                        await session.request("resources/unsubscribe", {"uri": uri}, Attempt())
+        except (MCPError, TimeoutError) as error:
+            log.debug("not unsubscribed: %s", error)
 
     async def _listen_to_lists(self, session: Session, kinds: Sequence[str]) -> None:
         """Listen as long as the session lasts; a server that will not tell is not asked again."""
         pause = _FIRST_PAUSE
-        while session.error is None:
+        while True:
             try:
                 await _listen(session, {f"{kind}ListChanged": True for kind in kinds}, self.told)
             except MCPError as error:
+                if not session.is_usable:
+                    return  # the next one listens by itself
                 if not error.retryable:
                     log.info("the server does not tell of changes: %s", error.message)
                     return
@@ -283,11 +322,20 @@ async def _listen(
     await session.request("subscriptions/listen", {"notifications": wanted}, attempt)
 
 
-async def _unsubscribe(session: Session, uris: Sequence[str]) -> None:
-    """The handshake era: be rid of subscriptions; where that fails, the changes are ignored."""
-    try:
-        async with asyncio.timeout(_FIRST_PAUSE):
-            for uri in uris:
-                await session.request("resources/unsubscribe", {"uri": uri}, Attempt())
-    except (MCPError, TimeoutError) as error:
-        log.debug("not unsubscribed: %s", error)
+async def _listen_to_resources(
+    session: Session, subscription: Subscription, streams: list[asyncio.Task[None]]
+) -> None:
+    """The stateless era: return when the server has confirmed; the stream is added to `streams`."""
+    confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def hear(told: Told) -> None:
+        if told.method == _ACKNOWLEDGED and not confirmed.done():
+            confirmed.set_result(None)
+        _updated(told, [subscription])
+
+    stream = shared(_listen(session, {"resourceSubscriptions": [*subscription.uris]}, hear))
+    streams.append(stream)
+    await asyncio.wait([stream, confirmed], return_when=asyncio.FIRST_COMPLETED)
+    if not confirmed.done():
+        stream.result()  # raises why there is none
+        raise MCPError("E201", "the server ended the subscription before it began")

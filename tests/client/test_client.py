@@ -1,0 +1,537 @@
+"""What a program holds: calls, reads, rounds of questions, and what is known of the server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.client.circuit_breaker import CircuitState
+from foundation_rt.client.client import Client
+from foundation_rt.client.errors import (
+    CallTimeoutError,
+    ConnectionLostError,
+    InvalidAnswerError,
+    MCPError,
+    NotOfferedError,
+    ToolCallError,
+)
+from foundation_rt.client.rounds import MAX_ROUNDS
+from tests.support.misbehaving_play import TOOLS, Act
+from tests.support.scripted_channel import (
+    BOTH,
+    HANDSHAKE,
+    STATELESS,
+    ScriptedStage,
+    begun,
+    capabilities,
+    error_of,
+    play,
+    refusal,
+    result,
+    settle,
+    tool,
+)
+
+NONCE = {"nonce": "one"}
+ROOTS = {"method": "roots/list"}
+FOUR = {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "small"}
+STATE = "a state, \u00fc, that nobody reads"
+
+
+def asks(*names: str, **more: Any) -> Act:
+    """An answer that asks for roots, under these names."""
+    requests = {"inputRequests": dict.fromkeys(names, ROOTS)} if names else {}
+    return result(resultType="input_required", **requests, **more)
+
+
+def rounds(stage: ScriptedStage, *acts: Act, method: str = "tools/call") -> None:
+    """Answer the request by these, one after the other, and rightly from then on."""
+    rest = iter(acts)
+    perform = stage.channel._play._acts
+
+    def acts_of(point: str, default: list[Act]) -> list[Act]:
+        return [next(rest, ["answer"])] if point == method else perform(point, default)
+
+    stage.channel._play._acts = acts_of  # type: ignore[method-assign]
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLIENT-24")
+@pytest.mark.parametrize("revision", BOTH)
+def test_a_call(revision: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        answer = await client.call("play", NONCE, correlation_id="mine")
+        assert (answer.text, answer.structured, answer.correlation_id) == ("one", NONCE, "mine")
+        (sent,) = stage.of("tools/call")
+        assert sent["params"]["_meta"]["correlationId"] == "mine"
+        await client.call("play", NONCE)
+        assert "correlationId" not in stage.of("tools/call")[1]["params"].get("_meta", {})
+
+    play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-25")
+@pytest.mark.parametrize(
+    ("answer", "is_good"),
+    [
+        ({"content": [], "structuredContent": {"nonce": "x"}}, True),
+        ({"content": [], "structuredContent": {"nonce": 5}}, False),
+        ({"content": [], "structuredContent": None}, False),
+        ({"content": []}, False),
+        ({"content": 5, "structuredContent": {"nonce": "x"}}, False),
+        ({"content": [], "isError": True}, True),
+        ({"content": [], "isError": True, "structuredContent": {"nonce": 5}}, True),
+    ],
+    ids=repr,
+)
+def test_a_structured_result_is_checked(answer: dict[str, Any], is_good: bool) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        arguments = {**NONCE, "acts": [result(**answer)]}
+        (outcome,) = await asyncio.gather(client.call("play", arguments), return_exceptions=True)
+        if is_good:
+            assert outcome.wire == answer  # type: ignore[union-attr]
+        else:
+            assert isinstance(outcome, InvalidAnswerError)
+            assert outcome.may_have_run
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-25")
+def test_a_tool_that_fails_has_answered() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        failed = result(content=[{"type": "text", "text": "no such city"}], isError=True)
+        answer = await client.call("play", {**NONCE, "acts": [failed]})
+        with pytest.raises(ToolCallError, match="no such city"):
+            answer.value()
+        assert stage.nonces() == ["one"]
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-20")
+def test_how_long_a_call_may_take() -> None:
+    """What the call says, else what is said of the tool, else of the client."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        loop = asyncio.get_running_loop()
+        for name, timeout, expected in (
+            ("play", 1.0, 1.0),
+            ("play", None, 3.0),
+            ("play_again", None, 7.0),
+            ("play", 0, 0.0),
+        ):
+            began = loop.time()
+            call = client.call(name, {**NONCE, "acts": []}, timeout=timeout, idempotent=False)
+            assert isinstance(await error_of(call), CallTimeoutError)
+            assert loop.time() - began == pytest.approx(expected, abs=0.001)
+
+    play(scene, timeout=7, tool_timeouts={"play": 3})
+
+
+@pytest.mark.rule("CLIENT-20")
+def test_one_deadline_for_everything() -> None:
+    """For connecting, listing, retries and rounds together."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        call = asyncio.ensure_future(client.call("play_again", NONCE, timeout=5))
+        for what in ("discover", "list", "call"):
+            await asyncio.sleep(1.5)
+            stage.channel.release(what)
+        assert isinstance(await error_of(call), CallTimeoutError)
+        assert loop.time() - began == pytest.approx(5, abs=0.001)
+
+    points: dict[str, list[Act]] = {
+        "server/discover": [["wait", "discover"], ["answer"]],
+        "tools/list": [["wait", "list"], ["answer"]],
+        "tools/call": [["wait", "call"], refusal(-32603)],
+    }
+    play(scene, points, revision=STATELESS)
+
+
+@pytest.mark.rule("CLIENT-21")
+def test_a_congested_channel_is_waited_for() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        stage.channel._perform(None, "jam")  # type: ignore[arg-type]
+        calls = await begun(*(client.call("play", {"nonce": str(each)}) for each in range(5)))
+        assert stage.nonces() == []
+        stage.channel.unjam()
+        assert [each.text for each in await asyncio.gather(*calls)] == list("01234")
+        stage.channel._perform(None, "jam")  # type: ignore[arg-type]
+        (late,) = await begun(client.call("play", NONCE, timeout=1))
+        (lost,) = await begun(client.call("play", NONCE))
+        error = await error_of(late)
+        assert (error.code, error.may_have_run) == ("E202", False)
+        stage.channel.receiver.lost(ConnectionLostError("it is gone", may_have_run=True))
+        stage.channel.unjam()
+        assert (await lost).text == "one"
+        assert stage.of("notifications/cancelled") == []
+
+    play(scene)
+
+
+# -- rounds ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLIENT-26")
+@pytest.mark.parametrize(
+    ("method", "operation"),
+    [
+        ("tools/call", lambda client: client.call("play", NONCE)),
+        ("resources/read", lambda client: client.read_resource("play://one")),
+        ("prompts/get", lambda client: client.get_prompt("p", {"a": "b"})),
+    ],
+)
+def test_what_is_asked_back_is_answered(method: str, operation: Any) -> None:
+    """Only the questions of the last round, with the state as it came, under a new id."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        last = result(messages=[]) if method == "prompts/get" else ["answer"]
+        rounds(stage, asks("a", "b", requestState=STATE), asks("c"), last, method=method)
+        await operation(client)
+        first, second, third = stage.of(method)
+        assert len({first["id"], second["id"], third["id"]}) == 3
+        params = first["params"]
+        roots = {"roots": [{"uri": "file:///x"}]}
+        answers = {"inputResponses": {"a": roots, "b": roots}, "requestState": STATE}
+        assert second["params"] == {**params, **answers}
+        assert third["params"] == {**params, "inputResponses": {"c": roots}}
+        assert len(asked) == 3
+
+    async def handler() -> list[str]:
+        asked.append(1)
+        return ["file:///x"]
+
+    asked: list[int] = []
+    play(scene, revision=STATELESS, roots=handler)
+
+
+@pytest.mark.rule("CLIENT-26")
+@pytest.mark.parametrize("state", [STATE, "", None, 5, {"a": [1]}], ids=repr)
+def test_a_state_goes_back_as_it_came(state: Any) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        rounds(stage, asks(requestState=state))
+        await client.call("play", NONCE)
+        said = stage.of("tools/call")[1]["params"]
+        assert said["requestState"] == state
+        assert "inputResponses" not in said
+
+    play(scene, revision=STATELESS)
+
+
+@pytest.mark.rule("CLIENT-26")
+def test_a_server_that_asks_without_end() -> None:
+    """It is answered ten times; nobody is asked what is not sent then."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        rounds(stage, *[asks("a")] * 50)
+        error = await error_of(client.call("play", NONCE))
+        assert (error.code, error.may_have_run) == ("E209", True)
+        assert len(asked) == MAX_ROUNDS
+        assert stage.count("tools/call") == MAX_ROUNDS + 1
+
+    async def handler() -> list[str]:
+        asked.append(1)
+        return []
+
+    asked: list[int] = []
+    play(scene, revision=STATELESS, roots=handler)
+
+
+@pytest.mark.rule("CLIENT-26", "CLIENT-14")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        asks(),
+        asks(inputRequests=None),
+        asks(inputRequests=[ROOTS]),
+        asks(inputRequests={"a": 5}),
+        asks(inputRequests={"a": {"method": "sampling/createMessage", "params": {}}}),
+        result(resultType="partial"),
+        result(resultType=None),
+        result(resultType=["complete"]),
+    ],
+    ids=repr,
+)
+def test_what_asks_wrongly_is_no_answer(answer: Act) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        rounds(stage, answer)
+        error = await error_of(client.call("play", NONCE))
+        assert (error.code, error.may_have_run) == ("E209", True)
+        assert stage.count("tools/call") == 1
+
+    play(scene, revision=STATELESS, roots=list)
+
+
+@pytest.mark.rule("CLIENT-26")
+def test_other_requests_ask_nothing_back() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        rounds(stage, asks("a"), method="completion/complete")
+        assert (await error_of(client.complete("p", "a"))).code in ("E205", "E209")
+        rounds(stage, asks("a"), method="resources/list")
+        assert (await error_of(client.list_resources())).code == "E209"
+
+    play(scene, revision=STATELESS, roots=list)
+
+
+@pytest.mark.rule("CLIENT-21", "CLIENT-26", "RETRY-10")
+@pytest.mark.parametrize(
+    "how", ["lost between", "lost later", "refused", "declined", "late", "thinks"]
+)
+def test_what_has_asked_back_may_have_run(how: str) -> None:
+    """It is not begun anew, whatever becomes of it; the user is not asked twice either."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        clients.append(stage)
+        await client.initialize()
+        second: Act = {
+            "refused": refusal(-32602),
+            "lost later": ["die"],
+            "late": ["progress", 1],
+        }.get(how, ["answer"])
+        rounds(stage, asks("a"), second)
+        error = await error_of(client.call("play", NONCE, timeout=5))
+        assert error.may_have_run
+        assert len(asked) == 1
+        sent = 2 if how in ("refused", "lost later", "late") else 1
+        assert stage.count("tools/call") == sent
+        assert error.code == {"late": "E202", "refused": "E203"}.get(
+            how, "E201" if how.startswith("lost") else "E210"
+        )
+
+    async def handler() -> list[str]:
+        asked.append(1)
+        if how == "lost between":
+            clients[0].channel.lose()
+            await settle()
+        if how == "declined":
+            raise ValueError
+        if how == "thinks":
+            await asyncio.sleep(1_000)
+        return []
+
+    clients: list[ScriptedStage] = []
+    asked: list[int] = []
+    play(scene, revision=STATELESS, roots=handler, question_timeout=20)
+
+
+@pytest.mark.rule("CLIENT-20", "CLIENT-26")
+def test_a_deadline_stands_still_between_rounds() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        rounds(stage, *[asks("a")] * 3)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert (await client.call("play", NONCE, timeout=1)).text == "one"
+        assert loop.time() - began == pytest.approx(18, abs=0.001)
+        rounds(stage, *[asks("a")] * 9)
+        began = loop.time()
+        assert isinstance(await error_of(client.call("play", NONCE, timeout=1)), CallTimeoutError)
+        assert loop.time() - began == pytest.approx(21, abs=0.001)
+
+    async def handler() -> list[str]:
+        await asyncio.sleep(6)
+        return []
+
+    play(scene, revision=STATELESS, roots=handler, question_timeout=20)
+
+
+@pytest.mark.rule("CLIENT-26")
+def test_in_the_handshake_era_a_result_asks_nothing() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        rounds(stage, asks("a"))
+        assert (await error_of(client.call("play", NONCE))).code == "E209"
+        assert stage.count("tools/call") == 1
+
+    play(scene, roots=list)
+
+
+@pytest.mark.rule("CLIENT-26")
+@pytest.mark.parametrize("revision", BOTH)
+def test_the_model_is_asked_in_both_eras(revision: str) -> None:
+    params = {"messages": [{"role": "user", "content": {"type": "text", "text": "2 + 2?"}}]}
+    question = {"method": "sampling/createMessage", "params": {**params, "maxTokens": 5}}
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        if revision == STATELESS:
+            rounds(stage, result(resultType="input_required", inputRequests={"a": question}))
+            await client.call("play", NONCE)
+            (told,) = stage.of("tools/call")[1]["params"]["inputResponses"].values()
+        else:
+            acts = [["ask", *question.values()], ["wait", "answer"], ["answer"]]
+            await client.call("play", {**NONCE, "acts": acts})
+            (told,) = [each["result"] for each in stage.answers()]
+        assert told["content"] == {"type": "text", "text": "4"}
+
+    play(scene, revision=revision, sampling=lambda request: FOUR)
+
+
+# -- what is known ---------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLIENT-06", "CLIENT-07")
+def test_before_anything_is_asked_nothing_is_known_and_nothing_is_started() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await settle()
+        assert (client.server, client.diagnosis, stage.channels) == (None, "", [])
+        assert not client.has_capability("tools")
+        assert client.circuit_state is CircuitState.CLOSED
+        server = await client.initialize()
+        assert client.server is server
+        assert client.has_capability("tools.listChanged")
+        assert not client.has_capability("completions")
+        stage.channel.lose()
+        await settle()
+        assert client.server is None
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-06")
+@pytest.mark.parametrize(
+    ("capability", "operation"),
+    [
+        ("resources", lambda client: client.list_resources()),
+        ("resources", lambda client: client.list_resource_templates()),
+        ("resources", lambda client: client.read_resource("x://y")),
+        ("prompts", lambda client: client.list_prompts()),
+        ("prompts", lambda client: client.get_prompt("x")),
+        ("completions", lambda client: client.complete("x", "y")),
+    ],
+)
+def test_what_a_server_does_not_offer_is_not_asked(capability: str, operation: Any) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        sent = len(stage.sent)
+        error = await error_of(operation(client))
+        assert isinstance(error, NotOfferedError)
+        assert (error.code, error.capability) == ("E205", capability)
+        assert len(stage.sent) == sent
+
+    play(scene, {"initialize": [capabilities(resources=None, prompts=None)]})
+
+
+@pytest.mark.rule("CLIENT-26")
+def test_what_is_read_prompted_and_completed() -> None:
+    points = {
+        "initialize": [capabilities(completions={})],
+        "prompts/get": [
+            result(messages=[{"role": "user", "content": {"type": "text", "text": "hi"}}])
+        ],
+        "completion/complete": [result(completion={"values": ["Oslo"], "total": 1})],
+    }
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        (contents,) = (await client.read_resource("play://one")).contents
+        assert contents.uri == "play://one"
+        (message,) = (await client.get_prompt("p", {"a": "b"})).messages
+        assert message.role == "user"
+        assert stage.of("prompts/get")[0]["params"] == {"name": "p", "arguments": {"a": "b"}}
+        assert (await client.complete("p", "city", "O", known={"a": "b"})).values == ("Oslo",)
+        assert (await client.complete("x://{city}", "city")).values == ("Oslo",)
+        first, second = (each["params"] for each in stage.of("completion/complete"))
+        assert first == {
+            "ref": {"type": "ref/prompt", "name": "p"},
+            "argument": {"name": "city", "value": "O"},
+            "context": {"arguments": {"a": "b"}},
+        }
+        assert second["ref"] == {"type": "ref/resource", "uri": "x://{city}"}
+
+    play(scene, points)
+
+
+@pytest.mark.rule("CLIENT-24")
+@pytest.mark.parametrize(
+    ("revision", "method"), [(HANDSHAKE, "ping"), (STATELESS, "server/discover")]
+)
+def test_a_sign_of_life(revision: str, method: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        before = stage.count(method)
+        assert await client.ping() == 0
+        assert stage.count(method) == before + 1
+        stage.play({method: []})
+        assert isinstance(await error_of(client.ping(timeout=1)), CallTimeoutError)
+
+    play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-04")
+@pytest.mark.parametrize("acts", [[["answer"]], [refusal(-32601)], [refusal(-32603)]], ids=repr)
+def test_a_log_level_that_is_refused_costs_nothing_else(acts: list[Act]) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.call("play", NONCE)
+        (sent,) = stage.of("logging/setLevel")
+        assert sent["params"] == {"level": "error"}
+
+    play(scene, {"logging/setLevel": acts}, log_level="error")
+
+
+@pytest.mark.rule("CLIENT-29")
+def test_closed_twice_and_used_afterwards() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await asyncio.gather(client.close(), client.close())
+        await client.close()
+        for operation in (client.call("play", NONCE), client.ping(), client.initialize()):
+            error = await error_of(operation)
+            assert (error.code, error.retryable, error.may_have_run) == ("E201", False, False)
+        assert len(stage.channels) == 1
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-29")
+def test_never_used_and_closed() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.close()
+        assert stage.channels == []
+
+    play(scene)
+
+
+members = st.sampled_from(
+    ["content", "structuredContent", "isError", "resultType", "inputRequests", "_meta"]
+)
+words = st.sampled_from(["complete", "input_required"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | words,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(members, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@pytest.mark.rule("CLIENT-12", "CLIENT-14")
+@given(answer=values, revision=st.sampled_from(BOTH))
+def test_whatever_a_result_is_the_call_ends(answer: Any, revision: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        arguments = {**NONCE, "acts": [["reply", {"result": answer}]]}
+        for name in ("play", "loose"):
+            operation = client.call(name, arguments, timeout=5)
+            (outcome,) = await asyncio.gather(operation, return_exceptions=True)
+            if isinstance(outcome, BaseException):
+                assert isinstance(outcome, MCPError)
+                assert outcome.code == "E209"
+                assert outcome.may_have_run
+        assert client.circuit_state is CircuitState.CLOSED
+
+    listed = [result(tools=[*TOOLS, tool("loose")])]
+    play(scene, {"tools/list": listed}, revision=revision, roots=list)
