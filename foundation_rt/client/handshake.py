@@ -35,6 +35,7 @@ _MODERN_CODES = {
     int(JsonRpcErrorCode.HEADER_MISMATCH),
     int(JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY),
 }
+_INTERNAL = int(JsonRpcErrorCode.INTERNAL_ERROR)
 _NO_ACCESS = {"E207", "E208"}
 # How often a server may name what it speaks instead of introducing itself.
 _MAX_CHOICES = 3
@@ -129,9 +130,11 @@ class Handshake:
             return self._choose(supported, error)
         if error.original_code in _MODERN_CODES or error.code in _NO_ACCESS:
             raise error
-        if isinstance(error, ConnectionLostError) or not (is_discovery and self.may_fall_back):
+        if isinstance(error, ConnectionLostError) or not is_discovery:
             raise error
-        return self.initialize()
+        if self.may_fall_back:
+            return self.initialize()
+        raise self._other_kind(error)
 
     def _discover(self, revision: Revision) -> Opening:
         return Opening("server/discover", {"_meta": self.meta(revision)}, revision)
@@ -160,6 +163,19 @@ class Handshake:
             raise error
         revision = REVISIONS[common[0]]
         return self._discover(revision) if revision.is_stateless else self.initialize(revision)
+
+    def _other_kind(self, error: MCPError) -> MCPError:
+        """E206, if the server has understood all but the question, as the older kind does."""
+        if error.original_code in (None, _INTERNAL):
+            return error
+        return MCPError(
+            "E206",
+            f"the server does not speak {self._ours()[0]}, and no other is to be spoken: "
+            f"{error.message}",
+            suggested_action="Let the client find the revision, or update the server.",
+            original_code=error.original_code,
+            data=error.data,
+        )
 
     def _ours(self) -> list[str]:
         """What may be spoken, newest first."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.client import MCPError, ServerDescription
+from foundation_rt.client import MCPError, ServerDescription, map_mcp_error
 from foundation_rt.client.handshake import NEWEST_REVISION, Handshake, Opening
 from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
 
@@ -52,3 +52,26 @@ def test_a_server_that_names_an_older_one_gets_that() -> None:
     outcome = answered(handshake(), supportedVersions=["2025-06-18", "1999-12-31"], capabilities={})
     assert isinstance(outcome, Opening)
     assert (outcome.method, outcome.revision.name) == ("initialize", "2025-06-18")
+
+
+@pytest.mark.rule("CLIENT-01")
+@pytest.mark.parametrize(
+    ("number", "message", "code"),
+    [
+        (-32601, "Method not found", "E206"),
+        (-32602, "Invalid request parameters", "E206"),
+        (-32600, "Bad Request: Missing session ID", "E206"),
+        (-32000, "Bad Request: Server not initialized", "E206"),
+        (-32603, "Internal error", "E201"),
+    ],
+)
+def test_a_server_of_the_older_kind_is_told_from_one_that_fails(
+    number: int, message: str, code: str
+) -> None:
+    made = handshake(NEWEST_REVISION)
+    opening = made.first()
+    error = map_mcp_error({"code": number, "message": message}, opening.method)
+    with pytest.raises(MCPError) as refused:
+        made.refused(opening, error)
+    assert (refused.value.code, refused.value.original_code) == (code, number)
+    assert message in refused.value.message
