@@ -1,8 +1,8 @@
 """The client that the public conformance suite is run against: `client.py URL`.
 
-The suite says in the environment which of its scenarios it is, in which revision, and with which
-values. What is done for each is what a program would do that uses the client; one that is not
-listed here is a client that looks at what there is and calls nothing.
+The suite says in the environment which of its scenarios it is, and with which values. What is done
+for each is what a program would do that uses the client; in one that is not listed here it looks at
+what there is and calls nothing. Nobody tells the client the revision: it finds out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import orjson
 from foundation_rt.client import Client, MCPError, connect
 
 SCENARIO = os.environ["MCP_CONFORMANCE_SCENARIO"]
-REVISION = os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"]
 CONTEXT = orjson.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
 
 
@@ -108,9 +107,7 @@ def fill_in(request: Any) -> dict[str, Any]:
 
 async def main() -> None:
     """Connect to the server, and do what the scenario is about."""
-    async with connect(
-        sys.argv[-1], revision=REVISION, require=(), elicitation=fill_in, timeout=10
-    ) as client:
+    async with connect(sys.argv[-1], require=(), elicitation=fill_in, timeout=10) as client:
         await client.initialize()
         await SCENARIOS.get(SCENARIO, look)(client)
 
