@@ -37,6 +37,8 @@ VALUED_OPTIONS = {
 }
 FLAGS = ("--json",)
 
+_PROBE_TIMEOUT = 5.0
+
 _HEADER = re.compile(r"\s*([^\s:]+)\s*:(.*)", re.DOTALL)
 
 
@@ -116,7 +118,9 @@ def _timeouts(text: str | None) -> dict[str, float]:
         seconds = math.nan
     if not (0 < seconds < math.inf):
         raise UsageProblem(f"--timeout is a number of seconds greater than 0, not {text!r}")
-    return {"timeout": seconds, "connect_timeout": seconds}
+    # A server that leaves the first question unanswered needs time for the next one.
+    probe = min(_PROBE_TIMEOUT, seconds / 4)
+    return {"timeout": seconds, "connect_timeout": seconds, "probe_timeout": probe}
 
 
 def _header(text: str) -> tuple[str, str]:
