@@ -21,11 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
 
 from attrs import define, field, frozen
 
-from ..errors import ConfigError
+from .settings import at_least
 
 
 class CircuitState(StrEnum):
@@ -40,11 +39,6 @@ OnChange = Callable[[CircuitState, CircuitState], object]
 """Told of each change, after it: the state before, and the one since."""
 
 
-def _positive(_: Any, attribute: Any, value: int) -> None:
-    if not value >= 1:
-        raise ConfigError(f"{attribute.name} must be at least 1, not {value!r}")
-
-
 @frozen(eq=False, repr=False)
 class BreakerSettings:
     """When the circuit opens, and how it closes (BREAK-01).
@@ -56,13 +50,13 @@ class BreakerSettings:
         half_open_max: how many probes may be under way at once.
 
     Raises:
-        ConfigError: one of them is less than 1.
+        ConfigError: one of them is no whole number, or less than 1.
     """
 
-    failure_threshold: int = field(default=5, validator=_positive)
-    reset_timeout_ms: int = field(default=30_000, validator=_positive)
-    probe_timeout_ms: int = field(default=30_000, validator=_positive)
-    half_open_max: int = field(default=1, validator=_positive)
+    failure_threshold: int = field(default=5, validator=at_least(1))
+    reset_timeout_ms: int = field(default=30_000, validator=at_least(1))
+    probe_timeout_ms: int = field(default=30_000, validator=at_least(1))
+    half_open_max: int = field(default=1, validator=at_least(1))
 
 
 @define(eq=False, repr=False)

@@ -16,6 +16,7 @@ from ..version import __version__
 from .circuit_breaker import BreakerSettings
 from .retries import RetryPolicy
 from .session import LogCallback
+from .settings import at_least, check_positive, positive
 
 REVISION_VARIABLE = "MCP_PROTOCOL_VERSION"
 TTL_VARIABLE = "MCP_TOOL_CACHE_TTL"
@@ -31,22 +32,9 @@ def _names(value: Any) -> frozenset[str]:
     raise ConfigError("require is a collection of names, as in {'tools'}")
 
 
-def _positive(_: Any, attribute: Any, value: Any) -> None:
-    if not (isinstance(value, int | float) and value > 0):
-        raise ConfigError(f"{attribute.name} must be a number greater than 0, not {value!r}")
-
-
-def _whole(_: Any, attribute: Any, value: Any) -> None:
-    if not (isinstance(value, int) and value > 0):
-        raise ConfigError(f"{attribute.name} must be a whole number greater than 0, not {value!r}")
-
-
 def _all_positive(_: Any, attribute: Any, value: Mapping[str, Any]) -> None:
     for name, each in value.items():
-        if not (isinstance(each, int | float) and each > 0):
-            raise ConfigError(
-                f"{attribute.name} of {name} must be a number greater than 0, not {each!r}"
-            )
+        check_positive(f"{attribute.name} of {name}", each)
 
 
 def _one_of(known: Any) -> Callable[[Any, Any, str | None], None]:
@@ -94,13 +82,13 @@ class ClientOptions:
     title: str | None = None
     require: frozenset[str] = field(default=frozenset({"tools"}), converter=_names)
     revision: str | None = field(default=None, validator=_one_of(REVISIONS))
-    timeout: float = field(default=60.0, validator=_positive)
+    timeout: float = field(default=60.0, validator=positive)
     tool_timeouts: Mapping[str, float] = field(factory=dict, validator=_all_positive)
-    connect_timeout: float = field(default=30.0, validator=_positive)
-    probe_timeout: float = field(default=5.0, validator=_positive)
-    question_timeout: float = field(default=300.0, validator=_positive)
-    tool_cache_ttl_ms: int = field(default=300_000, validator=_whole)
-    max_pages: int = field(default=100, validator=_whole)
+    connect_timeout: float = field(default=30.0, validator=positive)
+    probe_timeout: float = field(default=5.0, validator=positive)
+    question_timeout: float = field(default=300.0, validator=positive)
+    tool_cache_ttl_ms: int = field(default=300_000, validator=at_least(1))
+    max_pages: int = field(default=100, validator=at_least(1))
     breaker: BreakerSettings = field(factory=BreakerSettings)
     tool_breakers: bool = False
     retries: RetryPolicy = field(factory=RetryPolicy)

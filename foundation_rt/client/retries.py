@@ -8,22 +8,12 @@ not three times as many (RETRY-02). Whether a request may be repeated at all is 
 
 from __future__ import annotations
 
-from typing import Any
-
 from attrs import define, field, frozen
 
-from ..errors import ConfigError
+from .settings import at_least
 
 _COST = 10  # of a retry, in tenths; a success gives back one
 _MAX_DOUBLINGS = 62  # 1 ms has become 146 million years; a power of 2 must not grow for ever
-
-
-def _at_least(least: int) -> Any:
-    def check(_: Any, attribute: Any, value: float) -> None:
-        if not least <= value < float("inf"):  # so that NaN is refused too
-            raise ConfigError(f"{attribute.name} must be at least {least}, not {value!r}")
-
-    return check
 
 
 @frozen(eq=False, repr=False)
@@ -32,18 +22,19 @@ class RetryPolicy:
 
     Attributes:
         max_attempts: of one call, the first included; 1: nothing is sent again.
-        base_ms: bound of the wait before the second attempt, in ms; it doubles with each.
-        max_ms: the longest wait, in ms.
+        base_delay_ms: bound of the wait before the second attempt, in ms; it doubles with each.
+        max_delay_ms: the longest wait, in ms.
         budget: how many retries may be ahead of what successes give back; each gives a tenth.
 
     Raises:
-        ConfigError: `max_attempts` is less than 1, or one of the others is negative or not finite.
+        ConfigError: `max_attempts` is less than 1, one of the others is negative or not finite, or
+            one but `budget` is no whole number.
     """
 
-    max_attempts: int = field(default=3, validator=_at_least(1))
-    base_ms: int = field(default=100, validator=_at_least(0))
-    max_ms: int = field(default=5_000, validator=_at_least(0))
-    budget: float = field(default=10.0, validator=_at_least(0))
+    max_attempts: int = field(default=3, validator=at_least(1))
+    base_delay_ms: int = field(default=100, validator=at_least(0))
+    max_delay_ms: int = field(default=5_000, validator=at_least(0))
+    budget: float = field(default=10.0, validator=at_least(0, whole=False))
 
     def delay(self, attempt: int, draw: float, retry_after: float | None = None) -> float:
         """How long to wait after `attempt` attempts, in s (RETRY-01).
@@ -51,12 +42,13 @@ class RetryPolicy:
         Args:
             attempt: from 1 on.
             draw: random, from 0 to 1.
-            retry_after: what the server asked for, in s: the least, up to `max_ms`.
+            retry_after: what the server asked for, in s: the least, up to `max_delay_ms`.
         """
         doublings = min(attempt - 1, _MAX_DOUBLINGS)
-        drawn: float = min(self.base_ms * 2**doublings, self.max_ms) / 1000 * draw
+        longest = self.max_delay_ms / 1000
+        drawn: float = min(self.base_delay_ms * 2**doublings / 1000, longest) * draw
         # In this order: what a server sends may be no number (NaN), which no comparison picks.
-        return drawn if retry_after is None else min(max(drawn, retry_after), self.max_ms / 1000)
+        return drawn if retry_after is None else min(max(drawn, retry_after), longest)
 
 
 @define(eq=False, repr=False)

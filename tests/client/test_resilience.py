@@ -310,7 +310,7 @@ def test_nothing_is_tried_past_the_deadline() -> None:
         assert stage.nonces() == ["one"] * 2
         assert loop.time() - began == pytest.approx(0.5, abs=0.001)
 
-    play(scene, retries=RetryPolicy(base_ms=1_000))
+    play(scene, retries=RetryPolicy(base_delay_ms=1_000))
 
 
 @pytest.mark.rule("RETRY-10")
