@@ -64,7 +64,6 @@ def test_every_session_gets_a_channel_of_its_own() -> None:
         (5, {}, "not 5"),
         (["some-server"], {}, "some-server"),
     ],
-    ids=repr,
 )
 def test_a_target_that_cannot_be_used_is_refused_at_once(
     target: Any, given: dict[str, Any], why: str
