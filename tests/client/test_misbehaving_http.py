@@ -312,6 +312,24 @@ def test_an_answer_on_somebody_elses_stream_is_nobodys(server: HttpStage) -> Non
     run(server, scene)
 
 
+@pytest.mark.rule("CHTTP-12", "CLIENT-15")
+def test_the_server_hears_of_a_call_that_is_cancelled(server: HttpStage) -> None:
+    """By the end of its exchange; in the handshake era, where that says nothing, by a message."""
+    told: Act = ["wait", "notifications/cancelled" if server.revision == HANDSHAKE else "left"]
+
+    async def scene(client: Client) -> None:
+        waiting = asyncio.create_task(call(client, "first", [["wait", "never"], ANSWER]))
+        hears = asyncio.create_task(call(client, "second", [["wait", "first"], told, ANSWER]))
+        await call(client, "third", [["wait", "second"], ["wait", "first"], ANSWER])
+        waiting.cancel()
+        await hears
+        assert waiting.cancelled()
+        cancelled = len(server.messages("notifications/cancelled"))
+        assert cancelled == (1 if server.revision == HANDSHAKE else 0)
+
+    run(server, scene)
+
+
 # -- sessions and processes ------------------------------------------------------------------------
 
 

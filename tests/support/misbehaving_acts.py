@@ -84,7 +84,7 @@ over_http: st.SearchStrategy[Act] = st.sampled_from(
 """What a server over HTTP can do besides; it lives on."""
 
 in_memory: st.SearchStrategy[Act] = st.sampled_from(
-    [["noise", "Listening on port 3000"], ["die"], ["fail", True], ["jam"], ["unjam"]]
+    [["noise", "Listening on port 3000"], ["die"], ["fail", True], ["expire"], ["jam"], ["unjam"]]
 )
 """What a channel without a transport can do besides."""
 
@@ -111,6 +111,8 @@ def asks_again(acts: list[Act]) -> bool:
 def may_refuse(acts: list[Act]) -> bool:
     """Whether a server that does this may say that it did nothing, although it has got the call."""
     return any(
-        (act[0] == "reply" and "error" in act[1]) or (act[0] == "status" and act[1] >= 300)
+        (act[0] == "reply" and "error" in act[1])
+        or (act[0] == "status" and act[1] >= 300)
+        or act[0] == "expire"
         for act in acts
     )

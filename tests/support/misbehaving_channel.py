@@ -6,6 +6,7 @@ The server plays as `misbehaving_play` says; the acts of this transport are:
     hang                    (point "open") opening never ends
     die [MAY_HAVE_RUN]      the channel is lost
     fail MAY_HAVE_RUN       no answer to this request will come; where each has its own exchange
+    expire                  likewise, and it did nothing: it does not know the session
     jam, unjam              from now on the channel is congested, or not any more
     noise TEXT              a line that is no message
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from foundation_rt.client.channel import Outgoing, Receiver
-from foundation_rt.client.errors import ConnectionLostError
+from foundation_rt.client.errors import ConnectionLostError, SessionExpiredError
 from tests.support.misbehaving_play import Act, Exchange, Play
 
 if TYPE_CHECKING:
@@ -166,6 +167,9 @@ class PlayedChannel:
         elif name == "fail":
             error = ConnectionLostError("its exchange broke off", may_have_run=arguments[0])
             self._soon(self._receiver.failed, exchange.way, error)
+        elif name == "expire":
+            expired = SessionExpiredError("it does not know the session", may_have_run=False)
+            self._soon(self._receiver.failed, exchange.way, expired)
         elif name == "jam":
             self._flowing.clear()
         elif name == "unjam":

@@ -20,12 +20,14 @@ transport:
     exit CODE, kill         end
 
 The points `POST`, `GET` and `DELETE` are reached by requests of these methods before anything of
-them is looked at; `http` in the log. Where that decides nothing they go on as they should.
+them is looked at; `http` in the log. Where that decides nothing they go on as they should. Where
+the client closes a connection before its response has ended, `left` is noted, and wakes what waits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -236,6 +238,7 @@ class MisbehavingHttp:
         if not response.finished.is_set():
             self._log.note("left", method=response.method)
             response.cut()
+            self._play.wake({"left"})
 
     # -- acts --------------------------------------------------------------------------------------
 
@@ -300,4 +303,6 @@ ACTS: dict[str, Any] = {
 
 
 if __name__ == "__main__":
+    # It writes on where nobody is any more; that is what it is for.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     asyncio.run(MisbehavingHttp(*sys.argv[1:3]).run(int(sys.argv[3])))
