@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -62,6 +63,7 @@ class LoopThread:
     _stop: asyncio.Event = field(factory=asyncio.Event, init=False)
     _hurry: asyncio.Event = field(factory=asyncio.Event, init=False)
     _thread: threading.Thread = field(init=False)
+    _process: int = field(factory=os.getpid, init=False)
     # Not `join`: until Python 3.13 a thread whose `join` was interrupted counts as ended.
     _gone: threading.Event = field(factory=threading.Event, init=False)
 
@@ -82,7 +84,7 @@ class LoopThread:
 
         Raises:
             LoopEnded: the loop has been told to end.
-            UsageError: this is the thread of the loop.
+            UsageError: this is the thread of the loop, or a process that was forked.
             concurrent.futures.CancelledError: the loop has ended meanwhile.
         """
         if threading.current_thread() is self._thread:
@@ -90,6 +92,8 @@ class LoopThread:
                 "a callback of a blocking client runs on the client's own thread, which cannot "
                 "wait for itself: call the client from another thread"
             )
+        if self._is_elsewhere:
+            raise UsageError("a process that was forked needs a client of its own: make one there")
         future = None
         try:
             with self._lock:
@@ -104,12 +108,16 @@ class LoopThread:
 
     def tell(self, function: Callable[[], object]) -> None:
         """Have `function` called on the loop, soon; not at all if the loop is ending."""
+        if self._is_elsewhere:
+            return
         with self._lock:
             if not self.is_ending:
                 self._loop.call_soon_threadsafe(function)
 
     def end_soon(self) -> None:
         """Have it end, and do not wait."""
+        if self._is_elsewhere:
+            return
         with self._lock:
             if not self.is_ending:
                 self.is_ending = True
@@ -120,6 +128,8 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             self.end_soon()  # a callback; it ends when that has returned
             return
+        if self._is_elsewhere:
+            return
         try:
             self.end_soon()
             while not self._gone.wait(_LOOK_UP):
@@ -129,8 +139,18 @@ class LoopThread:
             raise
         self._thread.join()
 
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether this is a fork of the process that has the thread: nobody runs the loop here.
+
+        Its lock may have been held by a thread that is not here either.
+        """
+        return os.getpid() != self._process
+
     def _exit(self) -> None:
         """The interpreter ends."""
+        if self._is_elsewhere:
+            return
         has_gone = False
         try:
             self.end_soon()

@@ -415,6 +415,34 @@ def test_at_the_interpreters_end_no_process_is_left(
     assert living(group) == set()
 
 
+FORKS = """
+import os, sys
+from foundation_rt import Server
+from foundation_rt.client.blocking import connect
+
+client = connect(Server("s", config={"logging": {"level": "error"}}), require=())
+client.initialize()
+child = os.fork()
+if child == 0:
+    try:
+        client.ping(timeout=1)
+    except Exception as error:
+        print(type(error).__name__, flush=True)
+    client.close()
+    sys.exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), client.ping() > 0)
+client.close()
+"""
+
+
+@pytest.mark.rule("BLOCK-07")
+def test_a_forked_process_waits_for_nothing() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FORKS], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("UsageError\n7 True\n", "", 0)
+
+
 # -- subscriptions -------------------------------------------------------------------------------
 
 
