@@ -93,11 +93,13 @@ class Link:
         channel = self.make_channel()
         try:
             session = await self._begin(channel, handshake)
-        except ConnectionLostError:
-            if channel.closes_exchanges or not handshake.may_have_ended_it:
+        except ConnectionLostError as error:
+            # Over HTTP, what was not sent says that there is no way to the server.
+            is_reached = error.may_have_run or not channel.closes_exchanges
+            if not (is_reached and handshake.may_have_ended_it):
                 raise
-            # There are servers of the older kind that end when they are asked what they do not
-            # know: this one is not probed again (CLIENT-02).
+            # There are servers of the older kind that end, or hang up, when they are asked what
+            # they do not know: this one is not probed again (CLIENT-02).
             handshake = self._handshake(REVISIONS[NEWEST_HANDSHAKE_REVISION])
             session = await self._begin(self.make_channel(), handshake)
         self._session = session

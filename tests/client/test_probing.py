@@ -1,14 +1,18 @@
-"""What a client makes of the answer to its first question."""
+"""What a client makes of the answer to its first question, and of a server that has none."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from foundation_rt.client import MCPError, ServerDescription, map_mcp_error
+from foundation_rt.client import HttpServer, MCPError, ServerDescription, connect, map_mcp_error
 from foundation_rt.client.handshake import NEWEST_REVISION, Handshake, Opening
+from foundation_rt.client.retries import RetryPolicy
+from foundation_rt.client.transports.http import HttpChannel
 from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
+from tests.support.scripted_http import Asked, Reply, ScriptedHttp
 
 
 def handshake(forced: str | None = None) -> Handshake:
@@ -75,3 +79,71 @@ def test_a_server_of_the_older_kind_is_told_from_one_that_fails(
         made.refused(opening, error)
     assert (refused.value.code, refused.value.original_code) == (code, number)
     assert message in refused.value.message
+
+
+# -- servers that end instead
+
+
+@pytest.mark.rule("CLIENT-02", "CLIENT-09")
+def test_a_server_that_hangs_up_at_the_first_question_gets_initialize() -> None:
+    async def old(asked: Asked, out: Reply) -> None:
+        if asked.rpc == "initialize":
+            spoken = {"protocolVersion": NEWEST_HANDSHAKE_REVISION, "capabilities": {}}
+            out.result({**spoken, "serverInfo": {"name": "old", "version": "1"}})
+        elif asked.rpc == "ping":
+            out.result()
+        elif asked.rpc == "notifications/initialized":
+            out.whole(202)
+        elif asked.method == "GET":
+            out.whole(405)
+        else:
+            out.cut()
+
+    async def main() -> None:
+        async with ScriptedHttp(old).serving() as server:
+            async with connect(server.url, require=()) as client:
+                assert (await client.initialize()).name == "old"
+                await client.ping()
+            asked = [each.rpc for each in server.of("POST")]
+            assert asked == ["server/discover", "initialize", "notifications/initialized", "ping"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("CLIENT-02")
+def test_one_that_ends_whatever_it_is_asked_is_connected_to_twice() -> None:
+    async def gone(asked: Asked, out: Reply) -> None:
+        out.cut()
+
+    async def main() -> None:
+        async with ScriptedHttp(gone).serving() as server:
+            once = RetryPolicy(max_attempts=1)
+            async with connect(server.url, require=(), retries=once) as client:
+                with pytest.raises(ConnectionError):
+                    await client.initialize()
+            assert [each.rpc for each in server.asked] == ["server/discover", "initialize"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("CLIENT-02")
+def test_an_address_where_nobody_listens_is_not_connected_to_again() -> None:
+    async def nobody(asked: Asked, out: Reply) -> None:
+        raise AssertionError("unreachable")
+
+    channels: list[HttpChannel] = []
+
+    async def main() -> None:
+        async with ScriptedHttp(nobody).serving() as server:
+            address = HttpServer(server.url)
+
+        def make_channel() -> HttpChannel:
+            channels.append(HttpChannel(address))
+            return channels[-1]
+
+        async with connect(make_channel, retries=RetryPolicy(max_attempts=1)) as client:
+            with pytest.raises(ConnectionError):
+                await client.initialize()
+
+    asyncio.run(main())
+    assert len(channels) == 1
