@@ -7,6 +7,7 @@ does the first one after a connection was lost (CLIENT-07).
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -16,7 +17,9 @@ from typing import Any, TypeVar
 from attrs import define, field
 
 from ..ids import RequestIdGenerator, UuidGenerator
+from .attempt import Attempt
 from .breakers import Breakers
+from .callbacks import LogCallback, ProgressCallback, call_back, tell_log_message
 from .capabilities import ServerDescription
 from .circuit_breaker import CircuitState
 from .conversation import Told
@@ -29,15 +32,7 @@ from .resilience import Resilience
 from .results import CallResult, CompletionResult, PromptResult, ReadResult
 from .retries import RetryBudget
 from .rounds import Rounds
-from .session import (
-    Attempt,
-    LogCallback,
-    ProgressCallback,
-    Session,
-    call_back,
-    log,
-    log_message,
-)
+from .session import Session
 from .subscriptions import Subscription, Subscriptions
 from .tool_cache import ToolCache
 from .tool_calls import ToolCall, encode
@@ -45,6 +40,8 @@ from .tool_schemas import ToolSchema
 from .tools import Tools, no_such_tool
 
 Result = TypeVar("Result")
+
+log = logging.getLogger("foundation_rt.client")
 
 
 @define(eq=False, repr=False)
@@ -406,7 +403,7 @@ class Client:
     def told(self, told: Told) -> None:
         """The server says something unasked; see `Observer`."""
         if told.method == "notifications/message" and self.options.on_log is not None:
-            call_back(self.options.on_log, *log_message(told.params))
+            tell_log_message(self.options.on_log, told.params)
         self._subscriptions.told(told)
 
     def _list_changed(self, kind: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from .callbacks import LogCallback
     from .circuit_breaker import BreakerSettings
     from .questions import (
         ElicitationHandler,
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
         SamplingHandler,
     )
     from .retries import RetryPolicy
-    from .session import LogCallback
 
 
 class ConnectOptions(TypedDict, total=False):

@@ -13,9 +13,9 @@ from ..errors import ConfigError
 from ..protocol.levels import LOGGING_LEVELS
 from ..protocol.revisions import REVISIONS, Revision
 from ..version import __version__
+from .callbacks import LogCallback
 from .circuit_breaker import BreakerSettings
 from .retries import RetryPolicy
-from .session import LogCallback
 from .settings import at_least, check_positive, positive
 
 REVISION_VARIABLE = "MCP_PROTOCOL_VERSION"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .attempt import Attempt
 from .errors import InvalidAnswerError
 from .rounds import is_complete
-from .session import Attempt, Session
+from .session import Session
 
 
 async def list_all(

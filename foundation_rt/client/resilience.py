@@ -15,11 +15,11 @@ from weakref import WeakSet
 
 from attrs import define, field
 
+from .attempt import Attempt
 from .circuit_breaker import CircuitBreaker, Permit
 from .deadline import Deadline, Watch
 from .errors import CallTimeoutError, CircuitOpenError, MCPError, SessionExpiredError
 from .retries import RetryBudget, RetryPolicy
-from .session import Attempt
 
 Result = TypeVar("Result")
 Verdict = Callable[[CircuitBreaker, Permit, float], None]

@@ -12,9 +12,10 @@ from typing import Any
 
 from attrs import define
 
+from .attempt import Attempt
 from .errors import InvalidAnswerError, MCPError
 from .questions import Questions
-from .session import Attempt, Session
+from .session import Session
 
 MAX_ROUNDS = 10
 """How often one request is answered with questions."""

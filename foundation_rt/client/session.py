@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
@@ -16,6 +16,8 @@ from attrs import define, field
 from ..errors import JsonRpcErrorCode
 from ..protocol.http_headers import NAME_SOURCES
 from ..protocol.peer import LOG_LEVEL_KEY
+from .attempt import Attempt
+from .callbacks import tell_log_message, tell_progress
 from .capabilities import ServerDescription
 from .channel import Outgoing
 from .conversation import (
@@ -47,12 +49,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("foundation_rt.client")
 
-ProgressCallback = Callable[[float, float | None, str | None], object]
-"""Takes what is done, how much there is to do, and a message; the last two may be None."""
-
-LogCallback = Callable[[str, str | None, Any], object]
-"""Takes the level, the name of the logger or None, and the data of a log message."""
-
 _UNSUPPORTED = int(JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION)
 # How long requests of a session that has expired may still hear so for themselves, in s.
 _PATIENCE = 1.0
@@ -60,28 +56,6 @@ _PATIENCE = 1.0
 _OPENINGS = ("initialize", "server/discover")
 _LOG_MESSAGE = "notifications/message"
 _NO_PARAMS: Mapping[str, Any] = {}
-
-
-@define(eq=False, repr=False)
-class Attempt:
-    """One try of what a caller wants: who hears of it, and how long it may take.
-
-    Attributes:
-        is_idempotent: whether it may run twice.
-        session: the one it has; None as long as it waits for one.
-        was_sent: whether anything of it has been handed to a channel, and not been refused.
-        has_begun: whether the server has begun to carry it out, and asked for more.
-    """
-
-    deadline: Deadline | None = None
-    on_progress: ProgressCallback | None = None
-    on_log: LogCallback | None = None
-    on_told: Callable[[Told], object] | None = None
-    is_idempotent: bool = False
-    session: Session | None = field(default=None, init=False)
-    was_sent: bool = field(default=False, init=False)
-    has_begun: bool = field(default=False, init=False)
-    answer: asyncio.Future[dict[str, Any] | MCPError] = field(init=False)
 
 
 class Observer(Protocol):
@@ -357,7 +331,7 @@ class Session:
         attempt: Attempt | None = None if told.about is None else told.about.holder
         if told.method == "notifications/progress":
             if attempt is not None and attempt.on_progress is not None:
-                _report_progress(attempt.on_progress, told.params)
+                tell_progress(attempt.on_progress, told.params)
         elif told.method == "notifications/cancelled":
             self._take_back(told.params.get("requestId"))
         elif attempt is not None and attempt.on_told is not None:
@@ -372,7 +346,7 @@ class Session:
         holders = [waiting.holder for waiting in self.conversation.waiting.values()]
         for each in holders if attempt is None else [attempt]:
             if each.on_log is not None:
-                call_back(each.on_log, *log_message(told.params))
+                tell_log_message(each.on_log, told.params)
 
     # -- what the server asks
 
@@ -419,32 +393,3 @@ def _refusal(request: Waiting, said: Any) -> MCPError:
             error.message, may_have_run=False, original_code=_UNSUPPORTED, data=error.data
         )
     return error
-
-
-def call_back(callback: Callable[..., object], *values: Any) -> None:
-    """Call what belongs to the caller; what it raises is logged and harms nobody else."""
-    try:
-        callback(*values)
-    except Exception:
-        log.exception("a callback failed")
-
-
-def log_message(params: Mapping[str, Any]) -> tuple[str, str | None, Any]:
-    """Level, logger and data of a `notifications/message`."""
-    level, logger = params.get("level"), params.get("logger")
-    return (
-        level if isinstance(level, str) else "info",
-        logger if isinstance(logger, str) else None,
-        params.get("data"),
-    )
-
-
-def _report_progress(callback: ProgressCallback, params: Mapping[str, Any]) -> None:
-    done, total, message = params.get("progress"), params.get("total"), params.get("message")
-    if type(done) in (int, float):
-        call_back(
-            callback,
-            done,
-            total if type(total) in (int, float) else None,
-            message if isinstance(message, str) else None,
-        )

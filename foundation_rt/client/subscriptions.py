@@ -8,6 +8,7 @@ open. A subscription outlives sessions: it is made again in every new one (CLIEN
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol
@@ -15,11 +16,14 @@ from typing import Any, Protocol
 from attrs import define, field
 
 from ..errors import UsageError
+from .attempt import Attempt
 from .conversation import Told
 from .errors import MCPError, NotOfferedError
 from .joining import client_closed, shared
 from .link import Link
-from .session import Attempt, Session, log
+from .session import Session
+
+log = logging.getLogger("foundation_rt.client")
 
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _UPDATED = "notifications/resources/updated"

@@ -12,10 +12,11 @@ import orjson
 from attrs import define, field
 
 from ..errors import JsonRpcErrorCode
+from .attempt import Attempt
 from .errors import InvalidAnswerError, MCPError
 from .results import CallResult
 from .rounds import Rounds
-from .session import Attempt, Session
+from .session import Session
 from .tool_schemas import ToolSchema
 from .tools import Tools
 

@@ -7,17 +7,21 @@ however many calls wait for it (CLIENT-23).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from attrs import define, field
 
+from .attempt import Attempt
 from .errors import CallTimeoutError, InvalidAnswerError, InvalidArgumentsError, MCPError
 from .joining import join, shared
 from .paging import list_all
-from .session import Attempt, Session, log
+from .session import Session
 from .tool_cache import ToolCache
 from .tool_schemas import ToolSchema
+
+log = logging.getLogger("foundation_rt.client")
 
 Listed = Mapping[str, ToolSchema]
 

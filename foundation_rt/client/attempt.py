@@ -1,0 +1,39 @@
+"""One try of what a caller wants: what everybody who has to do with it knows of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from .callbacks import LogCallback, ProgressCallback
+    from .conversation import Told
+    from .deadline import Deadline
+    from .errors import MCPError
+    from .session import Session
+
+
+@define(eq=False, repr=False)
+class Attempt:
+    """One try of what a caller wants: who hears of it, and how long it may take.
+
+    Attributes:
+        is_idempotent: whether it may run twice.
+        session: the one it has; None as long as it waits for one.
+        was_sent: whether anything of it has been handed to a channel, and not been refused.
+        has_begun: whether the server has begun to carry it out, and asked for more.
+    """
+
+    deadline: Deadline | None = None
+    on_progress: ProgressCallback | None = None
+    on_log: LogCallback | None = None
+    on_told: Callable[[Told], object] | None = None
+    is_idempotent: bool = False
+    session: Session | None = field(default=None, init=False)
+    was_sent: bool = field(default=False, init=False)
+    has_begun: bool = field(default=False, init=False)
+    answer: asyncio.Future[dict[str, Any] | MCPError] = field(init=False)
