@@ -70,7 +70,7 @@ def test_what_a_program_says_is_taken() -> None:
         ("log_level", "loud"),
         ("log_level", 5),
         ("require", "tools"),
-        ("require", {"tools", 5}),
+        ("require", ["tools", 5]),
         ("require", None),
     ],
     ids=repr,
