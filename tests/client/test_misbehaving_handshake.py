@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 
-from foundation_rt.client import CallResult, MCPError, StdioServer, connect
+from foundation_rt.client import CallResult, Client, MCPError, StdioServer, connect
+from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.retries import RetryPolicy
+from foundation_rt.clock import ManualClock
 from tests.support.leaks import Held, tasks
+from tests.support.misbehaving_channel import MemoryStage
 from tests.support.misbehaving_play import STATELESS, Act
 from tests.support.misbehaving_stage import HANDSHAKE, ROOT, Stage
+from tests.support.virtual_loop import run_virtual
 
 LIVENESS = 30.0
 """Seconds after which a client counts as hanging."""
@@ -150,3 +154,33 @@ def test_a_server_that_answers_nonsense_at_any_point_of_the_handshake(acts: list
         if where[1] in ("initialize", "tools/list"):
             assert isinstance(end, MCPError), where
             assert not end.may_have_run
+
+
+@pytest.mark.rule("CLIENT-02")
+@pytest.mark.parametrize("closes_exchanges", [False, True])
+@pytest.mark.parametrize(
+    "acts",
+    [
+        [["die"]],
+        [["answer"], ["die"]],
+        [["die"], ["answer"]],
+        [["noise", "usage: server"], ["die"]],
+    ],
+    ids=["at once", "having refused", "while it refuses", "having said something"],
+)
+def test_a_server_that_ends_for_the_probe_is_not_probed_again(
+    acts: list[Act], closes_exchanges: bool
+) -> None:
+    """Without a process, so that the end comes at the same moment each time."""
+    stage = MemoryStage(HANDSHAKE, closes_exchanges)
+    stage.play({"server/discover": acts})
+
+    async def scene(clock: ManualClock) -> None:
+        options = ClientOptions(retries=RetryPolicy(max_attempts=1))
+        async with Client(stage.make_channel, options) as client:
+            assert (await client.call("play", {"nonce": "mine"})).text == "mine"
+
+    run_virtual(scene)
+    methods = [each["method"] for each in stage.events("message")]
+    assert methods.count("server/discover") == 1
+    assert len(stage.channels) == 2
