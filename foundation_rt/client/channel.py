@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ..protocol.revisions import Revision
     from .errors import MCPError
 
-_NO_PARAMETERS: Mapping[str, str] = {}
+NOTHING_MIRRORED: Mapping[str, str] = {}
+"""What headers repeat of most requests; one for all, since it is never changed."""
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Longest message that is taken from a server, in bytes."""
@@ -32,7 +33,7 @@ class Outgoing:
         request_id: of a request; None if no answer is waited for.
         method: None of an answer to what the server asked.
         name: of what the request is about, which headers repeat.
-        parameters: arguments that headers repeat: by name, as text.
+        mirrored: arguments that headers repeat: by name, as text.
         revision: what it is written in; None before one is agreed on.
     """
 
@@ -40,7 +41,7 @@ class Outgoing:
     request_id: str | None = None
     method: str | None = None
     name: str | None = None
-    parameters: Mapping[str, str] = _NO_PARAMETERS
+    mirrored: Mapping[str, str] = NOTHING_MIRRORED
     revision: Revision | None = None
 
 

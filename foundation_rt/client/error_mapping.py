@@ -176,7 +176,7 @@ def _raised(
 ) -> MCPError:
     error: MCPError
     if meaning.is_about_session:
-        error = SessionExpiredError(message, may_have_run=False, original_code=number, data=data)
+        error = SessionExpiredError(message, original_code=number, data=data)
     elif meaning.code == "E202":
         error = CallTimeoutError(
             message, may_have_run=meaning.may_have_run, original_code=number, data=data

@@ -117,6 +117,9 @@ class ConnectionLostError(MCPError, ConnectionError):
 class SessionExpiredError(ConnectionLostError):
     """The server does not know the session, or not any more: nothing ran, and a new one helps."""
 
+    def __init__(self, message: str, *, original_code: int | None = None, data: Any = None) -> None:
+        super().__init__(message, may_have_run=False, original_code=original_code, data=data)
+
 
 class CallTimeoutError(MCPError, TimeoutError):
     """There was no answer in time: E202. It may still come, and be dropped."""

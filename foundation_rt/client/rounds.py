@@ -13,6 +13,7 @@ from typing import Any
 from attrs import define
 
 from .attempt import Attempt
+from .channel import NOTHING_MIRRORED
 from .errors import InvalidAnswerError, MCPError
 from .questions import Questions
 from .session import Session
@@ -21,7 +22,6 @@ MAX_ROUNDS = 10
 """How often one request is answered with questions."""
 
 _MAY_ASK_BACK = {"tools/call", "resources/read", "prompts/get"}
-_NOTHING: Mapping[str, Any] = {}
 
 
 @define(eq=False, repr=False)
@@ -41,8 +41,8 @@ class Rounds:
         method: str,
         params: Mapping[str, Any],
         attempt: Attempt,
-        meta: Mapping[str, Any] = _NOTHING,
-        parameters: Mapping[str, str] = _NOTHING,
+        meta: Mapping[str, Any] | None = None,
+        mirrored: Mapping[str, str] = NOTHING_MIRRORED,
     ) -> dict[str, Any]:
         """The result of a request; see `Session.request`.
 
@@ -51,7 +51,7 @@ class Rounds:
         """
         said, rounds = params, 0
         while True:
-            result = await session.request(method, said, attempt, meta=meta, parameters=parameters)
+            result = await session.request(method, said, attempt, meta=meta, mirrored=mirrored)
             if is_complete(session, method, result):
                 return result
             if rounds == MAX_ROUNDS:

@@ -19,7 +19,7 @@ from ..protocol.peer import LOG_LEVEL_KEY
 from .attempt import Attempt
 from .callbacks import tell_log_message, tell_progress
 from .capabilities import ServerDescription
-from .channel import Outgoing
+from .channel import NOTHING_MIRRORED, Outgoing
 from .conversation import (
     Answered,
     Arrival,
@@ -55,7 +55,6 @@ _PATIENCE = 1.0
 # A request that is withdrawn before both sides know what they speak is only forgotten.
 _OPENINGS = ("initialize", "server/discover")
 _LOG_MESSAGE = "notifications/message"
-_NO_PARAMS: Mapping[str, Any] = {}
 
 
 class Observer(Protocol):
@@ -98,7 +97,7 @@ class Session:
     error: MCPError | None = field(default=None, init=False)
     ended: asyncio.Event = field(factory=asyncio.Event, init=False)
     _revision: Revision | None = field(default=None, init=False)
-    _meta: Mapping[str, Any] = field(default=_NO_PARAMS, init=False)
+    _meta: Mapping[str, Any] = field(factory=dict, init=False)
     _open_questions: OpenQuestions = field(init=False)
     _expiry: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -198,14 +197,14 @@ class Session:
         params: Mapping[str, Any] | None,
         attempt: Attempt,
         *,
-        meta: Mapping[str, Any] = _NO_PARAMS,
-        parameters: Mapping[str, str] = _NO_PARAMS,
+        meta: Mapping[str, Any] | None = None,
+        mirrored: Mapping[str, str] = NOTHING_MIRRORED,
     ) -> dict[str, Any]:
         """Ask the server, and wait for its answer; cancelled, the server is told (CLIENT-15).
 
         Args:
             meta: further members of `_meta`.
-            parameters: the arguments that headers repeat.
+            mirrored: the arguments that headers repeat.
 
         Raises:
             MCPError: the server refused, or its answer is none, or it will not come.
@@ -213,7 +212,7 @@ class Session:
         if self.channel.congested:
             await self.channel.drained()
         if not self.is_usable:
-            raise ConnectionLostError("the session is over", may_have_run=False)
+            raise self._over()
         attempt.answer = asyncio.get_running_loop().create_future()
         message = self._with_meta(params, meta)
         request, line = self.conversation.ask(
@@ -223,7 +222,7 @@ class Session:
         name = None if source is None or params is None else params.get(source)
         try:
             attempt.was_sent = True
-            self.channel.send(Outgoing(line, request.id, method, name, parameters, self._revision))
+            self.channel.send(Outgoing(line, request.id, method, name, mirrored, self._revision))
             outcome = await attempt.answer
         except asyncio.CancelledError:
             self._withdraw(request)
@@ -240,11 +239,11 @@ class Session:
         self.channel.send(Outgoing(line, method=method, revision=self._revision))
 
     def _with_meta(
-        self, params: Mapping[str, Any] | None, meta: Mapping[str, Any]
+        self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None
     ) -> Mapping[str, Any] | None:
         if not (self._meta or meta):
             return params
-        return {**(params or {}), "_meta": {**self._meta, **meta}}
+        return {**(params or {}), "_meta": {**self._meta, **(meta or {})}}
 
     def _withdraw(self, request: Waiting) -> None:
         """Nobody waits for this answer any more (CLIENT-15)."""
@@ -299,6 +298,14 @@ class Session:
             lost = ConnectionLostError(error.message, may_have_run=True, retryable=error.retryable)
             self._settle(request, lost)
 
+    def _over(self) -> ConnectionLostError:
+        """Nothing can be asked in this session any more."""
+        if self.error is None:
+            return SessionExpiredError("the session has expired")
+        return ConnectionLostError(
+            self.error.message, may_have_run=False, retryable=self.error.retryable
+        )
+
     def _refused(self, request: Waiting, error: MCPError) -> None:
         self._settle(request, error)
         if isinstance(error, SessionExpiredError) and self.is_usable:
@@ -307,7 +314,8 @@ class Session:
 
     async def _expire(self, error: SessionExpiredError) -> None:
         """What else is under way may hear for itself that it did not run, and be repeated."""
-        answers = [each.holder.answer for each in self.conversation.waiting.values()]
+        holders = [each.holder for each in self.conversation.waiting.values()]
+        answers = [each.answer for each in holders if each.on_told is None]
         if answers:
             await asyncio.wait(answers, timeout=_PATIENCE)
         self.lost(error)
@@ -389,7 +397,5 @@ def _refusal(request: Waiting, said: Any) -> MCPError:
     error = map_mcp_error(said, request.method)
     if error.original_code == _UNSUPPORTED and request.method not in _OPENINGS:
         # It was spoken before: another server has taken its place, and has to be met first.
-        return SessionExpiredError(
-            error.message, may_have_run=False, original_code=_UNSUPPORTED, data=error.data
-        )
+        return SessionExpiredError(error.message, original_code=_UNSUPPORTED, data=error.data)
     return error

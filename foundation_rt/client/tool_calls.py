@@ -13,6 +13,7 @@ from attrs import define, field
 
 from ..errors import JsonRpcErrorCode
 from .attempt import Attempt
+from .channel import NOTHING_MIRRORED
 from .errors import InvalidAnswerError, MCPError
 from .results import CallResult
 from .rounds import Rounds
@@ -21,7 +22,6 @@ from .tool_schemas import ToolSchema
 from .tools import Tools
 
 _HEADER_MISMATCH = int(JsonRpcErrorCode.HEADER_MISMATCH)
-_NOTHING: Mapping[str, Any] = {}
 
 
 @define(eq=False, repr=False)
@@ -75,10 +75,12 @@ class ToolCall:
         tool = self._tool = await self.tools.check(session, found, arguments)
         attempt.is_idempotent = tool.is_idempotent if self.idempotent is None else self.idempotent
         params = {"name": tool.name, "arguments": orjson.Fragment(self.arguments)}
-        meta = _NOTHING if self.correlation_id is None else {"correlationId": self.correlation_id}
-        headers = tool.mirrored(arguments) if tool.header_parameters else _NOTHING
+        meta = None if self.correlation_id is None else {"correlationId": self.correlation_id}
+        mirrored = tool.mirrored(arguments) if tool.header_parameters else NOTHING_MIRRORED
         try:
-            return await self.rounds.exchange(session, "tools/call", params, attempt, meta, headers)
+            return await self.rounds.exchange(
+                session, "tools/call", params, attempt, meta, mirrored
+            )
         except MCPError as error:
             if error.code == "E204":
                 self.tools.invalidate()

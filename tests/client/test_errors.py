@@ -33,7 +33,7 @@ ISSUES = (
 EVERY_KIND: list[tuple[MCPError, str, bool]] = [
     (ConnectionLostError("gone", may_have_run=True), "E201", True),
     (ConnectionLostError("never there", may_have_run=False), "E201", False),
-    (SessionExpiredError("unknown", may_have_run=False), "E201", False),
+    (SessionExpiredError("unknown"), "E201", False),
     (CallTimeoutError("late", may_have_run=True), "E202", True),
     (CircuitOpenError("left alone", retry_after=12.5), "E201", False),
     (InvalidArgumentsError("forecast", ISSUES), "E203", False),
@@ -107,7 +107,7 @@ def test_programs_that_know_nothing_of_this_one_can_catch_them() -> None:
     with pytest.raises(ConnectionError):
         raise ConnectionLostError("gone", may_have_run=True)
     with pytest.raises(ConnectionLostError):
-        raise SessionExpiredError("unknown", may_have_run=False)
+        raise SessionExpiredError("unknown")
     with pytest.raises(TimeoutError):
         raise CallTimeoutError("late", may_have_run=True)
     assert not issubclass(CallTimeoutError, ConnectionError)

@@ -337,7 +337,7 @@ def test_headers_that_the_server_wants_otherwise() -> None:
         error = await error_of(client.call("a", {"city": "Oslo"}))
         assert (error.original_code, error.may_have_run) == (-32020, False)
         sent = [each for each in stage.channel.outgoing if each.method == "tools/call"]
-        assert [dict(each.parameters) for each in sent] == [{}, {"City": "Oslo"}]
+        assert [dict(each.mirrored) for each in sent] == [{}, {"City": "Oslo"}]
         assert count(stage) == 2
 
     play(scene, listed(tool("a")), revision=STATELESS, closes_exchanges=True)

@@ -168,7 +168,7 @@ class PlayedChannel:
             error = ConnectionLostError("its exchange broke off", may_have_run=arguments[0])
             self._soon(self._receiver.failed, exchange.way, error)
         elif name == "expire":
-            expired = SessionExpiredError("it does not know the session", may_have_run=False)
+            expired = SessionExpiredError("it does not know the session")
             self._soon(self._receiver.failed, exchange.way, expired)
         elif name == "jam":
             self._flowing.clear()

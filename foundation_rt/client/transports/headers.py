@@ -116,7 +116,7 @@ def message_headers(message: Outgoing, session_id: str | None) -> RawHeaders:
         found.append((b"mcp-method", _encoded(message.method)))
     if message.name is not None:
         found.append((b"mcp-name", _encoded(message.name)))
-    for name, value in message.parameters.items():
+    for name, value in message.mirrored.items():
         found.append((b"mcp-param-" + name.encode("ascii"), _encoded(value)))
     return found
 

@@ -153,7 +153,7 @@ class HttpChannel:
             if self._legacy is not None:
                 await self._legacy.post(message)
             elif self._expiry is not None:
-                raise expired(may_have_run=False)
+                raise expired()
             else:
                 await self._exchange_or_turn(message, wire)
         except MCPError as error:
@@ -232,7 +232,7 @@ class HttpChannel:
         under_way = set(self._requests.values())
         if under_way:
             await asyncio.wait(under_way, timeout=_PATIENCE)
-        self._receiver.lost(expired(may_have_run=True))
+        self._receiver.lost(expired())
         for task in self._requests.values():
             task.cancel()
 

@@ -100,7 +100,7 @@ class Exchanges:
             MCPError: another error of HTTP.
         """
         if response.status_code == 404 and self.streams.session_id is not None:
-            raise expired(may_have_run=False)
+            raise expired()
         body = await read_refusal(response)
         if isinstance(body, bytes) and _answers(message, response.status_code, body):
             self.streams.receiver.received(body, message.request_id)

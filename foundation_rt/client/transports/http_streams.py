@@ -125,7 +125,7 @@ class Streams:
             except _Refused as refused:
                 # A server without such a stream may answer 404 to what it has no path for.
                 if was_offered and refused.status == 404 and self.session_id is not None:
-                    raise expired(may_have_run=True) from None
+                    raise expired() from None
                 return
             was_offered = was_offered or pace.failures == 0
             await asyncio.sleep(pace.delay(reader.retry_ms, random.random()))
@@ -160,12 +160,10 @@ class Streams:
             self.receiver.received(event.data, request_id)
 
 
-def expired(*, may_have_run: bool) -> SessionExpiredError:
+def expired() -> SessionExpiredError:
     """The server does not know the session any more."""
     return SessionExpiredError(
-        "the server does not know the session any more",
-        may_have_run=may_have_run,
-        data={"status": 404},
+        "the server does not know the session any more", data={"status": 404}
     )
 
 
