@@ -6,6 +6,7 @@ What a server sends may be anything, and so may what a callback does: neither ha
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,7 +24,7 @@ def call_back(callback: Callable[..., object], *values: Any) -> None:
     """Call what belongs to the caller; what it raises is logged."""
     try:
         callback(*values)
-    except Exception:
+    except (Exception, asyncio.CancelledError):  # the latter is of whatever it has looked at
         log.exception("a callback failed")
 
 

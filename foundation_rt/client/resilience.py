@@ -64,11 +64,13 @@ class Resilience:
         Args:
             what: it is, for messages.
             make_attempt: makes the `Attempt` for each try.
-            timeout: seconds for all of it.
+            timeout: seconds for all of it; 0 or less, or NaN, is over before it begins.
 
         Raises:
             MCPError: the last one there was; it speaks for all tries.
         """
+        if not timeout > 0:
+            raise CallTimeoutError(f"{what} was given no time", may_have_run=False)
         end = asyncio.get_running_loop().time() + timeout
         deadline = Deadline(end, self.allowance, self.watch)
         told: MCPError | None = None

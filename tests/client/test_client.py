@@ -19,6 +19,7 @@ from foundation_rt.client.errors import (
     NotOfferedError,
     ToolCallError,
 )
+from foundation_rt.client.retries import RetryPolicy
 from foundation_rt.client.rounds import MAX_ROUNDS
 from tests.support.misbehaving_play import TOOLS, Act
 from tests.support.scripted_channel import (
@@ -37,6 +38,7 @@ from tests.support.scripted_channel import (
 )
 
 NONCE = {"nonce": "one"}
+ONCE = RetryPolicy(max_attempts=1)
 ROOTS = {"method": "roots/list"}
 FOUR = {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "small"}
 STATE = "a state, \u00fc, that nobody reads"
@@ -127,6 +129,8 @@ def test_how_long_a_call_may_take() -> None:
             ("play", None, 3.0),
             ("play_again", None, 7.0),
             ("play", 0, 0.0),
+            ("play", -5.0, 0.0),
+            ("play", float("nan"), 0.0),
         ):
             began = loop.time()
             call = client.call(name, {**NONCE, "acts": []}, timeout=timeout, idempotent=False)
@@ -471,6 +475,14 @@ def test_a_sign_of_life(revision: str, method: str) -> None:
         assert isinstance(await error_of(client.ping(timeout=1)), CallTimeoutError)
 
     play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-04")
+def test_a_log_level_whose_session_is_lost() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        assert isinstance(await error_of(client.ping()), ConnectionLostError)
+
+    play(scene, {"logging/setLevel": [["die"]]}, log_level="error", retries=ONCE)
 
 
 @pytest.mark.rule("CLIENT-04")

@@ -276,11 +276,12 @@ def test_log_messages_are_told_to_those_whose_they_may_be() -> None:
 
 @pytest.mark.rule("CLIENT-16")
 @pytest.mark.parametrize("revision", BOTH)
+@pytest.mark.parametrize("raised", [ValueError, asyncio.CancelledError])
 def test_a_callback_that_raises_changes_nothing(
-    revision: str, caplog: pytest.LogCaptureFixture
+    revision: str, raised: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any) -> None:
-        raise ValueError("a secret of the caller's")
+        raise raised
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
         acts = [["progress", 1], ["flood", 2, {"jsonrpc": "2.0", "method": LOG, "params": {}}]]
@@ -365,6 +366,48 @@ def test_a_server_that_another_one_has_replaced_is_met_anew(revision: str) -> No
         assert len(stage.channels) == 4  # repeated once, and tried three times in all
 
     play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-28", "BREAK-10")
+def test_who_waited_to_send_in_a_session_that_has_expired_meanwhile() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        acts = [["wait", "go"], refusal(-32000, "Session not found")]
+        (first,) = await begun(client.call("play", {**NONCE, "acts": acts}))
+        (other,) = await begun(client.call("play", {"nonce": "other", "acts": []}))
+        stage.channel._perform(None, "jam")  # type: ignore[arg-type]
+        (waits,) = await begun(client.call("play", {"nonce": "two"}))
+        stage.channel.release("go")
+        await settle()
+        stage.channel.unjam()
+        assert (await waits).text == "two"
+        assert stage.nonces().count("two") == 1
+        assert client._breakers.server.failures == 0
+        for each in (first, other):
+            each.cancel()
+        await asyncio.wait([first, other])
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-28")
+def test_what_lasts_does_not_hold_up_the_next_session() -> None:
+    """What listens hears of no change in a session that has expired."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await settle()
+        assert stage.count("subscriptions/listen") == 1
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        acts = [["wait", "go"], refusal(-32022, supported=[STATELESS])]
+        stage.play({"tools/call": acts})
+        (call,) = await begun(client.call("play", NONCE))
+        stage.play({})
+        stage.channel.release("go")
+        assert (await call).text == "one"
+        assert loop.time() == began
+
+    play(scene, revision=STATELESS)
 
 
 # -- what the server asks --------------------------------------------------------------------------
