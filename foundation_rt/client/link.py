@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from attrs import define, field
 
+from ..errors import UsageError
 from ..ids import RequestIdGenerator
 from ..protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, Revision
 from .channel import Channel
@@ -47,6 +48,7 @@ class Link:
     _connecting: asyncio.Task[Session] | None = field(default=None, init=False)
     _known: Revision | None = field(default=None, init=False)
     _is_closed: bool = field(default=False, init=False)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
 
     @property
     def current(self) -> Session | None:
@@ -59,12 +61,14 @@ class Link:
 
         Raises:
             MCPError: none can be made.
+            UsageError: the client was first used on another event loop.
         """
+        if self._is_closed:
+            raise client_closed()
+        self._stay()
         session = self._session
         if session is not None and session.is_usable:
             return session
-        if self._is_closed:
-            raise client_closed()
         if self._connecting is None:
             self._connecting = shared(self._connect())
             self._connecting.add_done_callback(self._connected)
@@ -72,6 +76,8 @@ class Link:
 
     async def close(self) -> None:
         """End the session; there will be no other one."""
+        if not self._is_closed:
+            self._stay()
         self._is_closed = True
         try:
             if self._connecting is not None:
@@ -80,6 +86,17 @@ class Link:
         finally:
             if self._session is not None:
                 await self._session.close()
+
+    def _stay(self) -> None:
+        """Hold that there is one event loop: a session of another one would never answer."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise UsageError(
+                "a client belongs to the event loop that it was first used on: close it there, "
+                "and make another one here"
+            )
 
     def _connected(self, task: asyncio.Task[Session]) -> None:
         self._connecting = None

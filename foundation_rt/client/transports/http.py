@@ -97,6 +97,8 @@ class HttpChannel:
         """End what runs, the session, and all connections; at most `FAREWELL_TIMEOUT` late."""
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._end())
+        if self._closing.done():
+            return
         try:
             await asyncio.wait({self._closing})
         except asyncio.CancelledError:

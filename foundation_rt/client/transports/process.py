@@ -206,7 +206,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
             await asyncio.wait([self._starting])
         if self._transport is not None:
             self._begin_to_end()
-            await asyncio.wait([self._gone])
+            if not self._gone.done():
+                await asyncio.wait([self._gone])
 
     def _be_over(self) -> None:
         self._begin_to_end()
