@@ -133,14 +133,15 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
 
 @pytest.mark.rule("TYPED-01", "EMBED-01")
 def test_a_type_checker_sees_the_types_that_are_promised() -> None:
-    """Wrong uses in it are marked as such; where one would pass, the mark is an error."""
-    snippet = Path(__file__).parent / "support" / "typing_check.py"
+    """Wrong uses in them are marked as such; where one would pass, the mark is an error."""
+    support = Path(__file__).parent / "support"
+    snippets = [support / "typing_check.py", support / "client_typing_check.py"]
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-incremental"]
     done = subprocess.run(
-        [*command, str(snippet)],
+        [*command, *map(str, snippets)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         cwd=Path(foundation_rt.__file__).parents[1],
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
-from pathlib import Path
 
 import attrs
 import pytest
@@ -141,15 +140,3 @@ def test_connect_is_typed_as_what_it_hands_its_options_to() -> None:
     taken["require"] = "Collection[str]"  # of which a frozenset is made
     typed = ConnectOptions.__annotations__
     assert {name: kind.__forward_arg__ for name, kind in typed.items()} == taken
-
-
-@pytest.mark.rule("TYPED-01", "EMBED-01")
-def test_a_type_checker_sees_the_types_that_are_promised() -> None:
-    """Wrong uses in it are marked as such; where one would pass, the mark is an error."""
-    root = Path(foundation_rt.client.__file__).parents[2]
-    snippet = root / "tests" / "support" / "client_typing_check.py"
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-incremental"]
-    done = subprocess.run(
-        [*command, str(snippet)], capture_output=True, text=True, timeout=100, cwd=root
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
