@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any, Self
@@ -125,7 +126,8 @@ class Load:
     def stop(self) -> None:
         """Close all connections."""
         assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):  # it has ended by itself
+            self.process.stdin.close()
         self.process.wait(timeout=20)
         self.process.stdout.close()
 
