@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .routing import SizeTimeout as SizeTimeout
     from .routing import UrlRoute as UrlRoute
     from .sampling import SamplingRequest as SamplingRequest
-    from .subscriptions import Subscription as Subscription
+    from .subscription import Subscription as Subscription
     from .tool_schemas import ToolSchema as ToolSchema
     from .transports.http_server import HttpServer as HttpServer
     from .transports.stdio import StdioServer as StdioServer
@@ -86,7 +86,7 @@ _HOMES = {
     "SessionExpiredError": "errors",
     "SizeTimeout": "routing",
     "StdioServer": "transports.stdio",
-    "Subscription": "subscriptions",
+    "Subscription": "subscription",
     "ToolCallError": "errors",
     "ToolSchema": "tool_schemas",
     "UrlRoute": "routing",

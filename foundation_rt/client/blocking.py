@@ -27,7 +27,7 @@ from .circuit_breaker import CircuitState
 from .client import Client
 from .errors import ConnectionLostError
 from .loop_thread import LoopEnded, LoopThread
-from .subscriptions import Subscription
+from .subscription import Subscription
 
 if TYPE_CHECKING:
     from .connect_options import ConnectOptions

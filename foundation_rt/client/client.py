@@ -33,7 +33,8 @@ from .results import CallResult, CompletionResult, PromptResult, ReadResult
 from .retries import RetryBudget
 from .rounds import Rounds
 from .session import Session
-from .subscriptions import Subscription, Subscriptions
+from .subscription import Subscription
+from .subscriptions import Subscriptions
 from .tool_cache import ToolCache
 from .tool_calls import ToolCall, encode
 from .tool_schemas import ToolSchema

@@ -19,7 +19,7 @@ from foundation_rt.client.errors import (
     NotOfferedError,
 )
 from foundation_rt.client.retries import RetryPolicy
-from foundation_rt.client.subscriptions import Subscription
+from foundation_rt.client.subscription import Subscription
 from foundation_rt.errors import UsageError
 from tests.support.misbehaving_play import Act
 from tests.support.scripted_channel import (
@@ -364,6 +364,44 @@ def test_what_is_wrong_in_the_program() -> None:
         assert stage.count("resources/unsubscribe") == 1
 
     play(scene)
+
+
+@pytest.mark.rule("CLIENT-31")
+def test_a_mistake_while_it_is_made_again_is_not_hidden() -> None:
+    """Nor does it leave anybody waiting."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        async with client.subscribe(ONE) as changes:
+            client._link.make_channel = broken
+            stage.channel.lose()
+            await asyncio.sleep(2)
+            with pytest.raises(ZeroDivisionError):
+                await changes.__anext__()
+        with pytest.raises(ZeroDivisionError):
+            await client.subscribe(ONE).__aenter__()
+
+    def broken() -> Any:
+        raise ZeroDivisionError
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-30")
+def test_a_stream_that_ends_with_its_session_leaves_the_next_list_alone() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await settle()
+        (sent,) = stage.of("subscriptions/listen")
+        stage.channel.say({"jsonrpc": "2.0", "id": sent["id"], "result": {}})
+        await settle()
+        stage.channel.lose()
+        await settle()
+        await client.call("play", {"nonce": "x"})
+        await asyncio.sleep(5)
+        await client.call("play", {"nonce": "x"})
+        assert stage.count("tools/list") == 2
+
+    play(scene, revision=STATELESS)
 
 
 @pytest.mark.rule("CLIENT-32")
