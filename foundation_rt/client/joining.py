@@ -33,6 +33,21 @@ async def join(task: asyncio.Task[Result]) -> Result:
     return task.result()
 
 
+async def stop(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and wait until it has gone.
+
+    Whoever is cancelled meanwhile cancels it once more, in whatever it was cleaning up, and still
+    waits: nothing may be left of it (CLIENT-29).
+    """
+    task.cancel()
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task])
+        raise
+
+
 def client_closed() -> ConnectionLostError:
     """There is no use in trying again."""
     return ConnectionLostError("the client is closed", may_have_run=False, retryable=False)

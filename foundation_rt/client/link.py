@@ -17,7 +17,7 @@ from .channel import Channel
 from .conversation import Conversation
 from .errors import CallTimeoutError, ConnectionLostError, MCPError
 from .handshake import Handshake
-from .joining import client_closed, join, shared
+from .joining import client_closed, join, shared, stop
 from .options import ClientOptions
 from .questions import Questions
 from .session import Observer, Session
@@ -81,8 +81,7 @@ class Link:
         self._is_closed = True
         try:
             if self._connecting is not None:
-                self._connecting.cancel()
-                await asyncio.wait([self._connecting])
+                await stop(self._connecting)
         finally:
             if self._session is not None:
                 await self._session.close()

@@ -193,6 +193,28 @@ def test_closed_while_it_begins(point: str) -> None:
     play(scene, {point: hang})
 
 
+@pytest.mark.rule("CLIENT-29")
+@given(turns=st.integers(0, 6))
+def test_closing_while_it_begins_may_be_cancelled(turns: int) -> None:
+    """Whoever is cancelled waits until nothing is left, however long the channel takes."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        (call,) = await begun(client.call("play", {"nonce": "x"}))
+        stage.channel.farewell = 5.0
+        closing = asyncio.ensure_future(client.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        if turns:
+            assert stage.channel.is_closed
+            await settle(2)
+            assert [each for each in tasks() if "_connect" in each] == []
+        await asyncio.gather(call, return_exceptions=True)
+
+    play(scene, {"tools/list": []}, retries=ONCE, connect_timeout=10)
+
+
 @pytest.mark.rule("CLIENT-07")
 def test_what_makes_channels_may_fail() -> None:
     """That is no answer of the server's but a mistake: it is not hidden, and harms nothing."""

@@ -76,12 +76,14 @@ class ScriptedChannel(PlayedChannel):
         receiver: the session.
         outgoing: what was sent.
         forgotten: ids of requests that nobody waits for any more.
+        farewell: how long closing takes, in s; less if it is cancelled.
     """
 
     def __init__(self, stage: ScriptedStage, closes_exchanges: bool) -> None:
         super().__init__(stage, closes_exchanges)
         self.outgoing: list[Outgoing] = []
         self.forgotten: list[str] = []
+        self.farewell = 0.0
         self._sent = stage.sent
 
     @property
@@ -98,6 +100,13 @@ class ScriptedChannel(PlayedChannel):
     def forget(self, request_id: str) -> None:
         self.forgotten.append(request_id)
         super().forget(request_id)
+
+    async def close(self) -> None:
+        try:
+            if not self.is_closed:
+                await asyncio.sleep(self.farewell)
+        finally:
+            await super().close()
 
     def say(self, message: Any, stream: str | None = None) -> None:
         """A message of the server's, now."""
