@@ -212,7 +212,7 @@ def test_closing_while_it_begins_may_be_cancelled(turns: int) -> None:
             assert [each for each in tasks() if "_connect" in each] == []
         await asyncio.gather(call, return_exceptions=True)
 
-    play(scene, {"tools/list": []}, retries=ONCE, connect_timeout=10)
+    play(scene, {"initialize": []}, retries=ONCE, connect_timeout=10)
 
 
 @pytest.mark.rule("CLIENT-07")
