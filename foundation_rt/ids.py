@@ -62,6 +62,14 @@ def _random_ids() -> list[str]:
     return list(map("-".join, groups))
 
 
+def _refill(pool: list[str]) -> str:
+    """One new id; more of them go into the pool."""
+    fresh = _random_ids()
+    taken = fresh.pop()
+    pool.extend(fresh)
+    return taken
+
+
 class UuidGenerator:
     """Random ids from the operating system's generator; safe to share between threads (ID-01).
 
@@ -89,12 +97,33 @@ class UuidGenerator:
         try:
             return self._pool.pop()  # atomic: no two threads get the same one
         except IndexError:
-            fresh = _random_ids()
-            taken = fresh.pop()
-            self._pool.extend(fresh)
-            return taken
+            return _refill(self._pool)
 
-    correlation_id = connection_correlation_id = request_id = run_id
+    correlation_id = connection_correlation_id = run_id
+
+
+class UuidRequestIds:
+    """Random ids for the requests of one client; safe to share between threads (ID-01).
+
+    A program may make any number of clients, and a hook for forks stays for ever: 0.6 KB for each.
+    So the process is asked for on every call here; beside a request its 0.15 us are nothing.
+    """
+
+    __slots__ = ("_pool", "_process")
+
+    def __init__(self) -> None:
+        self._pool: list[str] = []
+        self._process = 0
+
+    def request_id(self) -> str:
+        """A random UUID v4."""
+        process = os.getpid()
+        if process != self._process:  # a forked child leaves its parent's ids alone (ID-02)
+            self._pool, self._process = [], process
+        try:
+            return self._pool.pop()
+        except IndexError:
+            return _refill(self._pool)
 
 
 class SequentialIds:

@@ -11,7 +11,7 @@ import weakref
 
 import pytest
 
-from foundation_rt.ids import SequentialIds, UuidGenerator
+from foundation_rt.ids import SequentialIds, UuidGenerator, UuidRequestIds
 
 
 def assert_uuid_v4(text: str) -> None:
@@ -21,7 +21,15 @@ def assert_uuid_v4(text: str) -> None:
     assert parsed.variant == uuid.RFC_4122
 
 
-def all_kinds(ids: UuidGenerator | SequentialIds) -> list[str]:
+class Random(UuidGenerator):
+    """All kinds of random ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.request_id = UuidRequestIds().request_id
+
+
+def all_kinds(ids: Random | SequentialIds) -> list[str]:
     return [
         ids.run_id(),
         ids.correlation_id(),
@@ -32,7 +40,7 @@ def all_kinds(ids: UuidGenerator | SequentialIds) -> list[str]:
 
 @pytest.mark.rule("ID-01")
 def test_random_ids_are_uuids_of_version_4() -> None:
-    ids = UuidGenerator()
+    ids = Random()
     for _ in range(200):
         for text in all_kinds(ids):
             assert_uuid_v4(text)
@@ -52,7 +60,7 @@ def test_every_other_bit_of_a_random_id_is_random() -> None:
 
 @pytest.mark.rule("ID-01")
 def test_no_id_is_handed_out_twice_whichever_threads_ask() -> None:
-    ids = UuidGenerator()
+    ids = Random()
     start = threading.Barrier(8)
     taken: list[list[str]] = [[] for _ in range(8)]
 
@@ -72,14 +80,17 @@ def test_no_id_is_handed_out_twice_whichever_threads_ask() -> None:
 
 FORK = """
 import os
-from foundation_rt.ids import UuidGenerator
+from foundation_rt.ids import UuidGenerator, UuidRequestIds
 
 ids = UuidGenerator()
+requests = UuidRequestIds()
 gone = UuidGenerator()
 ids.run_id()
+requests.request_id()
 del gone  # its hook must not mind
 child = os.fork()
-os.write(1, "".join(f"{ids.run_id()}\\n" for _ in range(100)).encode())
+each = "".join(f"{ids.run_id()}\\n{requests.request_id()}\\n" for _ in range(50))
+os.write(1, each.encode())
 if child:
     os.waitpid(child, 0)
 """

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
-from ..ids import RequestIdGenerator, UuidGenerator
+from ..ids import RequestIdGenerator, UuidRequestIds
 from .attempt import Attempt
 from .breakers import Breakers
 from .callbacks import LogCallback, ProgressCallback, call_back, tell_log_message
@@ -62,7 +62,7 @@ class Client:
     make_channel: ChannelMaker
     options: ClientOptions = field(factory=ClientOptions)
     questions: Questions = field(factory=Questions)
-    ids: RequestIdGenerator = field(factory=UuidGenerator)
+    ids: RequestIdGenerator = field(factory=UuidRequestIds)
     draw: Callable[[], float] = random.random
     _link: Link = field(init=False)
     _tools: Tools = field(init=False)

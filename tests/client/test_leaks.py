@@ -17,7 +17,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -37,6 +37,7 @@ from tests.support.misbehaving_acts import (
     over_http,
     over_stdio,
 )
+from tests.support.misbehaving_channel import MemoryStage
 from tests.support.misbehaving_play import STATELESS, Act
 from tests.support.misbehaving_stage import HANDSHAKE, ROOT, Acts, HttpStage, Stage
 
@@ -224,6 +225,31 @@ def test_rounds_over_stdio_leave_nothing(revision: str) -> None:
 @pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
 def test_rounds_over_http_leave_nothing(revision: str) -> None:
     play_over_http(revision, ROUNDS)
+
+
+@pytest.mark.rule("CLIENT-29")
+def test_a_client_that_is_gone_has_left_no_object() -> None:
+    """A program may make one for each of its users."""
+
+    async def use() -> None:
+        stage = MemoryStage(HANDSHAKE)
+        async with connect(stage.make_channel) as client:
+            for acts in ([["answer"]], [["die"]], [["reply", {"result": 5}]], [["answer"]]):
+                with suppress(MCPError):
+                    await client.call("play", {"nonce": "x", "acts": acts})
+
+    async def objects_after(count: int) -> int:
+        for _ in range(count):
+            await use()
+        gc.collect()
+        return len(gc.get_objects())
+
+    async def main() -> None:
+        before = await objects_after(20)
+        assert await objects_after(100) - before < 100
+
+    with quiet():
+        asyncio.run(main())
 
 
 if __name__ == "__main__":
