@@ -19,10 +19,7 @@ from attrs import evolve, frozen
 
 from ..errors import ErrorCode, JsonRpcErrorCode
 from .errors import CallTimeoutError, InvalidAnswerError, MCPError, SessionExpiredError
-from .printable import without_unfit
-
-MAX_MESSAGE_CHARACTERS = 1000
-"""What is kept of a server's message."""
+from .printable import readable
 
 REQUEST_CANCELLED = -32800
 """What a server answers that was told not to go on (the Language Server Protocol's code)."""
@@ -110,8 +107,9 @@ _BY_ERROR_CODE: Mapping[str, Meaning] = {
 # Reasons of a RESOURCE_EXHAUSTED that is said before a handler runs (FEAT-01, RATE-02).
 _REFUSED_FOR_LOAD = ("concurrency_limit", "rate_limit")
 
-# Of the requests that come before there is a session: none of theirs can have expired.
-_BEFORE_SESSION = ("initialize", "server/discover")
+BEFORE_SESSION = ("initialize", "server/discover")
+"""What is asked before there is a session: it can neither have expired nor be cancelled by name."""
+
 _READS = ("resources/read", "resources/subscribe", "resources/unsubscribe")
 _NOUNS = {"tools": "tool", "prompts": "prompt", "resources": "resource", "tasks": "task"}
 
@@ -199,7 +197,7 @@ def _raised(
 def _meaning(told: _Told) -> Meaning:
     """The first that has an answer, from the most explicit to the least."""
     if _is_about_session(told):
-        return BY_NUMBER[-32000] if told.method in _BEFORE_SESSION else _NO_SESSION
+        return BY_NUMBER[-32000] if told.method in BEFORE_SESSION else _NO_SESSION
     found = _by_error_code(told) or _by_message(told) or _by_data(told)
     found = found or BY_NUMBER.get(told.number, UNKNOWN)
     if found.code == "E204" and found.user_message is None:
@@ -235,7 +233,7 @@ def _by_data(told: _Told) -> Meaning | None:
     """By members of the data that have one meaning, and by the method (CERR-10)."""
     if isinstance(told.data.get("requiredCapabilities"), Mapping):
         return _CLIENT_CAPABILITY
-    if told.method in _BEFORE_SESSION and isinstance(told.data.get("supported"), list):
+    if told.method in BEFORE_SESSION and isinstance(told.data.get("supported"), list):
         return _NO_COMMON_REVISION
     has_uri = isinstance(told.data.get("uri"), str)
     if told.number == _CONVERSION_FAILED_OR_NOT_FOUND:
@@ -266,14 +264,6 @@ def _not_available(noun: str) -> Meaning:
 def _noun(method: str | None) -> str:
     """What a method is about; a method of another kind is itself what is missing."""
     return _NOUNS.get((method or "tools").partition("/")[0], "function")
-
-
-def readable(text: Any) -> str:
-    """A server's text, of bounded length and without what a terminal would act upon (CERR-12)."""
-    if not isinstance(text, str):
-        return ""
-    cut = text[:MAX_MESSAGE_CHARACTERS] + ("..." if len(text) > MAX_MESSAGE_CHARACTERS else "")
-    return without_unfit(cut).strip()
 
 
 def _retry_after(data: Mapping[str, Any]) -> float | None:

@@ -25,8 +25,8 @@ from ..protocol.revisions import (
     Revision,
 )
 from .capabilities import ServerDescription
-from .error_mapping import readable
 from .errors import ConnectionLostError, InvalidAnswerError, MCPError
+from .printable import readable
 
 NEWEST_REVISION = STATELESS_REVISIONS[-1]
 

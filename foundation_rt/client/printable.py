@@ -11,6 +11,10 @@ Patterns are compiled when they are first needed: most programs never print or f
 from __future__ import annotations
 
 import re
+from typing import Any
+
+MAX_MESSAGE_CHARACTERS = 1000
+"""What is kept of a server's text in a message."""
 
 _LINE_BREAKS = "\t\n"
 _UNFIT = (
@@ -41,6 +45,14 @@ def printable_json(text: str) -> str:
 def without_unfit(text: str) -> str:
     """`text` with its lines, a replacement character for every one that is unfit."""
     return re.sub(_UNFIT_IN_TEXT, "\N{REPLACEMENT CHARACTER}", text)
+
+
+def readable(text: Any) -> str:
+    """A server's text, of bounded length and without what a terminal would act upon (CERR-12)."""
+    if not isinstance(text, str):
+        return ""
+    cut = text[:MAX_MESSAGE_CHARACTERS] + ("..." if len(text) > MAX_MESSAGE_CHARACTERS else "")
+    return without_unfit(cut).strip()
 
 
 def _escape(found: re.Match[str]) -> str:

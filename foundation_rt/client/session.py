@@ -31,7 +31,7 @@ from .conversation import (
     Waiting,
     notification,
 )
-from .error_mapping import map_mcp_error
+from .error_mapping import BEFORE_SESSION, map_mcp_error
 from .errors import ConnectionLostError, InvalidAnswerError, MCPError, SessionExpiredError
 from .handshake import Handshake, Opening
 from .joining import client_closed
@@ -52,8 +52,6 @@ log = logging.getLogger("foundation_rt.client")
 _UNSUPPORTED = int(JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION)
 # How long requests of a session that has expired may still hear so for themselves, in s.
 _PATIENCE = 1.0
-# A request that is withdrawn before both sides know what they speak is only forgotten.
-_OPENINGS = ("initialize", "server/discover")
 _LOG_MESSAGE = "notifications/message"
 
 
@@ -252,7 +250,8 @@ class Session:
         if self.error is not None or (answer.done() and not answer.cancelled()):
             return
         is_told = self.channel.closes_exchanges and (self._revision and self._revision.is_stateless)
-        if not is_told and request.method not in _OPENINGS:
+        # Before both sides know what they speak a request is only forgotten.
+        if not is_told and request.method not in BEFORE_SESSION:
             params: dict[str, Any] = {
                 "requestId": request.id,
                 "reason": "the caller does not wait any more",
@@ -395,7 +394,7 @@ class Session:
 
 def _refusal(request: Waiting, said: Any) -> MCPError:
     error = map_mcp_error(said, request.method)
-    if error.original_code == _UNSUPPORTED and request.method not in _OPENINGS:
+    if error.original_code == _UNSUPPORTED and request.method not in BEFORE_SESSION:
         # It was spoken before: another server has taken its place, and has to be met first.
         return SessionExpiredError(error.message, original_code=_UNSUPPORTED, data=error.data)
     return error

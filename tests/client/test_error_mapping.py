@@ -16,11 +16,11 @@ from foundation_rt.client import error_mapping
 from foundation_rt.client.catalogue import CATALOGUE
 from foundation_rt.client.error_mapping import (
     BY_NUMBER,
-    MAX_MESSAGE_CHARACTERS,
     map_http_status,
     map_mcp_error,
 )
 from foundation_rt.client.errors import CallTimeoutError, MCPError, SessionExpiredError
+from foundation_rt.client.printable import MAX_MESSAGE_CHARACTERS
 from foundation_rt.errors import ErrorCode, JsonRpcErrorCode
 from foundation_rt.protocol.revisions import REVISIONS
 
