@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from attrs import define, field
 
@@ -38,6 +38,35 @@ _STEP = 0.5  # seconds for one step of it
 
 class LoopEnded(Exception):
     """The loop takes no work any more."""
+
+
+@define(eq=False, repr=False)
+class _Work(Generic[Result]):
+    """Something that a thread gives the loop to do, and can take back from the first moment on.
+
+    By the future of `run_coroutine_threadsafe` it could not: the loop may have begun, and the
+    thread be interrupted, before that function has returned it (BLOCK-03).
+
+    Args:
+        begin: makes the coroutine.
+    """
+
+    begin: Callable[[], Coroutine[Any, Any, Result]]
+    _task: asyncio.Task[Any] | None = field(default=None, init=False)
+    _is_withdrawn: bool = field(default=False, init=False)
+
+    async def run(self) -> Result:
+        """Do it, on the loop."""
+        if self._is_withdrawn:
+            raise asyncio.CancelledError
+        self._task = asyncio.current_task()
+        return await self.begin()
+
+    def withdraw(self) -> None:
+        """Have it end, on the loop; nothing happens if it has."""
+        self._is_withdrawn = True
+        if self._task is not None:
+            self._task.cancel()
 
 
 @define(eq=False, repr=False)
@@ -94,16 +123,16 @@ class LoopThread:
             )
         if self._is_elsewhere:
             raise UsageError("a process that was forked needs a client of its own: make one there")
-        future = None
+        asked = _Work(work)
         try:
             with self._lock:
                 if self.is_ending:
                     raise LoopEnded
-                future = asyncio.run_coroutine_threadsafe(work(), self._loop)
+                future = asyncio.run_coroutine_threadsafe(asked.run(), self._loop)
             return _outcome(future)
         except BaseException:
-            if future is not None:
-                future.cancel()
+            with suppress(RuntimeError):  # closed: nothing runs
+                self._loop.call_soon_threadsafe(asked.withdraw)
             raise
 
     def tell(self, function: Callable[[], object]) -> None:

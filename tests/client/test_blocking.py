@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +224,32 @@ def test_who_is_interrupted_cancels_his_call(stage: Stage, client: BlockingClien
         client.call("wait")
     thread.join()
     assert stage.aborted.wait(PATIENCE)
+    assert client.call("echo", {"text": "still here"}).value() == "still here"
+
+
+@pytest.mark.rule("BLOCK-03")
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_who_is_interrupted_before_he_waits_cancels_his_call_too(
+    stage: Stage, client: BlockingClient, monkeypatch: pytest.MonkeyPatch, has_begun: bool
+) -> None:
+    """The loop has the call already; his thread does not know yet."""
+    submit = asyncio.run_coroutine_threadsafe
+    client.call("echo", {"text": "a"})
+    made: list[Any] = []
+
+    def interrupted(work: Any, loop: Any) -> Any:
+        made.append(submit(work, loop))
+        if has_begun:
+            assert stage.began.wait(PATIENCE)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.call("wait")
+    with pytest.raises(CancelledError):
+        made[0].result(PATIENCE)
+    assert not has_begun or stage.aborted.wait(PATIENCE)
     assert client.call("echo", {"text": "still here"}).value() == "still here"
 
 
