@@ -41,7 +41,7 @@ from tests.support.misbehaving_channel import MemoryStage
 from tests.support.misbehaving_play import STATELESS, Act
 from tests.support.misbehaving_stage import HANDSHAKE, ROOT, Acts, HttpStage, Stage
 
-LIVENESS = 30.0
+LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""
 
 ROUNDS = 25

@@ -21,7 +21,7 @@ from tests.support.misbehaving_play import STATELESS, Act
 from tests.support.misbehaving_stage import HANDSHAKE, ROOT, Stage
 from tests.support.virtual_loop import run_virtual
 
-LIVENESS = 30.0
+LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""
 
 POINTS = {
