@@ -339,13 +339,13 @@ class ClientMachine(RuleBasedStateMachine):
                 assert error.may_have_run
 
 
-@pytest.mark.parametrize("steps", [25])
-def test_any_history(steps: int) -> None:
+@pytest.mark.rule("CLIENT-12", "CLIENT-20", "CLIENT-21", "CLIENT-28", "CLIENT-29")
+def test_any_history() -> None:
     run_state_machine_as_test(
         ClientMachine,
         settings=settings(
-            max_examples=150,
-            stateful_step_count=steps,
+            max_examples=400,
+            stateful_step_count=30,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         ),
     )
