@@ -5,7 +5,9 @@ What is around it, a session, deadlines, breakers and repetitions, is around eve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from math import isfinite
 from typing import Any
 
 import orjson
@@ -73,6 +75,8 @@ class ToolCall:
         found = await self.tools.find(session, self.name)
         arguments = orjson.loads(self.arguments)
         tool = self._tool = await self.tools.check(session, found, arguments)
+        if tool.needs_task and session.server.can("tasks", "requests", "tools", "call"):
+            raise _needs_task(tool.name)
         attempt.is_idempotent = tool.is_idempotent if self.idempotent is None else self.idempotent
         params = {"name": tool.name, "arguments": orjson.Fragment(self.arguments)}
         meta = None if self.correlation_id is None else {"correlationId": self.correlation_id}
@@ -94,9 +98,43 @@ def encode(tool: str, arguments: Mapping[str, Any] | None) -> bytes:
         MCPError: E203: they are not JSON.
     """
     try:
-        return orjson.dumps(dict(arguments or {}))
+        given = dict(arguments or {})
+        encoded = orjson.dumps(given)
     except (TypeError, ValueError) as error:
         raise MCPError("E203", f"the arguments of {tool} are not JSON: {error}") from None
+    # orjson writes null for what JSON has no number for, and nobody would know.
+    if b"null" in encoded and _has_no_number(given):
+        raise MCPError(
+            "E203", f"the arguments of {tool} are not JSON: NaN or an infinity is in them"
+        )
+    return encoded
+
+
+def _has_no_number(value: Any) -> bool:
+    """Whether NaN or an infinity is in what orjson has written."""
+    if isinstance(value, float):
+        return not isfinite(value)
+    parts: Iterable[Any]
+    if isinstance(value, dict):
+        parts = value.values()
+    elif isinstance(value, list | tuple):
+        parts = value
+    elif isinstance(value, Enum):
+        parts = (value.value,)
+    else:  # the fields of a dataclass, if it is one
+        names = getattr(type(value), "__dataclass_fields__", ())
+        parts = [getattr(value, name) for name in names]
+    return any(map(_has_no_number, parts))
+
+
+def _needs_task(tool: str) -> MCPError:
+    return MCPError(
+        "E205",
+        f"the server runs {tool!r} as a task only (execution.taskSupport), which this client"
+        " does not do",
+        user_message="This tool needs tasks",
+        suggested_action="Use another tool, or a client that has tasks.",
+    )
 
 
 def _check_output(tool: ToolSchema, result: CallResult) -> None:

@@ -121,6 +121,12 @@ class ToolSchema:
         return said.get("idempotentHint") is True or said.get("readOnlyHint") is True
 
     @property
+    def needs_task(self) -> bool:
+        """Whether it may be called as a task only, as MCP 2025-11-25 has them (CTOOL-18)."""
+        said = self.wire.get("execution")
+        return type(said) is dict and said.get("taskSupport") == "required"
+
+    @property
     def uncheckable(self) -> str | None:
         """Why something of it is not checked; known after the first check (CTOOL-04)."""
         parts = (("inputSchema", self._input), ("outputSchema", self._output))

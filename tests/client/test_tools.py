@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -478,3 +481,73 @@ def test_listing_ends_with_the_client() -> None:
             assert isinstance(each, ConnectionLostError | MCPError)
 
     play(scene, listed(tool("a")))
+
+
+@dataclass
+class Place:
+    city: str
+    height: float
+
+
+class Height(Enum):
+    UNKNOWN = nan
+
+
+@pytest.mark.rule("CLIENT-24")
+@pytest.mark.parametrize(
+    "value",
+    [nan, inf, -inf, [None, nan], {"a": (1, [inf])}, Place("Oslo", nan), [Height.UNKNOWN]],
+    ids=repr,
+)
+def test_what_json_has_no_number_for_is_not_sent_as_null(value: Any) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        error = await error_of(client.call("a", {"x": value}))
+        assert (error.code, error.may_have_run) == ("E203", False)
+        assert stage.count("tools/call") == 0
+        places = [Place("null", 1.5), None, "NaN", (1e308, True)]
+        await client.call("a", {"x": places})
+        sent = stage.of("tools/call")[0]["params"]["arguments"]
+        assert sent == {"x": [{"city": "null", "height": 1.5}, None, "NaN", [1e308, True]]}
+
+    play(scene, listed(tool("a")))
+
+
+TASKS = {"tasks": {"requests": {"tools": {"call": {}}}}}
+
+
+@pytest.mark.rule("CTOOL-18")
+@pytest.mark.parametrize(
+    ("execution", "capabilities", "is_refused"),
+    [
+        ({"taskSupport": "required"}, TASKS, True),
+        ({"taskSupport": "required"}, {"tasks": {"requests": {}}}, False),
+        ({"taskSupport": "required"}, {}, False),
+        ({"taskSupport": "optional"}, TASKS, False),
+        ({"taskSupport": "forbidden"}, TASKS, False),
+        ({"taskSupport": ["required"]}, TASKS, False),
+        ({}, TASKS, False),
+        ("required", TASKS, False),
+        (None, TASKS, False),
+    ],
+    ids=repr,
+)
+def test_a_tool_that_runs_as_a_task_only_is_not_called(
+    execution: Any, capabilities: dict[str, Any], is_refused: bool
+) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        if not is_refused:
+            assert (await client.call("a")).text == "done"
+            return
+        error = await error_of(client.call("a"))
+        assert (error.code, error.may_have_run, error.retryable) == ("E205", False, False)
+        assert "task" in str(error)
+        assert stage.count("tools/call") == 0
+        assert client.circuit_state == "CLOSED"
+
+    introduced = {
+        "protocolVersion": HANDSHAKE,
+        "serverInfo": {"name": "s", "version": "1"},
+        "capabilities": {"tools": {}, **capabilities},
+    }
+    points = listed(tool("a", execution=execution))
+    play(scene, points | {"initialize": [result(**introduced)]})

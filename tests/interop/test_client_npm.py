@@ -297,10 +297,11 @@ def test_progress_cancellation_and_deadline(everything: Any) -> None:
     _run(everything, test)
 
 
+@pytest.mark.rule("CTOOL-18")
 def test_a_tool_that_is_a_task_is_refused_not_awaited(everything: Any) -> None:
     async def test(client: Client, user: User) -> None:
-        with pytest.raises((MCPError, ToolCallError)):
-            (await client.call("simulate-research-query", {"topic": "tasks"})).raise_for_error()
+        with pytest.raises(MCPError, match=r"E205.*task"):
+            await client.call("simulate-research-query", {"topic": "tasks"})
 
     _run(everything, test)
 
