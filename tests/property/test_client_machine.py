@@ -344,7 +344,7 @@ def test_any_history() -> None:
     run_state_machine_as_test(
         ClientMachine,
         settings=settings(
-            max_examples=400,
+            max_examples=250,
             stateful_step_count=30,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         ),
