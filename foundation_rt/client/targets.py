@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _FILE_APP = re.compile(r"(.+\.py)(?::[^\W\d]\w*)?", re.DOTALL)
 _MODULE_APP = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 
+# `NAME=value`, `--token=value`, `scheme://`, `user:password@host`, `host/path?query`.
+_MAY_BE_SECRET = re.compile(r"[=?]|://|:.*@", re.DOTALL)
+
 
 class TargetError(UsageError):
     """A TARGET stands for nothing; the message lists what was tried."""
@@ -55,10 +58,10 @@ def find_target(text: str, places: Iterable[Path], variables: Mapping[str, str])
         ServerFileError: a file cannot be read, or its entry of that name cannot be used.
         UsageError: it is a URL, and not one of HTTP.
     """
-    if is_url(text):
+    if is_url(text.strip()):  # with a blank it would be a command, and its secrets a message
         from .transports.http_server import HttpServer
 
-        return HttpServer(text)
+        return HttpServer(text.strip())
     if _is_app(text):
         return AppTarget(text)
     files = [ServerFile.read(place) for place in places if os.path.isfile(place)]  # noqa: PTH113
@@ -77,7 +80,7 @@ def find_listed(name: str, path: Path, variables: Mapping[str, str]) -> HttpServ
     """
     file = ServerFile.read(path)
     if name not in file.entries:
-        raise TargetError(f"{path} lists {_names(file)}, not {name!r}")
+        raise TargetError(f"{path} lists {_names(file)}, not {_shown(name)}")
     return file.server(name, variables)
 
 
@@ -97,17 +100,24 @@ def _command(text: str, files: list[ServerFile]) -> StdioServer:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise TargetError(f"{text!r} is no command line: {error}") from None
+        raise TargetError(f"{_shown(text)} is no command line: {error}") from None
     if not words or shutil.which(words[0]) is None:
         tried = [f"{file.path} lists {_names(file)}" for file in files]
         tried = tried or ["no file of servers was found (mcp.json, or --servers FILE)"]
-        program = repr(words[0]) if words else "nothing"
-        tried.append(f"there is no program {program}")
+        tried.append(f"there is no program {_shown(words[0]) if words else 'nothing'}")
         tried.append("a URL has http:// or https://, an application is FILE.py or module:attribute")
-        raise TargetError(f"{text!r} is no server: {'; '.join(tried)}")
+        raise TargetError(f"{_shown(text)} is no server: {'; '.join(tried)}")
     from .transports.stdio import StdioServer
 
     return StdioServer(words[0], args=tuple(words[1:]))
+
+
+def _shown(text: str) -> str:
+    """The first word, if no secret can stand in it: no value, no user, no query (CLI-23)."""
+    first, *more = text.split(maxsplit=1) or [""]
+    if _MAY_BE_SECRET.search(first):
+        return "'...'"
+    return repr(f"{first} ..." if more else text)
 
 
 def _names(file: ServerFile) -> str:

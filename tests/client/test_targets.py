@@ -148,6 +148,38 @@ def test_any_other_text_is_refused(text: str) -> None:
     assert repr(text) in refusal(text)
 
 
+@pytest.mark.rule("CLI-11", "CLI-23")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("nosuch --token=hunter2", "'nosuch ...'"),
+        ("nosuch 'hunter2", "'nosuch ...'"),
+        ("@scope/nosuch hunter2", "'@scope/nosuch ...'"),
+        ("TOKEN=hunter2 sh", "'...'"),
+        ("--token=hunter2", "'...'"),
+        ("somebody:hunter2@example.com/mcp", "'...'"),
+        ("example.com/mcp?hunter2", "'...'"),
+        ("postgres://somebody:hunter2@host and more", "'...'"),
+    ],
+)
+def test_what_is_none_of_them_is_not_repeated(text: str, shown: str) -> None:
+    write("mcp.json", "weather")
+    said = refusal(text)
+    assert said.startswith(f"{shown} is no ")
+    with pytest.raises(TargetError) as raised:
+        find_listed(text, Path("mcp.json"), os.environ)
+    assert str(raised.value).endswith(f"not {shown}")
+    assert "hunter2" not in said + str(raised.value)
+
+
+@pytest.mark.rule("CLI-10", "CLI-23")
+@pytest.mark.parametrize("blank", [" ", "\n", "\t "])
+def test_blanks_around_a_url_make_it_no_command_line(blank: str) -> None:
+    found = find(f"{blank}https://example.com/mcp{blank}")
+    assert isinstance(found, HttpServer)
+    assert found.url == "https://example.com/mcp"
+
+
 @pytest.mark.rule("CLI-13")
 def test_a_file_that_cannot_be_read_might_have_the_name() -> None:
     Path("mcp.json").write_text("{")
