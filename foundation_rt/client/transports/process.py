@@ -109,6 +109,11 @@ class ChildProcess(asyncio.SubprocessProtocol):
             raise
 
     @property
+    def is_started(self) -> bool:
+        """Whether it runs, or has run."""
+        return self._transport is not None
+
+    @property
     def unsent_bytes(self) -> int:
         """How much it has not taken yet."""
         return 0 if self._input is None else self._input.get_write_buffer_size()

@@ -171,7 +171,8 @@ class StdioChannel:
             await child.start(words, server.environment(), server.cwd)
         except OSError as error:
             why, mend = _explain(error, server)
-            lost = self._unmade(f"could not be started: {why}")
+            self._end = f"could not be started: {why}"
+            lost = self._unmade(self._end)
             lost.suggested_action = mend
             raise lost from error
         if self._closed:
@@ -257,6 +258,8 @@ class StdioChannel:
         assert child is not None
         if self._overfed:
             return "does not read what is sent to it"
+        if not child.is_started:
+            return "has not been started"
         if child.exit_code is None:
             return (
                 "runs" if child.left_pipe is None else f"has closed its {_PIPES[child.left_pipe]}"

@@ -175,10 +175,26 @@ def test_a_server_that_cannot_be_started_says_what_to_mend(
         with pytest.raises(ConnectionLostError) as caught:
             await channel.open(Told())
         assert why in caught.value.message
+        assert channel.diagnosis() == caught.value.message
         assert mend in caught.value.suggested_action
         assert not caught.value.may_have_run
         say(channel, b"{}")
         await channel.drained()
+        await channel.close()
+
+    run(main(), loop)
+
+
+@both_loops
+@pytest.mark.rule("CHILD-04")
+def test_a_server_that_is_being_started_does_not_run_yet(loop: Any) -> None:
+    async def main() -> None:
+        channel = StdioChannel(python("pass"))
+        opening = asyncio.create_task(channel.open(Told()))
+        await asyncio.sleep(0)
+        assert channel.diagnosis() == f"{channel.description} has not been started"
+        await opening
+        assert channel.diagnosis() != f"{channel.description} has not been started"
         await channel.close()
 
     run(main(), loop)
