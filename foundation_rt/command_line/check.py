@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
     from ..server import Server
 
 
-def check(server: Server) -> int:
-    """Print what the server offers and the effective configuration, secrets redacted."""
+def check(server: Server) -> bytes:
+    """What the server offers and the effective configuration, secrets redacted, as JSON."""
     runtime = server.runtime
     newest = [*REVISIONS.values()][-1]
     report: dict[str, Any] = {
@@ -25,9 +24,8 @@ def check(server: Server) -> int:
         **_other_features(server, newest),
         "configuration": to_mapping(runtime.config),
     }
-    _print_json(report)
     runtime.close_logs(1.0)
-    return 0
+    return orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def _other_features(server: Server, revision: Revision) -> dict[str, Any]:
@@ -39,7 +37,3 @@ def _other_features(server: Server, revision: Revision) -> dict[str, Any]:
         "prompts": [each.wire(revision) for each in prompts.entries()],
     }
     return {name: listed for name, listed in lists.items() if listed}
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")

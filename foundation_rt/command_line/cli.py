@@ -15,6 +15,7 @@ from .words import CommandLine, UsageProblem, take_apart
 
 if TYPE_CHECKING:
     from ..server import Server
+    from .output import Output
 
 _USAGE_EXIT = 2
 _FAILURE_EXIT = 1
@@ -38,18 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code (CLI-06, CLI-20)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("--help", "-h", "help"):
-        _print_help()
-        return 0 if words else _USAGE_EXIT
+        return _print_help() or (0 if words else _USAGE_EXIT)
     if words[0] == "--version":
         from ..version import __version__
 
-        _print(f"foundation-rt {__version__}")
-        return 0
+        return _output().write(f"foundation-rt {__version__}\n".encode())
     if words[0] not in _COMMANDS and words[0] not in _CLIENT_COMMANDS:
         return _refuse(f"there is no command {words[0]!r}")
     if "--help" in words or "-h" in words:
-        _print_help()
-        return 0
+        return _print_help()
     if words[0] in _CLIENT_COMMANDS:
         from .client_run import run
 
@@ -116,7 +114,7 @@ def _check(words: list[str]) -> int:
     line = take_apart(words, _OPTIONS, at_most=1)
     from .check import check
 
-    return check(_load(line))
+    return _output().write(check(_load(line)))
 
 
 _COMMANDS: dict[str, Callable[[list[str]], int]] = {
@@ -140,18 +138,20 @@ def _load(line: CommandLine) -> Server:
     return server
 
 
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+def _output() -> Output:
+    from .output import Output
+
+    return Output(sys.stdout, sys.stderr)
 
 
-def _print_help() -> None:
+def _print_help() -> int:
     from .help import HELP
 
-    sys.stdout.write(HELP)
+    return _output().write(HELP.encode())
 
 
 def _complain(text: str) -> None:
-    sys.stderr.write(f"foundation-rt: {text}\n")
+    _output().error(None, text)
 
 
 def _refuse(text: str) -> int:

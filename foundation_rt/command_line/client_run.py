@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _TOOL_EXIT = 1
 _USAGE_EXIT = 2
 _INTERRUPTED_EXIT = 130
-_CLOSED_EXIT = 141
 _TERMINATED_EXIT = 143
+_STDERR = 2
 
 _log = logging.getLogger("foundation_rt.client")
 
@@ -34,21 +34,26 @@ _log = logging.getLogger("foundation_rt.client")
 def run(name: str, words: list[str]) -> int:
     """Run one of `CLIENT_COMMANDS`; return the exit code. What goes wrong is printed."""
     output = Output(sys.stdout, sys.stderr, as_json="--json" in words)
+    if output.out is None:
+        return output.write(b"")  # before a server does what nobody would hear of
+    _fill_descriptors()
     try:
         with _warnings_to(output):
             answer = _perform(CLIENT_COMMANDS[name], name, words)
-        output.result(answer.data, answer.page)
-        return answer.exit_code
+        return output.result(answer.data, answer.page) or answer.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED_EXIT
     except asyncio.CancelledError:
         return _TERMINATED_EXIT
-    except BrokenPipeError:
-        # Nobody reads stdout any more; the interpreter must not try again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _CLOSED_EXIT
     except (UsageProblem, UsageError, MCPError, ToolCallError) as error:
         return _report(error, output)
+
+
+def _fill_descriptors() -> None:
+    """Let no socket take the number of a stream that is closed: logs are written to it."""
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(opened)
 
 
 def _perform(command: ClientCommand, name: str, words: list[str]) -> Answer:

@@ -47,5 +47,6 @@ examples:
   foundation-rt tools https://example.com/mcp --header "Authorization: Bearer $TOKEN"
 
 exit codes: 0; 1 the tool failed, or what is to be served cannot be; 2 the command line is wrong;
-3 the server cannot be reached, or did not answer as asked; 130 interrupted
+3 the server cannot be reached, or did not answer as asked; 4 stdout cannot be written;
+130 interrupted
 """

@@ -50,25 +50,23 @@ def server() -> Server:
 def test_check_prints_tools_schemas_and_configuration_without_secrets(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check(server) == 0
-    printed = capsys.readouterr()
-    assert printed.err == ""
-    assert "hunter2" not in printed.out
-    report = orjson.loads(printed.out)
+    printed = check(server)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+    assert b"hunter2" not in printed
+    report = orjson.loads(printed)
     assert report["server"] == {"name": "weather", "version": "1.2.3"}
     assert [tool["name"] for tool in report["tools"]] == ["forecast", "health", "later"]
     assert report["tools"][0]["inputSchema"]["required"] == ["city"]
     assert report["tools"][0]["description"] == "Forecast for a city."
     assert report["configuration"]["tools"]["default_timeout_ms"] == 2000
     assert report["configuration"]["tools"]["admin_policy"]["token_env_var"] == "[REDACTED]"
-    assert printed.out.endswith("}\n")
+    assert printed.endswith(b"}\n")
     assert not {"resources", "resourceTemplates", "prompts"} & report.keys()
 
 
 @pytest.mark.rule("CLI-04")
-def test_check_prints_resources_templates_and_prompts(
-    server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_prints_resources_templates_and_prompts(server: Server) -> None:
     server.resource("note://all")(lambda: "")
 
     @server.resource("note://{name}")
@@ -79,8 +77,7 @@ def test_check_prints_resources_templates_and_prompts(
     def review(code: str) -> str:
         return code
 
-    assert check(server) == 0
-    report = orjson.loads(capsys.readouterr().out)
+    report = orjson.loads(check(server))
     assert report["resources"] == [{"uri": "note://all", "name": "<lambda>"}]
     assert report["resourceTemplates"] == [{"uriTemplate": "note://{name}", "name": "note"}]
     arguments = [{"name": "code", "required": True}]

@@ -524,6 +524,64 @@ def test_a_stdout_that_nobody_reads_ends_it_quietly(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+COMMANDS = ["tools app.py", "tools app.py --json", "check app.py", "--help", "--version"]
+
+
+def redirected(words: str, streams: str) -> subprocess.CompletedProcess[bytes]:
+    """Run `foundation-rt` with streams as a shell redirects them; none is a terminal."""
+    line = f"{shlex.join(command(*words.split()))} {streams}"
+    return subprocess.run(
+        ["sh", "-c", line],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+    )
+
+
+@pytest.mark.rule("CLI-20", "CLI-21")
+@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize(
+    ("streams", "why"),
+    [(">/dev/full", "No space left on device"), (">&-", "it is closed")],
+)
+def test_a_stdout_that_takes_nothing_is_said_in_one_line(
+    folder: Path, words: str, streams: str, why: str
+) -> None:
+    done = redirected(words, streams)
+    text = f"stdout cannot be written: {why}"
+    said = f"foundation-rt: {text}\n".encode()
+    if "--json" in words:
+        said = orjson.dumps({"code": "OUTPUT", "message": text}) + b"\n"
+    assert (done.returncode, done.stdout, done.stderr) == (4, b"", said)
+    assert redirected(words, f"{streams} 2>&-").returncode == 4
+
+
+@pytest.mark.rule("CLI-20")
+def test_nothing_is_asked_if_nobody_can_hear_of_it(folder: Path) -> None:
+    (folder / "loaded.py").write_text("open('asked', 'w')\n")
+    assert redirected("call loaded.py shout", ">&-").returncode == 4
+    assert not (folder / "asked").exists()
+    redirected("call loaded.py shout", "")
+    assert (folder / "asked").exists()
+
+
+@pytest.mark.rule("CLI-20")
+@pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full"])
+def test_an_stderr_that_takes_nothing_changes_nothing(folder: Path, streams: str) -> None:
+    for words in COMMANDS:
+        done = redirected(words, streams)
+        assert (done.returncode, done.stdout) == (0, redirected(words, "").stdout)
+    for words, code in (
+        ("tools nosuch", 2),
+        ("call app.py shout", 2),
+        ("call app.py forecast city=Atlantis", 1),
+        ("nosuch", 2),
+    ):
+        done = redirected(words, streams)
+        assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
+
+
 @pytest.mark.rule("CLI-06", "CLI-09")
 def test_help_names_every_command(capsys: Captured) -> None:
     assert main(["help"]) == 0
