@@ -83,6 +83,7 @@ PURE = (
     "client.transports.headers",
     "client.transports.http_server",
     "client.transports.last_words",
+    "client.transports.redaction",
     "client.transports.sse",
 )
 IMPURE = {"asyncio", "time", "uuid", "random", "os"}

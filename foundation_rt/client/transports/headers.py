@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from email.utils import mktime_tz, parsedate_tz
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -172,16 +172,6 @@ def read_retry_after(value: str | None, now: float) -> float | None:
         return None if date is None else max(0.0, mktime_tz(date) - now)
     except (ValueError, OverflowError):
         return None
-
-
-def contains_secret(text: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a server's text repeats what a user's header holds, or a word of it."""
-    for name, value in headers:
-        if name not in (b"user-agent", b"host", b"accept-encoding"):
-            words = (value.decode("latin-1"), *value.decode("latin-1").split())
-            if any(len(word) > 7 and word in text for word in words):
-                return True
-    return False
 
 
 def _encoded(text: str) -> bytes:

@@ -22,12 +22,14 @@ from attrs import define, field
 
 from ..channel import MAX_MESSAGE_BYTES
 from ..errors import MCPError, SessionExpiredError
+from ..mistakes import mistake
 from .headers import describe, session_headers
 from .http_exchange import INITIALIZE, Exchanges
 from .http_server import HttpServer
 from .http_streams import Streams, expired
 from .http_wire import CONNECT_TIMEOUT, MAX_CONNECTIONS, HttpWire
 from .legacy import LegacyStream
+from .redaction import RedactingReceiver
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
@@ -82,9 +84,9 @@ class HttpChannel:
         Raises:
             ConnectionLostError: the environment's proxy or certificates cannot be used.
         """
-        self._receiver = receiver
         self._wire = HttpWire(self.server)
-        self._streams = Streams(self._wire, receiver, self.max_message_bytes)
+        self._receiver = RedactingReceiver(receiver, self._wire.secrets)
+        self._streams = Streams(self._wire, self._receiver, self.max_message_bytes)
         self._exchanges = Exchanges(self._streams)
 
     def agreed(self, revision: Revision) -> None:
@@ -162,6 +164,8 @@ class HttpChannel:
             self._failed(message, error)
             if isinstance(error, SessionExpiredError):
                 self._expire()
+        except Exception as error:
+            self._failed(message, mistake(error))
         finally:
             if message.request_id is not None:
                 self._requests.pop(message.request_id, None)
@@ -204,6 +208,8 @@ class HttpChannel:
             await self._streams.listen()
         except SessionExpiredError:
             self._expire()
+        except Exception as error:
+            mistake(error)
 
     async def _find_legacy(self, wire: HttpWire) -> LegacyStream | None:
         """The old transport, if the server has it; its end is that of the channel (CHTTP-30)."""
@@ -221,7 +227,10 @@ class HttpChannel:
         return None
 
     async def _read(self, legacy: LegacyStream) -> None:
-        error = await legacy.read()
+        try:
+            error = await legacy.read()
+        except Exception as bug:
+            error = mistake(bug)
         if legacy.is_open:
             self._receiver.lost(error)
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from traceback import extract_tb
 from typing import TYPE_CHECKING
 from urllib.request import getproxies, proxy_bypass
 
@@ -25,12 +24,12 @@ from ...errors import MissingExtraError, UsageError
 from ...protocol.framing import LineTooLong
 from ..error_mapping import map_http_status
 from ..errors import ConnectionLostError, InvalidAnswerError, MCPError
+from ..mistakes import place_of
 from .headers import (
     EVENTS_TYPE,
     JSON_TYPE,
     RawHeaders,
     common_headers,
-    contains_secret,
     describe,
     media_type,
     read_retry_after,
@@ -38,6 +37,7 @@ from .headers import (
 )
 from .http_connections import Connections
 from .http_server import HttpServer
+from .redaction import Secrets
 
 try:
     import httpx2
@@ -62,7 +62,6 @@ ACKNOWLEDGE_TIMEOUT = 30.0
 # that: a request that meets the closing may have run or not, and nobody knows.
 _KEEP_ALIVE = 4.0  # seconds
 _MAX_REFUSAL = 64 * 1024  # bytes of a body that says why not
-_MAX_DETAIL = 1_000  # bytes of a refusal that are of use to a reader
 _TIMEOUTS = {"connect": CONNECT_TIMEOUT, "read": None, "write": None, "pool": None}
 
 # Raised before anything was sent; everything else may come after the request has arrived.
@@ -78,11 +77,15 @@ _UNSENT = (
 class HttpWire:
     """Sends requests to one server; what fails is an `MCPError`.
 
+    Attributes:
+        secrets: what every request says and no message may repeat.
+
     Raises:
         ConnectionLostError: the proxy, or the certificates, that the environment names are none.
     """
 
     server: HttpServer
+    secrets: Secrets = field(init=False)
     _url: httpx2.URL = field(init=False)
     _common: RawHeaders = field(init=False)
     _connections: Connections = field(init=False)
@@ -90,6 +93,7 @@ class HttpWire:
     def __attrs_post_init__(self) -> None:
         self._url = httpx2.URL(self.server.url)
         self._common = common_headers(self.server.url, self.server.headers)
+        self.secrets = Secrets.of(self.server.url, self._common)
         if not any(name == b"host" for name, _ in self._common):
             self._common.insert(0, (b"host", self._url.netloc))
         make = _transport_maker(self.server.url)
@@ -146,14 +150,13 @@ class HttpWire:
             return self._redirect(response)
         retry_after = read_retry_after(response.headers.get("retry-after"), time.time())
         detail = "" if isinstance(body, LineTooLong) else _detail(response, body)
-        if contains_secret(detail, self._common):
-            detail = ""
-        return map_http_status(status, retry_after=retry_after, detail=detail)
+        return map_http_status(status, retry_after=retry_after, detail=self.secrets.redact(detail))
 
     def _redirect(self, response: Response) -> MCPError:
         """Followed, it would carry tokens to wherever it leads (CHTTP-17)."""
         try:
-            place = describe(str(self._url.join(response.headers.get("location", ""))))[:500]
+            target = str(self._url.join(response.headers.get("location", "")))
+            place = self.secrets.redact(describe(target))[:500]
         except (ValueError, httpx2.InvalidURL, UsageError):
             place = "what is no address"
         return InvalidAnswerError(
@@ -178,9 +181,7 @@ class HttpWire:
         except httpx2.HTTPError:
             raise
         except Exception as error:
-            # Its text may repeat a token; the place is enough to find the cause.
-            place = extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__} in line {place.lineno} of {place.filename}"
+            what = place_of(error)
             log.error("authentication failed: %s", what)
             raise ConnectionLostError(f"authentication failed: {what}", may_have_run=True) from None
 
@@ -338,7 +339,7 @@ def _detail(response: Response, body: bytes) -> str:
             return str(orjson.loads(body)["error"]["message"])
     if kind not in ("text/plain", JSON_TYPE):
         return ""
-    return body[:_MAX_DETAIL].decode("utf-8", "replace")
+    return body.decode("utf-8", "replace")
 
 
 def _text(error: Exception) -> str:

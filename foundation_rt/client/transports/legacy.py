@@ -1,4 +1,4 @@
-"""HTTP+SSE, the transport of revision 2024-11-05: one stream down, POSTs up (CHTTP-30 to CHTTP-33).
+"""HTTP+SSE, the transport of revision 2024-11-05: one stream down, POSTs up (CHTTP-30 to CHTTP-32).
 
 The first event of the stream names the place to POST to; everything that the server says is an
 event of the stream. With the stream the session ends: there is no resuming.

@@ -563,6 +563,54 @@ def test_a_server_that_sends_our_head_back_puts_no_secret_into_an_error() -> Non
     run(main())
 
 
+@pytest.mark.rule("CHTTP-03")
+@pytest.mark.parametrize("way", ["json", "events", "status"])
+def test_a_server_that_sends_our_head_back_in_an_error_is_not_quoted(way: str) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        head = {"target": asked.target, **asked.headers}
+        error = {"code": -32603, "message": f"bad request: {head}", "data": {"head": head}}
+        message = {"jsonrpc": "2.0", "id": asked.message["id"], "error": error}
+        if way == "events":
+            out.stream()
+            out.event(message)
+            out.end()
+        else:
+            out.json(message, 400 if way == "status" else 200)
+
+    async def main() -> None:
+        headers = {"Authorization": f"Bearer {SECRET}"}
+        async with talking(answer, path=f"/mcp?key={SECRET}", headers=headers) as talk:
+            said = f"{await talk.outcome(talk.send('tools/call'))}"
+            assert "bad request" in said
+            assert SECRET not in said
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-33")
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_a_mistake_of_this_program_s_leaves_nobody_waiting(
+    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        body = orjson.dumps(answer_to(asked))
+        out.whole(200, body if "json" in kind else b"data: " + body + b"\n\n", content_type=kind)
+
+    def received(self: Heard, line: Any, request_id: Any) -> None:
+        raise ZeroDivisionError(SECRET)
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            monkeypatch.setattr(Heard, "received", received)
+            error = await refused(talk)
+            assert (error.code, error.may_have_run) == ("E201", True)
+            assert "ZeroDivisionError" in error.message
+            assert "ZeroDivisionError" in caplog.text
+            assert SECRET not in f"{error} {caplog.text}"
+
+    run(main())
+
+
 @pytest.mark.rule("CHTTP-13", "CHTTP-15", "CHTTP-22")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("chunked", [True, False])

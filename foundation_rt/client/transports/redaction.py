@@ -1,0 +1,125 @@
+"""What was sent to a server in confidence, left out of the errors that it answers with (CHTTP-03).
+
+A server, or a proxy before it, that explains why it refuses may repeat the request, its token and
+its address included; and errors end up in logs and reports. Results are what the caller has asked
+for: nothing in them is touched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import orjson
+from attrs import define, frozen
+
+if TYPE_CHECKING:
+    from ...protocol.framing import LineTooLong
+    from ..channel import Receiver
+    from ..errors import MCPError
+
+MASK: Final = "***"
+"""What stands in the place of a secret."""
+
+_SHORTEST = 8  # characters; what is shorter is no secret, and stands in many a text
+_DEEPEST = 100  # levels of an error's data that are kept
+_NOT_SECRET = (b"user-agent", b"host", b"accept-encoding")
+
+
+@frozen(eq=False, repr=False)
+class Secrets:
+    """What a server is told and must not be read elsewhere; made by `of`."""
+
+    _pattern: re.Pattern[str] | None
+
+    @classmethod
+    def of(cls, url: str, headers: Iterable[tuple[bytes, bytes]]) -> Secrets:
+        """Of the address of a server, and of the headers that every request has.
+
+        These are the values of the headers and each word of them, and of the address user,
+        password, query and each value in it; of them all what has 8 characters or more.
+        """
+        found = {text for text in _candidates(url, headers) if len(text) >= _SHORTEST}
+        if not found:
+            return cls(None)
+        longest_first = sorted(found, key=len, reverse=True)
+        return cls(re.compile("|".join(map(re.escape, longest_first))))
+
+    def redact(self, text: str) -> str:
+        """`text` with `MASK` for every secret in it."""
+        return text if self._pattern is None else self._pattern.sub(MASK, text)
+
+    def redact_all(self, value: Any, depth: int = 0) -> Any:
+        """A JSON value with the same done to every text in it; null for what is too deep."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if depth > _DEEPEST:
+            return None
+        if isinstance(value, list):
+            return [self.redact_all(each, depth + 1) for each in value]
+        if isinstance(value, dict):
+            return {self.redact(n): self.redact_all(each, depth + 1) for n, each in value.items()}
+        return value
+
+
+@define(eq=False, repr=False)
+class RedactingReceiver:
+    """A `Receiver` that hands everything on to another one, errors without secrets."""
+
+    receiver: Receiver
+    secrets: Secrets
+
+    def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
+        """See `Receiver`."""
+        if isinstance(line, bytes) and b'"error"' in line:
+            line = self._redacted(line)
+        self.receiver.received(line, request_id)
+
+    def awaits(self, request_id: str) -> bool:
+        """See `Receiver`."""
+        return self.receiver.awaits(request_id)
+
+    def failed(self, request_id: str, error: MCPError) -> None:
+        """See `Receiver`."""
+        self.receiver.failed(request_id, error)
+
+    def lost(self, error: MCPError) -> None:
+        """See `Receiver`."""
+        self.receiver.lost(error)
+
+    def _redacted(self, line: bytes) -> bytes:
+        try:
+            said = orjson.loads(line)
+            if isinstance(said, list):
+                return orjson.dumps([self._without_secrets(each) for each in said])
+            redacted = self._without_secrets(said)
+            return line if redacted is said else orjson.dumps(redacted)
+        except (TypeError, ValueError):  # no JSON, or deeper than it is written: no error to raise
+            return line
+
+    def _without_secrets(self, message: Any) -> Any:
+        """An answer that is an error, with nothing but that; any other message as it is."""
+        if not isinstance(message, dict) or "method" in message or message.get("error") is None:
+            return message
+        kept = {name: message[name] for name in ("jsonrpc", "id") if name in message}
+        return {**kept, "error": self.secrets.redact_all(message["error"])}
+
+
+def _candidates(url: str, headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:
+    for name, value in headers:
+        if name not in _NOT_SECRET:
+            text = value.decode("latin-1")
+            yield text
+            yield from text.split()
+    parts = urlsplit(url)
+    yield parts.query
+    for part in (parts.username, parts.password):
+        if part is not None:
+            yield part
+            yield unquote(part)
+    for pair in parts.query.split("&"):
+        yield pair.partition("=")[2]
+    for _, text in parse_qsl(parts.query):
+        yield text
