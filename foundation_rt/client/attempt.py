@@ -26,6 +26,7 @@ class Attempt:
         session: the one it has; None as long as it waits for one.
         was_sent: whether anything of it has been handed to a channel, and not been refused.
         has_begun: whether the server has begun to carry it out, and asked for more.
+        answer_bytes: length of the message that its last answer came in.
     """
 
     deadline: Deadline | None = None
@@ -36,4 +37,5 @@ class Attempt:
     session: Session | None = field(default=None, init=False)
     was_sent: bool = field(default=False, init=False)
     has_begun: bool = field(default=False, init=False)
+    answer_bytes: int = field(default=0, init=False)
     answer: asyncio.Future[dict[str, Any] | MCPError] = field(init=False)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from .attempt import Attempt
+from .channel import MAX_MESSAGE_BYTES
 from .errors import InvalidAnswerError
 from .rounds import is_complete
 from .session import Session
+
+MAX_ENTRIES: Final = 100_000
+"""Of one list, on all its pages."""
+
+MAX_LIST_BYTES: Final = MAX_MESSAGE_BYTES
+"""Of the messages that one list comes in: no more than if it came in one."""
 
 
 async def list_all(
@@ -20,12 +27,13 @@ async def list_all(
         max_pages: more of them are no list but a mistake.
 
     Raises:
-        MCPError: the list cannot be had; E209 if it is none, or does not end.
+        MCPError: the list cannot be had; E209 if it is none, is too long, or does not end.
     """
     entries: list[Any] = []
     hints: list[int] = []
     cursors: set[str] = set()
     params: dict[str, Any] | None = None
+    size = 0
     for _ in range(max_pages):
         page = await session.request(method, params, attempt)
         is_complete(session, method, page)
@@ -33,6 +41,11 @@ async def list_all(
         if type(listed) is not list:
             raise InvalidAnswerError(f"the answer to {method} has no list of {member}")
         entries += listed
+        size += attempt.answer_bytes
+        if len(entries) > MAX_ENTRIES or size > MAX_LIST_BYTES:
+            raise InvalidAnswerError(
+                f"{method} has more than {MAX_ENTRIES:,} entries, or {MAX_LIST_BYTES:,} bytes"
+            )
         hint = page.get("ttlMs")
         if type(hint) is int and hint >= 0:
             hints.append(hint)

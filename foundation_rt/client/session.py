@@ -35,6 +35,7 @@ from .error_mapping import BEFORE_SESSION, map_mcp_error
 from .errors import ConnectionLostError, InvalidAnswerError, MCPError, SessionExpiredError
 from .handshake import Handshake, Opening
 from .joining import client_closed
+from .mistakes import mistake
 from .open_questions import OpenQuestions
 from .questions import Questions
 
@@ -266,7 +267,14 @@ class Session:
     def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
         """A message has come."""
         for arrival in self.conversation.take(line, request_id):
-            self._arrived(arrival)
+            if isinstance(arrival, Answered) and isinstance(line, bytes):
+                arrival.request.holder.answer_bytes = len(line)
+            try:
+                self._arrived(arrival)
+            except Exception as error:
+                broken = mistake(error)
+                if isinstance(arrival, Answered):  # there will be no other answer
+                    self._settle(arrival.request, broken)
 
     def failed(self, request_id: str, error: MCPError) -> None:
         """No answer to this request will come."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.client import paging
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import InvalidAnswerError
 from tests.support.misbehaving_play import Act
@@ -103,6 +104,42 @@ def test_a_list_of_ever_new_cursors_is_given_up() -> None:
         assert (error.code, stage.count("resources/list")) == ("E209", 7)
 
     play(scene, max_pages=7)
+
+
+@pytest.mark.rule("CLIENT-22")
+@pytest.mark.parametrize(
+    ("bound", "most"),
+    [("MAX_ENTRIES", 3), ("MAX_LIST_BYTES", 3_500)],
+)
+@pytest.mark.parametrize(("method", "member", "operation"), LISTS)
+def test_a_list_that_is_too_long_is_given_up(
+    bound: str, most: int, method: str, member: str, operation: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all its pages together, each of which would do."""
+    monkeypatch.setattr(paging, bound, most)
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        said = [{"nextCursor": str(number), "_meta": {"x": "x" * 1_000}} for number in range(50)]
+        pages(stage, method, member, *said)
+        error = await error_of(operation(client))
+        assert (error.code, stage.count(method)) == ("E209", 4)
+        pages(stage, method, member, *said[:2], {"_meta": {"x": "x" * 1_000}})
+        assert len(await operation(client)) == 3
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-22")
+def test_the_bounds_hold_for_tools_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "MAX_ENTRIES", 3)
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        assert (await error_of(client.list_tools())).code == "E209"
+        stage.play({"tools/list": [result(tools=[tool(name) for name in "abc"])]})
+        assert len(await client.list_tools()) == 3
+
+    play(scene, {"tools/list": [result(tools=[tool(name) for name in "abcd"])]})
 
 
 @pytest.mark.rule("CLIENT-22", "CLIENT-14")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.client import session
 from foundation_rt.client.circuit_breaker import CircuitState
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError, MCPError
@@ -635,3 +636,29 @@ def test_what_cannot_be_sent_is_the_callers_mistake() -> None:
         assert stage.channel.receiver.conversation.waiting == {}
 
     play(scene, revision=HANDSHAKE)
+
+
+# -- mistakes of this program ----------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLIENT-18")
+def test_a_mistake_in_the_middle_leaves_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*said: Any) -> MCPError:
+        raise ZeroDivisionError("some token")
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        monkeypatch.setattr(session, "map_mcp_error", broken)
+        arguments = {**NONCE, "acts": [refusal(-32603)]}
+        error = await error_of(client.call("play", arguments, timeout=5))
+        assert isinstance(error, ConnectionLostError)
+        assert (error.code, error.may_have_run) == ("E201", True)
+        for text in (error.message, caplog.text):
+            assert "ZeroDivisionError in line" in text
+            assert "some token" not in text
+        assert (await client.call("play", NONCE)).text == "one"
+        assert stage.count("initialize") == 1
+
+    play(scene)
