@@ -7,9 +7,12 @@ What a server sends may be anything, and so may what a callback does: neither ha
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from ..errors import UsageError
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -18,6 +21,16 @@ ProgressCallback = Callable[[float, float | None, str | None], object]
 
 LogCallback = Callable[[str, str | None, Any], object]
 """Takes the level, the name of the logger or None, and the data of a log message."""
+
+
+def check_plain(name: str, callback: Callable[..., object] | None) -> None:
+    """Hold that the callback of that name can be called: nothing awaits what it gives.
+
+    Raises:
+        UsageError: it is an `async def` function, whose body would never run.
+    """
+    if callback is not None and inspect.iscoroutinefunction(callback):
+        raise UsageError(f"{name} is called, and not awaited: it must not be `async def`")
 
 
 def call_back(callback: Callable[..., object], *values: Any) -> None:

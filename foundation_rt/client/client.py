@@ -19,7 +19,7 @@ from attrs import define, field
 from ..ids import RequestIdGenerator, UuidRequestIds
 from .attempt import Attempt
 from .breakers import Breakers
-from .callbacks import LogCallback, ProgressCallback, call_back, tell_log_message
+from .callbacks import LogCallback, ProgressCallback, call_back, check_plain, tell_log_message
 from .capabilities import ServerDescription
 from .circuit_breaker import CircuitState
 from .conversation import Told
@@ -81,7 +81,9 @@ class Client:
             self._link, self._perform, self._list_changed, options.on_list_changed is not None
         )
         budget = RetryBudget(options.retries)
-        self._resilience = Resilience(options.retries, budget, options.question_timeout, self.draw)
+        self._resilience = Resilience(
+            options.retries, budget, options.question_timeout, self.draw, self._link.not_ready
+        )
         self._breakers = Breakers(options.breaker, options.tool_breakers)
 
     # -- beginning and end
@@ -136,12 +138,12 @@ class Client:
 
     @property
     def circuit_state(self) -> CircuitState:
-        """State of the server's circuit breaker; for health checks."""
-        return self._breakers.server.state(asyncio.get_running_loop().time())
+        """State of the server's circuit breaker; for health checks, which need no event loop."""
+        return self._breakers.server.state(self._now())
 
     def tool_circuit_state(self, tool: str) -> CircuitState:
         """State of one tool's circuit breaker; CLOSED if it has none."""
-        return self._breakers.tool_state(tool, asyncio.get_running_loop().time())
+        return self._breakers.tool_state(tool, self._now())
 
     @property
     def diagnosis(self) -> str:
@@ -170,16 +172,19 @@ class Client:
             timeout: seconds for all of it; by default what `tool_timeouts` or `timeout` says.
             correlation_id: ties the call to others, in logs of both sides.
             idempotent: whether the tool may run twice; by default what its annotations say.
-            on_progress: is told how far it is.
+            on_progress: is told how far it is; a plain function, likewise `on_log`.
             on_log: is told the log messages that come meanwhile.
 
         Returns:
             The result, also if the tool says that it failed (`is_error`).
 
         Raises:
+            UsageError: a callback is an `async def` function.
             InvalidArgumentsError: E203: the arguments do not fit; nothing was sent.
             MCPError: there is no result; `may_have_run` says whether there may be an effect.
         """
+        check_plain("on_progress", on_progress)
+        check_plain("on_log", on_log)
         encoded = encode(tool, arguments)
         call = ToolCall(self._tools, self._rounds, tool, encoded, correlation_id, idempotent)
 
@@ -337,6 +342,11 @@ class Client:
         return await self._perform("ping", operation, timeout)
 
     # -- how it is done
+
+    def _now(self) -> float:
+        """The time of the event loop it lives on, also where that does not run."""
+        loop = self._link.loop
+        return 0.0 if loop is None else loop.time()
 
     async def _perform(
         self,

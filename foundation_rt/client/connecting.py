@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import UsageError
+from .callbacks import check_plain
 from .channel import Channel
 from .client import Client
 from .link import ChannelMaker
@@ -38,18 +39,21 @@ def connect(
         async with connect("uvx some-server") as client:
             result = await client.call("forecast", {"city": "Oslo"}, timeout=5)
 
+    It has to be closed, as `async with` does it. A program that ends without that leaves behind
+    what its servers have started, and a server that does not end when its input does.
+
     Args:
         target: a command line; a URL (needs the extra `client`); a `StdioServer` or a `HttpServer`,
             where more is to be said; a `Server` of this process; or a function that makes channels.
         headers: for a URL, sent with every request: `{"Authorization": "Bearer ..."}`.
-        on_stderr: for a command, is given every line that it writes on stderr.
+        on_stderr: for a command, is given every line that it writes on stderr; a plain function.
         options: what `ClientOptions` has (`timeout`, `require`, `revision`, ...), and what
             `Questions` has (`sampling`, `elicitation`, `elicitation_url`, `roots`, ...).
 
     Raises:
         TypeError: there is no option of that name.
         ConfigError: an option, or a variable of the environment, cannot be used.
-        UsageError: the target cannot be understood.
+        UsageError: the target cannot be understood, or a callback is an `async def` function.
         MissingExtraError: it is a URL, and the extra `client` is not installed.
     """
     given: dict[str, Any] = {**options}
@@ -80,6 +84,7 @@ def _channel_maker(
     if headers is not None:
         raise UsageError("headers go with a URL")
     if isinstance(target, StdioServer):
+        check_plain("on_stderr", on_stderr)
         return lambda: StdioChannel(target, on_stderr=on_stderr)
     if on_stderr is not None:
         raise UsageError("on_stderr goes with a command")

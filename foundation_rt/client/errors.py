@@ -88,6 +88,8 @@ class MCPError(_Portable):
         self.retry_after = retry_after
 
     def __str__(self) -> str:
+        if self.message.endswith("\n"):  # it quotes lines of a server's stderr
+            return f"{self.code} {self.message}{self.suggested_action}"
         stop = "" if self.message.endswith((".", "!", "?")) else "."
         return f"{self.code} {self.message}{stop} {self.suggested_action}"
 

@@ -50,7 +50,9 @@ async def stop(task: asyncio.Task[Any]) -> None:
 
 def client_closed() -> ConnectionLostError:
     """There is no use in trying again."""
-    return ConnectionLostError("the client is closed", may_have_run=False, retryable=False)
+    error = ConnectionLostError("the client is closed", may_have_run=False, retryable=False)
+    error.suggested_action = "Make another client."
+    return error
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

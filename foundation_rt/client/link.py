@@ -35,6 +35,7 @@ class Link:
 
     Attributes:
         channel: the last one there was; None before the first.
+        loop: the event loop it was first used on; None before.
     """
 
     make_channel: ChannelMaker
@@ -44,11 +45,11 @@ class Link:
     observer: Observer
     prepare: Callable[[Session], Awaitable[None]]
     channel: Channel | None = field(default=None, init=False)
+    loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _session: Session | None = field(default=None, init=False)
     _connecting: asyncio.Task[Session] | None = field(default=None, init=False)
     _known: Revision | None = field(default=None, init=False)
     _is_closed: bool = field(default=False, init=False)
-    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
 
     @property
     def current(self) -> Session | None:
@@ -86,12 +87,26 @@ class Link:
             if self._session is not None:
                 await self._session.close()
 
+    def not_ready(self, purpose: str, limit: float) -> CallTimeoutError:
+        """That nothing could be sent in time, with what is known of why.
+
+        Args:
+            purpose: what was to be sent, or nothing.
+            limit: the time there was, in s.
+        """
+        channel = self.channel
+        assert channel is not None  # connecting begins with it
+        wanted = f" for {purpose}" if purpose else ""
+        message = f"{channel.description} was not ready{wanted} within {limit:g} s"
+        said = channel.diagnosis()
+        return CallTimeoutError(f"{message}: {said}" if said else message, may_have_run=False)
+
     def _stay(self) -> None:
         """Hold that there is one event loop: a session of another one would never answer."""
         loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = loop
-        elif self._loop is not loop:
+        if self.loop is None:
+            self.loop = loop
+        elif self.loop is not loop:
             raise UsageError(
                 "a client belongs to the event loop that it was first used on: close it there, "
                 "and make another one here"
@@ -150,13 +165,8 @@ class Link:
             raise
         except TimeoutError:
             await session.close()
-            raise CallTimeoutError(self._too_late(channel), may_have_run=False) from None
+            raise self.not_ready("", options.connect_timeout) from None
         except BaseException:
             await session.close()
             raise
         return session
-
-    def _too_late(self, channel: Channel) -> str:
-        said = channel.diagnosis()
-        limit = f"{channel.description} was not ready within {self.options.connect_timeout:g} s"
-        return f"{limit}: {said}" if said else limit

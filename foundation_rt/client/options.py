@@ -13,7 +13,7 @@ from ..errors import ConfigError
 from ..protocol.levels import LOGGING_LEVELS
 from ..protocol.revisions import REVISIONS, Revision
 from ..version import __version__
-from .callbacks import LogCallback
+from .callbacks import LogCallback, check_plain
 from .circuit_breaker import BreakerSettings
 from .retries import RetryPolicy
 from .settings import at_least, check_positive, positive
@@ -35,6 +35,10 @@ def _names(value: Any) -> frozenset[str]:
 def _all_positive(_: Any, attribute: Any, value: Mapping[str, Any]) -> None:
     for name, each in value.items():
         check_positive(f"{attribute.name} of {name}", each)
+
+
+def _plain(_: Any, attribute: Any, value: Any) -> None:
+    check_plain(attribute.name, value)
 
 
 def _one_of(known: Any) -> Callable[[Any, Any, str | None], None]:
@@ -70,11 +74,13 @@ class ClientOptions:
         retries: how often, and how fast, is tried again what may be tried again.
         log_level: the least severe log messages that the server is to send; None leaves it to
             the server.
-        on_log: is told of log messages: level, logger or None, data.
+        on_log: is told of log messages: level, logger or None, data; a plain function, as is
+            `on_list_changed`.
         on_list_changed: is told which list is another one now: `tools`, `prompts` or `resources`.
 
     Raises:
         ConfigError: a value cannot be used; the message says why.
+        UsageError: a callback is an `async def` function.
     """
 
     name: str = "foundation-rt"
@@ -93,8 +99,8 @@ class ClientOptions:
     tool_breakers: bool = False
     retries: RetryPolicy = field(factory=RetryPolicy)
     log_level: str | None = field(default=None, validator=_one_of(LOGGING_LEVELS))
-    on_log: LogCallback | None = None
-    on_list_changed: Callable[[str], object] | None = None
+    on_log: LogCallback | None = field(default=None, validator=_plain)
+    on_list_changed: Callable[[str], object] | None = field(default=None, validator=_plain)
 
     @property
     def forced(self) -> Revision | None:

@@ -39,6 +39,8 @@ class Resilience:
     Args:
         allowance: seconds that a deadline may stand still while a person answers.
         draw: gives a random number, at least 0 and less than 1.
+        not_ready: makes the error of what could not be sent in time; it takes what was to be sent
+            and how long that was waited for, in s.
 
     Attributes:
         watch: of the deadlines; to be closed with the client.
@@ -48,6 +50,7 @@ class Resilience:
     budget: RetryBudget
     allowance: float
     draw: Callable[[], float]
+    not_ready: Callable[[str, float], CallTimeoutError]
     watch: Watch = field(factory=Watch, init=False)
     _counted: WeakSet[MCPError] = field(factory=WeakSet, init=False)
 
@@ -119,10 +122,7 @@ class Resilience:
             verdict = self._verdict(error, attempt)
             raise
         except TimeoutError:
-            late = CallTimeoutError(
-                f"the server did not answer {what} within {timeout:g} s",
-                may_have_run=attempt.was_sent,
-            )
+            late = self._late(what, attempt, timeout)
             verdict = self._verdict(late, attempt)
             raise late from None
         finally:
@@ -130,9 +130,15 @@ class Resilience:
                 verdict(breaker, permit, clock())
         return result
 
+    def _late(self, what: str, attempt: Attempt, timeout: float) -> CallTimeoutError:
+        if not attempt.was_sent:
+            return self.not_ready(what, timeout)
+        message = f"the server did not answer {what} within {timeout:g} s"
+        return CallTimeoutError(message, may_have_run=True)
+
     def _verdict(self, error: MCPError, attempt: Attempt) -> Verdict:
         """What a try that ended in `error` says of the server (BREAK-10)."""
-        if error.code not in _FAILURES or _is_a_handlers(error):
+        if error.code not in _FAILURES or _is_an_applications(error):
             is_answer = attempt.was_sent and error.code not in _SAYS_NOTHING
             return CircuitBreaker.succeeded if is_answer else CircuitBreaker.abandoned
         session = attempt.session
@@ -179,10 +185,16 @@ def _saying(error: MCPError, may_have_run: bool) -> MCPError:
     return told
 
 
-def _is_a_handlers(error: MCPError) -> bool:
-    """Whether a handler of a foundation-rt server failed, and not the server (FEAT-02)."""
+def _is_an_applications(error: MCPError) -> bool:
+    """Whether what the server runs has failed, and not the server.
+
+    A handler of a foundation-rt server says so itself (FEAT-02); and numbers outside the range that
+    JSON-RPC reserves are an application's own.
+    """
     data: Any = error.data
-    return isinstance(data, dict) and "runId" in data
+    if isinstance(data, dict) and "runId" in data:
+        return True
+    return error.original_code is not None and not -32768 <= error.original_code <= -32000
 
 
 def _admit(

@@ -21,7 +21,9 @@ class RetryPolicy:
     """How often, and how soon.
 
     Attributes:
-        max_attempts: of one call, the first included; 1: nothing is sent again.
+        max_attempts: of one call, the first included; 1: nothing is tried again after a wait. A
+            call whose session was lost or has expired is repeated once more, at once, in the next
+            one: that is no attempt (RETRY-10).
         base_delay_ms: bound of the wait before the second attempt, in ms; it doubles with each.
         max_delay_ms: the longest wait, in ms.
         budget: how many retries may be ahead of what successes give back; each gives a tenth.

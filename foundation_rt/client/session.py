@@ -177,7 +177,8 @@ class Session:
         if opening.method == "initialize" and spoken != opening.revision.name:
             said = spoken if isinstance(spoken, str) else None
             fields = {"asked": opening.revision.name, "spoken": said}
-            log.warning("the server speaks another revision", extra={"fields": fields})
+            text = "the server was asked for revision %s, and speaks %.100r"
+            log.warning(text, opening.revision.name, spoken, extra={"fields": fields})
         return result
 
     def _stateless_meta(self, revision: Revision) -> dict[str, Any]:

@@ -166,12 +166,12 @@ def test_one_deadline_for_everything() -> None:
 def test_a_congested_channel_is_waited_for() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
-        stage.channel._perform(None, "jam")  # type: ignore[arg-type]
+        stage.channel.jam()
         calls = await begun(*(client.call("play", {"nonce": str(each)}) for each in range(5)))
         assert stage.nonces() == []
         stage.channel.unjam()
         assert [each.text for each in await asyncio.gather(*calls)] == list("01234")
-        stage.channel._perform(None, "jam")  # type: ignore[arg-type]
+        stage.channel.jam()
         (late,) = await begun(client.call("play", NONCE, timeout=1))
         (lost,) = await begun(client.call("play", NONCE))
         error = await error_of(late)
@@ -505,6 +505,7 @@ def test_closed_twice_and_used_afterwards() -> None:
         for operation in (client.call("play", NONCE), client.ping(), client.initialize()):
             error = await error_of(operation)
             assert (error.code, error.retryable, error.may_have_run) == ("E201", False, False)
+            assert str(error) == "E201 the client is closed. Make another client."
         assert len(stage.channels) == 1
 
     play(scene)

@@ -87,6 +87,7 @@ def test_a_code_that_is_not_in_the_catalogue_is_refused(code: str) -> None:
         ("it failed", "E204 it failed. Check the name against what the server lists."),
         ("It failed.", "E204 It failed. Check the name against what the server lists."),
         ("Did it?", "E204 Did it? Check the name against what the server lists."),
+        ("It said:\nno\n", "E204 It said:\nno\nCheck the name against what the server lists."),
     ],
 )
 def test_its_text_is_code_message_and_what_to_do(message: str, text: str) -> None:

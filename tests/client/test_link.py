@@ -19,12 +19,14 @@ from tests.support.scripted_channel import (
     BOTH,
     HANDSHAKE,
     STATELESS,
+    ScriptedChannel,
     ScriptedStage,
     begun,
     error_of,
     must_be_gone,
     play,
     refusal,
+    result,
     settle,
 )
 from tests.support.virtual_loop import run_virtual
@@ -97,6 +99,49 @@ def test_one_that_is_never_ready(point: str) -> None:
 
     hang: list[Act] = [["hang"]] if point == "open" else []
     play(scene, {point: hang}, retries=ONCE, connect_timeout=5)
+
+
+@pytest.mark.rule("CLIENT-21")
+@pytest.mark.parametrize("point", ["open", "initialize", "tools/list", "jam"])
+def test_whose_time_ends_before_anything_was_sent_reads_what_the_server_says_of_it(
+    point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ScriptedChannel, "diagnosis", lambda _: "it writes: no key")
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        if point == "jam":
+            await client.initialize()
+            stage.channel.jam()
+        error = await error_of(client.call("play", {"nonce": "x"}, timeout=2))
+        assert isinstance(error, CallTimeoutError)
+        assert (error.message, error.may_have_run) == (
+            "a server that plays was not ready for tools/call play within 2 s: it writes: no key",
+            False,
+        )
+        with pytest.raises(CallTimeoutError, match="for ping within 1 s: it writes"):
+            await client.ping(timeout=1)
+        stage.channel.lose()
+
+    hang: list[Act] = [["hang"]] if point == "open" else []
+    play(scene, {} if point == "jam" else {point: hang}, retries=ONCE)
+
+
+@pytest.mark.rule("CLIENT-08")
+def test_a_server_of_another_revision_is_warned_of_by_both_names(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("WARNING", "foundation_rt.client")
+    spoken = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}}
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        server = await client.initialize()
+        assert server.revision.name == "2024-11-05"
+        assert [each.getMessage() for each in caplog.records] == [
+            "the server was asked for revision 2025-11-25, and speaks '2024-11-05'"
+        ]
+
+    introduction = result(serverInfo={"name": "old", "version": "1"}, **spoken)
+    play(scene, {"initialize": [introduction]})
 
 
 @pytest.mark.rule("CLIENT-07", "CLIENT-29")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.circuit_breaker import BreakerSettings, CircuitState
 from foundation_rt.client.client import Client
+from foundation_rt.client.connecting import connect
 from foundation_rt.client.errors import (
     CallTimeoutError,
     CircuitOpenError,
@@ -66,7 +67,8 @@ def circuit_after(acts: list[Act], **options: Any) -> CircuitState:
         [refusal(-32603)],
         [refusal(-32000)],
         [refusal(-32001)],
-        [refusal(-12345)],
+        [refusal(-32099)],
+        [refusal(-32768)],
         [["reply", {"result": 5}]],
         [["reply", {"error": {"message": "no code"}}]],
     ],
@@ -88,6 +90,11 @@ def test_failures_of_the_server(acts: list[Act]) -> None:
         [refusal(-32601)],
         [refusal(-32002)],
         [refusal(-32603, runId="a handler's")],
+        [refusal(1)],
+        [refusal(0)],
+        [refusal(-12345)],
+        [refusal(-31999)],
+        [refusal(-32769)],
         [refusal(-32000, "Session not found")],
     ],
     ids=repr,
@@ -358,6 +365,31 @@ def test_a_lost_session_is_made_again_once_without_a_pause(revision: str) -> Non
         assert loop.time() == began
 
     play(scene, revision=revision, retries=RetryPolicy(budget=0))
+
+
+@pytest.mark.rule("CLIENT-28", "RETRY-10")
+def test_a_call_that_ends_its_server_runs_once_more_than_it_is_tried() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await error_of(call(client, [["die"]], "play_again"))
+        assert stage.nonces() == ["one"] * (3 + 1)
+
+    play(scene, revision="2024-11-05", retries=RetryPolicy(max_attempts=3))
+
+
+@pytest.mark.rule("BREAK-05")
+def test_the_state_can_be_asked_where_no_event_loop_runs() -> None:
+    clients = []
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        clients.append(client)
+        await error_of(call(client, [refusal(-32603)]))
+
+    play(scene, breaker=STRICT, retries=ONCE, tool_breakers=True)
+    (client,) = clients
+    assert client.circuit_state is client.tool_circuit_state("play") is OPEN
+    unused = connect("some-server")
+    assert unused.circuit_state is unused.tool_circuit_state("play") is CLOSED
 
 
 @pytest.mark.rule("CLIENT-28", "CLIENT-07")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from foundation_rt.client import session
 from foundation_rt.client.circuit_breaker import CircuitState
 from foundation_rt.client.client import Client
+from foundation_rt.client.connecting import connect
 from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError, MCPError
 from foundation_rt.client.open_questions import MAX_OPEN_QUESTIONS
+from foundation_rt.errors import UsageError
 from tests.support.misbehaving_play import Act
 from tests.support.scripted_channel import (
     BOTH,
@@ -297,6 +300,25 @@ def test_a_callback_that_raises_changes_nothing(
     assert len(failed) == 1 + 2 * 2 + 1
 
 
+@pytest.mark.rule("CLIENT-16")
+def test_a_callback_that_would_have_to_be_awaited_is_refused_at_once() -> None:
+    async def late(*_: Any) -> None:
+        raise AssertionError
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        for name in ("on_progress", "on_log"):
+            callback: Any = {name: late}
+            with pytest.raises(UsageError, match=f"{name} is called, and not awaited"):
+                await client.call("play", NONCE, **callback)
+        assert stage.sent == []
+
+    play(scene)
+    for option in ("on_log", "on_list_changed", "on_stderr"):
+        given: Any = {option: partial(late, 1)}
+        with pytest.raises(UsageError, match=f"{option} is called, and not awaited"):
+            connect("some-server", **given)
+
+
 LOG, CHANGED = "notifications/message", "notifications/tools/list_changed"
 
 
@@ -375,7 +397,7 @@ def test_who_waited_to_send_in_a_session_that_has_expired_meanwhile() -> None:
         acts = [["wait", "go"], refusal(-32000, "Session not found")]
         (first,) = await begun(client.call("play", {**NONCE, "acts": acts}))
         (other,) = await begun(client.call("play", {"nonce": "other", "acts": []}))
-        stage.channel._perform(None, "jam")  # type: ignore[arg-type]
+        stage.channel.jam()
         (waits,) = await begun(client.call("play", {"nonce": "two"}))
         stage.channel.release("go")
         await settle()

@@ -135,6 +135,10 @@ class PlayedChannel:
             error = ConnectionLostError("the server is gone", may_have_run=may_have_run)
             asyncio.get_running_loop().call_soon(self._receiver.lost, error)
 
+    def jam(self) -> None:
+        """The server reads nothing from now on."""
+        self._flowing.clear()
+
     def unjam(self) -> None:
         """What was not taken is taken now."""
         self._flowing.set()

@@ -126,7 +126,7 @@ class StdioChannel:
         server: what to start.
         max_message_bytes: longest message taken; and more than that is never kept for a server
             that does not read (CHILD-07).
-        on_stderr: called with every line that it writes to stderr.
+        on_stderr: called with every line that it writes to stderr; a plain function.
     """
 
     server: StdioServer
