@@ -24,7 +24,7 @@ from foundation_rt.client.conversation import (
     notification,
 )
 from foundation_rt.client.errors import MCPError
-from foundation_rt.ids import SequentialIds, UuidGenerator
+from foundation_rt.ids import SequentialIds, UuidRequestIds
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.jsonrpc import Request
 from foundation_rt.protocol.peer import SUBSCRIPTION_ID_KEY
@@ -56,7 +56,7 @@ def only(arrivals: list[Arrival]) -> Arrival:
 
 @pytest.mark.rule("CLIENT-10")
 def test_ids_are_uuids_of_version_4_and_are_used_once() -> None:
-    talk = Conversation(UuidGenerator())
+    talk = Conversation(UuidRequestIds())
     ids = [talk.ask("ping", None, None)[0].id for _ in range(300)]
     assert all(UUID4.fullmatch(each) for each in ids)
     assert len({*ids}) == 300
