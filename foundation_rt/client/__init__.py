@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .errors import CallTimeoutError as CallTimeoutError
     from .errors import CircuitOpenError as CircuitOpenError
     from .errors import ConnectionLostError as ConnectionLostError
-    from .errors import InvalidAnswerError as InvalidAnswerError
     from .errors import InvalidArgumentsError as InvalidArgumentsError
+    from .errors import InvalidResponseError as InvalidResponseError
     from .errors import MCPError as MCPError
     from .errors import NotOfferedError as NotOfferedError
     from .errors import SessionExpiredError as SessionExpiredError
@@ -70,7 +70,7 @@ _HOMES = {
     "ExportRoute": "routing",
     "FileRoute": "routing",
     "HttpServer": "transports.http_server",
-    "InvalidAnswerError": "errors",
+    "InvalidResponseError": "errors",
     "InvalidArgumentsError": "errors",
     "MCPError": "errors",
     "NotOfferedError": "errors",

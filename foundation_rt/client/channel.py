@@ -74,7 +74,7 @@ class Channel(Protocol):
         """What it leads to, for people; without anything secret."""
 
     @property
-    def closes_exchanges(self) -> bool:
+    def has_exchanges(self) -> bool:
         """Whether every request has an exchange of its own, with headers: HTTP.
 
         Its end tells a server of the stateless era that nobody waits for it any more.

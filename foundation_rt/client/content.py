@@ -24,7 +24,7 @@ from ..protocol.content import (
     Text,
     TextContents,
 )
-from .errors import InvalidAnswerError
+from .errors import InvalidResponseError
 
 Content = Block | dict[str, Any]
 """A content block; one of a kind that is not known is the object that came."""
@@ -37,10 +37,10 @@ def read_block(wire: Any) -> Content:
     """A content block of a tool or a prompt.
 
     Raises:
-        InvalidAnswerError: it is no content block, or not what its kind says.
+        InvalidResponseError: it is no content block, or not what its kind says.
     """
     if type(wire) is not dict or type(wire.get("type")) is not str:
-        raise InvalidAnswerError("a content block is not an object with a type")
+        raise InvalidResponseError("a content block is not an object with a type")
     read = _KINDS.get(wire["type"])
     return wire if read is None else read(wire)
 
@@ -49,10 +49,10 @@ def read_contents(wire: Any) -> ResourceContents:
     """The contents of a resource: what `resources/read` lists, or what a block embeds.
 
     Raises:
-        InvalidAnswerError: it has no URI, or neither text nor bytes.
+        InvalidResponseError: it has no URI, or neither text nor bytes.
     """
     if type(wire) is not dict:
-        raise InvalidAnswerError("the contents of a resource are not an object")
+        raise InvalidResponseError("the contents of a resource are not an object")
     uri, mime_type, meta = _string(wire, "uri", "resource"), _hint(wire, "mimeType"), _meta(wire)
     if wire.get("text") is not None:
         return TextContents(uri, _string(wire, "text", "resource"), mime_type, meta=meta)
@@ -106,7 +106,7 @@ _KINDS: dict[str, Callable[[dict[str, Any]], Block]] = {
 def _string(wire: dict[str, Any], name: str, kind: str) -> str:
     value = wire.get(name)
     if type(value) is not str:
-        raise InvalidAnswerError(f"the {name} of a content block ({kind}) is not a string")
+        raise InvalidResponseError(f"the {name} of a content block ({kind}) is not a string")
     return value
 
 
@@ -115,7 +115,7 @@ def _bytes(wire: dict[str, Any], name: str, kind: str) -> bytes:
         return a2b_base64(_string(wire, name, kind), strict_mode=True)
     except ValueError:
         message = f"the {name} of a content block ({kind}) is not base64"
-        raise InvalidAnswerError(message) from None
+        raise InvalidResponseError(message) from None
 
 
 def _hint(wire: Mapping[str, Any], name: str) -> str | None:

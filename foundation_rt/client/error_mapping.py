@@ -18,7 +18,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from ..errors import ErrorCode, JsonRpcErrorCode
-from .errors import CallTimeoutError, InvalidAnswerError, MCPError, SessionExpiredError
+from .errors import CallTimeoutError, InvalidResponseError, MCPError, SessionExpiredError
 from .printable import readable
 
 REQUEST_CANCELLED = -32800
@@ -141,11 +141,11 @@ def map_mcp_error(error: Any, method: str | None = None) -> MCPError:
 
     Returns:
         With `original_code` and `data` as they came. E202 is a `CallTimeoutError`; an unknown
-        session is a `SessionExpiredError`, and what is no error object an `InvalidAnswerError`.
+        session is a `SessionExpiredError`, and what is no error object an `InvalidResponseError`.
     """
     number = error.get("code") if isinstance(error, Mapping) else None
     if type(number) is not int:
-        return InvalidAnswerError("the server answered with an error that has no code")
+        return InvalidResponseError("the server answered with an error that has no code")
     data = error.get("data")
     message = readable(error.get("message")) or f"the server answered with error {number}"
     told = _Told(number, message, data if isinstance(data, Mapping) else {}, method)

@@ -165,7 +165,7 @@ class InvalidArgumentsError(MCPError):
         self.issues = tuple(issues)
 
 
-class InvalidAnswerError(MCPError):
+class InvalidResponseError(MCPError):
     """The server answered with what cannot be used: E209."""
 
     def __init__(

@@ -25,7 +25,7 @@ from ..protocol.revisions import (
     Revision,
 )
 from .capabilities import ServerDescription
-from .errors import ConnectionLostError, InvalidAnswerError, MCPError
+from .errors import ConnectionLostError, InvalidResponseError, MCPError
 from .printable import readable
 
 NEWEST_REVISION = STATELESS_REVISIONS[-1]
@@ -145,7 +145,7 @@ class Handshake:
         supported = _names(result, "supportedVersions")
         if not supported:
             # Servers of the older kind answer what they do not know with anything.
-            return self.refused(opening, InvalidAnswerError("the server names no revision"))
+            return self.refused(opening, InvalidResponseError("the server names no revision"))
         if opening.revision.name not in supported:
             return self._choose(supported, no_common_revision(supported, self._ours()))
         meta = result.get("_meta")
@@ -184,7 +184,7 @@ class Handshake:
     def _initialized(self, result: Mapping[str, Any]) -> ServerDescription:
         name = result.get("protocolVersion")
         if type(name) is not str:
-            raise InvalidAnswerError("the answer to initialize names no protocolVersion")
+            raise InvalidResponseError("the answer to initialize names no protocolVersion")
         if name not in HANDSHAKE_REVISIONS:
             raise no_common_revision([name], [*reversed(HANDSHAKE_REVISIONS)])
         return _introduction(REVISIONS[name], result, result.get("serverInfo"))
@@ -203,7 +203,7 @@ def no_common_revision(theirs: list[str], ours: list[str]) -> MCPError:
 def _introduction(revision: Revision, result: Mapping[str, Any], said: Any) -> ServerDescription:
     capabilities = result.get("capabilities")
     if not isinstance(capabilities, Mapping):
-        raise InvalidAnswerError("the server's introduction has no capabilities")
+        raise InvalidResponseError("the server's introduction has no capabilities")
     instructions = result.get("instructions")
     return ServerDescription(
         revision,

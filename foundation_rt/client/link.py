@@ -126,7 +126,7 @@ class Link:
             session = await self._begin(channel, handshake)
         except ConnectionLostError as error:
             # Over HTTP, what was not sent says that there is no way to the server.
-            is_reached = error.may_have_run or not channel.closes_exchanges
+            is_reached = error.may_have_run or not channel.has_exchanges
             if not (is_reached and handshake.may_have_ended_it):
                 raise
             # There are servers of the older kind that end, or hang up, when they are asked what

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from .attempt import Attempt
 from .channel import MAX_MESSAGE_BYTES
-from .errors import InvalidAnswerError
+from .errors import InvalidResponseError
 from .rounds import is_complete
 from .session import Session
 
@@ -39,11 +39,11 @@ async def list_all(
         is_complete(session, method, page)
         listed = page.get(member)
         if type(listed) is not list:
-            raise InvalidAnswerError(f"the answer to {method} has no list of {member}")
+            raise InvalidResponseError(f"the answer to {method} has no list of {member}")
         entries += listed
         size += attempt.answer_bytes
         if len(entries) > MAX_ENTRIES or size > MAX_LIST_BYTES:
-            raise InvalidAnswerError(
+            raise InvalidResponseError(
                 f"{method} has more than {MAX_ENTRIES:,} entries, or {MAX_LIST_BYTES:,} bytes"
             )
         hint = page.get("ttlMs")
@@ -53,7 +53,7 @@ async def list_all(
         if cursor is None:
             return entries, min(hints, default=None)
         if type(cursor) is not str or cursor in cursors:
-            raise InvalidAnswerError(f"the pages of {method} do not end: a cursor comes again")
+            raise InvalidResponseError(f"the pages of {method} do not end: a cursor comes again")
         cursors.add(cursor)
         params = {"cursor": cursor}
-    raise InvalidAnswerError(f"{method} has more than {max_pages} pages")
+    raise InvalidResponseError(f"{method} has more than {max_pages} pages")

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..asking.errors import InvalidAnswerError as UnusableError
+from ..asking.errors import InvalidAnswerError
 from ..errors import JsonRpcErrorCode, UsageError
 from .answering import as_json
-from .errors import InvalidAnswerError
+from .errors import InvalidResponseError
 from .refusing import QuestionRefused, malformed
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Questions:
 
             try:
                 self._known_roots = write_roots(self.roots)
-            except UnusableError as error:
+            except InvalidAnswerError as error:
                 raise UsageError("{} {}".format(*error.issues[0])) from None
 
     def capabilities(self, revision: Revision) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Questions:
         """The `inputResponses` to the `inputRequests` of a result, asked all at once (QUEST-14).
 
         Raises:
-            InvalidAnswerError: they are no questions, or not such as may be asked; none was.
+            InvalidResponseError: they are no questions, or not such as may be asked; none was.
             QuestionRefused: one was not answered; the others have been cancelled.
         """
         asked = self._prepare_all(requests, revision)
@@ -170,16 +170,16 @@ class Questions:
 
     def _prepare_all(self, requests: Any, revision: Revision) -> dict[str, Prepared]:
         if type(requests) is not dict or len(requests) > MAX_HANDLERS:
-            raise InvalidAnswerError(f"inputRequests is not an object of at most {MAX_HANDLERS}")
+            raise InvalidResponseError(f"inputRequests is not an object of at most {MAX_HANDLERS}")
         asked = {}
         for key, request in requests.items():
             method = request.get("method") if type(request) is dict else None
             if type(method) is not str:
-                raise InvalidAnswerError("one of inputRequests is no request")
+                raise InvalidResponseError("one of inputRequests is no request")
             try:
                 asked[key] = self._prepare(method, request.get("params"), revision)
             except QuestionRefused as refused:
-                raise InvalidAnswerError(
+                raise InvalidResponseError(
                     f"the server asks for what it cannot be given: {refused.message}",
                     original_code=refused.original_code,
                 ) from None
@@ -262,7 +262,7 @@ def _written(prepared: Prepared, answer: Any) -> dict[str, Any]:
         return prepared.write(answer)
     except QuestionRefused:
         raise
-    except UnusableError as error:
+    except InvalidAnswerError as error:
         raise _unusable(prepared, error) from None
     except Exception as error:  # the answer's own code: it may be an object of any class
         raise _handler_failed(prepared, error) from error
@@ -273,11 +273,11 @@ def _checked(prepared: Prepared, refused: QuestionRefused) -> QuestionRefused:
     try:
         as_json(refused.to_wire(), "/error")
         return refused
-    except UnusableError as error:
+    except InvalidAnswerError as error:
         return _unusable(prepared, error)
 
 
-def _unusable(prepared: Prepared, error: UnusableError) -> QuestionRefused:
+def _unusable(prepared: Prepared, error: InvalidAnswerError) -> QuestionRefused:
     """Told to the log by the names of members; what they hold may be the user's secret."""
     issues = "; ".join(f"{path or 'it'} {what}" for path, what in error.issues)
     log.warning("the answer to %s cannot be sent: %s", prepared.method, issues)

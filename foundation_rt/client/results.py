@@ -2,7 +2,7 @@
 
 `read` looks at the frame of a result; what its parts hold is decoded when it is first asked for,
 since many callers want one member of a result, and base64 of megabytes costs milliseconds
-(CTOOL-12). Whatever a server sends instead of a result is an `InvalidAnswerError` (E209).
+(CTOOL-12). Whatever a server sends instead of a result is an `InvalidResponseError` (E209).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import orjson
 from attrs import define, field, frozen
 
 from ..errors import ErrorCode, StructuredError
-from .errors import InvalidAnswerError, ToolCallError
+from .errors import InvalidResponseError, ToolCallError
 
 if TYPE_CHECKING:
     from ..protocol.content import ResourceContents
@@ -46,18 +46,20 @@ class CallResult:
             correlation_id: the one that was sent with the call, if there was one.
 
         Raises:
-            InvalidAnswerError: it is no such result (CTOOL-11).
+            InvalidResponseError: it is no such result (CTOOL-11).
         """
         _check_frame(wire, "tools/call")
         blocks = wire.get("content")
         if type(blocks) is not list:
             if blocks is not None:
-                raise InvalidAnswerError("the content of the result of tools/call is not an array")
+                raise InvalidResponseError(
+                    "the content of the result of tools/call is not an array"
+                )
             blocks = []
         is_error = wire.get("isError", False)
         if type(is_error) is not bool:
             if is_error is not None:
-                raise InvalidAnswerError("isError in the result of tools/call is not a boolean")
+                raise InvalidResponseError("isError in the result of tools/call is not a boolean")
             is_error = False
         return cls(wire, is_error, blocks, correlation_id)
 
@@ -66,7 +68,7 @@ class CallResult:
         """The content blocks; one of a kind that is not known is the object that came.
 
         Raises:
-            InvalidAnswerError: one is not what its kind says (CTOOL-13).
+            InvalidResponseError: one is not what its kind says (CTOOL-13).
         """
         if self._content is None:
             from .content import read_block  # 5 ms, which callers that want text do not wait for
@@ -79,7 +81,7 @@ class CallResult:
         """All text blocks, with a line end between them.
 
         Raises:
-            InvalidAnswerError: a block is none, or its text is not a string.
+            InvalidResponseError: a block is none, or its text is not a string.
         """
         return "\n".join(self._texts())
 
@@ -119,7 +121,7 @@ class CallResult:
         through and with them this result.
 
         Raises:
-            InvalidAnswerError: it failed, and its content cannot be read.
+            InvalidResponseError: it failed, and its content cannot be read.
         """
         return _tool_error(self) if self.is_error else None
 
@@ -131,7 +133,7 @@ class CallResult:
 
         Raises:
             ToolCallError: the tool failed.
-            InvalidAnswerError: the content cannot be read.
+            InvalidResponseError: the content cannot be read.
         """
         self.raise_for_error()
         if self.structured is not None:
@@ -158,11 +160,11 @@ class CallResult:
         texts = []
         for block in self._blocks:
             if type(block) is not dict:
-                raise InvalidAnswerError("a content block is not an object with a type")
+                raise InvalidResponseError("a content block is not an object with a type")
             if block.get("type") == "text":
                 text = block.get("text")
                 if type(text) is not str:
-                    raise InvalidAnswerError("the text of a content block is not a string")
+                    raise InvalidResponseError("the text of a content block is not a string")
                 texts.append(text)
         return texts
 
@@ -184,7 +186,7 @@ class ReadResult:
         """The result of `resources/read`.
 
         Raises:
-            InvalidAnswerError: it is no such result.
+            InvalidResponseError: it is no such result.
         """
         from .content import read_contents
 
@@ -227,7 +229,7 @@ class PromptResult:
         """The result of `prompts/get`.
 
         Raises:
-            InvalidAnswerError: it is no such result.
+            InvalidResponseError: it is no such result.
         """
         _check_frame(wire, "prompts/get")
         messages = tuple(map(_message, _array(wire, "messages", "prompts/get")))
@@ -261,15 +263,15 @@ class CompletionResult:
         """The result of `completion/complete`.
 
         Raises:
-            InvalidAnswerError: it is no such result.
+            InvalidResponseError: it is no such result.
         """
         _check_frame(wire, "completion/complete")
         completion = wire.get("completion")
         if type(completion) is not dict:
-            raise InvalidAnswerError("the result of completion/complete has no completion")
+            raise InvalidResponseError("the result of completion/complete has no completion")
         values = tuple(_array(completion, "values", "completion/complete"))
         if not all(type(value) is str for value in values):
-            raise InvalidAnswerError("a value of completion/complete is not a string")
+            raise InvalidResponseError("a value of completion/complete is not a string")
         total = completion.get("total")
         if type(total) is not int or total < len(values):
             total = None
@@ -280,15 +282,15 @@ class CompletionResult:
 def _check_frame(wire: Any, method: str) -> None:
     """A result is an object, and complete (MCP 2026-07-28, "ResultType")."""
     if type(wire) is not dict:
-        raise InvalidAnswerError(f"the result of {method} is not an object")
+        raise InvalidResponseError(f"the result of {method} is not an object")
     if wire.get("resultType", "complete") != "complete":
-        raise InvalidAnswerError(f"the result of {method} is of an unknown resultType")
+        raise InvalidResponseError(f"the result of {method} is of an unknown resultType")
 
 
 def _array(wire: dict[str, Any], name: str, method: str) -> list[Any]:
     value = wire.get(name)
     if type(value) is not list:
-        raise InvalidAnswerError(f"{name} in the result of {method} is not an array")
+        raise InvalidResponseError(f"{name} in the result of {method} is not an array")
     return value
 
 
@@ -301,7 +303,7 @@ def _message(wire: Any) -> PromptMessage:
     from .content import read_block
 
     if type(wire) is not dict or wire.get("role") not in ("user", "assistant"):
-        raise InvalidAnswerError("a message of a prompt has no role that there is")
+        raise InvalidResponseError("a message of a prompt has no role that there is")
     return PromptMessage(wire["role"], read_block(wire.get("content")))
 
 

@@ -14,7 +14,7 @@ from attrs import define
 
 from .attempt import Attempt
 from .channel import NOTHING_MIRRORED
-from .errors import InvalidAnswerError, MCPError
+from .errors import InvalidResponseError, MCPError
 from .questions import Questions
 from .session import Session
 
@@ -55,7 +55,7 @@ class Rounds:
             if is_complete(session, method, result):
                 return result
             if rounds == MAX_ROUNDS:
-                raise InvalidAnswerError(f"{method} asked for input {rounds + 1} times")
+                raise InvalidResponseError(f"{method} asked for input {rounds + 1} times")
             attempt.has_begun = True
             rounds += 1
             said = {**params, **await self._input(session, result, attempt)}
@@ -68,7 +68,7 @@ class Rounds:
         if "inputRequests" in result:
             along["inputResponses"] = await self._answers(session, result["inputRequests"], attempt)
         if not along:
-            raise InvalidAnswerError("the server wants input and does not say which")
+            raise InvalidResponseError("the server wants input and does not say which")
         return along
 
     async def _answers(self, session: Session, requests: Any, attempt: Attempt) -> dict[str, Any]:
@@ -91,11 +91,11 @@ def is_complete(session: Session, method: str, result: Mapping[str, Any]) -> boo
     """Whether a result is the last one; if not, it wants input (CLIENT-14).
 
     Raises:
-        InvalidAnswerError: it is of a type that a result of this method cannot be.
+        InvalidResponseError: it is of a type that a result of this method cannot be.
     """
     kind = result.get("resultType", "complete")
     if kind == "complete" or not session.server.revision.is_stateless:
         return True
     if kind != "input_required" or method not in _MAY_ASK_BACK:
-        raise InvalidAnswerError(f"the result of {method} is of no known type")
+        raise InvalidResponseError(f"the result of {method} is of no known type")
     return False

@@ -22,7 +22,7 @@ from ..protocol.content import Audio, Block, Image, Text
 from ..protocol.revisions import Revision
 from .answering import as_json
 from .content import read_block
-from .errors import InvalidAnswerError as UnreadableError
+from .errors import InvalidResponseError
 from .refusing import QuestionRefused, malformed, optional, required
 
 USER_REJECTED = -1
@@ -145,7 +145,7 @@ def _block(wire: Any, path: str, kinds: tuple[type, ...]) -> Any:
 def _content(wire: Any, path: str) -> Block:
     try:
         block = read_block(wire)
-    except UnreadableError as error:
+    except InvalidResponseError as error:
         raise malformed(path, f"cannot be read: {error.message}") from None
     if not isinstance(block, Block):
         raise malformed(path, "is of a kind that is not known")

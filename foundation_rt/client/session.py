@@ -32,7 +32,7 @@ from .conversation import (
     notification,
 )
 from .error_mapping import BEFORE_SESSION, map_mcp_error
-from .errors import ConnectionLostError, InvalidAnswerError, MCPError, SessionExpiredError
+from .errors import ConnectionLostError, InvalidResponseError, MCPError, SessionExpiredError
 from .handshake import Handshake, Opening
 from .joining import client_closed
 from .mistakes import mistake
@@ -251,7 +251,7 @@ class Session:
         # Whoever is cancelled while waiting for it has cancelled it.
         if self.error is not None or (answer.done() and not answer.cancelled()):
             return
-        is_told = self.channel.closes_exchanges and (self._revision and self._revision.is_stateless)
+        is_told = self.channel.has_exchanges and (self._revision and self._revision.is_stateless)
         # Before both sides know what they speak a request is only forgotten.
         if not is_told and request.method not in BEFORE_SESSION:
             params: dict[str, Any] = {
@@ -339,7 +339,7 @@ class Session:
         elif isinstance(arrival, Asked):
             self._ask(arrival.question)
         elif isinstance(arrival, Unusable):
-            self._settle(arrival.request, InvalidAnswerError(arrival.why))
+            self._settle(arrival.request, InvalidResponseError(arrival.why))
         elif isinstance(arrival, Stray):
             log.debug("dropped: %s", arrival.reason)
 

@@ -16,7 +16,7 @@ from attrs import define, field
 from ..errors import JsonRpcErrorCode
 from .attempt import Attempt
 from .channel import NOTHING_MIRRORED
-from .errors import InvalidAnswerError, MCPError
+from .errors import InvalidResponseError, MCPError
 from .results import CallResult
 from .rounds import Rounds
 from .session import Session
@@ -63,7 +63,7 @@ class ToolCall:
         """The result in an answer, held against the tool's output schema (CLIENT-25).
 
         Raises:
-            InvalidAnswerError: it is none, or does not fit.
+            InvalidResponseError: it is none, or does not fit.
         """
         result = CallResult.read(answer, self.correlation_id)
         tool = self._tool
@@ -139,12 +139,12 @@ def _needs_task(tool: str) -> MCPError:
 
 def _check_output(tool: ToolSchema, result: CallResult) -> None:
     if not result.has_structured:
-        raise InvalidAnswerError(
+        raise InvalidResponseError(
             f"the result of {tool.name} lacks the structured content it declares"
         )
     issues = tool.check_output(result.structured)
     if issues:
         listed = "; ".join(f"{issue.path or 'it'} {issue.message}" for issue in issues)
-        raise InvalidAnswerError(
+        raise InvalidResponseError(
             f"the result of {tool.name} does not fit its output schema: {listed}"
         )

@@ -14,7 +14,7 @@ import orjson
 from attrs import define, field
 
 from ..errors import RegistrationError
-from .errors import InvalidAnswerError, InvalidArgumentsError
+from .errors import InvalidArgumentsError, InvalidResponseError
 
 if TYPE_CHECKING:
     from ..schemas.headers import HeaderParameter
@@ -84,17 +84,17 @@ class ToolSchema:
         """A member of `tools`.
 
         Raises:
-            InvalidAnswerError: it is no tool (CTOOL-01).
+            InvalidResponseError: it is no tool (CTOOL-01).
         """
         if type(wire) is not dict:
-            raise InvalidAnswerError("a tool is listed that is not an object")
+            raise InvalidResponseError("a tool is listed that is not an object")
         name, schema, output = map(wire.get, ("name", "inputSchema", "outputSchema"))
         if type(name) is not str or not name:
-            raise InvalidAnswerError("a tool is listed without a name")
+            raise InvalidResponseError("a tool is listed without a name")
         if type(schema) is not dict:
-            raise InvalidAnswerError("a tool is listed whose inputSchema is not an object")
+            raise InvalidResponseError("a tool is listed whose inputSchema is not an object")
         if output is not None and type(output) is not dict:
-            raise InvalidAnswerError("a tool is listed whose outputSchema is not an object")
+            raise InvalidResponseError("a tool is listed whose outputSchema is not an object")
         said = wire.get("annotations")
         return cls(
             name,

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import define, field
 
 from .attempt import Attempt
-from .errors import CallTimeoutError, InvalidAnswerError, InvalidArgumentsError, MCPError
+from .errors import CallTimeoutError, InvalidArgumentsError, InvalidResponseError, MCPError
 from .joining import join, shared
 from .paging import list_all
 from .session import Session
@@ -143,7 +143,7 @@ def no_such_tool(name: str) -> MCPError:
 
 def _mirrors(session: Session) -> bool:
     """Whether arguments are repeated in headers: over HTTP, in the stateless era (SEP-2243)."""
-    return session.channel.closes_exchanges and session.server.revision.is_stateless
+    return session.channel.has_exchanges and session.server.revision.is_stateless
 
 
 def _usable(entries: list[Any], needs_headers: bool) -> dict[str, ToolSchema]:
@@ -152,7 +152,7 @@ def _usable(entries: list[Any], needs_headers: bool) -> dict[str, ToolSchema]:
     for entry in entries:
         try:
             tool = ToolSchema.read(entry)
-        except InvalidAnswerError as error:
+        except InvalidResponseError as error:
             log.warning("a tool is left out: %s", error.message)
             continue
         if needs_headers and tool.header_problem is not None:

@@ -14,7 +14,7 @@ from foundation_rt.client.client import Client
 from foundation_rt.client.errors import (
     CallTimeoutError,
     ConnectionLostError,
-    InvalidAnswerError,
+    InvalidResponseError,
     MCPError,
     NotOfferedError,
     ToolCallError,
@@ -99,7 +99,7 @@ def test_a_structured_result_is_checked(answer: dict[str, Any], is_good: bool) -
         if is_good:
             assert outcome.wire == answer  # type: ignore[union-attr]
         else:
-            assert isinstance(outcome, InvalidAnswerError)
+            assert isinstance(outcome, InvalidResponseError)
             assert outcome.may_have_run
 
     play(scene)

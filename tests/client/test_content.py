@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.client.content import read_block, read_contents
-from foundation_rt.client.errors import InvalidAnswerError
+from foundation_rt.client.errors import InvalidResponseError
 from foundation_rt.protocol.content import (
     Annotations,
     Audio,
@@ -115,7 +115,7 @@ BROKEN: dict[str, Any] = {
 @pytest.mark.rule("CTOOL-13")
 @pytest.mark.parametrize("wire", BROKEN.values(), ids=BROKEN)
 def test_a_block_that_is_not_what_its_kind_says_is_refused(wire: Any) -> None:
-    with pytest.raises(InvalidAnswerError):
+    with pytest.raises(InvalidResponseError):
         read_block(wire)
 
 
@@ -184,5 +184,5 @@ def test_whatever_comes_is_content_or_refused(wire: Any) -> None:
     for read in (read_block, read_contents):
         try:
             read(wire)
-        except InvalidAnswerError as error:
+        except InvalidResponseError as error:
             assert error.code == "E209"

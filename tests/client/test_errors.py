@@ -15,8 +15,8 @@ from foundation_rt.client.errors import (
     CallTimeoutError,
     CircuitOpenError,
     ConnectionLostError,
-    InvalidAnswerError,
     InvalidArgumentsError,
+    InvalidResponseError,
     MCPError,
     NotOfferedError,
     SessionExpiredError,
@@ -37,8 +37,8 @@ EVERY_KIND: list[tuple[MCPError, str, bool]] = [
     (CallTimeoutError("late", may_have_run=True), "E202", True),
     (CircuitOpenError("left alone", retry_after=12.5), "E201", False),
     (InvalidArgumentsError("forecast", ISSUES), "E203", False),
-    (InvalidAnswerError("nonsense"), "E209", True),
-    (InvalidAnswerError("nonsense", may_have_run=False), "E209", False),
+    (InvalidResponseError("nonsense"), "E209", True),
+    (InvalidResponseError("nonsense", may_have_run=False), "E209", False),
     (NotOfferedError("tools"), "E205", False),
 ]
 

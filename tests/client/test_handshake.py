@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.capabilities import ServerDescription
 from foundation_rt.client.error_mapping import map_http_status, map_mcp_error
-from foundation_rt.client.errors import ConnectionLostError, InvalidAnswerError, MCPError
+from foundation_rt.client.errors import ConnectionLostError, InvalidResponseError, MCPError
 from foundation_rt.client.handshake import Handshake, Opening
 from foundation_rt.protocol.peer import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY
 from foundation_rt.protocol.revisions import (
@@ -263,7 +263,7 @@ LEGACY_REFUSALS: dict[str, MCPError] = {
     "405": map_http_status(405),
     "500": map_http_status(500),
     "a time out": map_http_status(504),
-    "no answer": InvalidAnswerError("the response is neither JSON nor a stream of events"),
+    "no answer": InvalidResponseError("the response is neither JSON nor a stream of events"),
 }
 
 

@@ -202,10 +202,10 @@ def test_a_session_that_expires_again_and_again_is_given_up() -> None:
 
 
 @pytest.mark.rule("CLIENT-02")
-@pytest.mark.parametrize("closes_exchanges", [False, True], ids=["stdio", "HTTP"])
-def test_a_server_that_ends_for_being_probed_is_not_probed_again(closes_exchanges: bool) -> None:
+@pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
+def test_a_server_that_ends_for_being_probed_is_not_probed_again(has_exchanges: bool) -> None:
     async def main(clock: ManualClock) -> None:
-        stage = ScriptedStage(HANDSHAKE, closes_exchanges)
+        stage = ScriptedStage(HANDSHAKE, has_exchanges)
         stage.play({"server/discover": [["die"]]})
         async with Client(stage.make_channel, ClientOptions(retries=ONCE)) as client:
             await client.initialize()

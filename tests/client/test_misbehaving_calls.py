@@ -19,7 +19,7 @@ from foundation_rt.client import (
     CallTimeoutError,
     Client,
     ConnectionLostError,
-    InvalidAnswerError,
+    InvalidResponseError,
     MCPError,
     StdioServer,
     connect,
@@ -195,7 +195,7 @@ UNUSABLE: dict[str, list[Act]] = {
 def test_a_result_that_cannot_be_used(acts: list[Act]) -> None:
     async def scene(client: Client, stage: Stage) -> None:
         error = await error_of(call(client, "first", acts))
-        assert isinstance(error, InvalidAnswerError)
+        assert isinstance(error, InvalidResponseError)
         assert (error.code, error.may_have_run) == ("E209", True)
         await call(client, "second")
         assert stage.nonces() == ["first", "second"]
@@ -316,7 +316,7 @@ def test_a_cancelled_call_returns_at_once_and_the_server_is_told() -> None:
 def test_a_hundred_megabytes_are_refused() -> None:
     async def scene(client: Client, stage: Stage) -> None:
         error = await error_of(call(client, "first", [["huge", 100_000_000]]))
-        assert isinstance(error, InvalidAnswerError)
+        assert isinstance(error, InvalidResponseError)
         assert error.may_have_run
         await call(client, "second")
 

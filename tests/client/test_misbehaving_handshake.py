@@ -157,7 +157,7 @@ def test_a_server_that_answers_nonsense_at_any_point_of_the_handshake(acts: list
 
 
 @pytest.mark.rule("CLIENT-02")
-@pytest.mark.parametrize("closes_exchanges", [False, True])
+@pytest.mark.parametrize("has_exchanges", [False, True])
 @pytest.mark.parametrize(
     "acts",
     [
@@ -169,10 +169,10 @@ def test_a_server_that_answers_nonsense_at_any_point_of_the_handshake(acts: list
     ids=["at once", "having refused", "while it refuses", "having said something"],
 )
 def test_a_server_that_ends_for_the_probe_is_not_probed_again(
-    acts: list[Act], closes_exchanges: bool
+    acts: list[Act], has_exchanges: bool
 ) -> None:
     """Without a process, so that the end comes at the same moment each time."""
-    stage = MemoryStage(HANDSHAKE, closes_exchanges)
+    stage = MemoryStage(HANDSHAKE, has_exchanges)
     stage.play({"server/discover": acts})
 
     async def scene(clock: ManualClock) -> None:

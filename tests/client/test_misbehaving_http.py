@@ -18,7 +18,7 @@ from foundation_rt.client import (
     CallTimeoutError,
     Client,
     ConnectionLostError,
-    InvalidAnswerError,
+    InvalidResponseError,
     MCPError,
     connect,
 )
@@ -227,7 +227,7 @@ def test_a_hundred_megabytes_are_refused(server: HttpStage) -> None:
 
     async def scene(client: Client) -> None:
         error = await error_of(call(client, "first", [*begin, ["huge", 100_000_000]]))
-        assert isinstance(error, InvalidAnswerError)
+        assert isinstance(error, InvalidResponseError)
         assert error.may_have_run
         await call(client, "second")
 
@@ -286,7 +286,7 @@ UNANSWERED: dict[str, list[Act]] = {
 def test_a_call_that_is_not_answered_ends_in_time(server: HttpStage, acts: list[Act]) -> None:
     async def scene(client: Client) -> None:
         error = await error_of(call(client, "first", acts, timeout=SOON))
-        assert isinstance(error, CallTimeoutError | InvalidAnswerError)
+        assert isinstance(error, CallTimeoutError | InvalidResponseError)
         assert error.may_have_run
         await call(client, "second")
         assert server.nonces() == ["first", "second"]

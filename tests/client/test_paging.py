@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.client import paging
 from foundation_rt.client.client import Client
-from foundation_rt.client.errors import InvalidAnswerError
+from foundation_rt.client.errors import InvalidResponseError
 from tests.support.misbehaving_play import Act
 from tests.support.scripted_channel import (
     BOTH,
@@ -88,7 +88,7 @@ def test_a_list_that_is_none_or_does_not_end(said: list[dict[str, Any]]) -> None
         rest = iter(acts)
         channel = stage.channel
         channel._play._acts = lambda point, default: [next(rest, acts[-1])]  # type: ignore[method-assign]
-        assert isinstance(await error_of(client.list_resources()), InvalidAnswerError)
+        assert isinstance(await error_of(client.list_resources()), InvalidResponseError)
         assert stage.count("resources/list") <= 4
 
     play(scene)

@@ -34,7 +34,7 @@ PUBLIC = {
     "ExportRoute",
     "FileRoute",
     "HttpServer",
-    "InvalidAnswerError",
+    "InvalidResponseError",
     "InvalidArgumentsError",
     "MCPError",
     "NotOfferedError",

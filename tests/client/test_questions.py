@@ -25,7 +25,7 @@ from foundation_rt.asking.roots import Root, Roots
 from foundation_rt.asking.sampled import SampleResult
 from foundation_rt.asking.sampling import Sample
 from foundation_rt.client import connect
-from foundation_rt.client.errors import InvalidAnswerError, MCPError
+from foundation_rt.client.errors import InvalidResponseError, MCPError
 from foundation_rt.client.questions import MAX_HANDLERS, Questions
 from foundation_rt.client.refusing import QuestionRefused
 from foundation_rt.errors import UsageError
@@ -531,7 +531,7 @@ def test_all_are_asked_at_once() -> None:
     ],
 )
 def test_nobody_is_asked_if_something_may_not_be_asked(requests: Any) -> None:
-    with pytest.raises(InvalidAnswerError) as caught:
+    with pytest.raises(InvalidResponseError) as caught:
         ask_all(Questions(elicitation=never), requests)
     assert caught.value.may_have_run
 

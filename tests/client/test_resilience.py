@@ -16,8 +16,8 @@ from foundation_rt.client.errors import (
     CallTimeoutError,
     CircuitOpenError,
     ConnectionLostError,
-    InvalidAnswerError,
     InvalidArgumentsError,
+    InvalidResponseError,
     MCPError,
 )
 from foundation_rt.client.retries import RetryPolicy
@@ -75,7 +75,7 @@ def circuit_after(acts: list[Act], **options: Any) -> CircuitState:
     ids=repr,
 )
 def test_failures_of_the_server(acts: list[Act]) -> None:
-    assert circuit_after(acts, closes_exchanges=True) is OPEN
+    assert circuit_after(acts, has_exchanges=True) is OPEN
 
 
 @pytest.mark.rule("BREAK-10", "CLIENT-25")
@@ -468,7 +468,7 @@ def test_any_sequence_of_calls(
             assert isinstance(outcome, MCPError) == (verdict != "answer")
             if isinstance(outcome, MCPError):
                 assert outcome.may_have_run == (verdict != "refuses")
-                assert not isinstance(outcome, InvalidAnswerError)
+                assert not isinstance(outcome, InvalidResponseError)
 
     play(
         scene,

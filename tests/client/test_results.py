@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.errors import InvalidAnswerError, ToolCallError
+from foundation_rt.client.errors import InvalidResponseError, ToolCallError
 from foundation_rt.client.results import (
     CallResult,
     CompletionResult,
@@ -89,7 +89,7 @@ def test_what_is_absent_may_be_null() -> None:
 @pytest.mark.rule("CTOOL-11")
 @pytest.mark.parametrize("vector", vectors("refused"))
 def test_what_is_no_result_is_refused(vector: dict[str, Any]) -> None:
-    with pytest.raises(InvalidAnswerError) as caught:
+    with pytest.raises(InvalidResponseError) as caught:
         CallResult.read(vector["result"])
     assert caught.value.code == vector["refused"]
     assert caught.value.may_have_run
@@ -100,7 +100,7 @@ def test_one_broken_block_keeps_nobody_from_the_others() -> None:
     result = call_result(HI, NO_PICTURE, *text("there"), structuredContent=[5])
     assert result.text == "hi\nthere"
     assert result.value() == [5]
-    with pytest.raises(InvalidAnswerError, match="is not base64"):
+    with pytest.raises(InvalidResponseError, match="is not base64"):
         _ = result.content
 
 
@@ -111,7 +111,7 @@ def test_one_broken_block_keeps_nobody_from_the_others() -> None:
 def test_broken_text_is_refused_when_it_is_asked_for(block: Any) -> None:
     result = call_result(block)
     for ask in (lambda: result.text, lambda: result.content, result.value):
-        with pytest.raises(InvalidAnswerError):
+        with pytest.raises(InvalidResponseError):
             ask()
 
 
@@ -276,7 +276,7 @@ REFUSED: list[tuple[Any, Any]] = [
 @pytest.mark.rule("CTOOL-17")
 @pytest.mark.parametrize(("kind", "wire"), REFUSED)
 def test_what_is_no_other_result_is_refused(kind: Any, wire: Any) -> None:
-    with pytest.raises(InvalidAnswerError):
+    with pytest.raises(InvalidResponseError):
         kind.read(wire)
 
 
@@ -318,11 +318,11 @@ def test_whatever_comes_is_a_result_or_refused(wire: Any) -> None:
     for kind in (ReadResult, PromptResult, CompletionResult):
         try:
             kind.read(wire)
-        except InvalidAnswerError as error:
+        except InvalidResponseError as error:
             assert error.code == "E209"
     try:
         result = CallResult.read(wire)
-    except InvalidAnswerError:
+    except InvalidResponseError:
         return
     assert isinstance(result.meta, dict)
     for ask in (
@@ -333,11 +333,11 @@ def test_whatever_comes_is_a_result_or_refused(wire: Any) -> None:
     ):
         try:
             ask()
-        except InvalidAnswerError as error:
+        except InvalidResponseError as error:
             assert error.code == "E209"
     try:
         result.value()
     except ToolCallError:
         assert result.is_error
-    except InvalidAnswerError as error:
+    except InvalidResponseError as error:
         assert error.code == "E209"

@@ -48,9 +48,9 @@ def held(stage: ScriptedStage, method: str = "tools/call") -> str:
 @pytest.mark.rule("CLIENT-15")
 @pytest.mark.parametrize("how", ["cancelled", "late"])
 @pytest.mark.parametrize("revision", BOTH)
-@pytest.mark.parametrize("closes_exchanges", [False, True], ids=["stdio", "HTTP"])
+@pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
 def test_the_server_is_told_that_nobody_waits(
-    how: str, revision: str, closes_exchanges: bool
+    how: str, revision: str, has_exchanges: bool
 ) -> None:
     """Once, and by a message only where the end of an exchange does not say it."""
 
@@ -61,14 +61,14 @@ def test_the_server_is_told_that_nobody_waits(
         (outcome,) = await asyncio.gather(call, return_exceptions=True)
         assert isinstance(outcome, asyncio.CancelledError | CallTimeoutError)
         told = [each["params"] for each in stage.of("notifications/cancelled")]
-        if closes_exchanges and revision == STATELESS:
+        if has_exchanges and revision == STATELESS:
             assert told == []
         else:
             assert [each["requestId"] for each in told] == [held(stage)]
         assert stage.channel.forgotten == [held(stage)]
         assert (await client.call("play", NONCE)).text == "one"
 
-    play(scene, revision=revision, closes_exchanges=closes_exchanges)
+    play(scene, revision=revision, has_exchanges=has_exchanges)
 
 
 @pytest.mark.rule("CLIENT-15")
@@ -110,11 +110,11 @@ def test_what_introduces_is_only_forgotten(revision: str) -> None:
 @given(
     turns=st.integers(0, 60),
     revision=st.sampled_from(BOTH),
-    closes_exchanges=st.booleans(),
+    has_exchanges=st.booleans(),
     breaker=st.booleans(),
 )
 def test_a_call_may_be_cancelled_at_any_moment(
-    turns: int, revision: str, closes_exchanges: bool, breaker: bool
+    turns: int, revision: str, has_exchanges: bool, breaker: bool
 ) -> None:
     """Others are not harmed, the server is told of what it has got, permits are given back."""
 
@@ -132,7 +132,7 @@ def test_a_call_may_be_cancelled_at_any_moment(
         sent = {each["id"]: each["params"]["arguments"]["nonce"] for each in stage.of("tools/call")}
         assert [sent[each] for each in told] in ([], ["one"])
         if first.cancelled() and "one" in sent.values():
-            assert bool(told) != (closes_exchanges and revision == STATELESS)
+            assert bool(told) != (has_exchanges and revision == STATELESS)
         assert stage.channel.receiver.conversation.waiting.keys() <= {
             each["id"] for each in stage.of("subscriptions/listen")
         }
@@ -140,7 +140,7 @@ def test_a_call_may_be_cancelled_at_any_moment(
         assert len(stage.channels) == 1
         assert stage.count("initialize") <= 1
 
-    play(scene, revision=revision, closes_exchanges=closes_exchanges, tool_breakers=breaker)
+    play(scene, revision=revision, has_exchanges=has_exchanges, tool_breakers=breaker)
 
 
 @pytest.mark.rule("CLIENT-29")
@@ -206,7 +206,7 @@ def test_whether_it_may_have_run(points: dict[str, list[Act]], may_have_run: boo
         assert error.may_have_run == may_have_run
         assert bool(stage.nonces()) == ("tools/call" in points)
 
-    play(scene, points, connect_timeout=100, closes_exchanges=True)
+    play(scene, points, connect_timeout=100, has_exchanges=True)
 
 
 # -- what it hears ---------------------------------------------------------------------------------

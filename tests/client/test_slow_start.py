@@ -28,7 +28,7 @@ class SlowStart:
 
     newest_first: bool
     description: str = "a slow server"
-    closes_exchanges: bool = False
+    has_exchanges: bool = False
     congested: bool = False
     _receiver: Receiver = field(init=False)
     _unread: list[Outgoing] = field(factory=list)

@@ -423,8 +423,8 @@ def test_what_a_server_tells_is_bounded(revision: str) -> None:
 
 @pytest.mark.rule("CLIENT-30")
 @eras
-@pytest.mark.parametrize("closes_exchanges", [False, True], ids=["stdio", "HTTP"])
-def test_lists_that_change(revision: str, closes_exchanges: bool) -> None:
+@pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
+def test_lists_that_change(revision: str, has_exchanges: bool) -> None:
     """Also where nothing was announced, and on whichever stream it comes."""
     heard: list[str] = []
 
@@ -448,7 +448,7 @@ def test_lists_that_change(revision: str, closes_exchanges: bool) -> None:
     play(
         scene,
         revision=revision,
-        closes_exchanges=closes_exchanges,
+        has_exchanges=has_exchanges,
         on_list_changed=heard.append,
     )
 

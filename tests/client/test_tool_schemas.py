@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.errors import InvalidAnswerError, InvalidArgumentsError
+from foundation_rt.client.errors import InvalidArgumentsError, InvalidResponseError
 from foundation_rt.client.tool_schemas import MAX_SCHEMA_BYTES, ToolSchema
 from foundation_rt.schemas.headers import HeaderParameter
 
@@ -93,7 +93,7 @@ NO_TOOLS: dict[str, Any] = {
 @pytest.mark.rule("CTOOL-01")
 @pytest.mark.parametrize("wire", NO_TOOLS.values(), ids=NO_TOOLS)
 def test_what_is_no_tool_is_refused(wire: Any) -> None:
-    with pytest.raises(InvalidAnswerError, match="E209 a tool is listed"):
+    with pytest.raises(InvalidResponseError, match="E209 a tool is listed"):
         ToolSchema.read(wire)
 
 
@@ -115,7 +115,7 @@ def test_whatever_is_listed_nothing_else_is_raised(
 ) -> None:
     try:
         read = ToolSchema.read(wire)
-    except InvalidAnswerError:
+    except InvalidResponseError:
         return
     for found in (read.check_arguments(arguments), read.check_output(value)):
         assert all(issue.message for issue in found)

@@ -312,17 +312,17 @@ BROKEN = {
 
 @pytest.mark.rule("CLIENT-23", "CTOOL-09")
 @pytest.mark.parametrize("revision", BOTH)
-@pytest.mark.parametrize("closes_exchanges", [False, True], ids=["stdio", "HTTP"])
-def test_tools_whose_headers_break_the_rules(revision: str, closes_exchanges: bool) -> None:
+@pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
+def test_tools_whose_headers_break_the_rules(revision: str, has_exchanges: bool) -> None:
     """Over HTTP, in the stateless era, they are left out; elsewhere there are no headers."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
         names = [each.name for each in await client.list_tools()]
-        is_strict = closes_exchanges and revision == STATELESS
+        is_strict = has_exchanges and revision == STATELESS
         assert names == (["good"] if is_strict else ["bad", "good"])
 
     tools = [tool("bad", inputSchema=BROKEN), tool("good", inputSchema=MIRRORED)]
-    play(scene, listed(*tools), revision=revision, closes_exchanges=closes_exchanges)
+    play(scene, listed(*tools), revision=revision, has_exchanges=has_exchanges)
 
 
 @pytest.mark.rule("CLIENT-27")
@@ -343,7 +343,7 @@ def test_headers_that_the_server_wants_otherwise() -> None:
         assert [dict(each.mirrored) for each in sent] == [{}, {"City": "Oslo"}]
         assert count(stage) == 2
 
-    play(scene, listed(tool("a")), revision=STATELESS, closes_exchanges=True)
+    play(scene, listed(tool("a")), revision=STATELESS, has_exchanges=True)
 
 
 @pytest.mark.rule("CLIENT-27", "CLIENT-25")
@@ -361,7 +361,7 @@ def test_what_is_listed_anew_is_what_the_result_is_held_against() -> None:
         assert stage.count("tools/call") == 2
 
     first = tool("a", outputSchema={"type": "object", "required": ["sea"]})
-    play(scene, listed(first), revision=STATELESS, closes_exchanges=True)
+    play(scene, listed(first), revision=STATELESS, has_exchanges=True)
 
 
 @pytest.mark.rule("CLIENT-27")
@@ -373,7 +373,7 @@ def test_time_over_after_a_refusal_has_not_run() -> None:
         assert isinstance(error, CallTimeoutError)
         assert not error.may_have_run
 
-    play(scene, listed(tool("a")), revision=STATELESS, closes_exchanges=True)
+    play(scene, listed(tool("a")), revision=STATELESS, has_exchanges=True)
 
 
 @pytest.mark.rule("CLIENT-27")

@@ -75,7 +75,7 @@ class ScriptedChannel:
     sent: list[dict[str, Any]]
     receiver: Receiver = field(init=False)
     description = "a vector"
-    closes_exchanges = False
+    has_exchanges = False
     congested = False
 
     async def open(self, receiver: Receiver) -> None:

@@ -95,7 +95,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @initialize(
         revision=st.sampled_from(sorted(REVISIONS)),
-        closes_exchanges=st.booleans(),
+        has_exchanges=st.booleans(),
         knows=st.booleans(),
         tool_breakers=st.booleans(),
         is_asked=st.booleans(),
@@ -104,7 +104,7 @@ class ClientMachine(RuleBasedStateMachine):
     def begin(
         self,
         revision: str,
-        closes_exchanges: bool,
+        has_exchanges: bool,
         knows: bool,
         tool_breakers: bool,
         is_asked: bool,
@@ -113,7 +113,7 @@ class ClientMachine(RuleBasedStateMachine):
         self.loop = VirtualLoop(ManualClock())
         self.loop.set_exception_handler(lambda _, context: self.unhandled.append(context))
         self.unhandled: list[dict[str, Any]] = []
-        self.stage = MemoryStage(revision, closes_exchanges)
+        self.stage = MemoryStage(revision, has_exchanges)
         options = ClientOptions(
             revision=revision if knows else None,
             connect_timeout=CONNECT_TIMEOUT,

@@ -34,15 +34,15 @@ class MemoryStage:
         channels: all that were made, the last one last.
     """
 
-    def __init__(self, revision: str, closes_exchanges: bool = False) -> None:
+    def __init__(self, revision: str, has_exchanges: bool = False) -> None:
         self.script: dict[str, Any] = {"revision": revision, "starts": [{}]}
         self.log: list[dict[str, Any]] = []
         self.channels: list[PlayedChannel] = []
-        self._closes_exchanges = closes_exchanges
+        self._has_exchanges = has_exchanges
 
     def make_channel(self) -> PlayedChannel:
         """A new channel to the server."""
-        channel = PlayedChannel(self, self._closes_exchanges)
+        channel = PlayedChannel(self, self._has_exchanges)
         self.channels.append(channel)
         return channel
 
@@ -73,8 +73,8 @@ class PlayedChannel:
 
     description = "a server that plays"
 
-    def __init__(self, stage: MemoryStage, closes_exchanges: bool) -> None:
-        self.closes_exchanges = closes_exchanges
+    def __init__(self, stage: MemoryStage, has_exchanges: bool) -> None:
+        self.has_exchanges = has_exchanges
         self.is_open = False
         self.is_closed = False
         self.is_lost = False
@@ -111,7 +111,7 @@ class PlayedChannel:
         await self._flowing.wait()
 
     def forget(self, request_id: str) -> None:
-        if self.closes_exchanges:
+        if self.has_exchanges:
             self._forgotten.add(request_id)
 
     def agreed(self, revision: Revision) -> None:
@@ -157,7 +157,7 @@ class PlayedChannel:
         asyncio.get_running_loop().call_soon(call)
 
     def _write(self, exchange: Exchange, data: bytes, is_answer: bool) -> None:
-        request_id = exchange.way if self.closes_exchanges else None
+        request_id = exchange.way if self.has_exchanges else None
         if request_id not in self._forgotten:
             self._soon(self._receiver.received, data, request_id)
 

@@ -40,10 +40,10 @@ class ScriptedStage(MemoryStage):
         sent: every message, in order.
     """
 
-    def __init__(self, revision: str, closes_exchanges: bool = False) -> None:
-        super().__init__(revision, closes_exchanges)
+    def __init__(self, revision: str, has_exchanges: bool = False) -> None:
+        super().__init__(revision, has_exchanges)
         self.sent: list[dict[str, Any]] = []
-        self._is_http = closes_exchanges
+        self._is_http = has_exchanges
 
     def make_channel(self) -> ScriptedChannel:
         channel = ScriptedChannel(self, self._is_http)
@@ -79,8 +79,8 @@ class ScriptedChannel(PlayedChannel):
         farewell: how long closing takes, in s; less if it is cancelled.
     """
 
-    def __init__(self, stage: ScriptedStage, closes_exchanges: bool) -> None:
-        super().__init__(stage, closes_exchanges)
+    def __init__(self, stage: ScriptedStage, has_exchanges: bool) -> None:
+        super().__init__(stage, has_exchanges)
         self.outgoing: list[Outgoing] = []
         self.forgotten: list[str] = []
         self.farewell = 0.0
@@ -129,7 +129,7 @@ def play(
     points: dict[str, list[Act]] | None = None,
     *,
     revision: str = HANDSHAKE,
-    closes_exchanges: bool = False,
+    has_exchanges: bool = False,
     draw: float = 0.5,
     **options: Any,
 ) -> None:
@@ -142,7 +142,7 @@ def play(
     """
 
     async def main(clock: ManualClock) -> None:
-        stage = ScriptedStage(revision, closes_exchanges)
+        stage = ScriptedStage(revision, has_exchanges)
         stage.play(points or {})
         handlers = {name: options.pop(name) for name in HANDLERS if name in options}
         async with Client(

@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from foundation_rt.client.channel import MAX_MESSAGE_BYTES, Outgoing
-from foundation_rt.client.errors import InvalidAnswerError, MCPError
+from foundation_rt.client.errors import InvalidResponseError, MCPError
 from foundation_rt.client.transports.http import HttpChannel
 from foundation_rt.client.transports.http_server import HttpServer
 from foundation_rt.protocol.framing import LineTooLong
@@ -229,7 +229,7 @@ class Heard:
         except ValueError:
             message = None
         if message is None and request_id in self.waiting:
-            self._settle(request_id, InvalidAnswerError(f"unusable: {line!r:.60}"))
+            self._settle(request_id, InvalidResponseError(f"unusable: {line!r:.60}"))
             return
         named = message.get("id") if type(message) is dict else None
         if named is None and type(message) is dict and "error" in message:

@@ -56,7 +56,7 @@ class HttpChannel:
         max_message_bytes: longest message that is taken from the server.
     """
 
-    closes_exchanges: ClassVar[bool] = True
+    has_exchanges: ClassVar[bool] = True
 
     server: HttpServer
     max_message_bytes: int = MAX_MESSAGE_BYTES

@@ -9,7 +9,7 @@ from attrs import define
 
 from ...protocol.jsonrpc import Response as Answer
 from ...protocol.jsonrpc import parse
-from ..errors import CallTimeoutError, ConnectionLostError, InvalidAnswerError
+from ..errors import CallTimeoutError, ConnectionLostError, InvalidResponseError
 from .headers import is_session_id, message_headers
 from .http_streams import Streams, expired
 from .http_wire import ACKNOWLEDGE_TIMEOUT, is_events, is_json, read_body, read_refusal
@@ -88,9 +88,9 @@ class Exchanges:
                 await hang_up(response)
             receiver.received(body, request_id)
             if receiver.awaits(request_id):
-                raise InvalidAnswerError("the response does not answer its request")
+                raise InvalidResponseError("the response does not answer its request")
         else:
-            raise InvalidAnswerError("the response is neither JSON nor a stream of events")
+            raise InvalidResponseError("the response is neither JSON nor a stream of events")
 
     async def _take_refusal(self, message: Outgoing, response: Response) -> None:
         """A status of 300 or more: an error of the protocol, or one of HTTP.
@@ -110,7 +110,7 @@ class Exchanges:
     def _note_session(self, response: Response) -> None:
         session_id = response.headers.get("mcp-session-id")
         if session_id is not None and not is_session_id(session_id):
-            raise InvalidAnswerError("the id of the session is none that a header can hold")
+            raise InvalidResponseError("the id of the session is none that a header can hold")
         self.streams.session_id = session_id
 
 

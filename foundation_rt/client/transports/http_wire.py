@@ -23,7 +23,7 @@ from attrs import define, field
 from ...errors import MissingExtraError, UsageError
 from ...protocol.framing import LineTooLong
 from ..error_mapping import map_http_status
-from ..errors import ConnectionLostError, InvalidAnswerError, MCPError
+from ..errors import ConnectionLostError, InvalidResponseError, MCPError
 from ..mistakes import place_of
 from .headers import (
     EVENTS_TYPE,
@@ -159,7 +159,7 @@ class HttpWire:
             place = self.secrets.redact(describe(target))[:500]
         except (ValueError, httpx2.InvalidURL, UsageError):
             place = "what is no address"
-        return InvalidAnswerError(
+        return InvalidResponseError(
             f"the server redirects to {place}; redirects are not followed",
             may_have_run=False,
             data={"status": response.status_code},
@@ -223,10 +223,10 @@ def chunks_of(response: Response) -> AsyncIterator[bytes]:
     A few bytes can unpack to gigabytes; meanwhile the event loop would stand still.
 
     Raises:
-        InvalidAnswerError: it is packed, though no request allows that.
+        InvalidResponseError: it is packed, though no request allows that.
     """
     if _is_packed(response):
-        raise InvalidAnswerError("the response is packed (Content-Encoding), though none may be")
+        raise InvalidResponseError("the response is packed (Content-Encoding), though none may be")
     return response.aiter_raw()
 
 
@@ -234,7 +234,7 @@ async def read_body(response: Response, max_bytes: int) -> bytes | LineTooLong:
     """The body of a response; of one that is longer nothing is kept.
 
     Raises:
-        InvalidAnswerError: it is packed.
+        InvalidResponseError: it is packed.
     """
     chunks: list[bytes] = []
     size = 0

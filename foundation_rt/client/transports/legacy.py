@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 from attrs import define, field
 
 from ...protocol.framing import LineTooLong
-from ..errors import CallTimeoutError, ConnectionLostError, InvalidAnswerError, MCPError
+from ..errors import CallTimeoutError, ConnectionLostError, InvalidResponseError, MCPError
 from .headers import message_headers, same_origin, stream_headers
 from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire, chunks_of, is_events, read_refusal
 from .sse import Event, EventReader
@@ -48,10 +48,10 @@ class LegacyStream:
         """Wait until the server has named its endpoint, or turned out to have none.
 
         Raises:
-            InvalidAnswerError: it named one that is not its own.
+            InvalidResponseError: it named one that is not its own.
         """
         named = await asyncio.shield(self._endpoint)
-        if isinstance(named, InvalidAnswerError):
+        if isinstance(named, InvalidResponseError):
             raise named
         return isinstance(named, str)
 
@@ -114,7 +114,7 @@ class LegacyStream:
         """Where to POST: of the same origin only, since what is sent there has our tokens."""
         url = urljoin(self.url, data.decode("utf-8", "replace"))
         if not same_origin(self.url, url):
-            raise InvalidAnswerError(
+            raise InvalidResponseError(
                 "the server names an endpoint that is not its own", may_have_run=False
             )
         return url

@@ -31,7 +31,7 @@ class MemoryChannel:
 
     server: Server
     description: str = field(default="a server in this process", init=False)
-    closes_exchanges: bool = field(default=False, init=False)
+    has_exchanges: bool = field(default=False, init=False)
     congested: bool = field(default=False, init=False)
     _receiver: Receiver = field(init=False)
     _connection: Connection | None = field(default=None, init=False)

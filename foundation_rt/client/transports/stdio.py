@@ -133,7 +133,7 @@ class StdioChannel:
     max_message_bytes: int = MAX_MESSAGE_BYTES
     on_stderr: Callable[[str], object] | None = None
     description: str = field(init=False)
-    closes_exchanges: bool = field(default=False, init=False)
+    has_exchanges: bool = field(default=False, init=False)
     _receiver: Receiver = field(init=False)
     _child: ChildProcess | None = field(default=None, init=False)
     _lines: LineReader = field(init=False)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from foundation_rt.client.channel import Outgoing
 from foundation_rt.client.errors import (
     ConnectionLostError,
-    InvalidAnswerError,
+    InvalidResponseError,
     MCPError,
     SessionExpiredError,
 )
@@ -130,7 +130,7 @@ def test_an_id_of_a_session_that_no_header_holds_is_refused() -> None:
 
     async def main() -> None:
         async with talking(answer) as talk:
-            assert isinstance(await refused(talk, "initialize"), InvalidAnswerError)
+            assert isinstance(await refused(talk, "initialize"), InvalidResponseError)
 
     run(main())
 
@@ -489,7 +489,7 @@ def test_an_event_that_is_too_long_is_told_of_and_the_stream_goes_on() -> None:
 
     async def main() -> None:
         async with talking(answer, max_message_bytes=10_000) as talk:
-            with pytest.raises(InvalidAnswerError, match="LineTooLong"):
+            with pytest.raises(InvalidResponseError, match="LineTooLong"):
                 await talk.call("tools/call")
 
     run(main())

@@ -12,7 +12,7 @@ import pytest
 from foundation_rt.client.errors import (
     CallTimeoutError,
     ConnectionLostError,
-    InvalidAnswerError,
+    InvalidResponseError,
     MCPError,
 )
 from foundation_rt.client.transports import http as http_channel
@@ -115,7 +115,7 @@ def test_a_whole_url_of_the_same_origin_is_taken() -> None:
 def test_an_endpoint_elsewhere_is_refused_and_hears_nothing(endpoint: str) -> None:
     async def main() -> None:
         async with talking(OldServer(endpoint), headers={"Authorization": "secret"}) as talk:
-            with pytest.raises(InvalidAnswerError, match="not its own"):
+            with pytest.raises(InvalidResponseError, match="not its own"):
                 await talk.call("initialize")
             assert len(talk.server.asked) == 2
             assert not talk.heard.ended
