@@ -11,87 +11,87 @@ if TYPE_CHECKING:
     from ..asking.elicitation import ElicitResult as ElicitResult
     from ..asking.roots import Root as Root
     from ..asking.sampled import SampleResult as SampleResult
-    from .capabilities import ServerDescription as ServerDescription
-    from .catalogue import CATALOGUE as CATALOGUE
-    from .circuit_breaker import BreakerSettings as BreakerSettings
-    from .circuit_breaker import CircuitBreaker as CircuitBreaker
-    from .circuit_breaker import CircuitState as CircuitState
+    from .answering.elicitation import ElicitationRequest as ElicitationRequest
+    from .answering.elicitation import ElicitationUrlRequest as ElicitationUrlRequest
+    from .answering.refusing import QuestionRefused as QuestionRefused
+    from .answering.sampling import SamplingRequest as SamplingRequest
+    from .calling.routing import DOCUMENT_ROUTES as DOCUMENT_ROUTES
+    from .calling.routing import ExportRoute as ExportRoute
+    from .calling.routing import FileRoute as FileRoute
+    from .calling.routing import Router as Router
+    from .calling.routing import SizeTimeout as SizeTimeout
+    from .calling.routing import UrlRoute as UrlRoute
     from .client import Client as Client
     from .connect_options import ConnectOptions as ConnectOptions
     from .connecting import connect as connect
-    from .elicitation import ElicitationRequest as ElicitationRequest
-    from .elicitation import ElicitationUrlRequest as ElicitationUrlRequest
-    from .error_mapping import map_mcp_error as map_mcp_error
-    from .errors import CallTimeoutError as CallTimeoutError
-    from .errors import CircuitOpenError as CircuitOpenError
-    from .errors import ConnectionLostError as ConnectionLostError
-    from .errors import InvalidArgumentsError as InvalidArgumentsError
-    from .errors import InvalidResponseError as InvalidResponseError
-    from .errors import MCPError as MCPError
-    from .errors import NotOfferedError as NotOfferedError
-    from .errors import SessionExpiredError as SessionExpiredError
-    from .errors import ToolCallError as ToolCallError
+    from .failing.catalogue import CATALOGUE as CATALOGUE
+    from .failing.circuit_breaker import BreakerSettings as BreakerSettings
+    from .failing.circuit_breaker import CircuitBreaker as CircuitBreaker
+    from .failing.circuit_breaker import CircuitState as CircuitState
+    from .failing.error_mapping import map_mcp_error as map_mcp_error
+    from .failing.errors import CallTimeoutError as CallTimeoutError
+    from .failing.errors import CircuitOpenError as CircuitOpenError
+    from .failing.errors import ConnectionLostError as ConnectionLostError
+    from .failing.errors import InvalidArgumentsError as InvalidArgumentsError
+    from .failing.errors import InvalidResponseError as InvalidResponseError
+    from .failing.errors import MCPError as MCPError
+    from .failing.errors import NotOfferedError as NotOfferedError
+    from .failing.errors import SessionExpiredError as SessionExpiredError
+    from .failing.errors import ToolCallError as ToolCallError
+    from .failing.retries import RetryPolicy as RetryPolicy
     from .options import ClientOptions as ClientOptions
-    from .refusing import QuestionRefused as QuestionRefused
-    from .results import CallResult as CallResult
-    from .results import CompletionResult as CompletionResult
-    from .results import PromptResult as PromptResult
-    from .results import ReadResult as ReadResult
-    from .retries import RetryPolicy as RetryPolicy
-    from .routing import DOCUMENT_ROUTES as DOCUMENT_ROUTES
-    from .routing import ExportRoute as ExportRoute
-    from .routing import FileRoute as FileRoute
-    from .routing import Router as Router
-    from .routing import SizeTimeout as SizeTimeout
-    from .routing import UrlRoute as UrlRoute
-    from .sampling import SamplingRequest as SamplingRequest
-    from .subscription import Subscription as Subscription
-    from .tool_schemas import ToolSchema as ToolSchema
+    from .reading.results import CallResult as CallResult
+    from .reading.results import CompletionResult as CompletionResult
+    from .reading.results import PromptResult as PromptResult
+    from .reading.results import ReadResult as ReadResult
+    from .reading.tool_schemas import ToolSchema as ToolSchema
+    from .sessions.server_description import ServerDescription as ServerDescription
+    from .sessions.subscription import Subscription as Subscription
     from .transports.http_server import HttpServer as HttpServer
     from .transports.stdio import StdioServer as StdioServer
 
 _HOMES = {
-    "BreakerSettings": "circuit_breaker",
-    "CATALOGUE": "catalogue",
-    "CallResult": "results",
-    "CallTimeoutError": "errors",
-    "CircuitBreaker": "circuit_breaker",
-    "CircuitOpenError": "errors",
-    "CircuitState": "circuit_breaker",
+    "BreakerSettings": "failing.circuit_breaker",
+    "CATALOGUE": "failing.catalogue",
+    "CallResult": "reading.results",
+    "CallTimeoutError": "failing.errors",
+    "CircuitBreaker": "failing.circuit_breaker",
+    "CircuitOpenError": "failing.errors",
+    "CircuitState": "failing.circuit_breaker",
     "Client": "client",
     "ClientOptions": "options",
-    "CompletionResult": "results",
+    "CompletionResult": "reading.results",
     "ConnectOptions": "connect_options",
-    "ConnectionLostError": "errors",
-    "DOCUMENT_ROUTES": "routing",
+    "ConnectionLostError": "failing.errors",
+    "DOCUMENT_ROUTES": "calling.routing",
     "ElicitResult": "..asking.elicitation",
-    "ElicitationRequest": "elicitation",
-    "ElicitationUrlRequest": "elicitation",
-    "ExportRoute": "routing",
-    "FileRoute": "routing",
+    "ElicitationRequest": "answering.elicitation",
+    "ElicitationUrlRequest": "answering.elicitation",
+    "ExportRoute": "calling.routing",
+    "FileRoute": "calling.routing",
     "HttpServer": "transports.http_server",
-    "InvalidResponseError": "errors",
-    "InvalidArgumentsError": "errors",
-    "MCPError": "errors",
-    "NotOfferedError": "errors",
-    "PromptResult": "results",
-    "QuestionRefused": "refusing",
-    "ReadResult": "results",
-    "RetryPolicy": "retries",
+    "InvalidResponseError": "failing.errors",
+    "InvalidArgumentsError": "failing.errors",
+    "MCPError": "failing.errors",
+    "NotOfferedError": "failing.errors",
+    "PromptResult": "reading.results",
+    "QuestionRefused": "answering.refusing",
+    "ReadResult": "reading.results",
+    "RetryPolicy": "failing.retries",
     "Root": "..asking.roots",
-    "Router": "routing",
+    "Router": "calling.routing",
     "SampleResult": "..asking.sampled",
-    "SamplingRequest": "sampling",
-    "ServerDescription": "capabilities",
-    "SessionExpiredError": "errors",
-    "SizeTimeout": "routing",
+    "SamplingRequest": "answering.sampling",
+    "ServerDescription": "sessions.server_description",
+    "SessionExpiredError": "failing.errors",
+    "SizeTimeout": "calling.routing",
     "StdioServer": "transports.stdio",
-    "Subscription": "subscription",
-    "ToolCallError": "errors",
-    "ToolSchema": "tool_schemas",
-    "UrlRoute": "routing",
+    "Subscription": "sessions.subscription",
+    "ToolCallError": "failing.errors",
+    "ToolSchema": "reading.tool_schemas",
+    "UrlRoute": "calling.routing",
     "connect": "connecting",
-    "map_mcp_error": "error_mapping",
+    "map_mcp_error": "failing.error_mapping",
 }
 
 __all__ = [*_HOMES]

@@ -22,12 +22,12 @@ from weakref import finalize
 from attrs import define, field
 
 from . import connecting
-from .capabilities import ServerDescription
-from .circuit_breaker import CircuitState
 from .client import Client
-from .errors import ConnectionLostError
+from .failing.circuit_breaker import CircuitState
+from .failing.errors import ConnectionLostError
 from .loop_thread import LoopEnded, LoopThread
-from .subscription import Subscription
+from .sessions.server_description import ServerDescription
+from .sessions.subscription import Subscription
 
 if TYPE_CHECKING:
     from .connect_options import ConnectOptions

@@ -17,28 +17,34 @@ from typing import Any, TypeVar
 from attrs import define, field
 
 from ..ids import RequestIdGenerator, UuidRequestIds
-from .attempt import Attempt
-from .breakers import Breakers
-from .callbacks import LogCallback, ProgressCallback, call_back, check_plain, tell_log_message
-from .capabilities import ServerDescription
-from .circuit_breaker import CircuitState
-from .conversation import Told
-from .errors import MCPError, NotOfferedError
-from .link import ChannelMaker, Link
+from .answering.questions import Questions
+from .calling.paging import list_all
+from .calling.rounds import Rounds
+from .calling.tool_cache import ToolCache
+from .calling.tool_calls import ToolCall, encode
+from .calling.tools import Tools, no_such_tool
+from .failing.attempt import Attempt
+from .failing.breakers import Breakers
+from .failing.callbacks import (
+    LogCallback,
+    ProgressCallback,
+    call_back,
+    check_plain,
+    tell_log_message,
+)
+from .failing.circuit_breaker import CircuitState
+from .failing.errors import MCPError, NotOfferedError
+from .failing.resilience import Resilience
+from .failing.retries import RetryBudget
 from .options import ClientOptions
-from .paging import list_all
-from .questions import Questions
-from .resilience import Resilience
-from .results import CallResult, CompletionResult, PromptResult, ReadResult
-from .retries import RetryBudget
-from .rounds import Rounds
-from .session import Session
-from .subscription import Subscription
-from .subscriptions import Subscriptions
-from .tool_cache import ToolCache
-from .tool_calls import ToolCall, encode
-from .tool_schemas import ToolSchema
-from .tools import Tools, no_such_tool
+from .reading.results import CallResult, CompletionResult, PromptResult, ReadResult
+from .reading.tool_schemas import ToolSchema
+from .sessions.conversation import Told
+from .sessions.link import ChannelMaker, Link
+from .sessions.server_description import ServerDescription
+from .sessions.session import Session
+from .sessions.subscription import Subscription
+from .sessions.subscriptions import Subscriptions
 
 Result = TypeVar("Result")
 

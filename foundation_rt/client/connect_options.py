@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from .callbacks import LogCallback
-    from .circuit_breaker import BreakerSettings
-    from .questions import (
+    from .answering.questions import (
         ElicitationHandler,
         ElicitationUrlHandler,
         Places,
         RootsHandler,
         SamplingHandler,
     )
-    from .retries import RetryPolicy
+    from .failing.callbacks import LogCallback
+    from .failing.circuit_breaker import BreakerSettings
+    from .failing.retries import RetryPolicy
 
 
 class ConnectOptions(TypedDict, total=False):

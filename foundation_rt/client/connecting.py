@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import UsageError
-from .callbacks import check_plain
-from .channel import Channel
+from .answering.questions import Questions
 from .client import Client
-from .link import ChannelMaker
+from .failing.callbacks import check_plain
 from .options import from_environment
-from .questions import Questions
+from .sessions.channel import Channel
+from .sessions.link import ChannelMaker
 
 if TYPE_CHECKING:
     from ..server import Server

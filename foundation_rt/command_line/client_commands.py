@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from ..client.circuit_breaker import BreakerSettings
-from ..client.errors import MCPError
+from ..client.failing.circuit_breaker import BreakerSettings
+from ..client.failing.errors import MCPError
 from ..errors import JsonRpcErrorCode
 from .arguments import read_arguments, read_texts
 from .latency import percentiles
@@ -27,8 +27,8 @@ from .reports import (
 from .words import CommandLine, UsageProblem
 
 if TYPE_CHECKING:
-    from ..client.capabilities import ServerDescription
     from ..client.client import Client
+    from ..client.sessions.server_description import ServerDescription
 
 FAILURE_EXIT = 3
 """The server cannot be reached, or did not answer as asked."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..client.errors import InvalidArgumentsError, MCPError, ToolCallError
+from ..client.failing.errors import InvalidArgumentsError, MCPError, ToolCallError
 from ..errors import UsageError
 from .client_commands import CLIENT_COMMANDS, FAILURE_EXIT, Answer, ClientCommand
 from .client_target import FLAGS, VALUED_OPTIONS, reach

@@ -15,12 +15,12 @@ from attrs import evolve
 
 from ..client.client import Client
 from ..client.connecting import connect
-from ..client.mcp_json import usual_places
-from ..client.retries import RetryPolicy
-from ..client.targets import AppTarget, Target, find_listed, find_target
+from ..client.failing.retries import RetryPolicy
 from ..client.transports.stdio import StdioServer
 from ..protocol.revisions import REVISIONS
 from .apps import load_app
+from .server_files import usual_places
+from .targets import AppTarget, Target, find_listed, find_target
 from .words import CommandLine, UsageProblem
 
 if TYPE_CHECKING:

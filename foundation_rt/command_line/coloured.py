@@ -11,7 +11,7 @@ from rich.highlighter import JSONHighlighter
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ..client.printable import printable_line
+from ..client.failing.printable import printable_line
 from .page import Heading, Json, Page, Part, Payload, Table
 from .plain import pretty_json, write_plain
 

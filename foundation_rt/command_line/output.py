@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import orjson
 from attrs import define
 
-from ..client.printable import printable_json, printable_text
+from ..client.failing.printable import printable_json, printable_text
 from .page import Page, Payload
 from .plain import pretty_json, write_plain
 

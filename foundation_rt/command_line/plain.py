@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from ..client.printable import printable_json, printable_line, printable_text
+from ..client.failing.printable import printable_json, printable_line, printable_text
 from .page import Heading, Json, Page, Paragraph, Part, Payload, Table
 
 _GAP = "  "

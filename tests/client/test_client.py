@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.circuit_breaker import CircuitState
+from foundation_rt.client.calling.rounds import MAX_ROUNDS
 from foundation_rt.client.client import Client
-from foundation_rt.client.errors import (
+from foundation_rt.client.failing.circuit_breaker import CircuitState
+from foundation_rt.client.failing.errors import (
     CallTimeoutError,
     ConnectionLostError,
     InvalidResponseError,
@@ -19,8 +20,7 @@ from foundation_rt.client.errors import (
     NotOfferedError,
     ToolCallError,
 )
-from foundation_rt.client.retries import RetryPolicy
-from foundation_rt.client.rounds import MAX_ROUNDS
+from foundation_rt.client.failing.retries import RetryPolicy
 from tests.support.misbehaving_play import TOOLS, Act
 from tests.support.scripted_channel import (
     BOTH,

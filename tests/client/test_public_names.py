@@ -10,9 +10,9 @@ import attrs
 import pytest
 
 import foundation_rt.client
+from foundation_rt.client.answering.questions import Questions
 from foundation_rt.client.connect_options import ConnectOptions
 from foundation_rt.client.options import ClientOptions
-from foundation_rt.client.questions import Questions
 
 PUBLIC = {
     "BreakerSettings",

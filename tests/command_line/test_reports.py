@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.results import CallResult, PromptResult, ReadResult
+from foundation_rt.client.reading.results import CallResult, PromptResult, ReadResult
 from foundation_rt.command_line import reports
 from foundation_rt.command_line.page import Heading, Json, Paragraph, Payload, Table
 from foundation_rt.command_line.plain import write_plain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import threading
@@ -176,7 +177,7 @@ def test_foundation_rt_call_enters_and_leaves_them(tmp_path: Any) -> None:
     app = tmp_path / "app.py"
     app.write_text(APP)
     done = run("call", str(app), "state")
-    assert done.stdout.split() == ["{", '"outer":', "1,", '"inner":', "2", "}"]
+    assert json.loads(done.stdout) == {"outer": 1, "inner": 2}
     lines = [line for line in done.stderr.splitlines() if line[:1] in "+-"]
     assert lines == ["+outer", "+inner", "-inner", "-outer"]
 

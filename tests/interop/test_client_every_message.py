@@ -18,7 +18,7 @@ from mcp_types import methods
 
 from foundation_rt import Text
 from foundation_rt.client import Client, SampleResult, connect
-from foundation_rt.client.channel import Outgoing, Receiver
+from foundation_rt.client.sessions.channel import Outgoing, Receiver
 from foundation_rt.client.transports.memory import MemoryChannel
 from foundation_rt.command_line.apps import load_app
 from tests.interop import tour

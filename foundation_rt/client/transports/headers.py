@@ -19,7 +19,7 @@ from ...version import __version__
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
-    from ..channel import Outgoing
+    from ..sessions.channel import Outgoing
 
 RawHeaders = list[tuple[bytes, bytes]]
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import define, field
 
-from ..channel import MAX_MESSAGE_BYTES
-from ..errors import MCPError, SessionExpiredError
-from ..mistakes import mistake
+from ..failing.errors import MCPError, SessionExpiredError
+from ..failing.mistakes import mistake
+from ..sessions.channel import MAX_MESSAGE_BYTES
 from .headers import describe, session_headers
 from .http_exchange import INITIALIZE, Exchanges
 from .http_server import HttpServer
@@ -33,7 +33,7 @@ from .redaction import RedactingReceiver
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
-    from ..channel import Outgoing, Receiver
+    from ..sessions.channel import Outgoing, Receiver
 
 log = logging.getLogger("foundation_rt.client")
 

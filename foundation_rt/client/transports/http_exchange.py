@@ -9,7 +9,7 @@ from attrs import define
 
 from ...protocol.jsonrpc import Response as Answer
 from ...protocol.jsonrpc import parse
-from ..errors import CallTimeoutError, ConnectionLostError, InvalidResponseError
+from ..failing.errors import CallTimeoutError, ConnectionLostError, InvalidResponseError
 from .headers import is_session_id, message_headers
 from .http_streams import Streams, expired
 from .http_wire import ACKNOWLEDGE_TIMEOUT, is_events, is_json, read_body, read_refusal
@@ -17,7 +17,7 @@ from .http_wire import ACKNOWLEDGE_TIMEOUT, is_events, is_json, read_body, read_
 if TYPE_CHECKING:
     from httpx2 import Response
 
-    from ..channel import Outgoing
+    from ..sessions.channel import Outgoing
     from .sse import EventReader
 
 INITIALIZE: Final = "initialize"

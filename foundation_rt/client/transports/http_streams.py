@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field
 
 from ...protocol.framing import LineTooLong
-from ..errors import MCPError, SessionExpiredError
+from ..failing.errors import MCPError, SessionExpiredError
 from .headers import can_resume, stream_headers
 from .http_wire import HttpWire, chunks_of, is_events
 from .sse import Event, EventReader
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from httpx2 import Response
 
     from ...protocol.revisions import Revision
-    from ..channel import Receiver
+    from ..sessions.channel import Receiver
 
 MAX_ATTEMPTS: Final = 5
 """So often in a row a stream is asked for without anything coming of it, until it is given up."""

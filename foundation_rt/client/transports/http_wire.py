@@ -22,9 +22,9 @@ from attrs import define, field
 
 from ...errors import MissingExtraError, UsageError
 from ...protocol.framing import LineTooLong
-from ..error_mapping import map_http_status
-from ..errors import ConnectionLostError, InvalidResponseError, MCPError
-from ..mistakes import place_of
+from ..failing.error_mapping import map_http_status
+from ..failing.errors import ConnectionLostError, InvalidResponseError, MCPError
+from ..failing.mistakes import place_of
 from .headers import (
     EVENTS_TYPE,
     JSON_TYPE,

@@ -13,13 +13,13 @@ from urllib.parse import urljoin
 from attrs import define, field
 
 from ...protocol.framing import LineTooLong
-from ..errors import CallTimeoutError, ConnectionLostError, InvalidResponseError, MCPError
+from ..failing.errors import CallTimeoutError, ConnectionLostError, InvalidResponseError, MCPError
 from .headers import message_headers, same_origin, stream_headers
 from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire, chunks_of, is_events, read_refusal
 from .sse import Event, EventReader
 
 if TYPE_CHECKING:
-    from ..channel import Outgoing, Receiver
+    from ..sessions.channel import Outgoing, Receiver
 
 
 @define(eq=False, repr=False)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from ...errors import UsageError
-from ..errors import ConnectionLostError
+from ..failing.errors import ConnectionLostError
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
     from ...running.connection import Connection
     from ...server import Server
-    from ..channel import Outgoing, Receiver
+    from ..sessions.channel import Outgoing, Receiver
 
 
 @define(eq=False, repr=False)

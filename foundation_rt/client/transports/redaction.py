@@ -17,8 +17,8 @@ from attrs import define, frozen
 
 if TYPE_CHECKING:
     from ...protocol.framing import LineTooLong
-    from ..channel import Receiver
-    from ..errors import MCPError
+    from ..failing.errors import MCPError
+    from ..sessions.channel import Receiver
 
 MASK: Final = "***"
 """What stands in the place of a secret."""

@@ -16,15 +16,15 @@ from attrs import define, field, frozen
 
 from ...errors import UsageError
 from ...protocol.framing import LineReader
-from ..channel import MAX_MESSAGE_BYTES
-from ..errors import ConnectionLostError
+from ..failing.errors import ConnectionLostError
+from ..sessions.channel import MAX_MESSAGE_BYTES
 from .last_words import LastWords
 from .process import ChildProcess
 
 if TYPE_CHECKING:
     from ...protocol.framing import LineTooLong
     from ...protocol.revisions import Revision
-    from ..channel import Outgoing, Receiver
+    from ..sessions.channel import Outgoing, Receiver
 
 log = logging.getLogger("foundation_rt.client")
 

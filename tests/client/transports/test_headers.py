@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.channel import Outgoing
+from foundation_rt.client.sessions.channel import Outgoing
 from foundation_rt.client.transports.headers import (
     can_resume,
     common_headers,

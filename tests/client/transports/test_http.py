@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.client.channel import Outgoing
-from foundation_rt.client.errors import (
+from foundation_rt.client.failing.errors import (
     ConnectionLostError,
     InvalidResponseError,
     MCPError,
     SessionExpiredError,
 )
+from foundation_rt.client.sessions.channel import Outgoing
 from foundation_rt.client.transports import http as http_channel
 from foundation_rt.client.transports import http_exchange, http_streams, http_wire
 from foundation_rt.client.transports.http import HttpChannel

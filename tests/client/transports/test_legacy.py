@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from foundation_rt.client.errors import (
+from foundation_rt.client.failing.errors import (
     CallTimeoutError,
     ConnectionLostError,
     InvalidResponseError,

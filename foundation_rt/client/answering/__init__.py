@@ -1,0 +1,1 @@
+"""Answering what servers ask: sampling, elicitation, roots."""

@@ -1,0 +1,21 @@
+"""What handlers of questions answer, before it is sent: it has to be JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from ...asking.errors import InvalidAnswerError
+
+
+def as_json(value: Any, path: str) -> Any:
+    """`value` as the server will read it.
+
+    Raises:
+        InvalidAnswerError: it is not JSON; it stands at `path` of the answer.
+    """
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except (TypeError, ValueError):
+        raise InvalidAnswerError((path, "is not JSON")) from None

@@ -1,0 +1,1 @@
+"""Tools as they were listed, their calls, and lists in pages."""

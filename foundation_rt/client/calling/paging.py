@@ -1,0 +1,59 @@
+"""Lists that come in pages, followed to their end (CLIENT-22)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..failing.attempt import Attempt
+from ..failing.errors import InvalidResponseError
+from ..sessions.channel import MAX_MESSAGE_BYTES
+from ..sessions.session import Session
+from .rounds import is_complete
+
+MAX_ENTRIES: Final = 100_000
+"""Of one list, on all its pages."""
+
+MAX_LIST_BYTES: Final = MAX_MESSAGE_BYTES
+"""Of the messages that one list comes in: no more than if it came in one."""
+
+
+async def list_all(
+    session: Session, method: str, member: str, attempt: Attempt, max_pages: int
+) -> tuple[list[Any], int | None]:
+    """All entries of a list, and for how many ms the server says they may be kept.
+
+    Args:
+        member: of the result, that holds a page's entries.
+        max_pages: more of them are no list but a mistake.
+
+    Raises:
+        MCPError: the list cannot be had; E209 if it is none, is too long, or does not end.
+    """
+    entries: list[Any] = []
+    hints: list[int] = []
+    cursors: set[str] = set()
+    params: dict[str, Any] | None = None
+    size = 0
+    for _ in range(max_pages):
+        page = await session.request(method, params, attempt)
+        is_complete(session, method, page)
+        listed = page.get(member)
+        if type(listed) is not list:
+            raise InvalidResponseError(f"the answer to {method} has no list of {member}")
+        entries += listed
+        size += attempt.answer_bytes
+        if len(entries) > MAX_ENTRIES or size > MAX_LIST_BYTES:
+            raise InvalidResponseError(
+                f"{method} has more than {MAX_ENTRIES:,} entries, or {MAX_LIST_BYTES:,} bytes"
+            )
+        hint = page.get("ttlMs")
+        if type(hint) is int and hint >= 0:
+            hints.append(hint)
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            return entries, min(hints, default=None)
+        if type(cursor) is not str or cursor in cursors:
+            raise InvalidResponseError(f"the pages of {method} do not end: a cursor comes again")
+        cursors.add(cursor)
+        params = {"cursor": cursor}
+    raise InvalidResponseError(f"{method} has more than {max_pages} pages")

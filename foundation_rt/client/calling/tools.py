@@ -1,0 +1,164 @@
+"""The tools of a server, as they were listed (GEO-1.5a-004).
+
+They are listed when they are first needed, and again when what is known is too old; by one request,
+however many calls wait for it (CLIENT-23).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import define, field
+
+from ..failing.attempt import Attempt
+from ..failing.errors import CallTimeoutError, InvalidArgumentsError, InvalidResponseError, MCPError
+from ..reading.tool_schemas import ToolSchema
+from ..sessions.joining import join, shared
+from ..sessions.session import Session
+from .paging import list_all
+from .tool_cache import ToolCache
+
+log = logging.getLogger("foundation_rt.client")
+
+Listed = Mapping[str, ToolSchema]
+
+
+@define(eq=False, repr=False)
+class Tools:
+    """Finds tools, and holds arguments against their schemas.
+
+    Args:
+        max_pages: the most pages of the list that are followed.
+        timeout: seconds that listing them may take.
+    """
+
+    cache: ToolCache
+    max_pages: int
+    timeout: float
+    _listing: asyncio.Task[Listed] | None = field(default=None, init=False)
+    _listings: set[asyncio.Task[Listed]] = field(factory=set, init=False)
+    _called: set[str] = field(factory=set, init=False)
+
+    async def find(self, session: Session, name: str) -> ToolSchema:
+        """The tool of this name.
+
+        What may not be kept at all (a hint of 0 ms) still serves until it fails: the server checks
+        every call itself.
+
+        Raises:
+            MCPError: E204: there is none; or they cannot be listed.
+        """
+        now = asyncio.get_running_loop().time()
+        is_fresh = self.cache.is_fresh(now)
+        found = None
+        if is_fresh or not self.cache.expires_by_time(now):
+            found = self.cache.get(name)
+        if found is None and not is_fresh:
+            found = (await self.list(session)).get(name)
+        if found is None:
+            raise no_such_tool(name)
+        return found
+
+    async def check(self, session: Session, tool: ToolSchema, arguments: Any) -> ToolSchema:
+        """Hold arguments against the schema; one that is not fresh refuses nothing (CLIENT-24).
+
+        Returns:
+            The tool as it is now.
+
+        Raises:
+            InvalidArgumentsError: they do not fit.
+        """
+        issues = tool.check_arguments(arguments)
+        if issues and not self.cache.is_fresh(asyncio.get_running_loop().time()):
+            now = (await self.list(session)).get(tool.name)
+            if now is None:
+                raise no_such_tool(tool.name)
+            tool, issues = now, now.check_arguments(arguments)
+        if issues:
+            raise InvalidArgumentsError(tool.name, issues)
+        if tool.name not in self._called:
+            self._called.add(tool.name)
+            if tool.uncheckable is not None:
+                log.warning("%r is called unchecked: %s", tool.name, tool.uncheckable)
+        return tool
+
+    async def fresh(self, session: Session) -> tuple[ToolSchema, ...]:
+        """All tools, listed anew if what is known is not fresh."""
+        if self.cache.is_fresh(asyncio.get_running_loop().time()):
+            return self.cache.tools
+        return tuple((await self.list(session)).values())
+
+    async def list(self, session: Session) -> Listed:
+        """List the tools, by name; together with whoever does so already (CLIENT-23).
+
+        Raises:
+            MCPError: they cannot be listed; E205: the server has none.
+        """
+        session.server.check({"tools"})
+        if self._listing is None or self._listing.done():
+            self._listing = shared(self._list(session))
+            self._listings.add(self._listing)
+            self._listing.add_done_callback(self._listings.discard)
+        return await join(self._listing)
+
+    def invalidate(self) -> None:
+        """Forget what is known; a list that is being read serves nobody who comes from now on."""
+        self._listing = None
+        self.cache.invalidate()
+
+    async def close(self) -> None:
+        """Stop listing."""
+        for task in self._listings:
+            task.cancel()
+        if self._listings:
+            await asyncio.wait(self._listings)
+
+    async def _list(self, session: Session) -> Listed:
+        try:
+            async with asyncio.timeout(self.timeout):
+                entries, hint = await list_all(
+                    session, "tools/list", "tools", Attempt(), self.max_pages
+                )
+        except TimeoutError as error:
+            if isinstance(error, MCPError):
+                raise
+            raise CallTimeoutError(
+                f"the server did not list its tools in {self.timeout:g} s", may_have_run=True
+            ) from None
+        listed = _usable(entries, needs_headers=_mirrors(session))
+        if self._listing is not asyncio.current_task():
+            return listed  # they have changed while they were being listed
+        self._called.clear()
+        self.cache.store(listed.values(), asyncio.get_running_loop().time(), hint)
+        return {tool.name: tool for tool in self.cache.tools}
+
+
+def no_such_tool(name: str) -> MCPError:
+    """E204: the list does not have it."""
+    return MCPError("E204", f"the server has no tool {name!r}", data={"tool": name})
+
+
+def _mirrors(session: Session) -> bool:
+    """Whether arguments are repeated in headers: over HTTP, in the stateless era (SEP-2243)."""
+    return session.channel.has_exchanges and session.server.revision.is_stateless
+
+
+def _usable(entries: list[Any], needs_headers: bool) -> dict[str, ToolSchema]:
+    """The entries that are tools; of two with one name the first."""
+    found: dict[str, ToolSchema] = {}
+    for entry in entries:
+        try:
+            tool = ToolSchema.read(entry)
+        except InvalidResponseError as error:
+            log.warning("a tool is left out: %s", error.message)
+            continue
+        if needs_headers and tool.header_problem is not None:
+            log.warning("the tool %r is left out: %s", tool.name, tool.header_problem)
+        elif tool.name in found:
+            log.warning("the tool %r is listed twice: the first one counts", tool.name)
+        else:
+            found[tool.name] = tool
+    return found

@@ -1,0 +1,1 @@
+"""How calls fail: errors, deadlines, circuit breakers, and what is tried again."""

@@ -1,0 +1,1 @@
+"""What servers list and answer, read."""

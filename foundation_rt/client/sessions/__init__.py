@@ -1,0 +1,1 @@
+"""Conversations with a server, from handshake to end, and what outlives them."""
