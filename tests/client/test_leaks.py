@@ -193,9 +193,8 @@ def play_over_stdio(revision: str, count: int) -> None:
     def any_round(played: Round) -> None:
         over_a_pipe(revision, played)
 
-    with quiet():
+    with quiet(), nothing_kept():
         any_round()
-    nothing_is_kept()
 
 
 def play_over_http(revision: str, count: int) -> None:
@@ -204,15 +203,22 @@ def play_over_http(revision: str, count: int) -> None:
     def any_round(played: Round) -> None:
         over_a_socket(stage, played)
 
-    with quiet(), HttpStage(revision=revision) as stage:
+    with quiet(), nothing_kept(), HttpStage(revision=revision) as stage:
         any_round()
-    nothing_is_kept()
 
 
-def nothing_is_kept() -> None:
-    """No client and no session of all these rounds is in memory."""
+@contextmanager
+def nothing_kept() -> Iterator[None]:
+    """No client and no session of all these rounds is in memory; those of other tests may be."""
+    before = clients()
+    yield
+    assert [each for each in clients() if all(each is not other for other in before)] == []
+
+
+def clients() -> list[Client | Session]:
+    """The clients and sessions there are."""
     gc.collect()
-    assert [each for each in gc.get_objects() if isinstance(each, Client | Session)] == []
+    return [each for each in gc.get_objects() if isinstance(each, Client | Session)]
 
 
 @pytest.mark.rule("CLIENT-29")

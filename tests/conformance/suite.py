@@ -34,6 +34,14 @@ _HAS_FAILED = re.compile(r"^Client (exited with code|timed out)", re.MULTILINE)
 _UNSCORED = re.compile(r"^    - (\S+) \[client\]$", re.MULTILINE)
 _TIMING = "client-sse-retry-timing"
 
+CHECKS = {
+    ("server", "2025-11-25"): 83,
+    ("server", "2026-07-28"): 196,
+    ("client", "2025-11-25"): 20,
+    ("client", "2026-07-28"): 63,
+}
+"""How many checks there are: a scenario that did not run is no success."""
+
 ATTEMPTS = 3
 """How often the time is taken at which a client comes back: on a busy machine it is late, or its
 first GET is so late that the suite takes it for the second. A client that is wrong is so always."""
@@ -74,6 +82,11 @@ class Score:
     def total(self) -> int:
         """How many checks there were; warnings do not count."""
         return self.passed + sum(failed for _, failed in self.scenarios.values())
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all that there is to check was checked, and nothing was complained of."""
+        return not self.complaints and self.passed == CHECKS[self.side, self.revision]
 
     def __str__(self) -> str:
         lines = [
