@@ -40,6 +40,7 @@ from .conversation import (
     notification,
 )
 from .handshake import Handshake, Opening
+from .introduction import introduce
 from .joining import client_closed
 from .open_questions import OpenQuestions
 from .server_description import ServerDescription
@@ -122,10 +123,7 @@ class Session:
             MCPError: there is no way to the server, or no common revision, or it lacks something.
         """
         await self.channel.open(self)
-        outcome: Opening | ServerDescription = self.handshake.first()
-        while isinstance(outcome, Opening):
-            outcome = await self._introduce(outcome)
-        self.server = outcome
+        self.server = await introduce(self.handshake, self._say, self.probe_timeout)
         self.server.check(required)
         revision = self._revision = self.server.revision
         self.channel.agreed(revision)
@@ -133,7 +131,7 @@ class Session:
             self._meta = self._stateless_meta(revision)
         else:
             self.notify("notifications/initialized")
-        log.info("connected to %.100r", self.server.name, extra=self._log_fields())
+        self._log_connection()
 
     async def close(self) -> None:
         """End it; whoever waits for an answer gets a `ConnectionLostError`."""
@@ -145,54 +143,19 @@ class Session:
         finally:
             await self.channel.close()
 
-    async def _introduce(self, opening: Opening) -> Opening | ServerDescription:
-        """Ask `opening`; return what came of it, or what to ask next (CLIENT-02)."""
-        asked = {asyncio.create_task(self._say(opening)): opening}
-        try:
-            if opening.method == "server/discover" and self.handshake.may_fall_back:
-                done, _ = await asyncio.wait(asked, timeout=self.probe_timeout)
-                if not done:
-                    # Of the older kind, or only slow to start: the first good answer decides.
-                    other = self.handshake.initialize()
-                    asked[asyncio.create_task(self._say(other))] = other
-            pending = {*asked}
-            while True:
-                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                # A server that was slow to start has answered both: the newer kind counts.
-                task = next(each for each in asked if each in done)
-                pending |= done - {task}
-                try:
-                    result = task.result()
-                except MCPError as error:
-                    if not pending:
-                        return self.handshake.refused(asked[task], error)
-                else:
-                    outcome = self.handshake.answered(asked[task], result)
-                    if isinstance(outcome, ServerDescription) or not pending:
-                        return outcome
-        finally:
-            for task in asked:
-                task.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
-
     async def _say(self, opening: Opening) -> dict[str, Any]:
         self._revision = opening.revision if opening.revision.is_stateless else None
-        result = await self.request(opening.method, opening.params, Attempt())
-        spoken = result.get("protocolVersion")
-        if opening.method == "initialize" and spoken != opening.revision.name:
-            said = spoken if isinstance(spoken, str) else None
-            fields = {"asked": opening.revision.name, "spoken": said}
-            text = "the server was asked for revision %s, and speaks %.100r"
-            log.warning(text, opening.revision.name, spoken, extra={"fields": fields})
-        return result
+        return await self.request(opening.method, opening.params, Attempt())
 
     def _stateless_meta(self, revision: Revision) -> dict[str, Any]:
         meta = self.handshake.meta(revision)
         return meta if self.log_level is None else {**meta, LOG_LEVEL_KEY: self.log_level}
 
-    def _log_fields(self) -> dict[str, Any]:
-        fields = {"revision": self.server.revision.name, "channel": self.channel.description}
-        return {"fields": fields}
+    def _log_connection(self) -> None:
+        server, revision = self.server, self.server.revision.name
+        fields = {"revision": revision, "channel": self.channel.description}
+        text = "connected to %.100r, version %.50r, in revision %s"
+        log.info(text, server.name, server.version, revision, extra={"fields": fields})
 
     # -- requests
 
