@@ -125,7 +125,7 @@ def _kind(schema: Any, root: Any, depth: int) -> str:
     schema = _follow(schema, root)
     choices = _choices(schema)
     if choices is not None:
-        return _joined(" | ", choices, _value)
+        return _joined(" | ", choices, _value) or "nothing"
     bounds = [
         form.format(_value(schema[name]))
         for name, form in _BOUNDS.items()

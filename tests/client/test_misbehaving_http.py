@@ -325,10 +325,13 @@ def test_the_server_hears_of_a_call_that_is_cancelled(server: HttpStage) -> None
     """By the end of its exchange; in the handshake era, where that says nothing, by a message."""
     told: Act = ["wait", "notifications/cancelled" if server.revision == HANDSHAKE else "left"]
 
+    # The server is that of other tests too, and knows their nonces.
+    first, second, third = (f"{place} to be cancelled" for place in ("first", "second", "third"))
+
     async def scene(client: Client) -> None:
-        waiting = asyncio.create_task(call(client, "first", [["wait", "never"], ANSWER]))
-        hears = asyncio.create_task(call(client, "second", [["wait", "first"], told, ANSWER]))
-        await call(client, "third", [["wait", "second"], ["wait", "first"], ANSWER])
+        waiting = asyncio.create_task(call(client, first, [["wait", "never"], ANSWER]))
+        hears = asyncio.create_task(call(client, second, [["wait", first], told, ANSWER]))
+        await call(client, third, [["wait", second], ["wait", first], ANSWER])
         waiting.cancel()
         await hears
         assert waiting.cancelled()
