@@ -127,12 +127,12 @@ def test_whatever_is_in_a_file_it_is_a_list_or_an_error(tmp_path_factory: Any, d
 
 @pytest.mark.rule("CLI-13")
 def test_the_usual_places() -> None:
-    places = [str(place) for place in usual_places(Path("/work"), Path("/home/ann"))]
+    places = [str(place) for place in usual_places(Path("/project"), Path("/home/ann"))]
     assert places == [
-        "/work/mcp.json",
-        "/work/.mcp.json",
-        "/work/.vscode/mcp.json",
-        "/work/.cursor/mcp.json",
+        "/project/mcp.json",
+        "/project/.mcp.json",
+        "/project/.vscode/mcp.json",
+        "/project/.cursor/mcp.json",
         "/home/ann/.cursor/mcp.json",
         "/home/ann/.config/Claude/claude_desktop_config.json",
         "/home/ann/Library/Application Support/Claude/claude_desktop_config.json",
