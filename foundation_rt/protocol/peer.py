@@ -6,10 +6,11 @@ request brings its own in `_meta`, and nothing is taken over from one request to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from attrs import define
+import orjson
+from attrs import define, field
 
 from ..errors import JsonRpcErrorCode
 from .levels import DEFAULT_LEVEL, LOGGING_LEVELS
@@ -25,31 +26,71 @@ SUPPORTED_REVISIONS: tuple[str, ...] = tuple(reversed([*REVISIONS]))
 """The names of all revisions that are spoken, newest first, as clients are told."""
 
 
+MAX_DESCRIPTION_BYTES = 16 * 1024
+"""Largest `capabilities`, and largest `clientInfo`, of a client, in bytes of JSON (REV-10)."""
+
+MAX_NAME_LENGTH = 256
+"""Characters kept of a client's name, of its version, and of the name of an extension (REV-11)."""
+
+MAX_EXTENSIONS = 16
+"""Extensions and experimental capabilities of a client that are kept, of each kind (REV-11)."""
+
+Capability = tuple[str, ...]
+"""A path in the object of capabilities: `("sampling", "tools")`."""
+
+_KNOWN: dict[str, tuple[str, ...]] = {
+    "elicitation": ("form", "url"),
+    "roots": ("listChanged",),
+    "sampling": ("context", "tools"),
+    "tasks": (),
+}
+"""The capabilities of every revision, with the parts of them that anything depends on."""
+
+_NAMED_BY_CLIENTS = ("experimental", "extensions")
+
+
 @define(eq=False, repr=False)
 class Peer:
-    """Who asks.
+    """The client of a request, as it describes itself.
+
+    Args:
+        declared: its capabilities as it sent them.
 
     Attributes:
         revision: the revision it speaks.
-        capabilities: what it can do, as it said.
-        info: what it said of itself; nothing is decided by it.
+        name: of the client, if it has said one; nothing is decided by it.
+        version: of the client, if it has said one.
         log_level: the least severe level of log messages that it wants to be sent; None wants
             none.
     """
 
     revision: Revision
-    capabilities: dict[str, Any]
-    info: dict[str, Any]
+    name: str | None = None
+    version: str | None = None
     log_level: str | None = DEFAULT_LEVEL
+    _declared: Mapping[str, Any] = field(factory=dict)
+    _capabilities: frozenset[Capability] | None = field(default=None, init=False)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What it can do: capabilities that a revision knows, and names of extensions (REV-11).
+
+        Read from what it sent when this is first asked for: 5 us that most requests need not pay.
+        """
+        declared = self._declared  # before the next line: two threads may come here at once
+        if self._capabilities is None:
+            self._capabilities = _known(declared)
+            self._declared = {}
+        return self._capabilities
+
+    def retain(self) -> Peer:
+        """Return this peer for what outlasts its request, without what it sent (REV-11)."""
+        self.capabilities  # noqa: B018 - read now, what was sent is dropped
+        return self
 
     def can(self, *path: str) -> bool:
-        """Whether it declared a capability: ``peer.can("sampling", "tools")``."""
-        found: Any = self.capabilities
-        for name in path:
-            if type(found) is not dict or found.get(name) in (None, False):
-                return False
-            found = found[name]
-        return True
+        """Return whether it declared a capability: ``peer.can("sampling", "tools")``."""
+        return path in self.capabilities
 
 
 class PeerRefused(Exception):
@@ -62,7 +103,7 @@ class PeerRefused(Exception):
 
 
 def brings_peer(params: Any) -> bool:
-    """Whether a request belongs to the stateless era: its `_meta` says who asks (REV-04).
+    """Return whether a request belongs to the stateless era: its `_meta` says who asks (REV-04).
 
     One of the members that it has to have is enough: a request of that era that lacks the other is
     malformed, and is told so, instead of being asked for a handshake.
@@ -91,7 +132,84 @@ def read_stateless_peer(params: Any) -> Peer:
         )
     if type(meta.get(CAPABILITIES_KEY)) is not dict:
         raise _malformed(f"_meta must have an object in {CAPABILITIES_KEY}")
-    return Peer(REVISIONS[requested], meta[CAPABILITIES_KEY], _info(meta), _log_level(meta))
+    try:
+        return describe_peer(
+            REVISIONS[requested], meta[CAPABILITIES_KEY], _info(meta), _log_level(meta)
+        )
+    except DescriptionTooLarge as refused:
+        raise _malformed(str(refused)) from None
+
+
+class DescriptionTooLarge(ValueError):
+    """A client says more of itself than is taken; the message says what to change (REV-10)."""
+
+
+def describe_peer(
+    revision: Revision,
+    capabilities: Mapping[str, Any],
+    info: Mapping[str, Any],
+    log_level: str | None = DEFAULT_LEVEL,
+) -> Peer:
+    """Return the peer that these wire objects describe.
+
+    Args:
+        capabilities: `ClientCapabilities`.
+        info: `clientInfo`, an `Implementation`.
+
+    Raises:
+        DescriptionTooLarge: one of them is larger than `MAX_DESCRIPTION_BYTES` (REV-10).
+    """
+    try:
+        is_small = len(orjson.dumps((capabilities, info))) <= MAX_DESCRIPTION_BYTES
+    except TypeError:  # nested more deeply than orjson writes
+        is_small = False
+    if not is_small:  # one of them may be, or both together
+        _check_size("capabilities", capabilities)
+        _check_size("clientInfo", info)
+    return Peer(revision, _text(info, "name"), _text(info, "version"), log_level, capabilities)
+
+
+def _check_size(name: str, value: Mapping[str, Any]) -> None:
+    try:
+        size = len(orjson.dumps(value))
+    except TypeError:
+        size = MAX_DESCRIPTION_BYTES + 1
+    if size > MAX_DESCRIPTION_BYTES:
+        raise DescriptionTooLarge(
+            f"{name} must have at most {MAX_DESCRIPTION_BYTES} bytes as JSON:"
+            " leave out what the server does not need"
+        )
+
+
+def _known(capabilities: Mapping[str, Any]) -> frozenset[Capability]:
+    """The paths of `capabilities` that are kept (REV-11)."""
+    found: list[Capability] = []
+    for name, value in capabilities.items():
+        parts: Iterable[str] | None = _KNOWN.get(name)
+        if name in _NAMED_BY_CLIENTS:
+            parts = _extensions(value)
+        if parts is None or not _is_declared(value):
+            continue
+        found.append((name,))
+        if type(value) is dict:
+            found += [(name, part) for part in parts if _is_declared(value.get(part))]
+    return frozenset(found)
+
+
+def _extensions(value: Any) -> list[str]:
+    """The names of extensions that are kept: the first ones of a bounded length."""
+    named = value.items() if type(value) is dict else ()
+    kept = [name for name, what in named if _is_declared(what) and len(name) <= MAX_NAME_LENGTH]
+    return kept[:MAX_EXTENSIONS]
+
+
+def _is_declared(value: Any) -> bool:
+    return value is not None and value is not False
+
+
+def _text(info: Mapping[str, Any], member: str) -> str | None:
+    value = info.get(member)
+    return value[:MAX_NAME_LENGTH] if type(value) is str else None
 
 
 def unsupported_data(requested: str) -> dict[str, Any]:

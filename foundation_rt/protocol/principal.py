@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 ALL_SCOPES = frozenset(("*",))
 """Of a principal that is not bound by scopes: who has a key of the server's own."""
@@ -23,6 +23,12 @@ class Principal:
     subject: str
     scopes: frozenset[str] = frozenset()
     client_id: str | None = None
+    _identity: str = field(
+        init=False,
+        eq=False,
+        repr=False,
+        default=Factory(lambda self: ascii((self.subject, self.client_id)), takes_self=True),
+    )
 
     def lacks(self, needed: Iterable[str]) -> frozenset[str]:
         """Those of the scopes `needed` that it does not have (AUTH-13)."""
@@ -36,4 +42,4 @@ def identity_of(principal: Principal | None) -> str | None:
 
     It is ASCII, whatever the names hold, and no two principals have the same.
     """
-    return None if principal is None else ascii((principal.subject, principal.client_id))
+    return None if principal is None else principal._identity

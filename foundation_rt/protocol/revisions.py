@@ -68,7 +68,7 @@ class Revision:
     is_stateless: bool
 
     def has(self, shape: str, member: str) -> bool:
-        """Whether `member`, which not every revision has, exists in `shape`."""
+        """Return whether `member`, which not every revision has, exists in `shape`."""
         return member in self.members[shape]
 
     def keep(self, shape: str, wire: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class InvalidUri(ValueError):
 
 
 def check_uri(uri: str) -> None:
-    """Whether `uri` is an absolute URI as RFC 3986 or RFC 3987 writes them.
+    """Return whether `uri` is an absolute URI as RFC 3986 or RFC 3987 writes them.
 
     Raises:
         InvalidUri: it is not.

@@ -202,7 +202,7 @@ def _bare(uri: str) -> str:
 
 
 def has_shape(value: Any, shape: str) -> bool:
-    """Whether `value` has the shape of that name."""
+    """Return whether `value` has the shape of that name."""
     return _SHAPES[shape][0](value)
 
 

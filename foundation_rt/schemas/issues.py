@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-import orjson
 from attrs import frozen
+
+from ..protocol.exact_json import dumps
 
 MAX_ISSUES: Final = 10
 """Most issues told about one value (SCHEMA-21)."""
@@ -36,8 +37,17 @@ class ValidationIssue:
     message: str
 
 
+UNEXPLAINED: Final = (ValidationIssue("", "must fit its schema"),)
+"""The answer to a value that does not fit, where finding out why would take too long."""
+
 TOO_DEEP: Final = (ValidationIssue("", "is nested too deeply"),)
 """The answer to a value that cannot be followed to its end (SCHEMA-18)."""
+
+TOO_COMPLEX: Final = (ValidationIssue("", "is too complex to be checked against its schema"),)
+"""The answer to a value whose check would exceed the budget of steps (SCHEMA-27).
+
+It says nothing about the value; compare with `is` to recognise it.
+"""
 
 
 def step(path: str, key: str | int) -> str:
@@ -52,7 +62,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _json(value: Any) -> str:
-    return _cut(orjson.dumps(value).decode(), _MAX_LISTING_CHARACTERS)
+    return _cut(dumps(value).decode(), _MAX_LISTING_CHARACTERS)
 
 
 def _listing(values: Iterable[Any]) -> str:

@@ -4,8 +4,9 @@ The generated validator (`generated`) only knows that a value does not fit. This
 reasons, with exact paths and in an order that schema and value alone decide, and only after a no:
 it takes some ten times as long. The two are kept to the same answers by tests.
 
-It is also the validator of schemas that use `multipleOf`, which fastjsonschema decides by dividing
-floating-point numbers: here it is exact, on the decimal numbers that were written (SCHEMA-11).
+It reads twice. Deciding finds the first issue of a schema and a value, and remembers it: nothing is
+decided twice, however many ways lead to it. Explaining then walks through what does not fit, and
+through nothing else. Both share a budget; when that is used up, what was found is the answer.
 """
 
 from __future__ import annotations
@@ -15,54 +16,120 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from attrs import define
+from attrs import define, field
 
 from .dialects import DRAFT_04, Schema
+from .equality import are_different, identity, multiple_of, size
 from .formats import predicate
-from .issues import MAX_ISSUES, MESSAGES, TOO_DEEP, ValidationIssue, step
+from .issues import MAX_ISSUES, MESSAGES, TOO_DEEP, UNEXPLAINED, ValidationIssue, step
+from .steps import TooComplex
 from .survey import Survey
 
 Issues = Iterator[ValidationIssue]
+Found = tuple[ValidationIssue, ...]
+
+MAX_READINGS: Final = 50_000
+"""Most parts of a value that are looked at to explain what is wrong with it: about 0.1 s."""
+
+
+def explain(
+    survey: Survey, value: Any, max_readings: int = MAX_READINGS
+) -> tuple[ValidationIssue, ...]:
+    """Return what is wrong with a value that does not fit: up to `MAX_ISSUES` issues (SCHEMA-21).
+
+    When `max_readings` do not suffice, the issues found by then are the answer; without one, it is
+    that the value does not fit.
+    """
+    found: list[ValidationIssue] = []
+    try:
+        explaining = Explaining(survey, Deciding(survey, max_readings))
+        for issue in islice(explaining.read(survey.root, value, ""), MAX_ISSUES):
+            found.append(issue)  # noqa: PERF402 -- what is found before an exception counts
+    except TooComplex:
+        pass
+    except RecursionError:
+        return TOO_DEEP
+    return tuple(found) or UNEXPLAINED
 
 
 @define
-class Reading:
-    """The exact reading of one schema."""
+class Deciding:
+    """Finds the first issue of a schema and a value, and remembers it.
+
+    Attributes:
+        left: how many looks may still be taken.
+    """
 
     survey: Survey
+    left: int
+    _known: dict[tuple[int, int], Found] = field(factory=dict)
 
-    def issues(self, value: Any) -> tuple[ValidationIssue, ...]:
-        """What is wrong with `value`: nothing, or up to `MAX_ISSUES` issues (SCHEMA-21)."""
-        try:
-            return tuple(islice(self.read(self.survey.root, value, ""), MAX_ISSUES))
-        except RecursionError:
-            return TOO_DEEP
+    @property
+    def deciding(self) -> Deciding:
+        """This."""
+        return self
+
+    def read(self, schema: Schema, value: Any, path: str) -> Found:
+        """Return the first issue of `value`, which stands at `path`; nothing if it fits.
+
+        Raises:
+            TooComplex: the budget is used up.
+        """
+        self.look(1)
+        question = id(schema), id(value)  # both outlive the reading
+        found = self._known.get(question)
+        if found is None:
+            found = ()
+            for check in _checks(schema):
+                for issue in check(self, schema, value, ""):
+                    found = (issue,)
+                    break
+                if found:
+                    break
+            self._known[question] = found
+        return tuple(ValidationIssue(path + each.path, each.message) for each in found)
+
+    def look(self, times: int) -> None:
+        """Take so many looks out of the budget.
+
+        Raises:
+            TooComplex: it is used up.
+        """
+        self.left -= times
+        if self.left < 0:
+            raise TooComplex
+
+
+@define
+class Explaining:
+    """Yields every issue, in the order of the schema; what fits is not entered."""
+
+    survey: Survey
+    deciding: Deciding
 
     def read(self, schema: Schema, value: Any, path: str) -> Issues:
-        """What is wrong with `value`, which stands at `path`, under `schema`."""
-        if isinstance(schema, bool):
-            if not schema:
-                yield _issue(path, "falseSchema")
-            return
-        if "$ref" in schema:  # which makes these dialects ignore what stands beside it
-            yield from self.read(self.survey.references[schema["$ref"]], value, path)
-            return
-        for keyword, limit in schema.items():
-            if keyword in _LIMITS:
-                applies, holds = _LIMITS[keyword]
-                if applies(value) and not holds(value, limit):
-                    yield _issue(path, keyword, limit)
-            elif keyword in _FLAT:
-                yield from _FLAT[keyword](self, schema, value, path)
-        # What leads further comes last: an alternative that is not meant should fail at once, or
-        # nested alternatives double the work at every level.
-        for keyword in schema:
-            if keyword in _LEADING:
-                yield from _LEADING[keyword](self, schema, value, path)
+        """Yield what is wrong with `value`, which stands at `path`, under `schema`."""
+        if self.deciding.read(schema, value, ""):
+            for check in _checks(schema):
+                yield from check(self, schema, value, path)
 
-    def fits(self, schema: Schema, value: Any) -> bool:
-        """Whether `value` fits `schema`."""
-        return next(self.read(schema, value, ""), None) is None
+
+Reading = Deciding | Explaining
+Check = Callable[[Reading, Any, Any, str], Issues]
+"""Yields what a keyword of a schema has against a value at a path."""
+
+
+def _checks(schema: Schema) -> Iterator[Check]:
+    """Yield the checks of a schema, in order."""
+    if isinstance(schema, bool):
+        if not schema:
+            yield _false_schema
+    elif "$ref" in schema:  # which makes these dialects ignore what stands beside it
+        yield _reference
+    else:
+        yield from (_FLAT[keyword] for keyword in schema if keyword in _FLAT)
+        # What leads further comes last: an alternative that is not meant fails at once.
+        yield from (_LEADING[keyword] for keyword in schema if keyword in _LEADING)
 
 
 def _issue(path: str, keyword: str, about: Any = None) -> ValidationIssue:
@@ -85,58 +152,54 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_anything(value: Any) -> bool:
-    return True
+def _limit(
+    keyword: str, applies: Callable[[Any], bool], holds: Callable[[Any, Any], bool]
+) -> Check:
+    """Return the check of a keyword that one look at the value decides."""
+
+    def check(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
+        if applies(value) and not holds(value, schema[keyword]):
+            yield _issue(path, keyword, schema[keyword])
+
+    return check
 
 
-def _identity(value: Any) -> Any:
-    """A hashable stand-in: two values are equal in JSON if and only if theirs are."""
-    if isinstance(value, bool):
-        return (bool, value)
-    if isinstance(value, list):
-        return (list, *map(_identity, value))
-    if isinstance(value, dict):
-        return (dict, frozenset((name, _identity(one)) for name, one in value.items()))
-    return value
+def _false_schema(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
+    yield _issue(path, "falseSchema")
 
 
-def _is_multiple(value: float, divisor: float) -> bool:
-    if isinstance(value, int) and isinstance(divisor, int):
-        return value % divisor == 0
-    from fractions import Fraction
-
-    # `repr` is the shortest decimal that means the float, so 0.3 is three times 0.1.
-    return (Fraction(repr(value)) / Fraction(repr(divisor))).denominator == 1
+def _reference(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
+    yield from reading.read(reading.survey.references[schema["$ref"]], value, path)
 
 
-def _are_different(values: list[Any]) -> bool:
-    return len(set(map(_identity, values))) == len(values)
+def _const(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
+    if not _is_one_of(reading, value, [schema["const"]]):
+        yield _issue(path, "const", schema["const"])
 
 
-_LIMITS: Final[dict[str, tuple[Callable[[Any], bool], Callable[[Any, Any], bool]]]] = {
-    "const": (_is_anything, lambda value, limit: _identity(value) == _identity(limit)),
-    "enum": (_is_anything, lambda value, limit: _identity(value) in set(map(_identity, limit))),
-    "exclusiveMaximum": (
-        _is_number,
-        lambda value, limit: isinstance(limit, bool) or value < limit,
-    ),
-    "exclusiveMinimum": (
-        _is_number,
-        lambda value, limit: isinstance(limit, bool) or value > limit,
-    ),
-    "maxItems": (_is_array, lambda value, limit: len(value) <= limit),
-    "maxLength": (_is_string, lambda value, limit: len(value) <= limit),
-    "maxProperties": (_is_object, lambda value, limit: len(value) <= limit),
-    "minItems": (_is_array, lambda value, limit: len(value) >= limit),
-    "minLength": (_is_string, lambda value, limit: len(value) >= limit),
-    "minProperties": (_is_object, lambda value, limit: len(value) >= limit),
-    "multipleOf": (_is_number, _is_multiple),
-    "uniqueItems": (_is_array, lambda value, limit: not limit or _are_different(value)),
-}
-"""Keywords that one look at the value decides: what they apply to, and whether it holds."""
+def _enum(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
+    if not _is_one_of(reading, value, schema["enum"]):
+        yield _issue(path, "enum", schema["enum"])
 
 
-def _type(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
+def _is_one_of(reading: Reading, value: Any, values: list[Any]) -> bool:
+    if isinstance(value, list | dict):
+        values = [one for one in values if type(one) is type(value) and len(one) == len(value)]
+    if not values:
+        return False
+    reading.deciding.look(size(value))
+    text = identity(value)
+    return any(identity(one) == text for one in values)
+
+
+def _unique_items(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
+    if schema["uniqueItems"] and isinstance(value, list):
+        reading.deciding.look(size(value))
+        if not are_different(value):
+            yield _issue(path, "uniqueItems")
+
+
+def _type(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     types = schema["type"]
     whole_float = reading.survey.dialect != DRAFT_04
     if not any(
@@ -163,31 +226,33 @@ def _has_type(value: Any, name: str, whole_float: bool) -> bool:
 _PYTHON_TYPES: Final = {"array": list, "boolean": bool, "object": dict, "string": str}
 
 
-def _minimum(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
+def _minimum(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     limit, exclusive = schema["minimum"], schema.get("exclusiveMinimum") is True  # draft-04
     if _is_number(value) and (value <= limit if exclusive else value < limit):
         yield _issue(path, "exclusiveMinimum" if exclusive else "minimum", limit)
 
 
-def _maximum(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
+def _maximum(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     limit, exclusive = schema["maximum"], schema.get("exclusiveMaximum") is True  # draft-04
     if _is_number(value) and (value >= limit if exclusive else value > limit):
         yield _issue(path, "exclusiveMaximum" if exclusive else "maximum", limit)
 
 
-def _pattern(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
+def _pattern(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     pattern = schema["pattern"]
     if isinstance(value, str) and not re.search(reading.survey.patterns[pattern], value):
         yield _issue(path, "pattern", pattern)
 
 
-def _format(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
+def _format(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     name = schema["format"]
+    if name == "regex" and isinstance(value, str):
+        reading.deciding.look(len(value))
     if isinstance(value, str) and name in reading.survey.formats and not predicate(name)(value):
         yield _issue(path, "format", name)
 
 
-def _items(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
+def _items(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     if not isinstance(value, list):
         return
     items = schema["items"]
@@ -201,41 +266,47 @@ def _items(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> I
         yield from reading.read(of_it, one, step(path, number))
 
 
-def _contains(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
-    if isinstance(value, list) and not any(reading.fits(schema["contains"], one) for one in value):
+def _fits(reading: Reading, schema: Schema, value: Any) -> bool:
+    return not reading.deciding.read(schema, value, "")
+
+
+def _contains(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
+    if isinstance(value, list) and not any(
+        _fits(reading, schema["contains"], one) for one in value
+    ):
         yield _issue(path, "contains")
 
 
-def _required(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
+def _required(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     if isinstance(value, dict):
         missing = [name for name in schema["required"] if name not in value]
         if missing:
             yield _issue(path, "required", missing)
 
 
-def _properties(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
+def _properties(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     if isinstance(value, dict):
         for name, of_it in schema["properties"].items():
             if name in value:
                 yield from reading.read(of_it, value[name], step(path, name))
 
 
-def _pattern_properties(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
+def _pattern_properties(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     if isinstance(value, dict):
         for pattern, of_it in schema["patternProperties"].items():
             search = re.compile(reading.survey.patterns[pattern]).search
+            reading.deciding.look(len(value))
             for name, one in value.items():
                 if search(name):
                     yield from reading.read(of_it, one, step(path, name))
 
 
-def _additional_properties(
-    reading: Reading, schema: dict[str, Any], value: Any, path: str
-) -> Issues:
+def _additional_properties(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     if not isinstance(value, dict):
         return
     named = schema.get("properties", {})
     patterns = [reading.survey.patterns[one] for one in schema.get("patternProperties", ())]
+    reading.deciding.look(len(value) * (1 + len(patterns)))
     others = [
         name
         for name in value
@@ -249,14 +320,14 @@ def _additional_properties(
         yield _issue(path, "additionalProperties", others)
 
 
-def _property_names(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
+def _property_names(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     if isinstance(value, dict):
         of_them = schema["propertyNames"]
-        if not all(reading.fits(of_them, name) for name in value):
+        if not all(_fits(reading, of_them, name) for name in value):
             yield _issue(path, "propertyNames")
 
 
-def _dependencies(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
+def _dependencies(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     if not isinstance(value, dict):
         return
     for name, demand in schema["dependencies"].items():
@@ -268,29 +339,31 @@ def _dependencies(reading: Reading, schema: dict[str, Any], value: Any, path: st
             yield from reading.read(demand, value, path)
 
 
-def _all_of(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
+def _all_of(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
     for one in schema["allOf"]:
         yield from reading.read(one, value, path)
 
 
-def _any_of(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
-    first_issues = []
+def _any_of(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
+    first_issues: list[ValidationIssue] = []
     for one in schema["anyOf"]:
-        first = next(reading.read(one, value, path), None)
-        if first is None:
+        found = reading.deciding.read(one, value, "")
+        if not found:
             return
-        first_issues.append(first)
+        first_issues += found
     yield _issue(path, "anyOf")
     yield from _closest(reading, schema["anyOf"], first_issues, value, path)
 
 
-def _one_of(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
-    first_issues = [next(reading.read(one, value, path), None) for one in schema["oneOf"]]
-    failed = [first for first in first_issues if first is not None]
-    if len(first_issues) - len(failed) != 1:
+def _one_of(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
+    first_issues: list[ValidationIssue] = []
+    for one in schema["oneOf"]:
+        first_issues += reading.deciding.read(one, value, "")
+    fitting = len(schema["oneOf"]) - len(first_issues)
+    if fitting != 1:
         yield _issue(path, "oneOf")
-    if len(failed) == len(first_issues):
-        yield from _closest(reading, schema["oneOf"], failed, value, path)
+    if fitting == 0:
+        yield from _closest(reading, schema["oneOf"], first_issues, value, path)
 
 
 def _closest(
@@ -303,31 +376,51 @@ def _closest(
     """What is wrong under the alternative that was meant: the only one to fail deepest inside."""
     depths = [first.path.count("/") for first in first_issues]
     deepest = max(depths)
-    if deepest > path.count("/") and depths.count(deepest) == 1:
+    if deepest > 0 and depths.count(deepest) == 1:
         yield from reading.read(schemas[depths.index(deepest)], value, path)
 
 
-def _not(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
-    if reading.fits(schema["not"], value):
+def _not(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
+    if _fits(reading, schema["not"], value):
         yield _issue(path, "not")
 
 
-def _if(reading: Reading, schema: dict[str, Any], value: Any, path: str) -> Issues:
-    branch = "then" if reading.fits(schema["if"], value) else "else"
+def _if(reading: Reading, schema: Any, value: Any, path: str) -> Issues:
+    branch = "then" if _fits(reading, schema["if"], value) else "else"
     yield from reading.read(schema.get(branch, True), value, path)
 
 
-_FLAT: Final[dict[str, Callable[[Reading, dict[str, Any], Any, str], Issues]]] = {
+_FLAT: Final[dict[str, Check]] = {
+    "const": _const,
+    "enum": _enum,
+    "exclusiveMaximum": _limit(
+        "exclusiveMaximum",
+        _is_number,
+        lambda value, limit: isinstance(limit, bool) or value < limit,
+    ),
+    "exclusiveMinimum": _limit(
+        "exclusiveMinimum",
+        _is_number,
+        lambda value, limit: isinstance(limit, bool) or value > limit,
+    ),
     "format": _format,
+    "maxItems": _limit("maxItems", _is_array, lambda value, limit: len(value) <= limit),
+    "maxLength": _limit("maxLength", _is_string, lambda value, limit: len(value) <= limit),
+    "maxProperties": _limit("maxProperties", _is_object, lambda value, limit: len(value) <= limit),
     "maximum": _maximum,
+    "minItems": _limit("minItems", _is_array, lambda value, limit: len(value) >= limit),
+    "minLength": _limit("minLength", _is_string, lambda value, limit: len(value) >= limit),
+    "minProperties": _limit("minProperties", _is_object, lambda value, limit: len(value) >= limit),
     "minimum": _minimum,
+    "multipleOf": _limit("multipleOf", _is_number, lambda value, limit: multiple_of(limit)(value)),
     "pattern": _pattern,
     "required": _required,
     "type": _type,
+    "uniqueItems": _unique_items,
 }
-"""Keywords that take more into account than their own value."""
+"""Keywords that do not lead to further schemas."""
 
-_LEADING: Final[dict[str, Callable[[Reading, dict[str, Any], Any, str], Issues]]] = {
+_LEADING: Final[dict[str, Check]] = {
     "additionalProperties": _additional_properties,
     "allOf": _all_of,
     "anyOf": _any_of,

@@ -58,28 +58,34 @@ class Survey:
         warnings: what is not enforced, each with its place (SCHEMA-06, SCHEMA-13).
         references: `$ref` as written to the schema it means; up to draft-07 only.
         patterns: pattern as written to its Python form; likewise.
+        pattern_count: how many places have a pattern, in any dialect.
+        check_formats: whether formats are enforced; otherwise they are annotations.
         formats: names of the enforced formats in use.
         mirrored: the places of schemas with an `x-mcp-header` (SCHEMA-23).
-        uses_multiple_of: whether `multipleOf` occurs.
     """
 
     root: dict[str, Any]
     dialect: str = DRAFT_2020_12
     declared: bool = False
+    check_formats: bool = True
     reason: str | None = None
     warnings: list[str] = field(factory=list)
     references: dict[str, Schema] = field(factory=dict)
     patterns: dict[str, str] = field(factory=dict)
+    pattern_count: int = 0
     formats: set[str] = field(factory=set)
     mirrored: list[str] = field(factory=list)
-    uses_multiple_of: bool = False
     _walked: set[int] = field(factory=set)
     _unresolved: list[tuple[str, str]] = field(factory=list)
 
     @property
     def is_later(self) -> bool:
-        """Whether only the optional engine knows the dialect (SCHEMA-05)."""
+        """Return whether only the optional engine knows the dialect (SCHEMA-05)."""
         return self.dialect in (DRAFT_2019_09, DRAFT_2020_12)
+
+    def referred(self, schema: dict[str, Any]) -> tuple[Schema, ...]:
+        """What a schema of draft-04, draft-06 or draft-07 refers to."""
+        return (self.references[schema["$ref"]],) if "$ref" in schema else ()
 
     def walk(self, schema: Any, path: str) -> None:
         """Read `schema`, which stands at `path`, and every schema in it.
@@ -120,7 +126,7 @@ class Survey:
         while self._unresolved:
             reference, at = self._unresolved.pop()
             if reference not in self.references:
-                target = self.references[reference] = _target(self.root, own_id, reference, at)
+                target = self.references[reference] = target_of(self.root, own_id, reference, at)
                 if id(target) not in self._walked:
                     self.walk(target, reference.partition("#")[2])
         done: set[int] = set()
@@ -183,9 +189,17 @@ class Survey:
     def _note_reference(self, value: str, at: str) -> None:
         self._unresolved.append((value, at))
 
+    def _note_recursive_reference(self, value: str, at: str) -> None:
+        if value != "#":
+            raise RegistrationError(
+                f"{place(at)} must be '#', the only value that 2019-09 defines: use `$ref` for"
+                f" {value!r}"
+            )
+
     def _note_pattern(self, value: str, at: str) -> None:
         from .patterns import PatternError, UnsupportedPatternError, translate
 
+        self.pattern_count += 1
         if value in self.patterns or (self.declared and self.is_later):
             return
         try:
@@ -200,13 +214,10 @@ class Survey:
             self._note_pattern(pattern, step(at, pattern))
 
     def _note_format(self, value: str, at: str) -> None:
-        if value in ENFORCED:
-            self.formats.add(value)
-        else:
+        if value not in ENFORCED:
             self.warnings.append(f"{place(at)}: format {value!r} is not enforced")
-
-    def _note_multiple_of(self, value: float, at: str) -> None:
-        self.uses_multiple_of = True
+        elif self.check_formats:
+            self.formats.add(value)
 
     def _note_header(self, value: str, at: str) -> None:
         self.mirrored.append(at.removesuffix(f"/{HEADER_KEYWORD}"))
@@ -217,6 +228,7 @@ class Survey:
 
 _NOTES: Final[dict[str, Callable[[Survey, Any, str], None]]] = {
     "$id": Survey._note_id,
+    "$recursiveRef": Survey._note_recursive_reference,
     "$ref": Survey._note_reference,
     "$schema": Survey._note_schema,
     "contentEncoding": Survey._note_content,
@@ -225,7 +237,6 @@ _NOTES: Final[dict[str, Callable[[Survey, Any, str], None]]] = {
     "format": Survey._note_format,
     HEADER_KEYWORD: Survey._note_header,
     "id": Survey._note_id,
-    "multipleOf": Survey._note_multiple_of,
     "pattern": Survey._note_pattern,
     "patternProperties": Survey._note_patterns,
 }
@@ -244,14 +255,18 @@ _PARTNERS_IN_04: Final = {
 """Keywords that do nothing without another one."""
 
 
-def survey(root: dict[str, Any]) -> Survey:
+def survey(root: dict[str, Any], *, check_formats: bool = True) -> Survey:
     """Find out all that must be known to compile the schema `root`.
+
+    Args:
+        check_formats: whether `format` is enforced; otherwise it is an annotation.
 
     Raises:
         RegistrationError: it is no schema, or none that can be enforced (SCHEMA-03).
     """
     declared = "$schema" in root
-    found = Survey(root, declared_dialect(root["$schema"]) if declared else DRAFT_2020_12, declared)
+    dialect = declared_dialect(root["$schema"]) if declared else DRAFT_2020_12
+    found = Survey(root, dialect, declared, check_formats)
     found.walk(root, "")
     if declared and found.is_later:
         return found
@@ -262,8 +277,16 @@ def survey(root: dict[str, Any]) -> Survey:
     return found
 
 
-def _target(root: dict[str, Any], own_id: str, reference: str, at: str) -> Any:
-    """What stands where a `$ref` points (RFC 6901)."""
+def target_of(root: Mapping[str, Any], own_id: str, reference: str, at: str) -> Any:
+    """Return what stands where a `$ref` points (RFC 6901).
+
+    Args:
+        own_id: identifier of the schema, which may stand before the `#`.
+        at: the place of the reference, for errors.
+
+    Raises:
+        RegistrationError: it leads nowhere, out of the schema, or is no pointer.
+    """
     from urllib.parse import unquote
 
     document, _, fragment = reference.partition("#")
@@ -291,7 +314,7 @@ def _target(root: dict[str, Any], own_id: str, reference: str, at: str) -> Any:
 def _is_circle(
     schema: Schema, references: Mapping[str, Schema], on_the_way: set[int], done: set[int]
 ) -> bool:
-    """Whether following `schema` on one and the same value would never end."""
+    """Return whether following `schema` on one and the same value would never end."""
     if isinstance(schema, bool) or id(schema) in done:
         return False
     if id(schema) in on_the_way:

@@ -17,7 +17,9 @@ import orjson
 from attrs import frozen
 
 from ..errors import RegistrationError
+from ..protocol import exact_json
 from .issues import ValidationIssue
+from .steps import MAX_STEPS
 
 if TYPE_CHECKING:
     from .survey import Survey
@@ -55,7 +57,12 @@ class CompiledSchema:
 
 
 def compile_schema(
-    schema: Mapping[str, Any], *, any_root: bool = False, linear: bool = False
+    schema: Mapping[str, Any],
+    *,
+    any_root: bool = False,
+    linear: bool = False,
+    check_formats: bool = True,
+    max_steps: int = MAX_STEPS,
 ) -> CompiledSchema:
     """Compile a schema: of the arguments of a tool, of its results, of what a user is asked for.
 
@@ -65,6 +72,9 @@ def compile_schema(
         any_root: take any root that is an object; by default it says `"type": "object"`.
         linear: the schema is not ours: run its patterns only in an engine that takes no more time
             than the text is long (CTOOL-05).
+        check_formats: enforce the formats of SCHEMA-13; otherwise `format` is an annotation.
+        max_steps: most steps of a check; a value that would take more is answered with
+            `issues.TOO_COMPLEX` (SCHEMA-27).
 
     Raises:
         RegistrationError: it is no such schema, or cannot be enforced; the message says what is
@@ -72,12 +82,12 @@ def compile_schema(
     """
     from .survey import survey
 
-    root = _private_copy(schema)
+    root = _private_copy(schema, exact=linear)
     if not any_root and root.get("type") != "object":
         raise RegistrationError('the schema must have "type": "object" at its root')
     try:
-        found = survey(root)
-        validate = _compile(found, linear)
+        found = survey(root, check_formats=check_formats)
+        validate = _compile(found, linear, max_steps)
     except RecursionError:
         raise RegistrationError(
             "the schema is nested too deeply: move inner parts into `definitions`"
@@ -85,24 +95,28 @@ def compile_schema(
     return CompiledSchema(found.dialect, validate, tuple(found.warnings), tuple(found.mirrored))
 
 
-def _private_copy(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema as a client will read it, that is as JSON."""
+def _private_copy(schema: Mapping[str, Any], *, exact: bool) -> dict[str, Any]:
+    """Return the schema as a client will read it, that is as JSON.
+
+    Args:
+        exact: take integers beyond 64 bits, which a server of ours cannot advertise.
+    """
     try:
-        copy: dict[str, Any] = orjson.loads(orjson.dumps(dict(schema)))
+        copy: dict[str, Any]
+        if exact:
+            copy = exact_json.loads(exact_json.dumps(dict(schema)))
+        else:
+            copy = orjson.loads(orjson.dumps(dict(schema)))
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"the schema must be JSON: {error}") from None
     return copy
 
 
-def _compile(survey: Survey, linear: bool) -> Validator:
+def _compile(survey: Survey, linear: bool, max_steps: int) -> Validator:
     if survey.is_later or (linear and survey.patterns):
         from .later import compile_later
 
-        return compile_later(survey, linear=linear)
-    if survey.uses_multiple_of:
-        from .reading import Reading
-
-        return Reading(survey).issues
+        return compile_later(survey, linear=linear, max_steps=max_steps)
     from .generated import compile_generated
 
-    return compile_generated(survey)
+    return compile_generated(survey, max_steps=max_steps)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,8 +21,12 @@ from foundation_rt.protocol.peer import (
     CAPABILITIES_KEY,
     INFO_KEY,
     LOG_LEVEL_KEY,
+    MAX_DESCRIPTION_BYTES,
+    MAX_EXTENSIONS,
+    MAX_NAME_LENGTH,
     SUPPORTED_REVISIONS,
     Peer,
+    describe_peer,
 )
 from foundation_rt.protocol.revisions import (
     HANDSHAKE_REVISIONS,
@@ -158,7 +163,7 @@ def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are(
 @pytest.mark.rule("REV-06", "REV-07")
 def test_a_result_names_its_type_and_its_server_in_the_stateless_era_only() -> None:
     envelope = Envelope(ServerInfo("s", "1", title="T", icons=[Icon("i")]), 5, "public")
-    old, new = (Peer(REVISIONS[name], {}, {}) for name in ("2025-03-26", NEWEST))
+    old, new = (Peer(REVISIONS[name]) for name in ("2025-03-26", NEWEST))
     assert envelope.complete(old, {"a": 1}) == {"a": 1}
     assert envelope.cache_hints(old) == {}
     assert envelope.complete(new, {"a": 1, "_meta": {"x": 2}}) == {
@@ -228,13 +233,93 @@ def test_what_a_server_is_can_be_asked() -> None:
 
 @pytest.mark.rule("REV-04")
 def test_a_peer_can_what_it_declared_and_no_more() -> None:
-    peer = Peer(REVISIONS[NEWEST], {"sampling": {"tools": {}}, "roots": None, "x": True}, {})
+    declared = {"sampling": {"tools": {}}, "roots": None, "elicitation": False, "x": True}
+    peer = describe_peer(REVISIONS[NEWEST], declared, {})
     assert peer.can("sampling")
     assert peer.can("sampling", "tools")
     assert not peer.can("sampling", "context")
     assert not peer.can("roots")
     assert not peer.can("x", "y")
     assert not peer.can("elicitation")
+
+
+@pytest.mark.rule("REV-11")
+def test_only_known_capabilities_and_the_names_of_extensions_are_kept() -> None:
+    names = [f"example.com/{number}" for number in range(MAX_EXTENSIONS + 5)]
+    long_name = "x" * (MAX_NAME_LENGTH + 1)
+    declared = {
+        "roots": {"listChanged": True, "secret": {"a": [1] * 100}},
+        "elicitation": {"form": {"a": "b"}, "url": {}},
+        "tasks": {},
+        "extensions": {long_name: {}, "off": False, **{each: {"deep": {}} for each in names}},
+        "experimental": [],
+        "unknown": {"a": "b"},
+    }
+    peer = describe_peer(REVISIONS[NEWEST], declared, {})
+    assert {path for path in peer.capabilities if path[0] != "extensions"} == {
+        ("experimental",),
+        ("roots",),
+        ("roots", "listChanged"),
+        ("elicitation",),
+        ("elicitation", "form"),
+        ("elicitation", "url"),
+        ("tasks",),
+    }
+    kept = [each for each in names if peer.can("extensions", each)]
+    assert kept == names[:MAX_EXTENSIONS]
+    assert not peer.can("extensions", long_name)
+    assert not peer.can("extensions", "off")
+
+
+@pytest.mark.rule("REV-11")
+@pytest.mark.parametrize(
+    ("info", "kept"),
+    [
+        ({"name": "desk", "version": "7", "title": "x"}, ("desk", "7")),
+        ({"name": "n" * 300, "version": "v" * 300}, ("n" * 256, "v" * 256)),
+        ({"name": ["odd"], "version": 7}, (None, None)),
+        ({}, (None, None)),
+    ],
+)
+def test_of_a_client_its_name_and_version_are_kept(
+    info: dict[str, Any], kept: tuple[str | None, str | None]
+) -> None:
+    peer = describe_peer(REVISIONS[NEWEST], {}, info)
+    assert (peer.name, peer.version) == kept
+
+
+TOO_LARGE = {"x": "y" * (MAX_DESCRIPTION_BYTES - 7)}
+LARGEST = {"x": "y" * (MAX_DESCRIPTION_BYTES - 8)}
+TOO_DEEP = orjson.Fragment(b'{"x":' * 300 + b"{}" + b"}" * 300)
+
+
+@pytest.mark.rule("REV-10")
+@pytest.mark.parametrize("large", [TOO_LARGE, TOO_DEEP], ids=["large", "deep"])
+@pytest.mark.parametrize("member", ["capabilities", "clientInfo"])
+def test_initialize_is_refused_when_a_client_says_too_much_of_itself(
+    member: str, large: object
+) -> None:
+    core = make_core()
+    params = {"protocolVersion": "2025-11-25", member: large}
+    error = core.answer(request("initialize", params))["error"]
+    assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_params")
+    assert member in error["message"]
+    assert str(MAX_DESCRIPTION_BYTES) in error["message"]
+    assert (core.session.state, core.session.peer) == (State.STARTING, None)
+    assert "result" in core.answer(request("initialize", params | {member: LARGEST}))
+
+
+@pytest.mark.rule("REV-10")
+@pytest.mark.parametrize("large", [TOO_LARGE, TOO_DEEP], ids=["large", "deep"])
+@pytest.mark.parametrize("key", [CAPABILITIES_KEY, INFO_KEY])
+def test_a_stateless_request_is_refused_when_its_client_says_too_much_of_itself(
+    key: str, large: object
+) -> None:
+    core = make_core()
+    error = core.answer(request("tools/list", modern(**{key: large})))["error"]
+    assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_meta")
+    assert str(MAX_DESCRIPTION_BYTES) in error["message"]
+    assert "result" in core.answer(request("tools/list", modern(**{key: LARGEST})))
 
 
 @pytest.mark.rule("REV-04")

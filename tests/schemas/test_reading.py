@@ -201,7 +201,6 @@ def test_multiple_of_is_exact(divisor: float, multiples: list[Any], others: list
 @pytest.mark.rule("SCHEMA-15")
 @pytest.mark.parametrize("more", [{}, {"items": {"multipleOf": 1}}])
 def test_draft_04_means_what_draft_04_says(more: Any) -> None:
-    """With `multipleOf` in it, the schema is read instead of compiled."""
     sharp = {"minimum": 1, "exclusiveMinimum": True, "maximum": 9, "exclusiveMaximum": True}
     blunt = {"minimum": 1, "exclusiveMinimum": False, "maximum": 9, "exclusiveMaximum": False}
     assert issues(sharp | more, 1, "draft-04") == [("/v", "must be greater than 1")]

@@ -375,6 +375,25 @@ def test_a_format_that_is_not_enforced_is_warned_about(name: str) -> None:
         assert compiled.validate({"v": "::"}) == ()
 
 
+@pytest.mark.rule("SCHEMA-25")
+@pytest.mark.parametrize("dialect", [None, *DIALECTS])
+def test_a_format_is_an_annotation_where_formats_are_not_checked(dialect: str | None) -> None:
+    schema = tool({"format": "date", "type": "string"}, dialect=dialect)
+    assert compile_schema(schema).validate({"v": "never"}) != ()
+    compiled = compile_schema(schema, check_formats=False)
+    assert compiled.validate({"v": "never"}) == ()
+    assert compiled.validate({"v": 5}) != ()
+    assert compiled.warnings == ()
+
+
+@pytest.mark.rule("SCHEMA-26")
+@pytest.mark.parametrize("reference", ["", "#/properties/v", "#/$defs/none", "https://a.example/"])
+def test_a_recursive_reference_leads_to_the_root_and_nowhere_else(reference: str) -> None:
+    message = refusal(tool({"$recursiveRef": reference}, dialect="2019-09"))
+    assert message.startswith("#/properties/v/$recursiveRef must be '#'")
+    assert compile_schema(tool({"$recursiveRef": "#"}, dialect="2019-09")).dialect == "2019-09"
+
+
 @pytest.mark.rule("SCHEMA-15")
 def test_draft_04_knows_no_boolean_schemas() -> None:
     for schema in ({"not": True}, {"properties": {"a": True}}, {"items": False}):
