@@ -1,8 +1,9 @@
 """AACP: messages between agents that are not lost, not run twice, and not guessed about.
 
 What is promised stands in spec/aacp.md. The core is pure: `types`, `encoder`, `session_manager`,
-`ledger`, `retransmitter`. `node` decides what is done when, `driver` does it, `coordinator` is what
-a host holds; `stores` keep ledgers, `transports` carry envelopes between them.
+`ledger`, `ownership`, `retransmitter`. `node` decides what is done when, `driver` does it,
+`coordinator` is what a host holds; `stores` keep ledgers, `transports` carry envelopes between
+them.
 
 The names that a host needs are here, each imported when it is first used.
 """
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from .transports import TransportError as TransportError
     from .transports.nats import NatsTransport as NatsTransport
     from .types import Envelope as Envelope
+    from .types import MessageRecord as MessageRecord
     from .types import MessageType as MessageType
     from .types import Outcome as Outcome
+    from .types import RequestRecord as RequestRecord
 
 _HOMES = {
     "AACPPersistenceAdapter": "persistence",
@@ -40,6 +43,7 @@ _HOMES = {
     "DecodeError": "encoder",
     "Envelope": "types",
     "InMemoryAACPPersistenceAdapter": "stores.memory",
+    "MessageRecord": "types",
     "MessageStatus": "status",
     "MessageType": "types",
     "NatsTransport": "transports.nats",
@@ -48,6 +52,7 @@ _HOMES = {
     "PostgresAACPPersistenceAdapter": "stores.postgres",
     "RequestConflictError": "errors",
     "RequestFailedError": "errors",
+    "RequestRecord": "types",
     "RetryPolicy": "retransmitter",
     "SqliteAACPPersistenceAdapter": "stores.sqlite",
     "StoreError": "persistence",
@@ -56,7 +61,10 @@ _HOMES = {
     "encode": "encoder",
 }
 
-__all__ = [*_HOMES]
+_OF_EXTRAS = {"NatsTransport", "PostgresAACPPersistenceAdapter"}
+
+# `import *` imports every name in it: what needs an extra is imported by name.
+__all__ = [name for name in _HOMES if name not in _OF_EXTRAS]
 
 
 def __getattr__(name: str) -> Any:
@@ -71,4 +79,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(_HOMES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def is_cancelled() -> bool:
-    """Whether the task that runs here is being cancelled.
+    """Return whether the task that runs here is being cancelled.
 
     A `CancelledError` alone does not say so: a handler may raise one, or await a task that was
     cancelled by somebody else.

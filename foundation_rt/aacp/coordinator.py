@@ -7,7 +7,7 @@ are the same, with the same handlers, and take both kinds in the same turns.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine, Iterable
 from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from ..agents.coordinator import AgentCoordinator
 from ..agents.errors import AgentNotFoundError
 from ..agents.messages import AgentHandler
 from ..agents.turns import current_turn, waiting_for
+from ..calls.records import identity_fields
 from ..clock import Clock, SystemClock
 from ..configuration.sections import AacpSection, ServerConfig
 from ..errors import (
@@ -27,30 +28,34 @@ from ..errors import (
     StructuredError,
     ToolError,
     UsageError,
-    describe_exception,
 )
 from ..ids import IdGenerator
 from ..logs.logger import StructuredLogger
+from ..protocol.principal import identity_of
+from .arguments import check_request_id, milliseconds
 from .cancellation import is_cancelled
-from .encoder import is_agent_id, is_request_id
+from .encoder import is_agent_id
 from .errors import (
+    LedgerRefusalError,
     OutcomeUnknownError,
     RequestConflictError,
     RequestFailedError,
     invalid,
 )
+from .hooks import CompletedHook, FailedHook, MessageHook, attach_hooks
 from .ledger import conflict_error, digest_of
+from .ownership import given_id, is_request_id, owned_id, owner_of
 from .payloads import encode_message
 from .persistence import StoreError
-from .retransmitter import MAX_DELAY_MS, PATIENT_POLICY, Retransmitter, RetryPolicy
-from .setup import check_settings, make_store, make_transport
+from .retransmitter import PATIENT_POLICY, Retransmitter, RetryPolicy
+from .setup import check_settings, make_limits, make_store, make_transport
 from .status import MessageStatus, message_status, request_status
 from .types import (
     Draft,
-    Envelope,
     MessageType,
     Outcome,
     RequestRecord,
+    Verdict,
 )
 from .waiting import Entry, fail_when_aborted, time_out
 
@@ -59,27 +64,19 @@ if TYPE_CHECKING:
 
     from ..calls.invocation import Invocation
     from ..calls.invocation import Outcome as CallOutcome
+    from ..protocol.principal import Principal
     from .driver import Driver
     from .late_calls import LateCalls
     from .persistence import AACPPersistenceAdapter
     from .transports import AACPTransport
 
-_MAX_BACKLOG = 10_000
-"""Messages that may wait to be entered in the ledger: what a slow disk can pile up."""
+_MAX_BACKLOG, _MAX_BACKLOG_BYTES = 10_000, 64 * 1024 * 1024
+"""Messages, and bytes of their payloads, that may wait to be entered: what a slow disk piles up."""
 
 _ENVELOPE_BYTES = 8192
 """More than the rest of an envelope takes: most of it for two ids of 256 characters of any kind."""
 
 _STOPPED = "the coordinator was stopped while it was being used"
-
-_START_RETRY_SECONDS = 5.0
-
-_LAST_GRACE_SECONDS = 0.2
-"""For handlers when the server ends: its calls have had their time already."""
-
-MessageHook = Callable[[Envelope], Awaitable[None]]
-CompletedHook = Callable[[str], Awaitable[None]]
-FailedHook = Callable[[str, StructuredError], Awaitable[None]]
 
 
 @define(eq=False, repr=False)
@@ -114,6 +111,7 @@ class AgentCoordinatorV2(AgentCoordinator):
     on_message_received: MessageHook | None = field(default=None, kw_only=True)
     on_message_completed: CompletedHook | None = field(default=None, kw_only=True)
     on_message_failed: FailedHook | None = field(default=None, kw_only=True)
+    _shares: ServerConfig | None = field(default=None, init=False)
     _driver: Driver | None = field(default=None, init=False)
     _starting: asyncio.Future[None] | None = field(default=None, init=False)
     _late_calls: LateCalls | None = field(default=None, init=False)
@@ -131,6 +129,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         """
         AgentCoordinator.attach(self, logger, config, ids)
         self.aacp = config.aacp
+        self._shares = config
         if self.store is None and self.transport is None:
             check_settings(config.aacp)
 
@@ -174,9 +173,10 @@ class AgentCoordinatorV2(AgentCoordinator):
         from .execution import Executor
         from .late_calls import LateCalls
         from .node import Node, NodeSettings
+        from .stores.memory_usage import Usage
 
         logger = self._own_logger()
-        store = self.store or make_store(self.aacp.store, logger)
+        store = self.store or make_store(self.aacp, logger, self._shares)
         transport = self.transport or make_transport(self.aacp.transport, logger)
         settings = NodeSettings(
             owner=f"{self._name}/{self._ids.run_id()}",
@@ -188,10 +188,14 @@ class AgentCoordinatorV2(AgentCoordinator):
         retransmitter = sending = Retransmitter(self.policy or RetryPolicy(), random)
         if self.policy is None and transport is not None and transport.keeps:
             sending = Retransmitter(PATIENT_POLICY, random)
-        node = Node(settings, self._ids.run_id, retransmitter, sending=sending)
+        limits = make_limits(_MAX_BACKLOG, _MAX_BACKLOG_BYTES, self._shares)
+        backlog = Usage(limits)
+        node = Node(settings, self._ids.run_id, retransmitter, sending=sending, backlog=backlog)
         executor = Executor(self, logger, store.takes_writes, self._max_payload_bytes)
         driver = Driver(node, store, transport, NodeClock(self.clock), logger, executor.execute)
-        self._attach_hooks(driver)
+        attach_hooks(
+            driver, self.on_message_received, self.on_message_completed, self.on_message_failed
+        )
         await driver.start()
         driver.listen(self._name)
         for agent_id in self.agent_ids():
@@ -204,25 +208,13 @@ class AgentCoordinatorV2(AgentCoordinator):
             self._name,
             self.aacp.default_ttl_ms,
             self.aacp.max_payload_bytes,
+            Usage(limits),
         )
         self._driver = driver
 
     @property
     def _name(self) -> str:
         return self.name or self.aacp.name
-
-    def _attach_hooks(self, driver: Driver) -> None:
-        driver.on_received = self.on_message_received
-        if self.on_message_completed is not None or self.on_message_failed is not None:
-            driver.on_settled = self._on_settled
-        driver.node.notices = driver.on_received is not None or driver.on_settled is not None
-
-    async def _on_settled(self, message_id: str, error: StructuredError | None) -> None:
-        if error is not None:
-            if self.on_message_failed is not None:
-                await self.on_message_failed(message_id, error)
-        elif self.on_message_completed is not None:
-            await self.on_message_completed(message_id)
 
     async def stop(self, grace: float = 5.0) -> None:
         """Stop; what is not finished stays in the ledger, to be resumed (AACP-25).
@@ -248,23 +240,9 @@ class AgentCoordinatorV2(AgentCoordinator):
 
         A ledger that cannot be reached yet is tried again and again, and said so in the log.
         """
-        return self._serve()
+        from .background import run_until_cancelled
 
-    async def _serve(self) -> None:
-        import asyncio
-
-        try:
-            while True:
-                try:
-                    await self.start()
-                    break
-                except Exception as error:
-                    described = {"error": describe_exception(error)}
-                    self._own_logger().error("agents not started; it is tried again", described)
-                    await asyncio.sleep(_START_RETRY_SECONDS)
-            await asyncio.get_running_loop().create_future()
-        finally:
-            await self.stop(_LAST_GRACE_SECONDS)
+        return run_until_cancelled(self, self._own_logger())
 
     def note_call(self, call: Invocation, outcome: CallOutcome | None) -> None:
         """A tool call was left without an answer, or has ended after that (AACP-28)."""
@@ -272,7 +250,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         if late_calls is not None:
             late_calls.note(call, outcome)
         else:
-            what = {"runId": call.run_id}
+            what = identity_fields(call)
             self._own_logger().warn("late tool call not recorded: no ledger is open", what)
 
     async def __aenter__(self) -> AgentCoordinatorV2:
@@ -289,9 +267,11 @@ class AgentCoordinatorV2(AgentCoordinator):
 
     # -- agents -------------------------------------------------------------------------------
 
-    def register_agent(self, agent_id: str, handler: AgentHandler) -> None:
+    def register_agent(
+        self, agent_id: str, handler: AgentHandler, *, scopes: Iterable[str] = ()
+    ) -> None:
         """As of `AgentCoordinator`; what the ledger has for the agent is executed from now on."""
-        AgentCoordinator.register_agent(self, agent_id, handler)
+        AgentCoordinator.register_agent(self, agent_id, handler, scopes=scopes)
         if self._driver is not None:
             self._driver.add_agent(agent_id)
 
@@ -305,13 +285,19 @@ class AgentCoordinatorV2(AgentCoordinator):
     # -- sending ------------------------------------------------------------------------------
 
     async def send_reliable_message(
-        self, target_agent_id: str, message: Any, *, timeout_ms: int | None = None
+        self,
+        target_agent_id: str,
+        message: Any,
+        *,
+        timeout_ms: int | None = None,
+        principal: Principal | None = None,
     ) -> str:
         """Send an EVENT: it is in the ledger when this returns, and arrives once (AACP-01).
 
         Args:
             message: an `AgentMessage`, or the payload of one; JSON.
             timeout_ms: how long the ledger is waited for; by default `aacp.request_timeout_ms`.
+            principal: to whom the message id belongs (AACP-48); by default to the host.
 
         Returns:
             The message id, by which `status` knows it.
@@ -321,22 +307,27 @@ class AgentCoordinatorV2(AgentCoordinator):
                 under the id in `request_id`.
             AgentNotFoundError: there is no such agent, and no other process that could have it.
             ToolError: INVALID_ARGUMENT, the payload cannot be said in JSON; RESOURCE_EXHAUSTED,
-                it is too large, or too much waits for the ledger already.
+                it is too large, too much waits for the ledger already, or the ledger is full.
             StoreError, TransportError: as `start`.
         """
         import asyncio
 
         driver = await self._started()
-        draft = self._draft(driver, MessageType.EVENT, target_agent_id, message, None, None)
+        message_id = self._ids.run_id()
+        # Only an id that has an owner needs to be kept beside the message id.
+        key = None if principal is None else owned_id(message_id, identity_of(principal))
+        draft = self._draft(driver, message_id, key, target_agent_id, message, None)
         entered = driver.open_ticket()
-        timeout = _milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
+        timeout = milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
         timer = asyncio.get_running_loop().call_later(timeout, time_out, entered, draft.message_id)
         try:
             self._enter(driver, draft, entered)
-            await entered
+            appended = await entered
         finally:
             timer.cancel()
             driver.close_ticket(entered)
+        if appended.verdict is Verdict.FULL:
+            raise LedgerRefusalError
         return draft.message_id
 
     async def send_request(
@@ -348,6 +339,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         timeout_ms: int | None = None,
         ttl_ms: int | None = None,
         abort_signal: AbortSignal | None = None,
+        principal: Principal | None = None,
     ) -> Any:
         """Send a REQUEST and wait for its outcome; return the result (AACP-26).
 
@@ -359,6 +351,8 @@ class AgentCoordinatorV2(AgentCoordinator):
             ttl_ms: how long the request counts; by default `aacp.default_ttl_ms`.
             abort_signal: ends the waiting when it fires, not the request; by default that of the
                 message that is being handled.
+            principal: to whom the request id belongs (AACP-48): `context.principal` in a tool that
+                sends on behalf of its caller; by default to the host.
 
         Raises:
             OutcomeUnknownError: the time is over.
@@ -369,22 +363,20 @@ class AgentCoordinatorV2(AgentCoordinator):
             AgentNotFoundError, ToolError, StoreError, TransportError: as `send_reliable_message`.
         """
         driver = self._driver_here() or await self._started()
-        draft = self._draft(
-            driver, MessageType.REQUEST, target_agent_id, message, request_id, ttl_ms
-        )
+        given = self._ids.run_id() if request_id is None else check_request_id(request_id)
+        key = owned_id(given, identity_of(principal))
+        draft = self._draft(driver, None, key, target_agent_id, message, ttl_ms)
         turn = current_turn()
         if abort_signal is None and turn is not None:
             abort_signal = turn.context.abort_signal
         if abort_signal is not None:
             abort_signal.raise_if_aborted()
-        timeout = _milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
+        timeout = milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
         lane = None if turn is None else self._lanes.get(target_agent_id)
         with nullcontext() if lane is None else waiting_for(lane, turn):
             record = await self._outcome(driver, draft, timeout, abort_signal)
         if record.error is not None:
-            raise RequestFailedError(
-                draft.key, StructuredError.from_wire(orjson.loads(record.error))
-            )
+            raise RequestFailedError(given, StructuredError.from_wire(orjson.loads(record.error)))
         return None if record.result is None else orjson.loads(record.result)
 
     async def _outcome(
@@ -393,70 +385,74 @@ class AgentCoordinatorV2(AgentCoordinator):
         """Enter a request and wait until it is finished."""
         import asyncio
 
-        loop = asyncio.get_running_loop()
+        loop, given = asyncio.get_running_loop(), given_id(draft.key)
         finished: asyncio.Future[RequestRecord] = driver.open_ticket()
         # First: it may be finished before this task hears that it was entered.
         driver.node.wait_for(draft.key, finished, driver.now_ms())
-        timer = loop.call_later(timeout, time_out, finished, draft.key)
+        timer = loop.call_later(timeout, time_out, finished, given)
         remove = fail_when_aborted(abort_signal, finished, loop)
         try:
-            self._enter(driver, draft, Entry(draft.key, finished))
+            self._enter(driver, draft, Entry(given, finished))
             record = await finished
         except StoreError as error:
-            raise OutcomeUnknownError(draft.key) from error
+            raise OutcomeUnknownError(given) from error
         finally:
             driver.close_ticket(finished)
             timer.cancel()
             remove()
             driver.node.stop_waiting(draft.key, finished)
+            # Its exception has this frame in its traceback: the two would keep the message until
+            # the garbage collector runs (RES-13).
+            del finished, remove
         if record.digest != draft.digest:
             # Another request of this id was finished before this one was refused.
-            raise RequestConflictError(conflict_error(draft.key))
+            raise RequestConflictError(conflict_error(given))
         return record
 
     def _draft(
         self,
         driver: Driver,
-        message_type: MessageType,
+        event_id: str | None,
+        key: str | None,
         target_agent_id: str,
         message: Any,
-        request_id: str | None,
         ttl_ms: int | None,
     ) -> Draft:
+        """Make what is to be entered in the ledger.
+
+        Args:
+            event_id: the message id of an EVENT; None for a REQUEST.
+            key: under which the ledger keeps it; of an EVENT None if that is its message id.
+        """
         if not is_agent_id(target_agent_id):
             raise invalid("The target must be the id of an agent.", "invalid_agent_id")
         local = target_agent_id in self._agents
         if not local and driver.transport is None and not driver.store.shared:
             raise AgentNotFoundError(target_agent_id)
         local = local or driver.transport is None
-        if message_type is MessageType.REQUEST:
-            request_id = request_id or self._ids.run_id()
-            if not is_request_id(request_id):
-                raise invalid(
-                    "A request id is 1 to 128 letters, digits and . _ : -, the first a letter or a"
-                    " digit.",
-                    "invalid_request_id",
-                )
+        message_type = MessageType.REQUEST if event_id is None else MessageType.EVENT
         turn = current_turn()
         source_agent_id = self._name if turn is None else turn.lane.agent_id
         payload = encode_message(message, self._max_payload_bytes())
         now_ms = driver.now_ms()
         return Draft(
-            self._ids.run_id(),
-            request_id,
+            event_id or self._ids.run_id(),
+            key,
             source_agent_id,
             target_agent_id,
             message_type,
             payload,
             digest_of(source_agent_id, target_agent_id, message_type, payload),
             now_ms,
-            now_ms + _milliseconds(ttl_ms, self.aacp.default_ttl_ms),
+            now_ms + milliseconds(ttl_ms, self.aacp.default_ttl_ms),
             local,
             0 if local else now_ms + driver.node.sending.backoff_delay_ms(1),
         )
 
     def _enter(self, driver: Driver, draft: Draft, ticket: Any) -> None:
-        if driver.node.backlog >= _MAX_BACKLOG:
+        backlog = driver.node.backlog
+        # What need not wait is never refused, however large it is.
+        if backlog.records and not backlog.has_room(draft.request_id, 1, len(draft.payload)):
             raise ToolError(
                 ErrorCode.RESOURCE_EXHAUSTED,
                 "Too many messages wait for the ledger; try again later.",
@@ -467,11 +463,16 @@ class AgentCoordinatorV2(AgentCoordinator):
 
     # -- asking -------------------------------------------------------------------------------
 
-    async def status(self, message_or_request_id: str) -> MessageStatus | None:
-        """What is known of a request, by its request id, or of an event, by its message id.
+    async def status(
+        self, message_or_request_id: str, principal: Principal | None = None
+    ) -> MessageStatus | None:
+        """Return what is known of a request, by its request id, or an event, by its message id.
+
+        Args:
+            principal: whose id it is (AACP-48); by default the host's.
 
         Returns:
-            None if the ledger does not know it, or not any more.
+            None if the ledger does not know it, or not any more, or it is another's.
 
         Raises:
             StoreError: the ledger cannot be asked.
@@ -479,13 +480,14 @@ class AgentCoordinatorV2(AgentCoordinator):
         if not is_request_id(message_or_request_id):
             return None
         driver, late_calls = await self._started(), self._late_calls
+        key = owned_id(message_or_request_id, identity_of(principal))
         # First: it may be written while the ledger is being asked.
-        is_late = late_calls is not None and late_calls.is_unwritten(message_or_request_id)
-        record = await driver.store.get_request_record(message_or_request_id)
+        is_late = late_calls is not None and late_calls.is_unwritten(key)
+        record = await driver.store.get_request_record(key)
         if record is not None:
             return request_status(record)
         message = await driver.store.get_message_record(message_or_request_id)
-        if message is not None:
+        if message is not None and owner_of(message.request_id or "") == owner_of(key):
             return message_status(message)
         if is_late:
             return MessageStatus(None, message_or_request_id, Outcome.UNKNOWN, driver.now_ms())
@@ -496,6 +498,41 @@ class AgentCoordinatorV2(AgentCoordinator):
         if self._driver is not None:
             self._driver.node.process_retries_once(self._driver.now_ms())
             self._driver.kick()
+
+    async def schedule_retry(self, message_id: str, delay_ms: int) -> bool:
+        """Have one message sent again after `delay_ms`, whenever it was due (AACP-50).
+
+        Args:
+            message_id: that of its first attempt, of which hooks and `send_reliable_message` tell.
+
+        Returns:
+            Whether it waits for its acknowledgement; else nothing is sent.
+
+        Raises:
+            ToolError: INVALID_ARGUMENT, the delay is no number of ms.
+            StoreError: the ledger cannot be asked.
+        """
+        return await self._reschedule(message_id, milliseconds(delay_ms, delay_ms), give_up=False)
+
+    async def cancel_retry(self, message_id: str) -> bool:
+        """Give one message up: it is not sent again, only its number is (AACP-14, AACP-50).
+
+        Returns:
+            Whether it waited for its acknowledgement. It may have been received all the same.
+
+        Raises:
+            StoreError: the ledger cannot be asked.
+        """
+        return await self._reschedule(message_id, 0, give_up=True)
+
+    async def _reschedule(self, message_id: str, delay_ms: int, *, give_up: bool) -> bool:
+        driver = await self._started()
+        at_ms = driver.now_ms() + delay_ms
+        message = await driver.store.reschedule(message_id, at_ms, give_up=give_up)
+        if message is not None:
+            driver.node.rescheduled(message, driver.now_ms(), given_up=give_up)
+            driver.kick()
+        return message is not None
 
     async def purge_expired(self) -> int:
         """Delete what has expired, now; it happens by itself as well (AACP-15)."""
@@ -532,11 +569,3 @@ class AgentCoordinatorV2(AgentCoordinator):
         if transport is None:
             return limit
         return min(limit, transport.max_envelope_bytes - _ENVELOPE_BYTES)
-
-
-def _milliseconds(given: int | None, default: int) -> int:
-    if given is None:
-        return default
-    if type(given) is not int or not 0 < given <= MAX_DELAY_MS:
-        raise invalid(f"A time is a number of ms from 1 to {MAX_DELAY_MS}.", "invalid_time")
-    return given

@@ -248,7 +248,7 @@ class Driver:
             self.close_ticket(ticket)
 
     def is_here(self) -> bool:
-        """Whether this is the event loop on which it runs."""
+        """Return whether this is the event loop on which it runs."""
         return asyncio.get_running_loop() is self._loop
 
     def open_ticket(self) -> asyncio.Future[Any]:
@@ -480,7 +480,7 @@ class Driver:
         """When a claim whose execution broke off may be claimed again; None for at once."""
         if self._stopping:
             return None
-        described = {"requestId": claim.request_id, "error": describe_exception(error)}
+        described = {**claim.identity_fields, "error": describe_exception(error)}
         self.logger.error("claim not executed; it is tried again", described)
         return self.now_ms() + self.node.retransmitter.backoff_delay_ms(claim.executions)
 
@@ -501,12 +501,13 @@ class Driver:
     def _abandon(self, effect: Abandon) -> None:
         execution = self._executions.get(id(effect.claim))
         if execution is not None:
-            self.logger.warn("lease lost", {"requestId": effect.claim.request_id})
+            self.logger.warn("lease lost", effect.claim.identity_fields)
             self._fire(execution, "lease_lost")
 
     def _fire(self, execution: _Execution, reason: str) -> None:
         for error in execution.signal.fire(reason):
-            self.logger.error("abort callback failed", {"error": describe_exception(error)})
+            described = {**execution.claim.identity_fields, "error": describe_exception(error)}
+            self.logger.error("abort callback failed", described)
 
     def _report_outdated(self, effect: NoticeOutdated) -> None:
         envelope = effect.envelope
@@ -518,19 +519,11 @@ class Driver:
         self.logger.warn("messages of an older ledger of this agent are refused", fields)
 
     def _complain(self, effect: NoticeFailure) -> None:
-        fields = {
-            "requestId": effect.claim.request_id,
-            "agentId": effect.claim.target_agent_id,
-            "error": describe_exception(effect.error),
-        }
+        fields = {**effect.claim.identity_fields, "error": describe_exception(effect.error)}
         self.logger.error("writes of an agent failed", fields)
 
     def _report_abandoned(self, effect: NoticeAbandoned) -> None:
-        fields = {
-            "requestId": effect.claim.request_id,
-            "agentId": effect.claim.target_agent_id,
-            "executions": effect.claim.executions - 1,
-        }
+        fields = {**effect.claim.identity_fields, "executions": effect.claim.executions - 1}
         self.logger.error("request abandoned: its execution never ends", fields)
 
     # -- hooks --------------------------------------------------------------------------------

@@ -21,7 +21,9 @@ import attrs
 import orjson
 
 from ..errors import ErrorCode
+from ..protocol.jsonrpc import compact
 from .ledger import response_payload
+from .ownership import is_ledger_id
 from .types import VOID_PAYLOAD, Envelope, MessageType, RequestState
 
 MAX_AGENT_ID_LENGTH = 256
@@ -29,7 +31,6 @@ MAX_SEQ = 2**63 - 1
 MAX_TIME_MS = 253_402_300_799_999
 """The last millisecond of the year 9999: ISO 8601 says no later time in four digits."""
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _TIME = re.compile(
     r"(?:19[7-9][0-9]|[2-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
@@ -70,11 +71,6 @@ def is_agent_id(value: object) -> bool:
     )
 
 
-def is_request_id(value: object) -> bool:
-    """1 to 128 of letters, digits and ``._:-``, the first a letter or digit (AACP-12)."""
-    return type(value) is str and _REQUEST_ID.fullmatch(value) is not None
-
-
 def encode_payload(value: Any) -> bytes:
     """A payload as canonical JSON: keys sorted, no spaces; equal values give equal bytes.
 
@@ -86,7 +82,7 @@ def encode_payload(value: Any) -> bytes:
         PayloadError: JSON cannot say it, or not within 64-bit integers and 254 levels.
     """
     try:
-        return orjson.dumps(value, default=_unstructure, option=_CANONICAL)
+        return compact(orjson.dumps(value, default=_unstructure, option=_CANONICAL))
     except (TypeError, RecursionError) as error:
         raise PayloadError(str(error)) from None
 
@@ -204,7 +200,7 @@ def _read_uuid4(value: object) -> Any:
 
 
 def _read_request_id(value: object) -> Any:
-    return value if is_request_id(value) else _INVALID
+    return value if is_ledger_id(value) else _INVALID
 
 
 def _read_agent_id(value: object) -> Any:
@@ -240,6 +236,7 @@ def _read_tombstone(value: object) -> Any:
 
 _TYPES = {each._value_: each for each in MessageType}
 
+_LEDGER_ID = "1 to 128 letters, digits and . _ : -, then nothing, or @ and 32 hexadecimal digits"
 _AGENT_ID = "a printable string of 1 to 256 characters without white space at its ends"
 _INSTANT = "a time as 2024-01-15T10:30:00.000Z, from 1970 on"
 _NUMBER = "an integer from 0 to 2^63-1"
@@ -248,7 +245,7 @@ _NUMBER = "an integer from 0 to 2^63-1"
 # it, and how to say what is valid.
 _MEMBERS: tuple[tuple[str, Any, Callable[[object], Any], str], ...] = (
     ("messageId", _INVALID, _read_uuid4, "a UUID of version 4"),
-    ("requestId", None, _read_request_id, "1 to 128 letters, digits and . _ : -"),
+    ("requestId", None, _read_request_id, _LEDGER_ID),
     ("sourceAgentId", _INVALID, _read_agent_id, _AGENT_ID),
     ("targetAgentId", _INVALID, _read_agent_id, _AGENT_ID),
     ("seq", _INVALID, _read_number, _NUMBER),

@@ -43,6 +43,19 @@ class RequestConflictError(ToolError):
         super().__init__(error.code, error.message, error.details)
 
 
+class LedgerRefusalError(ToolError):
+    """The ledger has no room for a message, or its sender no share left (AACP-49)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            ErrorCode.RESOURCE_EXHAUSTED,
+            "The ledger in memory has no room for this message: try again when older requests have"
+            " expired. What it may hold is set by aacp.max_memory_bytes and"
+            " aacp.max_memory_records, and for how long by aacp.default_ttl_ms.",
+            {"reason": "ledger_full"},
+        )
+
+
 def invalid(message: str, reason: str, details: Mapping[str, Any] | None = None) -> ToolError:
     """What a caller gets who asked for something that cannot be."""
     return ToolError(ErrorCode.INVALID_ARGUMENT, message, {"reason": reason, **(details or {})})

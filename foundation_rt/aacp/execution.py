@@ -78,11 +78,7 @@ class Executor:
             return None, StructuredError(ErrorCode.INTERNAL, "The agent failed."), None
 
     def _log_failure(self, claim: Claim, error: BaseException) -> None:
-        fields = {
-            "requestId": claim.request_id,
-            "agentId": claim.target_agent_id,
-            "error": describe_exception(error),
-        }
+        fields = {**claim.identity_fields, "error": describe_exception(error)}
         self.logger.error("agent handler failed", fields)
 
 
@@ -92,7 +88,7 @@ async def _write_all(writes: list[Within], connection: Any) -> None:
 
 
 def _is_stopped(error: BaseException, signal: AbortSignal) -> bool:
-    """Whether a handler ended because it was told to, and not of its own accord."""
+    """Return whether a handler ended because it was told to, and not of its own accord."""
     if isinstance(error, asyncio.CancelledError):
         return is_cancelled()
     return isinstance(error, AbortError) and signal.aborted

@@ -13,6 +13,7 @@ from hashlib import blake2b
 import orjson
 
 from ..errors import ErrorCode, StructuredError
+from .ownership import given_id
 from .types import (
     TERMINAL,
     Completion,
@@ -56,7 +57,7 @@ class Claimability(Enum):
 
 
 def claimability(record: RequestRecord, owner: str, now_ms: int) -> Claimability:
-    """Whether `owner` may claim a record that is RECEIVED or CLAIMED."""
+    """Return whether `owner` may claim a record that is RECEIVED or CLAIMED."""
     if record.expires_at_ms <= now_ms:
         return Claimability.PASS_OVER
     if (
@@ -80,7 +81,7 @@ def may_complete(record: RequestRecord | None, completion: Completion) -> bool:
 
 
 def is_repeated(record: RequestRecord | None, completion: Completion) -> bool:
-    """Whether this very completion was taken before: the answer to it was lost."""
+    """Return whether this very completion was taken before: the answer to it was lost."""
     return (
         record is not None
         and record.state in TERMINAL
@@ -90,7 +91,7 @@ def is_repeated(record: RequestRecord | None, completion: Completion) -> bool:
 
 
 def may_settle(record: RequestRecord | None, response: Envelope) -> bool:
-    """Whether a RESPONSE is the answer to a request that was made here (AACP-16)."""
+    """Return whether a RESPONSE is the answer to a request that was made here (AACP-16)."""
     return (
         record is not None
         and record.state is RequestState.SENT
@@ -122,5 +123,5 @@ def conflict_error(request_id: str) -> StructuredError:
     return StructuredError(
         ErrorCode.INVALID_ARGUMENT,
         "Another request has this id: use a new id for a new request.",
-        {"reason": "request_id_conflict", "requestId": request_id},
+        {"reason": "request_id_conflict", "requestId": given_id(request_id)},
     )

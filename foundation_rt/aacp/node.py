@@ -39,6 +39,7 @@ from .effects import (
 from .ledger import digest_of
 from .retransmitter import Retransmitter
 from .status import recorded_error
+from .stores.memory_usage import MemoryLimits, Usage
 from .types import (
     TERMINAL,
     VOID_PAYLOAD,
@@ -137,6 +138,8 @@ class Node:
     """Decides when messages are sent again; `retransmitter`, when requests are executed again."""
     notices: bool = False
     """Whether `NoticeReceived` and `NoticeSettled` are wanted."""
+    backlog: Usage = field(factory=lambda: Usage(MemoryLimits()), kw_only=True)
+    """Messages that are not in the ledger yet, and their payloads: for who sends, to ask first."""
     series: int = 0
     """That of its ledger: to be set when this is open, before anything is sent or comes in."""
     held: dict[str, Claim] = field(factory=dict, init=False)
@@ -191,12 +194,8 @@ class Node:
     def send(self, draft: Draft, ticket: Ticket, now_ms: int) -> None:
         """Enter a message, then send it; `ticket` is told `Appended`."""
         self._lanes[Operation.APPEND].pending.append((draft, ticket))
+        self.backlog.change(draft.request_id, 1, len(draft.payload))
         self._now_ms = now_ms
-
-    @property
-    def backlog(self) -> int:
-        """Messages that are not in the ledger yet."""
-        return len(self._lanes[Operation.APPEND].pending)
 
     def deliver(self, envelopes: Iterable[Envelope], ticket: Ticket, now_ms: int) -> None:
         """Envelopes have come in; `ticket` is told None when they are in the ledger."""
@@ -270,7 +269,7 @@ class Node:
         ]
 
     def holds(self, claim: Claim) -> bool:
-        """Whether a claim that was given out may still be executed: ask before beginning."""
+        """Return whether a claim that was given out may still be executed: ask before beginning."""
         return self.held.get(claim.request_id) is claim
 
     def wait_for(self, request_id: str, ticket: Ticket, now_ms: int) -> None:
@@ -299,6 +298,14 @@ class Node:
         self._want(Operation.TAKE_DUE)
         self._now_ms = now_ms
 
+    def rescheduled(self, message: MessageRecord, now_ms: int, *, given_up: bool) -> None:
+        """One message is due at another time, or was given up, by the host (AACP-50)."""
+        if message.next_attempt_at_ms is not None:
+            self._arm(Operation.TAKE_DUE, message.next_attempt_at_ms)
+        if given_up:
+            self._notice_end(message.request_id or message.message_id, _GIVEN_UP)
+        self._now_ms = now_ms
+
     def tick(self, now_ms: int) -> None:
         """Time has passed."""
         for operation, due_ms in list(self._timers.items()):
@@ -321,7 +328,7 @@ class Node:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no operation of the ledger is under way or waits to be."""
+        """Return whether no operation of the ledger is under way or waits to be."""
         return not any(lane.busy or lane.pending for lane in self._lanes.values())
 
     def take_effects(self) -> list[Effect]:
@@ -456,6 +463,7 @@ class Node:
     def _appended(self, persist: Persist, results: list[Appended], now_ms: int) -> None:
         envelopes = []
         for (draft, ticket), appended in zip(persist.batch, results, strict=True):
+            self.backlog.change(draft.request_id, -1, -len(draft.payload))
             self._effects.append(Tell(ticket, appended))
             if appended.message is not None:
                 envelopes.append(self._first_attempt(appended.message))
@@ -477,7 +485,7 @@ class Node:
             self._effects += [NoticeReceived(envelope) for envelope in received.accepted]
         for message in received.acknowledged:
             if message.message_type is MessageType.EVENT:
-                self._notice_end(message.message_id, None)
+                self._notice_end(message.request_id or message.message_id, None)
         for record in received.finished:
             self._settle(record)
         responses = [self._first_attempt(message) for message in received.responses]
@@ -734,7 +742,7 @@ _WRITES_FAILED = StructuredError(
 
 _GIVEN_UP = StructuredError(
     ErrorCode.TIMEOUT,
-    "The message was not acknowledged within its lifetime; it may have been received.",
+    "The message was given up before it was acknowledged; it may have been received.",
     {"reason": "given_up"},
 )
 

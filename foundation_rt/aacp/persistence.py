@@ -38,6 +38,13 @@ class StoreError(Exception):
     """A store could not do, or cannot say whether it did, what it was asked."""
 
 
+class LedgerFullError(StoreError):
+    """A store has no room for a record, or its owner has no share left (AACP-49).
+
+    Nothing has happened, and trying again at once does not help.
+    """
+
+
 class AACPPersistenceAdapter(Protocol):
     """A ledger: requests, messages to other ledgers, and the numbers of links."""
 
@@ -126,13 +133,34 @@ class AACPPersistenceAdapter(Protocol):
             decide: is given each message as it was; one that is given up becomes a tombstone.
         """
 
+    async def reschedule(
+        self, message_id: str, at_ms: int, *, give_up: bool = False
+    ) -> MessageRecord | None:
+        """Settle when one message is sent again; return it as it is then.
+
+        Args:
+            message_id: that of the first attempt.
+            give_up: it becomes a tombstone (AACP-14).
+
+        Returns:
+            None if there is no such message, or it is acknowledged.
+        """
+
     # -- records ------------------------------------------------------------------------------
 
     async def put_request_record(self, request_id: str, record: RequestRecord) -> None:
-        """Keep a request record that is not there; one that is there stays as it is."""
+        """Keep a request record that is not there; one that is there stays as it is.
+
+        Raises:
+            LedgerFullError: there is no room for it.
+        """
 
     async def put_message_record(self, message_id: str, record: MessageRecord) -> None:
-        """Keep a message record that is not there; one that is there stays as it is."""
+        """Keep a message record that is not there; one that is there stays as it is.
+
+        Raises:
+            LedgerFullError: there is no room for it.
+        """
 
     async def get_request_record(self, request_id: str) -> RequestRecord | None:
         """The request record of that id."""
@@ -146,10 +174,23 @@ class AACPPersistenceAdapter(Protocol):
     async def mark_completed(
         self, request_id: str, result: bytes | None, now_ms: int, completion_ref: str | None = None
     ) -> bool:
-        """Make a request COMPLETED that is not claimed; whether it is so now."""
+        """Make a request COMPLETED that is SENT; return whether it is COMPLETED now.
+
+        One that is to be executed in this ledger (HELD, RECEIVED, CLAIMED) stays as it is: only the
+        execution of a claim gives it an outcome, by `complete` (AACP-23).
+
+        Raises:
+            LedgerFullError: there is no room for the result.
+        """
 
     async def mark_failed(self, request_id: str, error: StructuredError, now_ms: int) -> bool:
-        """Make a request FAILED that is not claimed; whether it is so now."""
+        """Make a request FAILED that is SENT; return whether it is FAILED now.
+
+        Every other one stays as it is, as for `mark_completed`.
+
+        Raises:
+            LedgerFullError: there is no room for the error.
+        """
 
     # -- numbers ------------------------------------------------------------------------------
 

@@ -9,12 +9,18 @@ from urllib.parse import urlsplit
 
 from ..configuration.sections import DEFAULT_AACP_NAME
 from ..errors import MissingExtraError, UsageError
+from .encoder import is_agent_id
 
 if TYPE_CHECKING:
-    from ..configuration.sections import AacpSection
+    from ..configuration.sections import AacpSection, ServerConfig
     from ..logs.logger import StructuredLogger
     from .persistence import AACPPersistenceAdapter
+    from .stores.memory_usage import MemoryLimits
     from .transports import AACPTransport
+
+
+_ANYBODY = ""
+"""Some principal: all have the same share."""
 
 
 def check_settings(settings: AacpSection) -> None:
@@ -26,6 +32,11 @@ def check_settings(settings: AacpSection) -> None:
         UsageError: says what to change; no password is repeated.
         MissingExtraError: names the extra that is needed.
     """
+    if not is_agent_id(settings.name):
+        raise UsageError(
+            "aacp.name must be a printable string of 1 to 256 characters without white space at its"
+            f" ends, not {settings.name!r}"
+        )
     store, transport = settings.store, settings.transport
     scheme, _, rest = store.partition(":")
     if scheme == "sqlite":
@@ -76,13 +87,18 @@ def _check_url(url: str, setting: str) -> None:
         raise UsageError(f"{setting}: the URL names no host: {parts.scheme}://host:port")
 
 
-def make_store(address: str, logger: StructuredLogger) -> AACPPersistenceAdapter:
-    """The ledger that `aacp.store` names; not opened yet.
+def make_store(
+    settings: AacpSection, logger: StructuredLogger, shares: ServerConfig | None
+) -> AACPPersistenceAdapter:
+    """Return the ledger that `aacp.store` names; not opened yet.
+
+    Args:
+        shares: says how much of a ledger in memory one principal may use; None: all.
 
     Raises:
         MissingExtraError: names the extra it needs.
     """
-    scheme, _, rest = address.partition(":")
+    scheme, _, rest = settings.store.partition(":")
     if scheme == "sqlite":
         from .stores.sqlite import SqliteAACPPersistenceAdapter
 
@@ -90,10 +106,20 @@ def make_store(address: str, logger: StructuredLogger) -> AACPPersistenceAdapter
     if scheme == "postgresql":
         from .stores.postgres import PostgresAACPPersistenceAdapter
 
-        return PostgresAACPPersistenceAdapter(address, logger=logger)
+        return PostgresAACPPersistenceAdapter(settings.store, logger=logger)
     from .stores.memory import InMemoryAACPPersistenceAdapter
 
-    return InMemoryAACPPersistenceAdapter()
+    limits = make_limits(settings.max_memory_records, settings.max_memory_bytes, shares)
+    return InMemoryAACPPersistenceAdapter(limits=limits)
+
+
+def make_limits(records: int, size: int, shares: ServerConfig | None) -> MemoryLimits:
+    """Return limits in which a principal has the share that `shares` says; None: all."""
+    from .stores.memory_usage import MemoryLimits
+
+    most = (records, size)
+    share = most if shares is None else (shares.share_of(each, _ANYBODY) for each in most)
+    return MemoryLimits(*most, *share)
 
 
 def make_transport(address: str, logger: StructuredLogger) -> AACPTransport | None:

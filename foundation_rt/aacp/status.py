@@ -8,6 +8,7 @@ import orjson
 from attrs import define
 
 from ..errors import StructuredError
+from .ownership import given_id
 from .types import MessageRecord, MessageType, Outcome, RequestRecord
 
 
@@ -21,6 +22,7 @@ class MessageStatus:
         result: what the handler returned, once COMPLETED.
         error: once FAILED.
         timestamp_ms: when that became so, or else when the message was made.
+        target_agent_id: the receiver; None for a tool call that the ledger does not have yet.
     """
 
     message_id: str | None
@@ -30,26 +32,34 @@ class MessageStatus:
     result: Any = None
     error: StructuredError | None = None
     completion_ref: str | None = None
+    target_agent_id: str | None = None
 
 
 def request_status(record: RequestRecord) -> MessageStatus:
     """What a request's record, or that of an event that is to be executed, says."""
     is_request = record.message_type is MessageType.REQUEST
+    given = given_id(record.request_id)
     return MessageStatus(
-        None if is_request else record.request_id,
-        record.request_id if is_request else None,
+        None if is_request else given,
+        given if is_request else None,
         record.outcome,
         record.finished_at_ms or record.created_at_ms,
         None if record.result is None else orjson.loads(record.result),
         recorded_error(record),
         record.completion_ref,
+        record.target_agent_id,
     )
 
 
 def message_status(message: MessageRecord) -> MessageStatus:
     """What the record of a message to another ledger says."""
+    given = None if message.request_id is None else given_id(message.request_id)
     return MessageStatus(
-        message.message_id, message.request_id, message.outcome, message.created_at_ms
+        message.message_id,
+        given,
+        message.outcome,
+        message.created_at_ms,
+        target_agent_id=message.target_agent_id,
     )
 
 

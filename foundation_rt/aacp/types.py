@@ -317,6 +317,15 @@ class Claim(_Value):
     created_at_ms: int
     expires_at_ms: int
 
+    @property
+    def identity_fields(self) -> dict[str, Any]:
+        """The fields by which every log line about the claim names it (LOG-30)."""
+        return {
+            "requestId": self.request_id,
+            "correlationId": self.request_id,
+            "agentId": self.target_agent_id,
+        }
+
 
 Within = Callable[[Any], Awaitable[None]]
 """Is given the connection of a store, in the transaction that records an outcome."""
@@ -371,6 +380,8 @@ class Verdict(StrEnum):
     """The same request is there already."""
     CONFLICT = "CONFLICT"
     """Another request has this id."""
+    FULL = "FULL"
+    """There is no room for it, or its owner has no share left (AACP-49)."""
 
 
 @define(eq=False, repr=False)
@@ -378,8 +389,8 @@ class Appended(_Value):
     """What became of a `Draft`.
 
     Attributes:
-        seq: its number; 0 for a CONFLICT, the first one's for a DUPLICATE.
-        existing: what was there before, unless it is NEW or an EVENT to another ledger.
+        seq: its number; 0 for a CONFLICT and for FULL, the first one's for a DUPLICATE.
+        existing: what was there before, unless it is NEW, FULL or an EVENT to another ledger.
         message: what is to be sent now, if anything.
     """
 

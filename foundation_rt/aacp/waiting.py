@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define
 
 from ..errors import AbortError
-from .errors import OutcomeUnknownError, RequestConflictError
+from .errors import LedgerRefusalError, OutcomeUnknownError, RequestConflictError
 from .ledger import conflict_error
 from .types import TERMINAL, Appended, RequestRecord, Verdict
 
@@ -30,9 +30,11 @@ class Entry:
         return self.finished.done()
 
     def set_result(self, appended: Appended) -> None:
-        """It is in the ledger, or another is."""
+        """It is in the ledger, or another is, or there is no room for it."""
         if appended.verdict is Verdict.CONFLICT:
             self.finished.set_exception(RequestConflictError(conflict_error(self.request_id)))
+        elif appended.verdict is Verdict.FULL:
+            self.finished.set_exception(LedgerRefusalError())
         elif appended.existing is not None and appended.existing.state in TERMINAL:
             self.finished.set_result(appended.existing)
 

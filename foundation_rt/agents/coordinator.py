@@ -10,7 +10,7 @@ asyncio is imported with the first message, not before.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -23,19 +23,23 @@ from ..configuration.sections import AgentsSection, ServerConfig
 from ..errors import RegistrationError, UsageError, describe_exception
 from ..ids import IdGenerator, UuidGenerator
 from ..logs.logger import StderrSink, StructuredLogger
-from ..tools.registry import is_async_callable
+from ..tools.registry import check_scopes, is_async_callable
 from .errors import AgentNotFoundError, AgentUnregisteredError
-from .messages import AgentContext, AgentHandler, AgentMessage, AgentState, Handle
+from .messages import AgentContext, AgentHandler, AgentMessage, Handle
+from .state import DEFAULT_MAX_BYTES, AgentState
 from .turns import Lane, Turn, acting_for, current_turn, waiting_for
 
 if TYPE_CHECKING:
     import asyncio
 
     from ..calls.invocation import Invocation, Outcome
+    from ..protocol.principal import Principal
 
 T = TypeVar("T")
 
 MAX_AGENT_ID_LENGTH = 256
+
+_NO_SCOPES: frozenset[str] = frozenset()
 
 OnStateChange = Callable[[str, Mapping[str, Any]], object]
 """Is told the id of an agent and a snapshot of its state."""
@@ -47,7 +51,8 @@ class _Agent:
 
     handler: AgentHandler
     lane: Lane
-    state: AgentState = field(factory=AgentState, init=False)
+    state: AgentState
+    scopes: frozenset[str]
 
 
 @define(eq=False, repr=False)
@@ -74,8 +79,11 @@ class AgentCoordinator:
     on_state_change: OnStateChange | None = field(default=None)
     _ids: IdGenerator = field(factory=UuidGenerator, init=False)
     _logger: StructuredLogger | None = field(default=None, init=False)
+    _max_state_bytes: int = field(default=DEFAULT_MAX_BYTES, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _agents: dict[str, _Agent] = field(factory=dict, init=False)
+    # By id, whether an agent of the id is registered here or not.
+    _required_scopes: dict[str, frozenset[str]] = field(factory=dict, init=False)
     # Agents and turns keep them alive.
     _lanes: WeakValueDictionary[str, Lane] = field(factory=WeakValueDictionary, init=False)
 
@@ -91,6 +99,9 @@ class AgentCoordinator:
     def attach(self, logger: StructuredLogger, config: ServerConfig, ids: IdGenerator) -> None:
         """Use these from now on: what a server does with its coordinator."""
         self._logger, self.limits, self._ids = logger, config.agents, ids
+        self._max_state_bytes = config.tools.max_state_bytes
+        for agent in self._agents.values():
+            agent.state.max_bytes = self._max_state_bytes
 
     def note_call(self, call: Invocation, outcome: Outcome | None) -> None:
         """A tool call was left without an answer, or has ended after that: nobody asks here."""
@@ -101,19 +112,24 @@ class AgentCoordinator:
 
     # -- agents ------------------------------------------------------------------------------
 
-    def register_agent(self, agent_id: str, handler: AgentHandler) -> None:
+    def register_agent(
+        self, agent_id: str, handler: AgentHandler, *, scopes: Iterable[str] = ()
+    ) -> None:
         """Add an agent with an empty state.
 
         Args:
             agent_id: a printable string of 1 to 256 characters, no white space at its ends.
             handler: ``async def handler(message, context)``; what it returns is the response.
+            scopes: what the token of a client must have been granted to use the agent by a tool,
+                all of it (AUTH-27).
 
         Raises:
-            RegistrationError: the id or the handler is not valid, or the id is taken.
+            RegistrationError: the id, the handler or a scope is not valid, or the id is taken.
             UsageError: it is called away from the coordinator's event loop.
         """
         self._stay_on_loop(_running_loop())
         _check_agent(agent_id, handler)
+        needed = check_scopes(f"agent {agent_id!r}", scopes)
         if agent_id in self._agents:
             raise RegistrationError(
                 f"agent {agent_id!r} is already registered: choose another id,"
@@ -122,7 +138,7 @@ class AgentCoordinator:
         lane = self._lanes.get(agent_id)
         if lane is None:
             self._lanes[agent_id] = lane = Lane(agent_id)
-        self._agents[agent_id] = _Agent(handler, lane)
+        self._agents[agent_id] = _Agent(handler, lane, AgentState(self._max_state_bytes), needed)
 
     def unregister_agent(self, agent_id: str) -> bool:
         """Remove an agent and its state; return whether there was one.
@@ -140,9 +156,45 @@ class AgentCoordinator:
         agent.lane.refuse_waiting(AgentUnregisteredError)
         return True
 
-    def agent_ids(self) -> list[str]:
-        """The ids of all agents, sorted by code point; from any thread."""
-        return sorted(self._agents)
+    def require_scopes(self, agent_id: str, scopes: Iterable[str]) -> None:
+        """Set scopes that an id needs, whether or not an agent of it is registered (AGENT-21).
+
+        For agents that other processes on the same ledger register, and for agents that come and
+        go while the ledger keeps messages for them. Those of `register_agent` are needed besides.
+
+        Args:
+            scopes: replace what was set before; none removes it.
+
+        Raises:
+            RegistrationError: the id or a scope is not valid.
+            UsageError: it is called away from the coordinator's event loop.
+        """
+        self._stay_on_loop(_running_loop())
+        _check_agent_id(agent_id)
+        needed = check_scopes(f"agent {agent_id!r}", scopes)
+        if needed:
+            self._required_scopes[agent_id] = needed
+        else:
+            self._required_scopes.pop(agent_id, None)
+
+    def agent_scopes(self, agent_id: str) -> frozenset[str]:
+        """Return the scopes that a client needs to use an agent; from any thread (AUTH-27)."""
+        agent = self._agents.get(agent_id)
+        needed = _NO_SCOPES if agent is None else agent.scopes
+        if not self._required_scopes:
+            return needed
+        return needed | self._required_scopes.get(agent_id, _NO_SCOPES)
+
+    def agent_ids(self, principal: Principal | None = None) -> list[str]:
+        """Return the ids of all agents, sorted by code point; from any thread.
+
+        Args:
+            principal: only the agents that it may use are returned; None may use all (AUTH-27).
+        """
+        found = sorted(self._agents)
+        if principal is None:
+            return found
+        return [each for each in found if not principal.lacks(self.agent_scopes(each))]
 
     def get_agent_state(self, agent_id: str) -> dict[str, Any] | None:
         """A snapshot of an agent's state, None if there is no such agent; from any thread.
@@ -315,7 +367,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _check_agent(agent_id: object, handler: object) -> None:
+def _check_agent_id(agent_id: object) -> None:
     if not isinstance(agent_id, str) or not 0 < len(agent_id) <= MAX_AGENT_ID_LENGTH:
         raise RegistrationError(
             f"an agent's id must be a string of 1 to {MAX_AGENT_ID_LENGTH} characters,"
@@ -325,6 +377,10 @@ def _check_agent(agent_id: object, handler: object) -> None:
         raise RegistrationError(
             f"agent {agent_id!r}: the id must be printable, without white space at its ends"
         )
+
+
+def _check_agent(agent_id: object, handler: object) -> None:
+    _check_agent_id(agent_id)
     if not callable(handler) or not is_async_callable(handler):
         raise RegistrationError(
             f"agent {agent_id!r}: the handler must be async def handler(message, context);"

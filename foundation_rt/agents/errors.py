@@ -48,6 +48,18 @@ class AgentQueueFullError(ToolError):
         )
 
 
+class AgentStateTooLargeError(ToolError):
+    """The state of an agent would be larger than `tools.max_state_bytes` allows (AGENT-20)."""
+
+    def __init__(self, size: int, max_bytes: int) -> None:
+        super().__init__(
+            ErrorCode.RESOURCE_EXHAUSTED,
+            f"The agent's state would be {size} bytes as JSON; at most {max_bytes} are kept"
+            " (tools.max_state_bytes).",
+            {"reason": "state_too_large", "maxStateBytes": max_bytes},
+        )
+
+
 class AgentCycleError(ToolError):
     """The message would wait for the very handler that sends it (AGENT-09).
 

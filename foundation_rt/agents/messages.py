@@ -13,6 +13,7 @@ from ..tools.registry import is_async_callable
 if TYPE_CHECKING:
     from ..abort import AbortSignal
     from ..logs.logger import StructuredLogger
+    from .state import AgentState
 
 
 @frozen
@@ -28,67 +29,6 @@ class AgentMessage:
     type: str
     payload: Any = None
     source_agent_id: str | None = None
-
-
-class AgentState(dict[str, Any]):
-    """What an agent remembers from one message to the next: a dict that notices changes.
-
-    It notices when a member is assigned or deleted, not what happens inside a member: a list that
-    was appended to is assigned again to be noticed (AGENT-13).
-
-    Attributes:
-        changed: whether a member was assigned or deleted since this was last set to False.
-
-    Raises:
-        TypeError: a key is no string.
-    """
-
-    __slots__ = ("changed",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changed = False
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        if not isinstance(key, str):
-            raise TypeError(f"the keys of an agent's state are strings, not {key!r}")
-        super().__setitem__(key, value)
-        self.changed = True
-
-    def __delitem__(self, key: str) -> None:
-        super().__delitem__(key)
-        self.changed = True
-
-    def __ior__(self, other: Any) -> AgentState:  # type: ignore[override, misc]
-        self.update(other)
-        return self
-
-    def update(self, *others: Any, **members: Any) -> None:
-        """As of a dict."""
-        for key, value in dict(*others, **members).items():
-            self[key] = value
-
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        """As of a dict."""
-        if key not in self:
-            self[key] = default
-        return self[key]
-
-    def pop(self, key: str, *default: Any) -> Any:
-        """As of a dict."""
-        self.changed = self.changed or key in self
-        return super().pop(key, *default)
-
-    def popitem(self) -> tuple[str, Any]:
-        """As of a dict."""
-        item = super().popitem()
-        self.changed = True
-        return item
-
-    def clear(self) -> None:
-        """As of a dict."""
-        self.changed = self.changed or bool(self)
-        super().clear()
 
 
 @define(eq=False, repr=False)

@@ -261,6 +261,13 @@ class BesideMemory(RuleBasedStateMachine):
         now = self.now
         self.ask(lambda store: store.take_due(now, limit, decide(now)))
 
+    @precondition(lambda self: self.drafts)
+    @rule(data=st.data(), delay=st.sampled_from((0, 5, 400)), give_up=st.booleans())
+    def reschedule(self, data: st.DataObject, delay: int, give_up: bool) -> None:
+        message_id = data.draw(st.sampled_from(self.drafts)).message_id
+        at_ms = self.now + delay
+        self.ask(lambda store: store.reschedule(message_id, at_ms, give_up=give_up))
+
     @rule(request_id=request_ids, completes=st.booleans())
     def mark(self, request_id: str, completes: bool) -> None:
         now = self.now

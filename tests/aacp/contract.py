@@ -35,6 +35,7 @@ import pytest
 from attrs import evolve
 
 from foundation_rt.aacp.ledger import digest_of
+from foundation_rt.aacp.ownership import owned_id
 from foundation_rt.aacp.persistence import AACPPersistenceAdapter, RetryDecision
 from foundation_rt.aacp.session_manager import WINDOW
 from foundation_rt.aacp.types import (
@@ -302,6 +303,11 @@ class Ledger:
     def unacknowledged(self, source: str, target: str) -> list[Envelope]:
         return self.run(self.adapter.get_unacknowledged_messages(source, target))
 
+    def reschedule(
+        self, message_id: str, at_ms: int, *, give_up: bool = False
+    ) -> MessageRecord | None:
+        return self.run(self.adapter.reschedule(message_id, at_ms, give_up=give_up))
+
     def purge(self, now: int) -> int:
         return self.run(self.adapter.purge_expired(now))
 
@@ -352,6 +358,23 @@ class StoreContract:
         appended = ledger.append(*(draft(f"r{n}", *pair) for n, pair in enumerate(pairs)))
         assert sequences(appended) == [1] * len(pairs)
         assert ledger.claim_ids("b c") == ["r0", "r2"]
+
+    @pytest.mark.rule("AACP-48")
+    def test_one_id_of_several_owners_is_several_requests(self, ledger: Ledger) -> None:
+        ids = ["r1", *(owned_id("r1", name) for name in ("alice", "bob"))]
+        far = [owned_id("r1", name) for name in ("carol", "dave")]
+        assert sequences(ledger.append(*map(draft, ids))) == [1, 2, 3]
+        sent = [draft(each, local=False, message_id=uuid_of(each)) for each in far]
+        assert [each.message.request_id for each in ledger.append(*sent) if each.message] == far
+        claims = {claim.request_id: claim for claim in ledger.claim("b").claims}
+        assert list(claims) == ids
+        ledger.complete(completion(claims[ids[1]], b'"alice"'))
+        assert ledger.request(ids[1]).result == b'"alice"'
+        assert [ledger.request(each).outcome for each in ids] == [
+            Outcome.UNKNOWN,
+            Outcome.COMPLETED,
+            Outcome.UNKNOWN,
+        ]
 
     def test_an_empty_batch_does_nothing(self, ledger: Ledger) -> None:
         assert ledger.append() == []
@@ -486,6 +509,14 @@ class StoreContract:
             Verdict.NEW,
         ]
         assert sequences(appended) == [1, 0, 2]
+
+    @pytest.mark.rule("AACP-12", "AACP-19")
+    def test_a_conflict_shows_what_its_batch_has_released(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(2, "r1", "a", "b"))
+        assert ledger.state("r1") is RequestState.HELD
+        _, conflict = ledger.append(draft("r2"), draft("r1", payload=b"2"))
+        assert conflict == Appended(Verdict.CONFLICT, 0, ledger.request("r1"))
+        assert ledger.state("r1") is RequestState.RECEIVED
 
     @pytest.mark.rule("AACP-12", "AACP-21")
     def test_a_finished_request_is_shown_to_who_makes_it_again(self, ledger: Ledger) -> None:
@@ -1262,6 +1293,51 @@ class StoreContract:
         assert ledger.run(ledger.adapter.get_message_record(made.message_id)) is None
         assert ledger.unacknowledged("a", "far") == []
 
+    @pytest.mark.rule("AACP-50")
+    def test_one_message_may_be_sent_again_at_another_time(self, ledger: Ledger) -> None:
+        made = [draft(name, "a", "far", local=False) for name in ("r1", "r2")]
+        ledger.append(*made)
+        first = made[0].message_id
+        moved = ledger.reschedule(first, NOW + 5)
+        assert moved is not None
+        assert (moved.message_id, moved.next_attempt_at_ms) == (first, NOW + 5)
+        assert (moved.state, moved.attempts, moved.payload) == (
+            MessageState.PENDING,
+            1,
+            made[0].payload,
+        )
+        due = ledger.take_due(NOW + 5)
+        assert [each.message_id for each in due.messages] == [first]
+        assert due.next_at_ms == NOW + RETRY  # of the other, which is as it was
+        assert ledger.reschedule(first, NOW + 9_000) is not None  # later than it was due
+        assert [each.seq for each in ledger.take_due(NOW + RETRY).messages] == [2]
+
+    @pytest.mark.rule("AACP-14", "AACP-50")
+    def test_one_message_may_be_given_up(self, ledger: Ledger) -> None:
+        made = draft("r1", "a", "far", local=False)
+        ledger.append(made)
+        for _ in range(2):
+            void = ledger.reschedule(made.message_id, NOW, give_up=True)
+            assert void is not None
+            assert (void.state, void.payload) == (MessageState.TOMBSTONE, VOID_PAYLOAD)
+        due = ledger.take_due(NOW)
+        assert [(each.seq, each.state) for each in due.messages] == [(1, MessageState.TOMBSTONE)]
+        assert due.given_up == []
+        ledger.receive(bare_ack(1))
+        assert ledger.unacknowledged("a", "far") == []
+
+    @pytest.mark.rule("AACP-50")
+    def test_what_is_acknowledged_or_unknown_is_not_sent_again(self, ledger: Ledger) -> None:
+        made = draft("r1", "a", "far", local=False)
+        ledger.append(made)
+        ledger.receive(bare_ack(1))
+        before = ledger.message(made.message_id)
+        for message_id in (made.message_id, uuid_of("nothing")):
+            for give_up in (False, True):
+                assert ledger.reschedule(message_id, NOW, give_up=give_up) is None
+        assert ledger.message(made.message_id) == before
+        assert ledger.take_due(NOW + TTL - 1).messages == []
+
     # -- records and numbers ----------------------------------------------------------------------
 
     def test_what_is_not_there_is_none(self, ledger: Ledger) -> None:
@@ -1318,14 +1394,18 @@ class StoreContract:
         assert not ledger.run(ledger.adapter.mark_failed("r1", ERROR, NOW))
         assert not ledger.run(ledger.adapter.mark_completed("r2", None, NOW))
 
-    @pytest.mark.rule("AACP-20")
+    @pytest.mark.rule("AACP-20", "AACP-23")
     def test_what_is_executed_here_is_not_marked(self, ledger: Ledger) -> None:
         ledger.append(draft("r1"), draft("r2"))
         ledger.claim(most=1)
-        for name in ("r1", "r2"):
+        ledger.receive(arrival(2, "r3"))
+        states = [ledger.state(name) for name in ("r1", "r2", "r3")]
+        assert states == [RequestState.CLAIMED, RequestState.RECEIVED, RequestState.HELD]
+        for name in ("r1", "r2", "r3"):
             assert not ledger.run(ledger.adapter.mark_completed(name, None, NOW))
             assert not ledger.run(ledger.adapter.mark_failed(name, ERROR, NOW))
             assert ledger.request(name).outcome is Outcome.UNKNOWN
+        assert [ledger.state(name) for name in ("r1", "r2", "r3")] == states
 
     @pytest.mark.rule("AACP-10")
     def test_a_last_number_never_goes_back(self, ledger: Ledger) -> None:

@@ -187,7 +187,8 @@ def test_the_callbacks_of_signals_may_fail() -> None:
         await asyncio.sleep(0.1)
         stage.store._requests["r1"].epoch += 1
         await asyncio.sleep(1.5)
-        assert stage.logged("lease lost")[0]["requestId"] == "r1"
+        [lost] = stage.logged("lease lost")
+        assert (lost["requestId"], lost["correlationId"], lost["agentId"]) == ("r1", "r1", "b")
         await stage.send("r2")
         await stage.driver.stop(0, nothing)
         assert len(stage.logged("abort callback failed")) == 1

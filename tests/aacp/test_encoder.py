@@ -24,10 +24,10 @@ from foundation_rt.aacp.encoder import (
     encode_payload,
     format_time,
     is_agent_id,
-    is_request_id,
     parse_time,
 )
 from foundation_rt.aacp.ledger import read_response, response_payload
+from foundation_rt.aacp.ownership import is_request_id
 from foundation_rt.aacp.types import Envelope, MessageType, RequestState
 from tests.support import wire as schemas
 from tests.support.envelopes import MEMBERS, envelopes, json_values, mutations, times

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import attrs
 import pytest
 
 from foundation_rt.aacp.coordinator import AgentCoordinatorV2
@@ -217,7 +220,7 @@ async def too_late(arguments: dict[str, Any], context: ToolContext) -> str:
     return "late"
 
 
-@pytest.mark.rule("AACP-28")
+@pytest.mark.rule("LOG-30", "AACP-28")
 def test_a_ledger_that_fails_for_a_while_is_told_later_and_the_call_is_known_meanwhile() -> None:
     async def scene(rig: Rig, store: FaultyStore) -> None:
         add(rig, too_late)
@@ -228,7 +231,10 @@ def test_a_ledger_that_fails_for_a_while_is_told_later_and_the_call_is_known_mea
         run_id = await run_id_of(peer, peer.start("work"))
         await assert_unknown(rig, run_id)
         assert await until_known(rig, run_id) == (Outcome.COMPLETED, "late", None)
-        assert len(rig.logged("late tool call not recorded")) == 4
+        lost = rig.logged("late tool call not recorded")
+        assert len(lost) == 4
+        assert {each["runId"] for each in lost} == {run_id}
+        assert len({each["correlationId"] for each in lost}) == 1
 
     play(scene)
 
@@ -295,5 +301,108 @@ def test_an_error_that_the_runtime_does_not_know_is_told_as_a_client_would_read_
         assert outcome is Outcome.FAILED
         assert error is not None
         assert error.code is ErrorCode.INTERNAL
+
+    play(scene)
+
+
+def returns_late(value: Callable[[dict[str, Any]], Any]) -> Tool:
+    """A handler that returns what `value` makes of its arguments, after a second and a bit."""
+
+    async def late(arguments: dict[str, Any], context: ToolContext) -> Any:
+        await asyncio.sleep(1.1)
+        return value(arguments)
+
+    return late
+
+
+@pytest.mark.rule("AACP-52")
+def test_outcomes_that_wait_for_a_stalled_ledger_are_bounded_in_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("foundation_rt.aacp.coordinator._MAX_BACKLOG_BYTES", 100_000)
+
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        add(rig, returns_late(lambda arguments: arguments["character"] * 30_000))
+        peer = rig.connect()
+        store.gates["put_request_record"] = asyncio.Event()
+        ids = [await run_id_of(peer, peer.start("work", {"character": each})) for each in "abcdef"]
+        await asyncio.sleep(0.2)
+        store.gates.pop("put_request_record").set()
+        kept = [await until_known(rig, each) for each in ids]
+        assert {outcome for outcome, _, _ in kept} == {Outcome.COMPLETED}
+        assert [result for _, result, _ in kept] == [
+            *(character * 30_000 for character in "abc"),
+            *(None, None, None),
+        ]
+        # What was written gives its room back.
+        run_id = await run_id_of(peer, peer.start("work", {"character": "g"}))
+        assert await until_known(rig, run_id) == (Outcome.COMPLETED, "g" * 30_000, None)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-52")
+def test_a_note_of_a_late_call_is_dropped_and_logged_where_too_many_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("foundation_rt.aacp.coordinator._MAX_BACKLOG", 2)
+
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        add(rig, too_late)
+        peer = rig.connect()
+        store.gates["put_request_record"] = asyncio.Event()
+        first, second = [await run_id_of(peer, peer.start("work")) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        assert len(rig.logged("late tool call not recorded: too many wait")) == 2
+        store.gates.pop("put_request_record").set()
+        assert await until_known(rig, first) == (Outcome.COMPLETED, "late", None)
+        assert await rig.server.agents.status(second) is None
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-52")
+def test_arguments_of_late_calls_do_not_wait_for_a_stalled_ledger() -> None:
+    class Large(dict[str, Any]):
+        """Arguments to which there can be weak references."""
+
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        seen: list[weakref.ref[Any]] = []
+
+        async def late(arguments: dict[str, Any], context: ToolContext) -> None:
+            large = arguments["large"] = Large()
+            seen.append(weakref.ref(large))
+            del large
+            await asyncio.sleep(1.1)
+
+        add(rig, late)
+        peer = rig.connect()
+        store.gates["put_request_record"] = asyncio.Event()
+        run_id = await run_id_of(peer, peer.start("work"))
+        await asyncio.sleep(0.2)
+        gc.collect()
+        assert [each() for each in seen] == [None]
+        await assert_unknown(rig, run_id)
+        store.gates.pop("put_request_record").set()
+        assert await until_known(rig, run_id) == (Outcome.COMPLETED, None, None)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-28")
+def test_a_late_result_whose_class_raises_anything_is_not_kept_but_that_it_was_completed_is() -> (
+    None
+):
+    @attrs.frozen
+    class Hostile:
+        value: int = 1
+
+        def __getattribute__(self, name: str) -> Any:
+            raise SystemExit(3)
+
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        add(rig, returns_late(lambda arguments: Hostile()))
+        run_id = await run_id_of(peer := rig.connect(), peer.start("work"))
+        assert await until_known(rig, run_id) == (Outcome.COMPLETED, None, None)
 
     play(scene)

@@ -250,7 +250,7 @@ def test_of_each_operation_one_is_under_way_and_what_comes_meanwhile_shares_the_
         bench.node.persisted(persist, bench.answer(persist), bench.now)
     assert sizes == [3, 3, 2]
     assert list(bench.told()) == list(range(8))
-    assert bench.node.backlog == 0
+    assert (bench.node.backlog.records, bench.node.backlog.size) == (0, 0)
     assert bench.node.is_quiet
 
 

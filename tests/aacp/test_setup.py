@@ -40,6 +40,12 @@ def test_an_address_that_cannot_be_is_refused(store: str, transport: str, what: 
     assert "s3cr3t" not in str(refusal.value)
 
 
+def test_a_name_that_is_no_agents_id_is_refused() -> None:
+    for name in (" mine", "mine ", "a\u200bb"):
+        with pytest.raises(UsageError, match=r"aacp\.name must be"):
+            check_settings(AacpSection(name))
+
+
 def test_an_address_that_can_be_is_not_tried() -> None:
     for store, transport in (
         ("memory", "none"),
@@ -59,12 +65,14 @@ def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_each_address_has_its_store_and_transport(tmp_path: Path) -> None:
-    assert isinstance(make_store("memory", LOGGER), InMemoryAACPPersistenceAdapter)
+    assert isinstance(
+        make_store(AacpSection(store="memory"), LOGGER, None), InMemoryAACPPersistenceAdapter
+    )
     for address, name in (
         (f"sqlite:{tmp_path / 'x.db'}", "SqliteAACPPersistenceAdapter"),
         ("postgresql://host/db", "PostgresAACPPersistenceAdapter"),
     ):
-        assert type(make_store(address, LOGGER)).__name__ == name
+        assert type(make_store(AacpSection(store=address), LOGGER, None)).__name__ == name
     assert make_transport("none", LOGGER) is None
     assert type(make_transport("nats://host:4222", LOGGER)).__name__ == "NatsTransport"
 
@@ -87,3 +95,32 @@ def test_a_server_with_such_an_address_does_not_start() -> None:
     )
     assert done.returncode == 1
     assert b"aacp.store: there is no folder '/nonexistent'" in done.stderr
+
+
+_WITHOUT_EXTRAS = """
+import sys
+
+for name in ("psycopg", "nats"):
+    sys.modules[name] = None  # so that importing it fails
+from foundation_rt.aacp import *
+from foundation_rt import aacp
+from foundation_rt.errors import MissingExtraError
+
+assert RequestRecord.__name__ == "RequestRecord" and MessageRecord.__name__ == "MessageRecord"
+assert {"RequestRecord", "MessageRecord", "AgentCoordinatorV2"} <= set(aacp.__all__)
+for name, extra in (("NatsTransport", "nats"), ("PostgresAACPPersistenceAdapter", "postgres")):
+    assert name in dir(aacp)
+    try:
+        getattr(aacp, name)
+    except MissingExtraError as error:
+        assert f"foundation-rt[{extra}]" in str(error), error
+    else:
+        raise AssertionError(name)
+"""
+
+
+def test_everything_is_imported_without_extras_but_what_needs_one() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_EXTRAS], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")

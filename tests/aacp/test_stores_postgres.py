@@ -604,25 +604,6 @@ def test_writes_that_fail_keep_back_their_outcome_and_no_other(place: Place, cau
 
 
 @pytest.mark.rule("AACP-05")
-def test_writes_that_take_too_long_fail(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "STATEMENT_MS", 50)
-
-    async def within(connection: psycopg.AsyncConnection[Any]) -> None:
-        await connection.execute("SELECT pg_sleep(20)")
-
-    async def main() -> None:
-        async with with_claims(place, 1) as (ledger, [claim]):
-            end = completion(claim)
-            end.within = within
-            [done] = await ledger.complete([end], NOW)
-            assert isinstance(done.failure, TimeoutError)
-            [done] = await ledger.complete([completion(claim)], NOW)
-            assert done.record is not None
-
-    run(main())
-
-
-@pytest.mark.rule("AACP-05")
 def test_writes_that_are_interrupted_are_done_again(place: Place) -> None:
     tries: list[int] = []
 

@@ -6,13 +6,17 @@ from typing import Any
 
 import orjson
 import pytest
+from attrs import define
 from attrs.exceptions import FrozenInstanceError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.abort import AbortSignal
-from foundation_rt.agents.messages import AgentContext, AgentMessage, AgentState
+from foundation_rt.agents.errors import AgentStateTooLargeError
+from foundation_rt.agents.messages import AgentContext, AgentMessage
+from foundation_rt.agents.state import AgentState
 from foundation_rt.clock import ManualClock
+from foundation_rt.errors import ErrorCode
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 
 
@@ -28,6 +32,13 @@ def test_a_message_is_a_value() -> None:
     assert AgentMessage("x") == AgentMessage("x", None, None)
     with pytest.raises(FrozenInstanceError):
         message.type = "other"
+
+
+@define
+class Point:
+    """What orjson does not know by itself."""
+
+    x: list[int]
 
 
 KEYS = st.sampled_from("abc")
@@ -93,6 +104,50 @@ def test_a_state_is_a_dict_that_notices_every_change(changes: list[tuple[Any, ..
         assert state == model
         assert list(state) == list(model)
         assert state.changed or before == model
+
+
+@pytest.mark.rule("AGENT-20")
+@given(st.lists(CHANGES), st.integers(2, 24))
+def test_a_state_is_never_larger_than_its_limit(changes: list[tuple[Any, ...]], most: int) -> None:
+    state = AgentState(most)
+    for change in changes:
+        before = dict(state)
+        try:
+            attempt(state, change)
+        except AgentStateTooLargeError as error:
+            assert error.code is ErrorCode.RESOURCE_EXHAUSTED
+            assert error.details == {"reason": "state_too_large", "maxStateBytes": most}
+            if change[0] != "update" and "|" not in change[0] and "pairs" not in change[0]:
+                assert state == before
+        assert len(orjson.dumps(dict(state))) <= most
+
+
+@pytest.mark.rule("AGENT-20")
+def test_what_is_measured_is_the_json_of_all_members() -> None:
+    state = AgentState(len(b'{"a":"\xc3\xa4","b":[1,2]}'))
+    state["a"] = "ä"
+    state["b"] = [1, 2]
+    for key, value in (("c", 1), ("b", [1, 22]), ("a", "äb")):
+        with pytest.raises(AgentStateTooLargeError):
+            state[key] = value
+    state["b"].append(3)  # not noticed, and not measured, until it is assigned again
+    with pytest.raises(AgentStateTooLargeError):
+        state["b"] = state["b"]
+    del state["a"]
+    state["a"] = 1
+    state.clear()
+    state["b"] = "x" * 10
+
+
+@pytest.mark.rule("AGENT-20")
+def test_members_that_json_cannot_say_count_as_null() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    state = AgentState(len(b'{"a":null,"b":{"x":[1]},"c":null}'))
+    state["a"], state["c"] = object(), circle
+    state["b"] = Point([1])
+    with pytest.raises(AgentStateTooLargeError):
+        state["b"] = Point([1, 2])
 
 
 @pytest.mark.rule("AGENT-13")

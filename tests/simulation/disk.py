@@ -1,32 +1,104 @@
-"""A ledger that outlives the processes that use it: the one in memory, as the simulated disk."""
+"""A ledger that outlives the processes that use it: the one in memory, as the simulated disk.
+
+What handlers write with their outcomes it records as the PostgreSQL ledger does (AACP-07).
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
-from attrs import define
+import psycopg
+from attrs import define, evolve, field
 
 from foundation_rt.aacp.effects import Operation
+from foundation_rt.aacp.ledger import is_repeated, may_complete
+from foundation_rt.aacp.persistence import StoreError
 from foundation_rt.aacp.session_manager import LinkState
 from foundation_rt.aacp.stores.memory import InMemoryAACPPersistenceAdapter
-from foundation_rt.aacp.types import Link, RequestRecord
+from foundation_rt.aacp.stores.postgres.connections import ATTEMPTS, OPERATION_S, Raced
+from foundation_rt.aacp.stores.postgres.outcome_writes import OutcomeWrites
+from foundation_rt.aacp.types import Completed, Completion, Link, RequestRecord
+
+from .database import Connection, Database, Row
 
 
 @define(eq=False, repr=False)
 class Disk(InMemoryAACPPersistenceAdapter):
-    """Keeps what it was told through every crash, and lets itself be looked at."""
+    """Keeps what it was told through every crash, and lets itself be looked at.
+
+    Attributes:
+        rows: which executions have written, by request id: one row each.
+    """
+
+    takes_writes = True
 
     number: int
+    database: Database
+    rows: dict[str, list[int]] = field(factory=dict, init=False)
+    _writes: OutcomeWrites = field(factory=OutcomeWrites, init=False)
 
     def perform(self, operation: Operation, arguments: tuple[Any, ...]) -> Any:
-        """Do an operation, all of it, now: the ledger in memory never waits."""
+        """Do an operation, all of it, now: the ledger in memory never waits.
+
+        Raises:
+            StoreError: it was undone.
+        """
+        if operation is Operation.COMPLETE and _writing(arguments[0]):
+            return self.database.run(self._complete_writing(*arguments))
         transaction = getattr(self, operation._value_)(*arguments)
         try:
             transaction.send(None)
         except StopIteration as done:
             return done.value
         raise AssertionError(f"{operation} waits for something")
+
+    async def _complete_writing(
+        self, completions: Sequence[Completion], now_ms: int
+    ) -> list[Completed]:
+        """Record outcomes, and what handlers write with them, in one transaction."""
+        rows, failures = await self._write_all(completions)
+        for request_id, run in rows:
+            self.rows.setdefault(request_id, []).append(run)
+        self._writes.forget(each.request_id for each in completions)
+        return [
+            self._complete(evolve(each, within=None), now_ms)
+            if failure is None
+            else Completed(None, None, failure)
+            for each, failure in zip(completions, failures, strict=True)
+        ]
+
+    async def _write_all(
+        self, completions: Sequence[Completion]
+    ) -> tuple[list[Row], list[Exception | None]]:
+        """Commit what handlers write; repeat that as `Connections.transact` does.
+
+        Returns:
+            The rows, and the errors of the writes that failed.
+
+        Raises:
+            StoreError: it was undone every time.
+        """
+        stalls = self.database.stalls(_writing(completions))
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + OPERATION_S
+        for _ in range(ATTEMPTS):
+            connection = stalls.connect()
+            try:
+                failures = [await self._write(connection, each) for each in completions]
+                return connection.commit(), failures
+            except (psycopg.Error, Raced):
+                if loop.time() >= deadline:
+                    break
+        raise StoreError("the database does not answer")
+
+    async def _write(self, connection: Connection, completion: Completion) -> Exception | None:
+        record = self._requests.get(completion.request_id)
+        if is_repeated(record, completion) or not may_complete(record, completion):
+            return None
+        return await self._writes.perform(cast(Any, connection), completion)
 
     @property
     def requests(self) -> dict[str, RequestRecord]:
@@ -60,3 +132,8 @@ class Disk(InMemoryAACPPersistenceAdapter):
             if record.expires_at_ms > now_ms:
                 return f"{record.request_id} is {record.state}"
         return None
+
+
+def _writing(completions: Sequence[Completion]) -> int:
+    """Return how many handlers write."""
+    return sum(each.within is not None for each in completions)

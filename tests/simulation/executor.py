@@ -9,6 +9,7 @@ from attrs import define, field
 
 from foundation_rt.aacp.types import Claim
 
+from .database import Write
 from .faults import Fault
 from .scenario import PERMANENT, TEMPORARY
 from .workload import result_of
@@ -23,6 +24,12 @@ _STUCK_MS = 3_600_000
 
 _FAILS_EVERY = 7
 """Of so many executions one fails for good."""
+
+_WRITES_EVERY = 2
+"""Of so many executions one has something written with its outcome, where handlers write."""
+
+_WRITE_FAILS_EVERY = 10
+"""Of so many executions one has something written that fails."""
 
 
 @define(eq=False, repr=False)
@@ -151,9 +158,17 @@ class Executor:
             result = result_of(run.claim.payload, run.number)
         simulator.note("end", process.number, run.claim, result or error)
         held = process.node.holds(run.claim)
-        process.node.executed(run.claim, result, error, process.now_ms)
+        within = None if error is not None else self._write(run)
+        process.node.executed(run.claim, result, error, process.now_ms, within)
         if held and not process.node.holds(run.claim):
             simulator.witness.to_be_repeated(process.disk, run.claim)
+
+    def _write(self, run: Run) -> Write | None:
+        """Return what is to be written with the result of a run."""
+        if not self.process.simulator.scenario.writes or run.number % _WRITES_EVERY:
+            return None
+        fails = run.number % _WRITE_FAILS_EVERY == 0
+        return Write((run.claim.request_id, run.number), fails)
 
     def abandon(self, claim: Claim) -> None:
         """A claim was lost: if it is being executed, that is told to end."""

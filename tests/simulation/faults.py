@@ -33,6 +33,9 @@ class Fault(StrEnum):
     CRASH_AFTER_LEDGER = "crash after the ledger has it"
     CRASH_BEFORE_OUTCOME = "crash before the outcome is recorded"
     CRASH_AFTER_OUTCOME = "crash after the outcome is recorded"
+    # To what handlers write with their outcomes.
+    ANSWER_LATE = "answer late"
+    SAVEPOINT_TIMEOUT = "timeout within a savepoint"
     # At a send.
     CRASH_BEFORE_SEND = "crash before a send"
     CRASH_AFTER_SEND = "crash after a send"
@@ -65,6 +68,7 @@ class Fault(StrEnum):
 ENVELOPE_FAULTS = (Fault.DROP, Fault.DUPLICATE, Fault.REORDER, Fault.DELAY)
 ACK_FAULTS = (Fault.LOST_ACK,)
 STORE_FAULTS = (Fault.STORE_ERROR, Fault.COMMIT_UNKNOWN, Fault.LATE_COMMIT, Fault.SLOW_STORE)
+WRITE_FAULTS = (Fault.ANSWER_LATE, Fault.SAVEPOINT_TIMEOUT)
 LEDGER_CRASHES = (Fault.CRASH_BEFORE_LEDGER, Fault.CRASH_AFTER_LEDGER)
 OUTCOME_CRASHES = (Fault.CRASH_BEFORE_OUTCOME, Fault.CRASH_AFTER_OUTCOME)
 SEND_CRASHES = (Fault.CRASH_BEFORE_SEND, Fault.CRASH_AFTER_SEND)
@@ -90,6 +94,7 @@ SELECTABLE = (
     *ENVELOPE_FAULTS,
     *ACK_FAULTS,
     *STORE_FAULTS,
+    *WRITE_FAULTS,
     *LEDGER_CRASHES,
     *OUTCOME_CRASHES,
     *SEND_CRASHES,
@@ -106,6 +111,8 @@ LEASE_KEEPING = (*ENVELOPE_FAULTS, *ACK_FAULTS, *SLOWNESS, Fault.PARTITION)
 
 _CRASHES_AMONG_STRIKES = 0.2
 """A place at which a process can crash is passed more often than one can crash."""
+_STALLS_AMONG_STRIKES = 4
+"""Few operations write for handlers, so more of them are struck."""
 
 
 @define(eq=False, repr=False)
@@ -128,6 +135,7 @@ class Dice:
     _envelope: tuple[Fault, ...] = field(init=False)
     _ack: tuple[Fault, ...] = field(init=False)
     _store: tuple[Fault, ...] = field(init=False)
+    _write: tuple[Fault, ...] = field(init=False)
     _ledger_crash: tuple[Fault, ...] = field(init=False)
     _outcome_crash: tuple[Fault, ...] = field(init=False)
     _send_crash: tuple[Fault, ...] = field(init=False)
@@ -140,6 +148,7 @@ class Dice:
         self._envelope = self._enabled_of(ENVELOPE_FAULTS)
         self._ack = self._enabled_of(ACK_FAULTS)
         self._store = self._enabled_of(STORE_FAULTS)
+        self._write = self._enabled_of(WRITE_FAULTS)
         self._ledger_crash = self._enabled_of(LEDGER_CRASHES)
         self._outcome_crash = self._enabled_of(OUTCOME_CRASHES)
         self._send_crash = self._enabled_of(SEND_CRASHES)
@@ -170,6 +179,12 @@ class Dice:
             self._outcome_crash if recording else self._ledger_crash
         )
 
+    def on_writes(self) -> Fault | None:
+        """Return how an operation is stalled that writes for handlers; not counted yet."""
+        if not self._write or self.rng.random() >= self.rate * _STALLS_AMONG_STRIKES:
+            return None
+        return self._write[self.below(len(self._write))]
+
     def on_send(self, *, has_ack: bool) -> Fault | None:
         """Whether the process crashes beside a send."""
         return self._crash(self._ack_crash if has_ack else self._send_crash)
@@ -195,6 +210,10 @@ class Dice:
         fault = faults[int(random() * len(faults))]
         self.count(fault)
         return fault
+
+    def below(self, limit: int) -> int:
+        """Return a whole number from 0, below the limit."""
+        return int(self.rng.random() * limit)
 
     def count(self, fault: Fault) -> None:
         """It struck."""

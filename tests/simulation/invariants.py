@@ -13,7 +13,9 @@ looks at everything. What it demands:
   real execution, and never changed (AACP-01, AACP-03, AACP-12, AACP-21 to 23);
 * executions begin in the order of the numbers; a void message is not executed (AACP-04, AACP-14);
 * what a caller is told, and what a RESPONSE says, is the recorded outcome of that very request
-  (AACP-12, AACP-16).
+  (AACP-12, AACP-16);
+* what a handler wrote is there, once, if its outcome is COMPLETED, and only then; no request is
+  FAILED because the database stalled (AACP-07).
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ from .accounts import (
     SentAccount,
     Violation,
 )
+from .database import WriteFailedError
 from .disk import Disk
 from .faults import Fault
 
@@ -98,6 +101,8 @@ class Witness:
     """Ids that came again after their lifetime: nothing is promised of them (AACP-01)."""
     contested: set[str] = field(factory=set, init=False)
     """Ids under which different requests were made."""
+    # The numbers of executions that had something written with their outcome.
+    _writers: set[int] = field(factory=set, init=False)
     _void: set[tuple[Link, int, int]] = field(factory=set, init=False)
 
     def sent_on(self, link: Link, series: int) -> SentAccount:
@@ -316,12 +321,28 @@ class Witness:
         completions: list[Completion] = arguments[0]
         for completion, completed in zip(completions, results, strict=True):
             account = self.requests.get((disk.number, completion.request_id))
+            if completion.within is not None:
+                self._writers.add(_run_of(completion.result))
             if completed.record is not None and account is not None:
                 self._recorded(completion, completed.record, account)
                 live = self._live[disk.number, completed.record.target_agent_id]
                 live.pop(completion.request_id, None)
             if completed.response is not None:
                 self._answered(disk, completed.response)
+            if account is not None:
+                self._check_rows(disk, completion.request_id, account)
+            if not isinstance(completed.failure, WriteFailedError | None):
+                raise Violation("stall", f"{completion.request_id}: {completed.failure!r}")
+
+    def _check_rows(self, disk: Disk, request_id: str, account: RequestAccount) -> None:
+        """What was written for a request is what its outcome says."""
+        if request_id in self.reused:
+            return
+        state, result, _ = account.outcome or (None, None, None)
+        expected = {_run_of(result)} & self._writers if state is RequestState.COMPLETED else ()
+        rows = disk.rows.get(request_id, [])
+        if rows != list(expected):
+            raise Violation("effects", f"{request_id} is {state}, and has rows of {rows}")
 
     def _recorded(
         self, completion: Completion, record: RequestRecord, account: RequestAccount
@@ -333,7 +354,7 @@ class Witness:
             if outcome != account.outcome:
                 raise Violation("one outcome", f"{record.request_id} has another outcome now")
             return
-        made_here = outcome[1] is None or orjson.loads(outcome[1])["run"] in account.runs
+        made_here = outcome[1] is None or _run_of(outcome[1]) in account.runs
         if not made_here and record.request_id not in self.reused:
             raise Violation("one outcome", f"{record.request_id}: this was never executed")
         if b'"abandoned"' in (record.error or b"") and account.epoch <= self.max_starts:
@@ -456,7 +477,10 @@ class Witness:
                 if number == disk.number and request_id not in disk.requests:
                     raise Violation("durability", f"{request_id} is gone")
             for (number, request_id), account in self.requests.items():
-                if number == disk.number and account.outcome is not None:
+                if number != disk.number:
+                    continue
+                self._check_rows(disk, request_id, account)
+                if account.outcome is not None:
                     record = disk.requests.get(request_id)
                     if record is not None and _outcome(record) != account.outcome:
                         raise Violation("terminal", f"{request_id} has changed its outcome")
@@ -493,6 +517,12 @@ def _is_live(account: RequestAccount, now_ms: int) -> bool:
         and account.lease_until_ms is not None
         and account.lease_until_ms > now_ms
     )
+
+
+def _run_of(result: bytes | None) -> int:
+    """Return the number of the execution that made a result."""
+    run: int = orjson.loads(result or b"{}")["run"]
+    return run
 
 
 def _outcome(record: RequestRecord) -> Outcome:

@@ -1,13 +1,16 @@
 """Bugs to be planted, each a function that puts it in: what shows that the simulator finds bugs.
 
-Those above the line are the classic ones; those below it were in the core once, and the simulation
-found them.
+Those above the first line are the classic ones. Those below it were in the core once, and the
+simulation found them. Those below the second line were in the PostgreSQL ledger.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Protocol
 
+import orjson
+import psycopg
 from attrs import evolve
 
 from foundation_rt.aacp import node as node_module
@@ -17,13 +20,19 @@ from foundation_rt.aacp.node import Node
 from foundation_rt.aacp.session_manager import Arrival, LinkState, arrive
 from foundation_rt.aacp.stores import memory, records
 from foundation_rt.aacp.stores.memory import InMemoryAACPPersistenceAdapter as Ledger
+from foundation_rt.aacp.stores.postgres import outcome_writes
+from foundation_rt.aacp.stores.postgres.connections import Raced
+from foundation_rt.aacp.stores.postgres.outcome_writes import WRITE_S, OutcomeWrites
 from foundation_rt.aacp.types import (
     Claim,
+    Completion,
     Draft,
     Envelope,
     MessageState,
+    MessageType,
     RequestRecord,
     RequestState,
+    Within,
 )
 from foundation_rt.errors import StructuredError
 
@@ -115,7 +124,12 @@ def outcome_before_the_ledger(patch: Patch) -> None:
     executed = Node.executed
 
     def hasty_executed(
-        self: Node, claim: Claim, result: bytes | None, error: StructuredError | None, now_ms: int
+        self: Node,
+        claim: Claim,
+        result: bytes | None,
+        error: StructuredError | None,
+        now_ms: int,
+        within: Within | None = None,
     ) -> None:
         self._settle(
             RequestRecord(
@@ -130,10 +144,10 @@ def outcome_before_the_ledger(patch: Patch) -> None:
                 claim.created_at_ms,
                 claim.expires_at_ms,
                 result=result,
-                error=b"{}",
+                error=None if error is None else orjson.dumps(error.to_wire()),
             )
         )
-        executed(self, claim, result, error, now_ms)
+        executed(self, claim, result, error, now_ms, within)
 
     patch.setattr(Node, "executed", hasty_executed)
 
@@ -218,7 +232,10 @@ def tombstone_executed(patch: Patch) -> None:
     receive = Ledger._receive
 
     def credulous_receive(self: Ledger, arrival: Any, *rest: Any) -> None:
-        receive(self, evolve(arrival, envelope=evolve(arrival.envelope, tombstone=False)), *rest)
+        envelope = arrival.envelope
+        if envelope.message_type is not MessageType.RESPONSE:  # which is not executed
+            arrival = evolve(arrival, envelope=evolve(envelope, tombstone=False))
+        receive(self, arrival, *rest)
 
     patch.setattr(Ledger, "_receive", credulous_receive)
 
@@ -278,6 +295,45 @@ def claims_cross_releases(patch: Patch) -> None:
         claimed(self, *arguments)
 
     patch.setitem(node_module._CONTINUATIONS, Operation.CLAIM, forgetful_claimed)
+
+
+# -- these were in the PostgreSQL ledger ---------------------------------------------------------
+
+
+def late_release_taken_for_a_failure(patch: Patch) -> None:
+    """The limit of a write stands around RELEASE SAVEPOINT too, and what exceeds it has failed."""
+
+    async def hasty_perform(
+        self: OutcomeWrites, connection: Any, completion: Completion
+    ) -> Exception | None:
+        if completion.within is None:
+            return None
+        try:
+            async with asyncio.timeout(None) as limit, connection.transaction() as savepoint:
+                failure = await outcome_writes._failure_of(completion.within, connection)
+                if failure is not None:
+                    raise psycopg.Rollback(savepoint)
+                limit.reschedule(asyncio.get_running_loop().time() + WRITE_S)
+        except TimeoutError as error:
+            return error
+        except psycopg.Rollback:
+            raise Raced("the write could not be undone") from None
+        return failure
+
+    patch.setattr(OutcomeWrites, "perform", hasty_perform)
+
+
+def stall_taken_for_a_failure(patch: Patch) -> None:
+    """A write that the database does not answer has failed."""
+    failure_of = outcome_writes._failure_of
+
+    async def impatient_failure_of(write: Any, connection: Any) -> Exception | None:
+        try:
+            return await failure_of(write, connection)
+        except Raced:
+            return TimeoutError()
+
+    patch.setattr(outcome_writes, "_failure_of", impatient_failure_of)
 
 
 def _nothing(self: Node, batch: list[Any], now_ms: int) -> None:

@@ -14,6 +14,7 @@ from foundation_rt.aacp.effects import (
     Abandon,
     Execute,
     NoticeAbandoned,
+    NoticeFailure,
     NoticeOutdated,
     NoticeReceived,
     NoticeSettled,
@@ -249,7 +250,8 @@ class Process:
             self.simulator.network.bring_again(tell.ticket)
 
     def _notice(
-        self, notice: NoticeReceived | NoticeSettled | NoticeAbandoned | NoticeOutdated
+        self,
+        notice: NoticeReceived | NoticeSettled | NoticeFailure | NoticeAbandoned | NoticeOutdated,
     ) -> None:
         self.simulator.note("notice", self.number, type(notice).__name__)
 
@@ -273,7 +275,11 @@ class Process:
 
     def _apply(self, persist: Persist) -> Any:
         operation, arguments = persist.operation, persist.arguments
-        result = self.disk.perform(operation, arguments)
+        try:
+            result = self.disk.perform(operation, arguments)
+        except StoreError:
+            self.simulator.note("undone", self.number, operation._value_)
+            return _STORE_ERROR
         self.simulator.note(operation._value_, self.number, arguments[0], "->", result)
         self.simulator.witness.performed(self.disk, operation, arguments, result)
         return result
@@ -350,6 +356,7 @@ _PERFORM: dict[type, Callable[[Process, Any], None]] = {
     Abandon: Process._abandon,
     NoticeReceived: Process._notice,
     NoticeSettled: Process._notice,
+    NoticeFailure: Process._notice,
     NoticeAbandoned: Process._notice,
     NoticeOutdated: Process._notice,
 }

@@ -25,6 +25,7 @@ PERMANENT = StructuredError(ErrorCode.INTERNAL, "The agent failed.")
 
 _LONG_TTL_MS = 600_000
 _LOSES_LEDGERS = 0.2
+_WRITES = 0.5
 
 START_MS = 1_700_000_000_000
 """When every simulation begins, by a clock that is right."""
@@ -52,6 +53,7 @@ class Scenario:
         faults, rate: see `Dice`.
         heal_ms: when things stop to go wrong, in ms after the start.
         latency_ms: of the network and of the ledgers: at least 1, at most this.
+        writes: some handlers have something written with their outcomes (AACP-05).
         handler_ms: which handlers do not reach when nothing is wrong.
         as_bytes: envelopes are encoded and decoded on their way.
         redelivers: the transport brings again what a ledger did not take.
@@ -79,6 +81,7 @@ class Scenario:
     as_bytes: bool
     redelivers: bool
     policy: RetryPolicy
+    writes: bool
 
     def describe(self) -> str:
         """All of it, a line for each choice."""
@@ -143,6 +146,7 @@ def draw(seed: int, rng: Random, requests: int | None = None) -> Scenario:
         as_bytes=rng.random() < 0.05,
         redelivers=rng.random() < 0.5,
         policy=_policy(rng),
+        writes=rng.random() < _WRITES,
     )
 
 

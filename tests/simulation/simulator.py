@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from foundation_rt.aacp.types import Claim
 
 from .accounts import Violation
+from .database import Database
 from .disk import Disk
 from .executor import Execution, Executor
 from .faults import SPELLS, Dice, Fault
@@ -57,10 +58,12 @@ class Simulator:
         policy = self.scenario.policy
         max_starts = max(policy.max_starts, policy.max_executions)
         self.witness = Witness(self.dice.count, self._is_alive, max_starts)
+        self.database = Database(self.dice)
         self.network = Network(self)
         self.workload = Workload(self)
         self.disks = [
-            Disk(number, series=START_MS + number) for number in range(max(self.scenario.disks) + 1)
+            Disk(number, self.database, series=START_MS + number)
+            for number in range(max(self.scenario.disks) + 1)
         ]
         self.processes = [
             Process(self, number, self.disks[disk], self.scenario.skews_ms[number])
@@ -125,13 +128,19 @@ class Simulator:
         self.workload.plan(draw_orders(self.rng, self.scenario))
         self._plan_spells()
         self.after(self.scenario.heal_ms, self._heal, None)
+        try:
+            self._live()
+        finally:
+            self.database.close()
+        self.witness.everything(self.disks)
+        if self.scenario.keeps_leases:
+            self.witness.each_executed_once()
+
+    def _live(self) -> None:
         heap, pop = self._heap, heapq.heappop
         while not self._rested:
             self.now, _, do, argument = pop(heap)
             do(argument)
-        self.witness.everything(self.disks)
-        if self.scenario.keeps_leases:
-            self.witness.each_executed_once()
 
     def _heal(self, _: None) -> None:
         self.note("healed", 0)
@@ -276,7 +285,9 @@ class Simulator:
         number = process.disk.number
         self.lost.add(number)
         self.witness.lost(process.disk)
-        self.disks[number] = Disk(number, series=START_MS + len(self.disks) + self.now)
+        self.disks[number] = Disk(
+            number, self.database, series=START_MS + len(self.disks) + self.now
+        )
         process.lose_disk(self.disks[number])
 
     def _strike(self, fault: Fault, who: int, *details: Any) -> None:

@@ -98,14 +98,16 @@ def _claim(claim: Claim) -> str:
 
 def _completed(completed: Completed) -> str:
     if completed.record is None:
-        return "not taken"
+        return "not taken" if completed.failure is None else repr(completed.failure)
     answer = "" if completed.response is None else f" RESPONSE #{completed.response.seq}"
     return f"{_record(completed.record)}{answer}"
 
 
 def _completion(completion: Completion) -> str:
     outcome = _text(completion.result or completion.error)
-    return f"({completion.request_id} epoch {completion.epoch} {completion.state.value} {outcome})"
+    writes = "" if completion.within is None else " writes"
+    epoch = f"epoch {completion.epoch}{writes}"
+    return f"({completion.request_id} {epoch} {completion.state.value} {outcome})"
 
 
 def _release(release: Release) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import orjson
-from attrs import define, evolve, field
+from attrs import Factory, define, evolve, field
 
 from ...errors import StructuredError
 from ..ledger import (
@@ -49,15 +49,18 @@ from ..types import (
     Verdict,
 )
 from . import records
+from .memory_usage import MemoryLimits, Usage, outcome_size, size_of
 
 
 @define(eq=False, repr=False)
 class InMemoryAACPPersistenceAdapter:
     """Keeps everything in dictionaries.
 
-    Records that can still change are copied on their way out; those that cannot are not.
+    Records that can still change are copied on their way out; those that cannot are not. What is
+    beyond its limits is not taken (AACP-49).
 
     Args:
+        limits: by default those of the settings' defaults, and no share for principals.
         series: of the ledger; by default the time.
     """
 
@@ -69,6 +72,7 @@ class InMemoryAACPPersistenceAdapter:
     takes_writes = False
     immediate = True
 
+    limits: MemoryLimits = field(factory=MemoryLimits, kw_only=True)
     series: int = field(factory=lambda: time.time_ns() // 1_000_000, kw_only=True)
     _requests: dict[str, RequestRecord] = field(factory=dict, init=False)
     _messages: dict[str, MessageRecord] = field(factory=dict, init=False)
@@ -84,6 +88,9 @@ class InMemoryAACPPersistenceAdapter:
     # When requests and messages expire, by id; likewise.
     _expiries: list[tuple[int, str]] = field(factory=list, init=False)
     _position: int = field(default=0, init=False)
+    _usage: Usage = field(
+        default=Factory(lambda store: Usage(store.limits), takes_self=True), init=False
+    )
 
     async def open(self) -> None:
         """Nothing is needed."""
@@ -109,6 +116,8 @@ class InMemoryAACPPersistenceAdapter:
         sent = self._messages.get(draft.message_id)
         if sent is not None:  # an event to another ledger, entered before
             return Appended(Verdict.DUPLICATE, sent.seq)
+        if not self._usage.has_room_for_draft(draft):
+            return Appended(Verdict.FULL, 0)
         link = (draft.source_agent_id, draft.target_agent_id)
         state = self._link(link)
         seq = allocate(state)
@@ -129,10 +138,12 @@ class InMemoryAACPPersistenceAdapter:
         return Appended(Verdict.NEW, seq, None, evolve(message, floor=state.floor))
 
     def _keep(self, record: RequestRecord) -> None:
+        self._usage.add(record)
         self._requests[record.request_id] = record
         heapq.heappush(self._expiries, (record.expires_at_ms, record.request_id))
 
     def _post(self, message: MessageRecord) -> None:
+        self._usage.add(message)
         self._messages[message.message_id] = message
         heapq.heappush(self._expiries, (message.expires_at_ms, message.message_id))
         if message.state is not MessageState.ACKNOWLEDGED:
@@ -165,6 +176,10 @@ class InMemoryAACPPersistenceAdapter:
         if envelope.ack is not None:
             self._acknowledge((link[1], link[0]), envelope.ack, received)
         if envelope.seq == 0:
+            return
+        key = envelope.request_id or envelope.message_id
+        if key not in self._requests and not self._usage.has_room_for_envelope(envelope):
+            received.refused += 1
             return
         state = self._link(link)
         series, before = state.series, state.contiguous
@@ -223,8 +238,7 @@ class InMemoryAACPPersistenceAdapter:
         """The outcome of a request that was made here."""
         record = self._requests.get(response.request_id or "")
         if record is not None and may_settle(record, response):
-            record.state, record.result, record.error = read_response(response.payload)
-            record.finished_at_ms = now_ms
+            self._usage.finish(record, *read_response(response.payload), now_ms)
             received.finished.append(record)
 
     def _answer_again(
@@ -265,12 +279,14 @@ class InMemoryAACPPersistenceAdapter:
         for seq in acknowledge(state, ack):
             message = outbox.pop(seq, None)
             if message is not None:
+                self._usage.remove(message)
                 void = message.state is MessageState.TOMBSTONE
                 message.state = MessageState.ACKNOWLEDGED
                 message.payload, message.next_attempt_at_ms = VOID_PAYLOAD, None
                 if void:
                     del self._messages[message.message_id]
                 else:
+                    self._usage.add(message)
                     received.acknowledged.append(message)
 
     def _enter(self, record: RequestRecord, link: Link, state: LinkState) -> None:
@@ -339,7 +355,7 @@ class InMemoryAACPPersistenceAdapter:
         if completion.within is not None:
             return records.not_within()
         del self._queues[record.target_agent_id][record.request_id]
-        records.finish(record, completion, now_ms)
+        self._usage.finish(record, completion.state, completion.result, completion.error, now_ms)
         if not record.by_message:
             return Completed(record, None)
         payload = response_payload(record.state, record.result, record.error)
@@ -390,20 +406,42 @@ class InMemoryAACPPersistenceAdapter:
                 break
             heapq.heappop(attempts)
             state = self._link((message.source_agent_id, message.target_agent_id))
+            self._usage.remove(message)
             records.retry(message, state.floor, now_ms, decide, due)
+            self._usage.add(message)
             self._plan(message)
         return due
+
+    async def reschedule(
+        self, message_id: str, at_ms: int, *, give_up: bool = False
+    ) -> MessageRecord | None:
+        """See `AACPPersistenceAdapter`."""
+        message = self._messages.get(message_id)
+        if message is None or message.state is MessageState.ACKNOWLEDGED:
+            return None
+        if give_up:
+            self._make_void(message)
+        message.next_attempt_at_ms = at_ms
+        self._plan(message)
+        return evolve(message)
+
+    def _make_void(self, message: MessageRecord) -> None:
+        self._usage.remove(message)
+        records.make_void(message)
+        self._usage.add(message)
 
     # -- records ------------------------------------------------------------------------------
 
     async def put_request_record(self, request_id: str, record: RequestRecord) -> None:
         """See `AACPPersistenceAdapter`."""
         if request_id not in self._requests:
+            self._usage.demand(record.request_id, 1, size_of(record))
             self._keep(evolve(record))
 
     async def put_message_record(self, message_id: str, record: MessageRecord) -> None:
         """See `AACPPersistenceAdapter`."""
         if message_id not in self._messages:
+            self._usage.demand(record.request_id, 1, size_of(record))
             await self.update_last_sequence(
                 record.source_agent_id, record.target_agent_id, record.seq
             )
@@ -430,16 +468,18 @@ class InMemoryAACPPersistenceAdapter:
         """See `AACPPersistenceAdapter`."""
         record = self._requests.get(request_id)
         if record is not None and record.state is RequestState.SENT:
-            record.state, record.result = RequestState.COMPLETED, result
-            record.completion_ref, record.finished_at_ms = completion_ref, now_ms
+            self._usage.demand(request_id, 0, outcome_size(result))
+            self._usage.finish(record, RequestState.COMPLETED, result, None, now_ms)
+            record.completion_ref = completion_ref
         return record is not None and record.state is RequestState.COMPLETED
 
     async def mark_failed(self, request_id: str, error: StructuredError, now_ms: int) -> bool:
         """See `AACPPersistenceAdapter`."""
         record = self._requests.get(request_id)
         if record is not None and record.state is RequestState.SENT:
-            record.state, record.error = RequestState.FAILED, orjson.dumps(error.to_wire())
-            record.finished_at_ms = now_ms
+            encoded = orjson.dumps(error.to_wire())
+            self._usage.demand(request_id, 0, outcome_size(encoded))
+            self._usage.finish(record, RequestState.FAILED, None, encoded, now_ms)
         return record is not None and record.state is RequestState.FAILED
 
     # -- numbers ------------------------------------------------------------------------------
@@ -498,6 +538,7 @@ class InMemoryAACPPersistenceAdapter:
         record = self._requests.get(request_id)
         if record is None or record.expires_at_ms != at_ms:
             return False
+        self._usage.remove(record)
         del self._requests[request_id]
         self._queues.get(record.target_agent_id, {}).pop(request_id, None)
         held = self._held.get((record.source_agent_id, record.target_agent_id), {})
@@ -510,9 +551,10 @@ class InMemoryAACPPersistenceAdapter:
         if message is None or message.expires_at_ms != at_ms:
             return False
         if message.state is MessageState.ACKNOWLEDGED:
+            self._usage.remove(message)
             del self._messages[message_id]
         elif message.state is MessageState.PENDING:
-            records.make_void(message)
+            self._make_void(message)
             message.next_attempt_at_ms = now_ms
             self._plan(message)
         else:

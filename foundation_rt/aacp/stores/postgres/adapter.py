@@ -14,7 +14,6 @@ from attrs import define, field
 
 from ....errors import StructuredError, UsageError
 from ....logs.logger import StructuredLogger
-from ...cancellation import is_cancelled
 from ...ledger import is_repeated, may_complete, response_payload
 from ...persistence import RetryDecision, StoreError
 from ...types import (
@@ -38,18 +37,15 @@ from ...types import (
 from .. import records
 from . import statements
 from .connections import (
-    ROLLED_BACK,
-    STATEMENT_MS,
-    Connection,
     Connections,
     Query,
-    Raced,
     Row,
     Transaction,
     read_url,
 )
 from .listening import Listener
 from .migrations import migrate
+from .outcome_writes import OutcomeWrites
 from .sheet import Sheet
 
 T = TypeVar("T")
@@ -59,8 +55,6 @@ _MAX_CLOCK_DIFFERENCE_MS = 10_000
 """A clock further off would take live claims for lapsed ones, and delete what has not expired."""
 _BUSY_MS = 10
 """After how long it is worth while to ask again for a queue for which another is claiming."""
-_MAX_LOSSES = 3
-"""After how many connections lost in its writes an outcome is not taken."""
 _PURGE_BATCH = 5_000
 """How many records are deleted in one transaction: well within what a statement may take."""
 
@@ -105,7 +99,7 @@ class PostgresAACPPersistenceAdapter:
     _callback: Callable[[], object] | None = field(default=None, init=False)
     _listening: asyncio.Task[None] | None = field(default=None, init=False)
     _wall_ms: Callable[[], float] = field(default=lambda: time.time() * 1000, kw_only=True)
-    _losses: dict[str, int] = field(factory=dict, init=False)
+    _writes: OutcomeWrites = field(factory=OutcomeWrites, init=False)
 
     @_schema.validator
     def _check_schema(self, _: object, schema: str) -> None:
@@ -301,9 +295,7 @@ class PostgresAACPPersistenceAdapter:
                     completed.append(Completed(record, None))
                 elif record is None or not may_complete(record, completion):
                     completed.append(Completed(None, None))
-                elif failure := await _failure_within(
-                    transaction.connection, completion, self._losses
-                ):
+                elif failure := await self._writes.perform(transaction.connection, completion):
                     completed.append(Completed(None, None, failure))
                 else:
                     records.finish(record, completion, now_ms)
@@ -312,7 +304,9 @@ class PostgresAACPPersistenceAdapter:
             await self._write(transaction, taken, now_ms)
             return completed
 
-        return await self._transact(work)
+        completed = await self._transact(work)
+        self._writes.forget(request_ids)
+        return completed
 
     async def _write(
         self,
@@ -364,6 +358,13 @@ class PostgresAACPPersistenceAdapter:
             return due
 
         return await self._transact(work)
+
+    async def reschedule(
+        self, message_id: str, at_ms: int, *, give_up: bool = False
+    ) -> MessageRecord | None:
+        """See `AACPPersistenceAdapter`."""
+        rows = await self._ask(statements.reschedule(message_id, at_ms, give_up))
+        return records.message_of(rows[0]) if rows else None
 
     # -- records ------------------------------------------------------------------------------
 
@@ -491,39 +492,3 @@ def _choose(
         else:
             hints.append(now_ms + _BUSY_MS)
     return chosen, min(hints, default=None)
-
-
-async def _failure_within(
-    connection: Connection, completion: Completion, losses: dict[str, int]
-) -> Exception | None:
-    """Do what goes with an outcome; if that fails it is undone, and nothing else is (AACP-05).
-
-    Whatever it raises is its failure, `SystemExit` included; and so is the connection, when it was
-    lost in it again and again: or it would keep every other outcome from being recorded.
-
-    Args:
-        losses: how often that happened, by request id.
-
-    Raises:
-        Raced, psycopg.Error: the whole transaction has to be done again.
-    """
-    if completion.within is None:
-        return None
-    key = completion.request_id
-    if losses.get(key, 0) >= _MAX_LOSSES:
-        return StoreError("the connection was lost whenever it was written")
-    failure: Exception | None = None
-    try:
-        async with asyncio.timeout(STATEMENT_MS / 1000), connection.transaction():
-            await completion.within(connection)
-    except ROLLED_BACK:
-        raise
-    except BaseException as error:
-        if is_cancelled():
-            raise
-        failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
-    if connection.closed:
-        losses[key] = losses.get(key, 0) + 1
-        raise Raced("the connection was lost in a handler's write")
-    losses.pop(key, None)
-    return failure

@@ -130,7 +130,7 @@ class Connections:
         self._pids.clear()
 
     def is_own(self, pid: int) -> bool:
-        """Whether a server process is behind one of these connections."""
+        """Return whether a server process is behind one of these connections."""
         return pid in self._pids.values()
 
     async def connect(self) -> Connection:
@@ -279,7 +279,7 @@ class Transaction:
                 await self.run("ROLLBACK")
 
     def may_be_repeated(self, error: psycopg.Error | Raced) -> bool:
-        """Whether what has failed has not happened, and may succeed the next time."""
+        """Return whether what has failed has not happened, and may succeed the next time."""
         if self.connection.closed:
             return not self._committing
         # A statement that fails keeps what follows it, COMMIT too, from being executed.

@@ -125,7 +125,9 @@ class Sheet:
         with_gaps = [link for link in links if self._links[link].ahead]
         if with_gaps:
             [rows] = await transaction.ask(statements.lock_held(with_gaps))
-            for record in map(records.request_of, rows):
+            for found in map(records.request_of, rows):
+                # The one that `requests` has, so that its answer shows what is changed here.
+                record = self.requests.setdefault(found.request_id, found)
                 link = (record.source_agent_id, record.target_agent_id)
                 self._held.setdefault(link, {})[record.seq] = record
 

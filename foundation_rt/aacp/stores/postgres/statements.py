@@ -470,6 +470,12 @@ FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[])
     AS n (message_id, state, attempts, next_attempt_at_ms)
 WHERE m.message_id = n.message_id
 """
+_RESCHEDULE = f"""
+UPDATE {{schema}}.message
+SET state = coalesce(%b::text, state), payload = coalesce(%b::bytea, payload),
+    next_attempt_at_ms = %b::bigint
+WHERE message_id = %b AND state <> 'ACKNOWLEDGED' RETURNING {_MESSAGE}
+"""
 _NEXT_DUE = "SELECT min(next_attempt_at_ms) FROM {schema}.message"
 _OUTBOX = f"""
 SELECT {_MESSAGE} FROM {{schema}}.message
@@ -548,6 +554,12 @@ def plan(records: Sequence[MessageRecord]) -> Query:
         numbers([each.attempts for each in records]),
         numbers([each.next_attempt_at_ms for each in records]),
     ]
+
+
+def reschedule(message_id: str, at_ms: int, give_up: bool) -> Query:
+    """Return a row for `records.message_of`, unless it is acknowledged or not there."""
+    void = (str(MessageState.TOMBSTONE), VOID_PAYLOAD) if give_up else (None, None)
+    return _RESCHEDULE, (*void, at_ms, message_id)
 
 
 def next_due() -> Query:

@@ -230,6 +230,12 @@ class SqliteAACPPersistenceAdapter:
         """See `AACPPersistenceAdapter`."""
         return await self._perform(keeping.take_due, now_ms, limit, decide)
 
+    async def reschedule(
+        self, message_id: str, at_ms: int, *, give_up: bool = False
+    ) -> MessageRecord | None:
+        """See `AACPPersistenceAdapter`."""
+        return await self._perform(keeping.reschedule, message_id, at_ms, give_up)
+
     async def put_request_record(self, request_id: str, record: RequestRecord) -> None:
         """See `AACPPersistenceAdapter`."""
         await self._perform(keeping.put_request, record)

@@ -66,6 +66,19 @@ def take_due(connection: sqlite3.Connection, now_ms: int, limit: int, decide: Re
     return due
 
 
+def reschedule(
+    connection: sqlite3.Connection, message_id: str, at_ms: int, give_up: bool
+) -> MessageRecord | None:
+    """See `AACPPersistenceAdapter`."""
+    void = ("TOMBSTONE", VOID_PAYLOAD) if give_up else (None, None)
+    changed = connection.execute(
+        "UPDATE messages SET state = ifnull(?, state), payload = ifnull(?, payload),"
+        f" next_attempt_at_ms = ? WHERE message_id = ? AND {IS_OUTBOUND}",
+        (*void, at_ms, message_id),
+    )
+    return get_message(connection, message_id) if changed.rowcount else None
+
+
 # -- records --------------------------------------------------------------------------------------
 
 

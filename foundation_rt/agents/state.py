@@ -1,0 +1,109 @@
+"""What an agent remembers: a dict that notices changes, and is bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import orjson
+
+from ..configuration.sections import ToolsSection
+from .errors import AgentStateTooLargeError
+
+DEFAULT_MAX_BYTES = ToolsSection().max_state_bytes
+
+
+class AgentState(dict[str, Any]):
+    """What an agent remembers from one message to the next: a dict that notices changes.
+
+    It notices when a member is assigned or deleted, not what happens inside a member: a list that
+    was appended to is assigned again to be noticed (AGENT-13), and to be measured (AGENT-20).
+
+    Attributes:
+        changed: whether a member was assigned or deleted since this was last set to False.
+        max_bytes: the most that the members are together, as a JSON object in UTF-8.
+
+    Raises:
+        TypeError: a key is no string.
+        AgentStateTooLargeError: with the member that is assigned it would be too large; it stays
+            as it is.
+    """
+
+    __slots__ = ("_size", "_sizes", "changed", "max_bytes")
+
+    def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        super().__init__()
+        self.changed = False
+        self.max_bytes = max_bytes
+        self._sizes: dict[str, int] = {}
+        self._size = 1  # each member counts what separates it from the next, or ends the object
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if not isinstance(key, str):
+            raise TypeError(f"the keys of an agent's state are strings, not {key!r}")
+        size = _json_size(key) + _json_size(value) + 2
+        total = self._size + size - self._sizes.get(key, 0)
+        if total > self.max_bytes:
+            raise AgentStateTooLargeError(total, self.max_bytes)
+        super().__setitem__(key, value)
+        self._sizes[key], self._size = size, total
+        self.changed = True
+
+    def __delitem__(self, key: str) -> None:
+        super().__delitem__(key)
+        self._forget(key)
+
+    def __ior__(self, other: Any) -> AgentState:  # type: ignore[override, misc]
+        self.update(other)
+        return self
+
+    def update(self, *others: Any, **members: Any) -> None:
+        """As of a dict; of members that are too large together, the first are assigned."""
+        for key, value in dict(*others, **members).items():
+            self[key] = value
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """As of a dict."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def pop(self, key: str, *default: Any) -> Any:
+        """As of a dict."""
+        present = key in self
+        value = super().pop(key, *default)
+        if present:
+            self._forget(key)
+        return value
+
+    def popitem(self) -> tuple[str, Any]:
+        """As of a dict."""
+        item = super().popitem()
+        self._forget(item[0])
+        return item
+
+    def clear(self) -> None:
+        """As of a dict."""
+        self.changed = self.changed or bool(self)
+        super().clear()
+        self._sizes.clear()
+        self._size = 1
+
+    def _forget(self, key: str) -> None:
+        self._size -= self._sizes.pop(key)
+        self.changed = True
+
+
+def _json_size(value: Any) -> int:
+    """Return how long a value is as JSON in UTF-8; what JSON cannot say counts as null."""
+    try:
+        return len(orjson.dumps(value, _plain, orjson.OPT_NON_STR_KEYS))
+    except (TypeError, RecursionError):
+        return len(b"null")
+
+
+def _plain(value: Any) -> Any:
+    """What orjson is to write for a value that it does not know."""
+    if attrs.has(type(value)):
+        return {each.name: getattr(value, each.name) for each in attrs.fields(type(value))}
+    return None
