@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from .failing.errors import ToolCallError as ToolCallError
     from .failing.retries import RetryPolicy as RetryPolicy
     from .options import ClientOptions as ClientOptions
+    from .reading.listed import Prompt as Prompt
+    from .reading.listed import PromptArgument as PromptArgument
+    from .reading.listed import Resource as Resource
+    from .reading.listed import ResourceTemplate as ResourceTemplate
     from .reading.results import CallResult as CallResult
     from .reading.results import CompletionResult as CompletionResult
     from .reading.results import PromptResult as PromptResult
@@ -74,9 +78,13 @@ _HOMES = {
     "InvalidArgumentsError": "failing.errors",
     "MCPError": "failing.errors",
     "NotOfferedError": "failing.errors",
+    "Prompt": "reading.listed",
+    "PromptArgument": "reading.listed",
     "PromptResult": "reading.results",
     "QuestionRefused": "answering.refusing",
     "ReadResult": "reading.results",
+    "Resource": "reading.listed",
+    "ResourceTemplate": "reading.listed",
     "RetryPolicy": "failing.retries",
     "Root": "..asking.roots",
     "Router": "calling.routing",

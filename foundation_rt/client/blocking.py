@@ -30,6 +30,8 @@ from .sessions.server_description import ServerDescription
 from .sessions.subscription import Subscription
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from .connect_options import ConnectOptions
     from .connecting import Target
 
@@ -105,7 +107,7 @@ class BlockingClient:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has been closed, or is being closed."""
+        """Return whether it has been closed, or is being closed."""
         return self._thread.is_ending
 
     initialize = _waits(Client.initialize)
@@ -236,6 +238,8 @@ def connect(
     target: Target,
     *,
     headers: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | PathLike[str] | None = None,
     on_stderr: Callable[[str], object] | None = None,
     **options: Unpack[ConnectOptions],
 ) -> BlockingClient:
@@ -243,5 +247,7 @@ def connect(
 
     Takes what `foundation_rt.client.connect` takes, and raises what that raises.
     """
-    client = connecting.connect(target, headers=headers, on_stderr=on_stderr, **options)
+    client = connecting.connect(
+        target, headers=headers, env=env, cwd=cwd, on_stderr=on_stderr, **options
+    )
     return BlockingClient(client)

@@ -12,17 +12,18 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field
 
 from ..ids import RequestIdGenerator, UuidRequestIds
 from .answering.questions import Questions
-from .calling.paging import list_all
+from .calling.paging import list_all, usable
+from .calling.prompts import missing_arguments
 from .calling.rounds import Rounds
 from .calling.tool_cache import ToolCache
 from .calling.tool_calls import ToolCall, encode
-from .calling.tools import Tools, no_such_tool
+from .calling.tools import Tools
 from .failing.attempt import Attempt
 from .failing.breakers import Breakers
 from .failing.callbacks import (
@@ -46,9 +47,14 @@ from .sessions.session import Session
 from .sessions.subscription import Subscription
 from .sessions.subscriptions import Subscriptions
 
+if TYPE_CHECKING:
+    from .reading.listed import Entry, Prompt, Resource, ResourceTemplate
+
 Result = TypeVar("Result")
 
 log = logging.getLogger("foundation_rt.client")
+# Without it Python prints warnings on the stderr of programs that have not configured logging.
+log.addHandler(logging.NullHandler())
 
 
 @define(eq=False, repr=False)
@@ -220,7 +226,11 @@ class Client:
         """
 
         async def operation(attempt: Attempt) -> tuple[ToolSchema, ...]:
-            return await self._tools.fresh(await self._session(attempt))
+            known = self._tools.known()
+            if known is not None:
+                self._link.check()
+                return known
+            return await self._tools.fresh(await self._session(attempt), attempt)
 
         return await self._perform("tools/list", operation, timeout)
 
@@ -230,10 +240,15 @@ class Client:
         Raises:
             MCPError: E204: there is none of this name; or they cannot be listed.
         """
-        for each in await self.list_tools(timeout=timeout):
-            if each.name == tool:
-                return each
-        raise no_such_tool(tool)
+
+        async def operation(attempt: Attempt) -> ToolSchema:
+            for each in self._tools.known() or ():
+                if each.name == tool:
+                    self._link.check()
+                    return each
+            return await self._tools.look_up(await self._session(attempt), tool, attempt)
+
+        return await self._perform("tools/list", operation, timeout)
 
     def invalidate(self) -> None:
         """Forget the listed tools; they are listed again when they are next needed (AC-004.5)."""
@@ -241,25 +256,35 @@ class Client:
 
     # -- resources, prompts, completions
 
-    async def list_resources(self, *, timeout: float | None = None) -> tuple[dict[str, Any], ...]:
-        """The resources of the server, as the wire has them, all pages.
+    async def list_resources(self, *, timeout: float | None = None) -> tuple[Resource, ...]:
+        """The resources of the server, all pages.
 
         Raises:
             MCPError: they cannot be listed; E205: the server has none.
         """
-        return await self._list("resources", "resources/list", "resources", timeout)
+        from .reading.listed import Resource
+
+        return await self._list(Resource, "resources", "resources/list", "resources", timeout)
 
     async def list_resource_templates(
         self, *, timeout: float | None = None
-    ) -> tuple[dict[str, Any], ...]:
+    ) -> tuple[ResourceTemplate, ...]:
         """The templates of resources; see `list_resources`."""
+        from .reading.listed import ResourceTemplate
+
         return await self._list(
-            "resources", "resources/templates/list", "resourceTemplates", timeout
+            ResourceTemplate,
+            "resources",
+            "resources/templates/list",
+            "resourceTemplates",
+            timeout,
         )
 
-    async def list_prompts(self, *, timeout: float | None = None) -> tuple[dict[str, Any], ...]:
+    async def list_prompts(self, *, timeout: float | None = None) -> tuple[Prompt, ...]:
         """The prompts of the server; see `list_resources`."""
-        return await self._list("prompts", "prompts/list", "prompts", timeout)
+        from .reading.listed import Prompt
+
+        return await self._list(Prompt, "prompts", "prompts/list", "prompts", timeout)
 
     async def read_resource(self, uri: str, *, timeout: float | None = None) -> ReadResult:
         """Read a resource.
@@ -280,10 +305,19 @@ class Client:
         """The messages of a prompt.
 
         Raises:
-            MCPError: there is none, or the arguments do not fit.
+            MCPError: there is none, or the arguments do not fit: E203.
         """
         params = {"name": prompt, "arguments": dict(arguments or {})}
-        get = partial(self._ask, "prompts", "prompts/get", params)
+
+        async def get(attempt: Attempt) -> dict[str, Any]:
+            try:
+                return await self._ask("prompts", "prompts/get", params, attempt)
+            except MCPError as error:
+                session, most = attempt.session, self.options.max_pages
+                if session is None:
+                    raise
+                raise await missing_arguments(session, params, error, attempt, most) from None
+
         return PromptResult.read(await self._perform("prompts/get", get, timeout))
 
     async def complete(
@@ -370,6 +404,8 @@ class Client:
 
     async def _session(self, attempt: Attempt) -> Session:
         """The session for a try, which knows it from now on."""
+        if self._link.current is None:
+            attempt.admit()
         session = attempt.session = await self._link.session()
         return session
 
@@ -383,14 +419,14 @@ class Client:
         return await self._rounds.exchange(session, method, params, attempt)
 
     async def _list(
-        self, capability: str, method: str, member: str, timeout: float | None
-    ) -> tuple[dict[str, Any], ...]:
-        async def operation(attempt: Attempt) -> tuple[dict[str, Any], ...]:
+        self, kind: type[Entry], capability: str, method: str, member: str, timeout: float | None
+    ) -> tuple[Entry, ...]:
+        async def operation(attempt: Attempt) -> tuple[Entry, ...]:
             attempt.is_idempotent = True
             session = await self._session(attempt)
             _require(session, capability)
             entries, _ = await list_all(session, method, member, attempt, self.options.max_pages)
-            return tuple(each for each in entries if type(each) is dict)
+            return tuple(usable(kind.read, entries, method))
 
         return await self._perform(method, operation, timeout)
 
@@ -400,8 +436,9 @@ class Client:
         """A new session: its tools are other ones, maybe, and it is listened to."""
         self._tools.invalidate()
         await self._set_log_level(session)
-        if "tools" in self.options.require:
-            await self._tools.list(session)
+        required = self.options.require
+        if session.server.can("tools") if required is None else "tools" in required:
+            await self._tools.list(session, Attempt())
         self._subscriptions.began(session)
 
     async def _set_log_level(self, session: Session) -> None:

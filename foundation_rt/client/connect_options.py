@@ -28,7 +28,7 @@ class ConnectOptions(TypedDict, total=False):
     name: str
     version: str
     title: str | None
-    require: Collection[str]
+    require: Collection[str] | None
     revision: str | None
     timeout: float
     tool_timeouts: Mapping[str, float]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import UsageError
@@ -13,14 +12,26 @@ from .failing.callbacks import check_plain
 from .options import from_environment
 from .sessions.channel import Channel
 from .sessions.link import ChannelMaker
+from .targets import describe
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from ..server import Server
     from .connect_options import ConnectOptions
     from .transports.http_server import HttpServer
     from .transports.stdio import StdioServer
 
-    Target = str | Server | StdioServer | HttpServer | ChannelMaker
+    Target = (
+        str
+        | PathLike[str]
+        | Sequence[str]
+        | Mapping[str, Any]
+        | Server
+        | StdioServer
+        | HttpServer
+        | ChannelMaker
+    )
 
 _QUESTIONS = ("sampling", "sampling_tools", "elicitation", "elicitation_url", "roots")
 
@@ -29,6 +40,8 @@ def connect(
     target: Target,
     *,
     headers: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | PathLike[str] | None = None,
     on_stderr: Callable[[str], object] | None = None,
     **options: Unpack[ConnectOptions],
 ) -> Client:
@@ -43,9 +56,13 @@ def connect(
     what its servers have started, and a server that does not end when its input does.
 
     Args:
-        target: a command line; a URL (needs the extra `client`); a `StdioServer` or a `HttpServer`,
-            where more is to be said; a `Server` of this process; or a function that makes channels.
+        target: a command line, or a list of its words; a URL (needs the extra `client`); a `Path`
+            of a program, of a `.py` file, or of a `.json` file that lists one server as
+            `mcpServers`; the dict of such a file, or of one entry in it; a `StdioServer` or a
+            `HttpServer`; a `Server` of this process; or a function that makes channels.
         headers: for a URL, sent with every request: `{"Authorization": "Bearer ..."}`.
+        env: for a command; added to the few variables that every child gets.
+        cwd: for a command; the folder it runs in.
         on_stderr: for a command, is given every line that it writes on stderr; a plain function.
         options: what `ClientOptions` has (`timeout`, `require`, `revision`, ...), and what
             `Questions` has (`sampling`, `elicitation`, `elicitation_url`, `roots`, ...).
@@ -58,31 +75,13 @@ def connect(
     """
     given: dict[str, Any] = {**options}
     handlers = {name: given.pop(name) for name in _QUESTIONS if name in given}
-    make_channel = _channel_maker(target, headers, on_stderr)
+    make_channel = _channel_maker(describe(target, headers, env, cwd), on_stderr)
     return Client(make_channel, from_environment(given), Questions(**handlers))
 
 
-def is_url(text: str) -> bool:
-    """Whether a text is an address, of HTTP or not: `ftp://host` is refused, and no command."""
-    return re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*://\S*", text) is not None
-
-
-def _channel_maker(
-    target: Any, headers: Mapping[str, str] | None, on_stderr: Callable[[str], object] | None
-) -> Callable[[], Channel]:
+def _channel_maker(target: Any, on_stderr: Callable[[str], object] | None) -> ChannelMaker:
     from .transports.stdio import StdioChannel, StdioServer
 
-    if isinstance(target, str):
-        target = target.strip()  # as a line of a file has it; with a blank it would be a command
-        if is_url(target):
-            from .transports.http_server import HttpServer
-
-            target = HttpServer(target, headers=dict(headers or {}))
-            headers = None
-        else:
-            target = StdioServer.from_command_line(target)
-    if headers is not None:
-        raise UsageError("headers go with a URL")
     if isinstance(target, StdioServer):
         check_plain("on_stderr", on_stderr)
         return lambda: StdioChannel(target, on_stderr=on_stderr)
@@ -107,6 +106,6 @@ def _other_channel_maker(target: Any) -> Callable[[], Channel]:
         made: Callable[[], Channel] = target
         return made
     raise UsageError(
-        "connect takes a command line, a URL, a StdioServer, a HttpServer, a Server or a function "
-        f"that makes channels, not {target!r}"
+        "connect takes a command line, a list of words, a URL, a Path, a dict of mcpServers, a "
+        f"StdioServer, a HttpServer, a Server or a function that makes channels, not {target!r}"
     )

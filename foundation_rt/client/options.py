@@ -24,7 +24,9 @@ TTL_VARIABLE = "MCP_TOOL_CACHE_TTL"
 _TTL = r"0*[1-9][0-9]{0,11}"
 
 
-def _names(value: Any) -> frozenset[str]:
+def _names(value: Any) -> frozenset[str] | None:
+    if value is None:
+        return None
     if isinstance(value, Iterable) and not isinstance(value, str):
         names = frozenset(value)
         if all(isinstance(name, str) for name in names):
@@ -56,12 +58,14 @@ class ClientOptions:
     Attributes:
         name: what it calls itself; likewise `version` and `title`.
         require: capabilities without which a server is of no use (E205), as in `tools` or
-            `resources.subscribe`. With `tools` among them they are listed at once.
+            `resources.subscribe`. None requires tools, or else resources or prompts. Tools are
+            listed at once unless they are left out here.
         revision: the only one to speak; None agrees with the server on the newest that both
             speak. `MCP_PROTOCOL_VERSION` wins over it.
         timeout: seconds that a call may take, with everything it needs; likewise `tool_timeouts`,
             by tool.
-        connect_timeout: seconds that one attempt to connect may take.
+        connect_timeout: seconds that one attempt to connect may take. A process that takes longer
+            to start is waited for as long as a call waits for it.
         probe_timeout: seconds after which a server that does not answer `server/discover` is asked
             `initialize` as well.
         question_timeout: seconds that a handler may take to answer what the server asks; meanwhile
@@ -86,7 +90,7 @@ class ClientOptions:
     name: str = "foundation-rt"
     version: str = __version__
     title: str | None = None
-    require: frozenset[str] = field(default=frozenset({"tools"}), converter=_names)
+    require: frozenset[str] | None = field(default=None, converter=_names)
     revision: str | None = field(default=None, validator=_one_of(REVISIONS))
     timeout: float = field(default=60.0, validator=positive)
     tool_timeouts: Mapping[str, float] = field(factory=dict, validator=_all_positive)

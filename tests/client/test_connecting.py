@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +48,34 @@ def test_every_session_gets_a_channel_of_its_own() -> None:
         assert client.make_channel() is not client.make_channel()
 
 
+@pytest.mark.rule("CLIENT-34")
+def test_a_server_is_named_by_words_a_path_or_a_list_of_servers(tmp_path: Path) -> None:
+    env, cwd = {"A": "b"}, str(tmp_path)
+    words = ["some-server", "--root", "/a b"]
+    expected = StdioServer("some-server", words[1:], env=env, cwd=cwd)
+    for target in (words, tuple(words), "some-server --root '/a b'"):
+        assert channel(target, env=env, cwd=cwd).server == expected
+    script, program = tmp_path / "server.py", tmp_path / "server"
+    assert channel(script).server == StdioServer(sys.executable, [str(script)])
+    assert channel(program, env=env).server == StdioServer(str(program), env=env)
+    entry = {"command": "some-server", "args": words[1:], "env": env, "cwd": cwd}
+    config = {"mcpServers": {"any": entry}}
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps(config))
+    for described in (config, entry, file, str(file)):
+        assert channel(described).server == expected
+    remote = {"mcpServers": {"any": {"url": "https://host/mcp", "headers": {"A": "b"}}}}
+    assert isinstance(channel(remote), HttpChannel)
+
+
+@pytest.mark.rule("CLIENT-34")
+def test_a_hint_repeats_no_value_of_a_variable() -> None:
+    with pytest.raises(UsageError) as caught:
+        connect("TOKEN=verysecret python x.py")
+    assert "verysecret" not in str(caught.value)
+
+
+@pytest.mark.rule("CLIENT-34")
 @pytest.mark.parametrize(
     ("target", "given", "why"),
     [
@@ -62,7 +92,17 @@ def test_every_session_gets_a_channel_of_its_own() -> None:
         (Server("s"), {"on_stderr": print}, "on_stderr goes with a command"),
         (None, {}, "not None"),
         (5, {}, "not 5"),
-        (["some-server"], {}, "some-server"),
+        ([], {}, "begin with the program"),
+        (["some-server", 5], {}, "strings"),
+        ("FOO=bar python x.py", {}, "env={'FOO': ...}"),
+        ("server.py", {}, "connect\\('python server.py'\\)"),
+        ("https://host/mcp", {"env": {"A": "b"}}, "env and cwd go with a command line"),
+        (StdioServer("a"), {"cwd": "/"}, "env and cwd go with a command line"),
+        ({}, {}, "lists no server"),
+        ({"mcpServers": {"a": {"command": "x"}, "b": {"url": "y"}}}, {}, "lists 'a', 'b'"),
+        ({"command": 5}, {}, "should be a string"),
+        ("/nowhere/mcp.json", {}, "cannot be read"),
+        (Path("/nowhere/mcp.json"), {}, "cannot be read"),
     ],
 )
 def test_a_target_that_cannot_be_used_is_refused_at_once(

@@ -140,7 +140,7 @@ def test_a_server_that_ends_at_any_point_of_the_handshake(acts: list[Act]) -> No
 
 @pytest.mark.parametrize("acts", HANGS.values(), ids=HANGS)
 def test_a_server_that_hangs_at_any_point_of_the_handshake(acts: list[Act]) -> None:
-    ends = everywhere(acts, connect_timeout=0.6, probe_timeout=0.1)
+    ends = everywhere(acts, timeout=0.6, connect_timeout=0.6, probe_timeout=0.1)
     for where, end in ends.items():
         if where[1] in ("initialize", "tools/list"):
             assert isinstance(end, MCPError), where
@@ -149,7 +149,7 @@ def test_a_server_that_hangs_at_any_point_of_the_handshake(acts: list[Act]) -> N
 
 @pytest.mark.parametrize("acts", NONSENSE.values(), ids=NONSENSE)
 def test_a_server_that_answers_nonsense_at_any_point_of_the_handshake(acts: list[Act]) -> None:
-    ends = everywhere(acts, connect_timeout=0.6, probe_timeout=0.1)
+    ends = everywhere(acts, timeout=0.6, connect_timeout=0.6, probe_timeout=0.1)
     for where, end in ends.items():
         if where[1] in ("initialize", "tools/list"):
             assert isinstance(end, MCPError), where

@@ -26,9 +26,9 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TTL_VARIABLE, raising=False)
 
 
-def test_by_default_tools_are_required_and_kept_for_five_minutes() -> None:
+def test_by_default_nothing_is_named_and_tools_are_kept_for_five_minutes() -> None:
     options = from_environment({})
-    assert options.require == {"tools"}
+    assert options.require is None
     assert options.tool_cache_ttl_ms == 5 * 60 * 1000
     assert options.forced is None
     assert options.info == {"name": "foundation-rt", "version": __version__}
@@ -71,7 +71,7 @@ def test_what_a_program_says_is_taken() -> None:
         ("log_level", 5),
         ("require", "tools"),
         ("require", ["tools", 5]),
-        ("require", None),
+        ("require", 5),
     ],
     ids=repr,
 )

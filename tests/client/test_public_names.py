@@ -38,9 +38,13 @@ PUBLIC = {
     "InvalidArgumentsError",
     "MCPError",
     "NotOfferedError",
+    "Prompt",
+    "PromptArgument",
     "PromptResult",
     "QuestionRefused",
     "ReadResult",
+    "Resource",
+    "ResourceTemplate",
     "RetryPolicy",
     "Root",
     "Router",
@@ -137,6 +141,6 @@ def test_a_command_needs_neither_the_server_nor_httpx() -> None:
 def test_connect_is_typed_as_what_it_hands_its_options_to() -> None:
     holders = (attrs.fields(ClientOptions), attrs.fields(Questions))
     taken = {each.name: each.type for fields in holders for each in fields if each.init}
-    taken["require"] = "Collection[str]"  # of which a frozenset is made
+    taken["require"] = "Collection[str] | None"  # of which a frozenset is made
     typed = ConnectOptions.__annotations__
     assert {name: kind.__forward_arg__ for name, kind in typed.items()} == taken

@@ -153,11 +153,11 @@ def test_content(everything: Any) -> None:
 
 def test_resources(everything: Any) -> None:
     async def test(client: Client, user: User) -> None:
-        listed = {each["name"]: each["uri"] for each in await client.list_resources()}
+        listed = {each.name: each.uri for each in await client.list_resources()}
         document = (await client.read_resource(listed["architecture.md"])).contents[0]
         assert isinstance(document, TextContents)
         assert document.text.startswith("# Everything Server")
-        templates = {each["uriTemplate"] for each in await client.list_resource_templates()}
+        templates = {each.uri_template for each in await client.list_resource_templates()}
         assert templates == {f"{DYNAMIC}/{kind}/{{resourceId}}" for kind in ("text", "blob")}
         [text] = (await client.read_resource(f"{DYNAMIC}/text/1")).contents
         assert isinstance(text, TextContents)
@@ -190,7 +190,7 @@ def test_a_resource_that_a_tool_makes(everything: Any) -> None:
 
 def test_prompts(everything: Any) -> None:
     async def test(client: Client, user: User) -> None:
-        names = {each["name"] for each in await client.list_prompts()}
+        names = {each.name for each in await client.list_prompts()}
         assert names == {"simple-prompt", "args-prompt", "completable-prompt", "resource-prompt"}
         simple = await client.get_prompt("simple-prompt")
         assert simple.messages[0].role == "user"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, assert_type
 
 from foundation_rt import Server
@@ -16,8 +17,12 @@ from foundation_rt.client import (
     FileRoute,
     HttpServer,
     MCPError,
+    Prompt,
+    PromptArgument,
     PromptResult,
     ReadResult,
+    Resource,
+    ResourceTemplate,
     RetryPolicy,
     Router,
     ServerDescription,
@@ -43,6 +48,12 @@ async def use() -> None:
         assert_type(result.is_error, bool)
         assert_type(await client.list_tools(), tuple[ToolSchema, ...])
         assert_type(await client.get_tool_schema("forecast"), ToolSchema)
+        assert_type(await client.list_resources(), tuple[Resource, ...])
+        assert_type(await client.list_resource_templates(), tuple[ResourceTemplate, ...])
+        for prompt in await client.list_prompts():
+            assert_type(prompt, Prompt)
+            assert_type(prompt.arguments, tuple[PromptArgument, ...])
+            assert_type((prompt.title, prompt.description), tuple[str | None, str | None])
         assert_type(await client.read_resource("a:b"), ReadResult)
         assert_type(await client.get_prompt("review", {"code": "x"}), PromptResult)
         assert_type(await client.complete("review", "code", "x"), CompletionResult)
@@ -64,6 +75,10 @@ connect(StdioServer("some-server", ["a"], {"A": "b"}, "/"))
 connect(Server("s"))
 connect(5)  # type: ignore[arg-type]
 connect("some-server", headers=["A: b"])  # type: ignore[arg-type]
+connect(["some-server", "--root", "/a"], env={"A": "b"}, cwd=Path("/"))
+connect(Path("server.py"))
+connect({"mcpServers": {"a": {"command": "some-server"}}})
+blocking.connect("some-server", env={"A": "b"}, cwd="/")
 connect("some-server", require=["resources"], roots=["file:///a"], retries=RetryPolicy())
 connect("some-server", timeout="5")  # type: ignore[arg-type]
 connect("some-server", timeuot=5)  # type: ignore[call-arg]

@@ -193,12 +193,12 @@ class Program:
     async def _list(self, name: str, what: str) -> dict[str, Any]:
         if what == "tools":
             return {"names": [tool.name for tool in await self.client.list_tools()]}
-        lists = {
+        lists: dict[str, Any] = {
             "prompts": self.client.list_prompts,
             "resources": self.client.list_resources,
             "resource templates": self.client.list_resource_templates,
         }
-        return {"names": [each["name"] for each in await lists[what]()]}
+        return {"names": [each.name for each in await lists[what]()]}
 
     async def _read(self, name: str, what: str) -> dict[str, Any]:
         return {"result": (await self.client.read_resource(what)).wire}
@@ -235,7 +235,8 @@ KINDS: dict[str, Any] = {
 
 def _said(result: CallResult) -> dict[str, Any]:
     """What a vector says of a call's result."""
-    end: dict[str, Any] = {"text": result.text}
+    texts = [block["text"] for block in result.wire["content"] if block["type"] == "text"]
+    end: dict[str, Any] = {"text": "\n".join(texts)}
     if result.has_structured:
         end["structured"] = result.structured
     if result.is_error and result.error is not None:

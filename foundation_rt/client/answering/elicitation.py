@@ -14,6 +14,7 @@ from attrs import frozen
 from ...asking.elicitation import ACTIONS, ElicitResult, is_web_page
 from ...asking.errors import InvalidAnswerError
 from ...errors import RegistrationError
+from ...protocol.exact_json import dumps
 from ...protocol.revisions import Revision
 from ...schemas.issues import step
 from ...schemas.validation import Validator, compile_schema
@@ -22,6 +23,12 @@ from .refusing import malformed, optional, required
 
 MAX_FIELDS = 100
 """Most fields of a form; compiling more would keep the event loop for more than 25 ms."""
+
+MAX_CHOICES = 2000
+"""Most choices of all fields of a form together: 0.1 ms and 12 kB each, compiled."""
+
+MAX_FORM_BYTES = 128 * 1024
+"""Largest schema of a form, as far as it is checked, in bytes of JSON."""
 
 Write = Callable[[Any], dict[str, Any]]
 """Makes the result that is sent of what a handler answered; raises `InvalidAnswerError`."""
@@ -108,11 +115,18 @@ def _compile(schema: Mapping[str, Any], properties: Mapping[str, Any]) -> Valida
     at = "/requestedSchema/properties"
     checked: dict[str, Any] = {"type": "object", "additionalProperties": False}
     checked["properties"] = {name: _field(one, step(at, name)) for name, one in properties.items()}
-    if schema.get("required") is not None:
-        checked["required"] = schema["required"]
+    names = optional(schema, "required", list, "/requestedSchema")
+    if names is not None:
+        if len(names) > MAX_FIELDS:
+            raise malformed("/requestedSchema/required", f"has more than {MAX_FIELDS} names")
+        checked["required"] = names
+    if sum(map(_count_choices, checked["properties"].values())) > MAX_CHOICES:
+        raise malformed(at, f"has more than {MAX_CHOICES} choices")
     try:
+        if len(dumps(checked)) > MAX_FORM_BYTES:
+            raise malformed("/requestedSchema", f"is longer than {MAX_FORM_BYTES} bytes")
         return compile_schema(checked).validate
-    except RegistrationError as error:
+    except (RegistrationError, TypeError) as error:
         raise malformed("/requestedSchema", f"cannot be used: {str(error)[:500]}") from None
 
 
@@ -132,13 +146,19 @@ def _field(field: Any, path: str) -> dict[str, Any]:
 
 def _choices(holder: Mapping[str, Any], titled: str, path: str) -> dict[str, Any]:
     if "enum" in holder:
-        return {"enum": holder["enum"]}
+        return {"enum": required(holder, "enum", list, path)}
     options = optional(holder, titled, list, path)
     if options is None:
         return {}
+    if len(options) > MAX_CHOICES:
+        raise malformed(f"{path}/{titled}", f"has more than {MAX_CHOICES} choices")
     if not all(type(option) is dict and "const" in option for option in options):
         raise malformed(f"{path}/{titled}", "is not a list of choices")
     return {"enum": [option["const"] for option in options]}
+
+
+def _count_choices(checked: Mapping[str, Any]) -> int:
+    return len(checked.get("enum", ())) + len(checked.get("items", {}).get("enum", ()))
 
 
 def _write_form(request: ElicitationRequest, validate: Validator, answer: Any) -> dict[str, Any]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-
 from ...asking.errors import InvalidAnswerError
+from ...protocol.exact_json import dumps, loads
 
 
 def as_json(value: Any, path: str) -> Any:
@@ -16,6 +15,6 @@ def as_json(value: Any, path: str) -> Any:
         InvalidAnswerError: it is not JSON; it stands at `path` of the answer.
     """
     try:
-        return orjson.loads(orjson.dumps(value))
+        return loads(dumps(value))
     except (TypeError, ValueError):
         raise InvalidAnswerError((path, "is not JSON")) from None

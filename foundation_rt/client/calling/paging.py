@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 from ..failing.attempt import Attempt
 from ..failing.errors import InvalidResponseError
 from ..sessions.channel import MAX_MESSAGE_BYTES
 from ..sessions.session import Session
 from .rounds import is_complete
+
+Entry = TypeVar("Entry")
+
+log = logging.getLogger("foundation_rt.client")
 
 MAX_ENTRIES: Final = 100_000
 """Of one list, on all its pages."""
@@ -57,3 +63,22 @@ async def list_all(
         cursors.add(cursor)
         params = {"cursor": cursor}
     raise InvalidResponseError(f"{method} has more than {max_pages} pages")
+
+
+def usable(read: Callable[[Any], Entry], entries: Iterable[Any], method: str) -> list[Entry]:
+    """Return the entries that `read` takes; one warning says how many are left out, and why.
+
+    Args:
+        read: raises `InvalidResponseError` for what is no entry.
+        method: that listed them.
+    """
+    found: list[Entry] = []
+    problems: list[str] = []
+    for entry in entries:
+        try:
+            found.append(read(entry))
+        except InvalidResponseError as error:
+            problems.append(error.message)
+    if problems:
+        log.warning("%s: %d left out: %s", method, len(problems), problems[0])
+    return found

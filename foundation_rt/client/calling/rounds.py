@@ -88,7 +88,7 @@ class Rounds:
 
 
 def is_complete(session: Session, method: str, result: Mapping[str, Any]) -> bool:
-    """Whether a result is the last one; if not, it wants input (CLIENT-14).
+    """Return whether a result is the last one; if not, it wants input (CLIENT-14).
 
     Raises:
         InvalidResponseError: it is of a type that a result of this method cannot be.

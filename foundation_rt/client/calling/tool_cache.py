@@ -7,11 +7,14 @@ any number of waiting calls, is the client's affair.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from attrs import define, field
 
 from ..reading.tool_schemas import ToolSchema
+
+REFUSING_SECONDS: Final = 1.0
+"""Age up to which a list may refuse a call by itself; a call lists no more often than that."""
 
 
 @define(eq=False, repr=False)
@@ -46,15 +49,19 @@ class ToolCache:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a list that was not invalidated, fresh or not."""
+        """Return whether there is a list that was not invalidated, fresh or not."""
         return self._tools is not None
 
     def is_fresh(self, now: float) -> bool:
-        """Whether the list may be used without asking for it again."""
+        """Return whether the list may be used without asking for it again."""
         return self.is_known and now < self._stored_at + self._lifetime
 
+    def may_refuse(self, now: float) -> bool:
+        """Return whether the list is new enough to refuse a name or arguments (CLIENT-24)."""
+        return self.is_fresh(now) and now < self._stored_at + REFUSING_SECONDS
+
     def expires_by_time(self, now: float) -> bool:
-        """Whether the list was fresh for some time, and that time has run out.
+        """Return whether the list was fresh for some time, and that time has run out.
 
         One that was stale at once tells nothing about its age: whoever sent it wants to be asked
         whenever the list is shown, not before each call.

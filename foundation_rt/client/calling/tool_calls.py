@@ -14,6 +14,7 @@ import orjson
 from attrs import define, field
 
 from ...errors import JsonRpcErrorCode
+from ...protocol.exact_json import dumps, loads
 from ..failing.attempt import Attempt
 from ..failing.errors import InvalidResponseError, MCPError
 from ..reading.results import CallResult
@@ -56,7 +57,7 @@ class ToolCall:
             if error.original_code != _HEADER_MISMATCH:
                 raise
         attempt.was_sent = False  # it was refused, and has not run
-        await self.tools.list(session)
+        await self.tools.list(session, attempt)
         return await self._send(session, attempt)
 
     def read(self, answer: Mapping[str, Any]) -> CallResult:
@@ -72,9 +73,9 @@ class ToolCall:
         return result
 
     async def _send(self, session: Session, attempt: Attempt) -> dict[str, Any]:
-        found = await self.tools.find(session, self.name)
-        arguments = orjson.loads(self.arguments)
-        tool = self._tool = await self.tools.check(session, found, arguments)
+        found = await self.tools.find(session, self.name, attempt)
+        arguments = loads(self.arguments)
+        tool = self._tool = await self.tools.check(session, found, arguments, attempt)
         if tool.needs_task and session.server.can("tasks", "requests", "tools", "call"):
             raise _needs_task(tool.name)
         attempt.is_idempotent = tool.is_idempotent if self.idempotent is None else self.idempotent
@@ -99,7 +100,7 @@ def encode(tool: str, arguments: Mapping[str, Any] | None) -> bytes:
     """
     try:
         given = dict(arguments or {})
-        encoded = orjson.dumps(given)
+        encoded = dumps(given)
     except (TypeError, ValueError) as error:
         raise MCPError("E203", f"the arguments of {tool} are not JSON: {error}") from None
     # orjson writes null for what JSON has no number for, and nobody would know.
@@ -111,7 +112,7 @@ def encode(tool: str, arguments: Mapping[str, Any] | None) -> bytes:
 
 
 def _has_no_number(value: Any) -> bool:
-    """Whether NaN or an infinity is in what orjson has written."""
+    """Return whether NaN or an infinity is in what orjson has written."""
     if isinstance(value, float):
         return not isfinite(value)
     parts: Iterable[Any]
@@ -143,6 +144,7 @@ def _check_output(tool: ToolSchema, result: CallResult) -> None:
             f"the result of {tool.name} lacks the structured content it declares"
         )
     issues = tool.check_output(result.structured)
+    result.unchecked = tool.unchecked_output
     if issues:
         listed = "; ".join(f"{issue.path or 'it'} {issue.message}" for issue in issues)
         raise InvalidResponseError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
@@ -20,6 +20,9 @@ from ..sessions.joining import join, shared
 from ..sessions.session import Session
 from .paging import list_all
 from .tool_cache import ToolCache
+
+if TYPE_CHECKING:
+    from ...schemas.issues import ValidationIssue
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -42,28 +45,27 @@ class Tools:
     _listings: set[asyncio.Task[Listed]] = field(factory=set, init=False)
     _called: set[str] = field(factory=set, init=False)
 
-    async def find(self, session: Session, name: str) -> ToolSchema:
-        """The tool of this name.
+    async def find(self, session: Session, name: str, attempt: Attempt) -> ToolSchema:
+        """Return the tool of this name.
 
-        What may not be kept at all (a hint of 0 ms) still serves until it fails: the server checks
-        every call itself.
+        A list that must not be kept (a hint of 0 ms) still serves until it fails: the server checks
+        every call itself. A list that is older than a second is read again before it lacks a tool.
 
         Raises:
             MCPError: E204: there is none; or they cannot be listed.
         """
         now = asyncio.get_running_loop().time()
-        is_fresh = self.cache.is_fresh(now)
-        found = None
-        if is_fresh or not self.cache.expires_by_time(now):
-            found = self.cache.get(name)
-        if found is None and not is_fresh:
-            found = (await self.list(session)).get(name)
+        found = None if self.cache.expires_by_time(now) else self.cache.get(name)
+        if found is None and not self.cache.may_refuse(now):
+            found = (await self.list(session, attempt)).get(name)
         if found is None:
             raise no_such_tool(name)
         return found
 
-    async def check(self, session: Session, tool: ToolSchema, arguments: Any) -> ToolSchema:
-        """Hold arguments against the schema; one that is not fresh refuses nothing (CLIENT-24).
+    async def check(
+        self, session: Session, tool: ToolSchema, arguments: Any, attempt: Attempt
+    ) -> ToolSchema:
+        """Check arguments against the schema; read an older list again first (CLIENT-24).
 
         Returns:
             The tool as it is now.
@@ -71,12 +73,12 @@ class Tools:
         Raises:
             InvalidArgumentsError: they do not fit.
         """
-        issues = tool.check_arguments(arguments)
-        if issues and not self.cache.is_fresh(asyncio.get_running_loop().time()):
-            now = (await self.list(session)).get(tool.name)
+        issues = _issues(tool, arguments)
+        if issues and not self.cache.may_refuse(asyncio.get_running_loop().time()):
+            now = (await self.list(session, attempt)).get(tool.name)
             if now is None:
                 raise no_such_tool(tool.name)
-            tool, issues = now, now.check_arguments(arguments)
+            tool, issues = now, _issues(now, arguments)
         if issues:
             raise InvalidArgumentsError(tool.name, issues)
         if tool.name not in self._called:
@@ -85,19 +87,38 @@ class Tools:
                 log.warning("%r is called unchecked: %s", tool.name, tool.uncheckable)
         return tool
 
-    async def fresh(self, session: Session) -> tuple[ToolSchema, ...]:
-        """All tools, listed anew if what is known is not fresh."""
-        if self.cache.is_fresh(asyncio.get_running_loop().time()):
-            return self.cache.tools
-        return tuple((await self.list(session)).values())
+    def known(self) -> tuple[ToolSchema, ...] | None:
+        """Return all tools if the list is fresh; None if it has to be asked for."""
+        is_fresh = self.cache.is_fresh(asyncio.get_running_loop().time())
+        return self.cache.tools if is_fresh else None
 
-    async def list(self, session: Session) -> Listed:
+    async def fresh(self, session: Session, attempt: Attempt) -> tuple[ToolSchema, ...]:
+        """All tools, listed anew if what is known is not fresh."""
+        known = self.known()  # making the session may have listed them
+        if known is not None:
+            return known
+        return tuple((await self.list(session, attempt)).values())
+
+    async def look_up(self, session: Session, name: str, attempt: Attempt) -> ToolSchema:
+        """Return the tool of this name from a list that is fresh.
+
+        Raises:
+            MCPError: E204: there is none; or they cannot be listed.
+        """
+        await self.fresh(session, attempt)
+        return await self.find(session, name, attempt)
+
+    async def list(self, session: Session, attempt: Attempt) -> Listed:
         """List the tools, by name; together with whoever does so already (CLIENT-23).
+
+        Args:
+            attempt: what they are listed for; it is asked for its permits.
 
         Raises:
             MCPError: they cannot be listed; E205: the server has none.
         """
         session.server.check({"tools"})
+        attempt.admit()
         if self._listing is None or self._listing.done():
             self._listing = shared(self._list(session))
             self._listings.add(self._listing)
@@ -134,6 +155,20 @@ class Tools:
         self._called.clear()
         self.cache.store(listed.values(), asyncio.get_running_loop().time(), hint)
         return {tool.name: tool for tool in self.cache.tools}
+
+
+def _issues(tool: ToolSchema, arguments: Any) -> tuple[ValidationIssue, ...]:
+    """Return what is wrong with arguments; nothing if they are too complex to be checked.
+
+    The server checks them anyway (CTOOL-24).
+    """
+    from ...schemas.issues import TOO_COMPLEX
+
+    issues = tool.check_arguments(arguments)
+    if issues is TOO_COMPLEX:
+        log.debug("arguments of %r are sent unchecked: they are too complex", tool.name)
+        return ()
+    return issues
 
 
 def no_such_tool(name: str) -> MCPError:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .callbacks import LogCallback, ProgressCallback
     from .deadline import Deadline
     from .errors import MCPError
+    from .permits import Permits
 
 
 @define(eq=False, repr=False)
@@ -23,8 +24,10 @@ class Attempt:
 
     Attributes:
         is_idempotent: whether it may run twice.
+        permits: of the call's circuit breakers; None of what is no call of its own.
         session: the one it has; None as long as it waits for one.
         was_sent: whether anything of it has been handed to a channel, and not been refused.
+        was_answered: whether the server has answered what was sent last, however.
         has_begun: whether the server has begun to carry it out, and asked for more.
         answer_bytes: length of the message that its last answer came in.
     """
@@ -34,8 +37,24 @@ class Attempt:
     on_log: LogCallback | None = None
     on_told: Callable[[Told], object] | None = None
     is_idempotent: bool = False
+    permits: Permits | None = None
     session: Session | None = field(default=None, init=False)
     was_sent: bool = field(default=False, init=False)
+    was_answered: bool = field(default=False, init=False)
     has_begun: bool = field(default=False, init=False)
     answer_bytes: int = field(default=0, init=False)
     answer: asyncio.Future[dict[str, Any] | MCPError] = field(init=False)
+
+    def admit(self) -> None:
+        """Take the permits of the call; to be called before anything is sent for it (BREAK-10).
+
+        Raises:
+            CircuitOpenError: a circuit is open.
+        """
+        if self.permits is not None:
+            self.permits.take()
+
+    def withdraw(self) -> None:
+        """Give the permits back while the client itself holds the call up (BREAK-13)."""
+        if self.permits is not None:
+            self.permits.release()

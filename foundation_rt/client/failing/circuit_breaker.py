@@ -123,6 +123,15 @@ class CircuitBreaker:
         """The call ended and says nothing of the server; if it was the probe, the next call is."""
         self._counts(permit, now)
 
+    def is_current(self, permit: Permit, now: float) -> bool:
+        """Return whether the state in which the permit was given still lasts."""
+        self._let_time_pass(now)
+        return permit._epoch == self._epoch
+
+    def is_probe(self, permit: Permit) -> bool:
+        """Return whether the permit was given to find out if the circuit can be closed."""
+        return permit in self._probes
+
     def retry_after(self, now: float) -> float:
         """How long a refused call should wait, in s; 0 if the next one would be let through.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import ceil
 from typing import Any
 
 from attrs import evolve, frozen
@@ -104,8 +105,8 @@ _BY_ERROR_CODE: Mapping[str, Meaning] = {
     ErrorCode.UNAUTHORIZED: Meaning("E207"),
     ErrorCode.NOT_INITIALIZED: _FAILED,  # chosen by a handler: no word of the session
 }
-# Reasons of a RESOURCE_EXHAUSTED that is said before a handler runs (FEAT-01, RATE-02).
-_REFUSED_FOR_LOAD = ("concurrency_limit", "rate_limit")
+# Reasons of a RESOURCE_EXHAUSTED that is said before a handler runs (FEAT-01, RATE-02, RES-13).
+_REFUSED_FOR_LOAD = ("concurrency_limit", "principal_share", "rate_limit")
 
 BEFORE_SESSION = ("initialize", "server/discover")
 """What is asked before there is a session: it can neither have expired nor be cancelled by name."""
@@ -191,6 +192,8 @@ def _raised(
             may_have_run=meaning.may_have_run,
         )
     error.retry_after = retry_after
+    if retry_after is not None and meaning.code == "E208":
+        error.suggested_action = f"Wait {ceil(retry_after)} s, then try again."
     return error
 
 
@@ -206,7 +209,7 @@ def _meaning(told: _Told) -> Meaning:
 
 
 def _is_about_session(told: _Told) -> bool:
-    """Whether the server does not know the session, and says so beyond doubt (CERR-11).
+    """Return whether the server does not know the session, and says so beyond doubt (CERR-11).
 
     The session is given up for it, with all that waits in it: a tool that has lost a session of its
     own must not be taken for that.

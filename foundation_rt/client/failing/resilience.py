@@ -1,8 +1,9 @@
 """Around every call: its deadline, the circuit breakers, and what is tried again (section 3 of
 spec/client-failing.md).
 
-One try is one permit of every breaker and one `Attempt`. What may be tried again, its error says:
-only what cannot have run, or what may run twice.
+One call takes one permit of every breaker, when something of it is to be sent; one try is one
+`Attempt`. The error of a try says if it may be repeated: only what cannot have run, or what may run
+twice.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from weakref import WeakSet
 from attrs import define, field
 
 from .attempt import Attempt
-from .circuit_breaker import CircuitBreaker, Permit
+from .circuit_breaker import CircuitBreaker
 from .deadline import Deadline, Watch
 from .errors import CallTimeoutError, CircuitOpenError, MCPError, SessionExpiredError
+from .permits import Permits
 from .retries import RetryBudget, RetryPolicy
 
 Result = TypeVar("Result")
-Verdict = Callable[[CircuitBreaker, Permit, float], None]
-"""How a try ended, for a breaker: it succeeded, failed, or was abandoned."""
 
 _FAILURES = {"E201", "E202", "E209"}
 """What says that the server is not well (BREAK-10)."""
@@ -67,6 +67,7 @@ class Resilience:
         Args:
             what: it is, for messages.
             make_attempt: makes the `Attempt` for each try.
+            breakers: that of the server, and that of the tool if it has one.
             timeout: seconds for all of it; 0 or less, or NaN, is over before it begins.
 
         Raises:
@@ -76,59 +77,49 @@ class Resilience:
             raise CallTimeoutError(f"{what} was given no time", may_have_run=False)
         end = asyncio.get_running_loop().time() + timeout
         deadline = Deadline(end, self.allowance, self.watch)
+        permits = Permits(breakers, what)
         told: MCPError | None = None
-        tries, is_repaired = 1, False
-        while True:
-            attempt = make_attempt()
-            try:
-                result = await self._try_once(what, operation, attempt, breakers, deadline, timeout)
-            except CircuitOpenError as refusal:
-                raise told or refusal from None
-            except MCPError as error:
-                told = _saying(error, _may_have_run(error, attempt) or _has_run(told))
-                if not _may_repeat(error, attempt):
-                    raise told from error.__cause__
-            else:
-                self.budget.succeeded()
-                return result
-            session = attempt.session
-            if not is_repaired and session is not None and not session.is_usable:
-                is_repaired = True  # the session is made anew: that is no retry of the server
-                continue
-            delay = self._delay(told, tries, deadline)
-            if delay is None:
-                raise told from told.__cause__
-            tries += 1
-            await asyncio.sleep(delay)
+        tries = Tries()
+        try:
+            while True:
+                attempt = make_attempt()
+                attempt.permits, attempt.deadline = permits, deadline
+                try:
+                    result = await self._try_once(what, operation, attempt, deadline, timeout)
+                except CircuitOpenError as refusal:
+                    error = told or refusal
+                    may_have_run = error.may_have_run or _may_have_run(refusal, attempt)
+                    raise _saying(error, may_have_run) from None
+                except MCPError as error:
+                    told = _saying(error, _may_have_run(error, attempt) or _has_run(told))
+                    delay = self._delay(error, attempt, tries, deadline)
+                    if delay is None:
+                        self._settle(permits, error, attempt)
+                        raise told from error.__cause__
+                else:
+                    self._succeeded(permits)
+                    return result
+                if delay:
+                    await asyncio.sleep(delay)
+                permits.renew()
+        finally:
+            permits.release()  # also where the caller has gone
 
     async def _try_once(
         self,
         what: str,
         operation: Callable[[Attempt], Awaitable[Result]],
         attempt: Attempt,
-        breakers: Sequence[CircuitBreaker],
         deadline: Deadline,
         timeout: float,
     ) -> Result:
-        clock = asyncio.get_running_loop().time
-        permits = _admit(breakers, clock(), what)
-        verdict: Verdict = CircuitBreaker.abandoned  # also where the caller has gone
-        attempt.deadline = deadline
         try:
             async with deadline:
-                result = await operation(attempt)
-            verdict = CircuitBreaker.succeeded
-        except MCPError as error:
-            verdict = self._verdict(error, attempt)
+                return await operation(attempt)
+        except MCPError:
             raise
         except TimeoutError:
-            late = self._late(what, attempt, timeout)
-            verdict = self._verdict(late, attempt)
-            raise late from None
-        finally:
-            for breaker, permit in permits:
-                verdict(breaker, permit, clock())
-        return result
+            raise self._late(what, attempt, timeout) from None
 
     def _late(self, what: str, attempt: Attempt, timeout: float) -> CallTimeoutError:
         if not attempt.was_sent:
@@ -136,36 +127,84 @@ class Resilience:
         message = f"the server did not answer {what} within {timeout:g} s"
         return CallTimeoutError(message, may_have_run=True)
 
-    def _verdict(self, error: MCPError, attempt: Attempt) -> Verdict:
-        """What a try that ended in `error` says of the server (BREAK-10)."""
-        if error.code not in _FAILURES or _is_an_applications(error):
-            is_answer = attempt.was_sent and error.code not in _SAYS_NOTHING
-            return CircuitBreaker.succeeded if is_answer else CircuitBreaker.abandoned
-        session = attempt.session
-        # A connection that is lost, or cannot be made, is one failure, however many wait for it.
-        cause = error if session is None or session.error is None else session.error
-        if isinstance(cause, SessionExpiredError) or cause in self._counted:
-            return CircuitBreaker.abandoned
-        self._counted.add(cause)
-        return CircuitBreaker.failed
+    def _succeeded(self, permits: Permits) -> None:
+        """Count a success, if anything was sent for it (BREAK-10)."""
+        if permits.are_held:
+            permits.settle(CircuitBreaker.succeeded, CircuitBreaker.succeeded)
+            self.budget.succeeded()
 
-    def _delay(self, error: MCPError, tries: int, deadline: Deadline) -> float | None:
-        """Seconds to wait before the next try; None if there is to be none."""
-        if tries >= self.policy.max_attempts:
+    def _settle(self, permits: Permits, error: MCPError, attempt: Attempt) -> None:
+        """Report to the breakers what a call that ended in `error` says of them (BREAK-10)."""
+        if not permits.are_held:
+            return
+        if not _is_failure(error):
+            is_answer = attempt.was_sent and error.code not in _SAYS_NOTHING
+            verdict = CircuitBreaker.succeeded if is_answer else CircuitBreaker.abandoned
+            permits.settle(verdict, verdict)
+            return
+        # A connection that is lost, or cannot be made, is one failure, however many wait for it.
+        cause = _cause(error, attempt)
+        if isinstance(cause, SessionExpiredError) or cause in self._counted:
+            return
+        self._counted.add(cause)
+        is_the_tools = len(permits.breakers) > 1 and attempt.was_answered
+        servers = CircuitBreaker.succeeded if is_the_tools else CircuitBreaker.failed
+        permits.settle(servers, CircuitBreaker.failed)
+
+    def _delay(
+        self, error: MCPError, attempt: Attempt, tries: Tries, deadline: Deadline
+    ) -> float | None:
+        """Seconds to wait before the next try; None if there is to be none (RETRY-10)."""
+        assert attempt.permits is not None
+        if not _may_repeat(error, attempt):
             return None
-        delay = self.policy.delay(tries, self.draw(), error.retry_after)
-        if delay >= deadline.remaining():
+        session = attempt.session
+        is_expired = isinstance(_cause(error, attempt), SessionExpiredError)
+        if attempt.permits.has_probe and _is_failure(error) and not is_expired:
+            return None  # a probe asks once
+        if not tries.is_repaired and session is not None and not session.is_usable:
+            tries.is_repaired = True  # the session is made anew: that is no retry of the server
+            return 0.0
+        if tries.number >= self.policy.max_attempts:
             return None
-        return delay if self.budget.take() else None
+        delay = self.policy.delay(tries.number, self.draw(), error.retry_after)
+        if delay >= deadline.remaining() or not self.budget.take():
+            return None
+        tries.number += 1
+        return delay
+
+
+@define(eq=False, repr=False)
+class Tries:
+    """How often a call was tried.
+
+    Attributes:
+        number: of tries, the present one included.
+        is_repaired: whether the call was repeated once because its session was lost.
+    """
+
+    number: int = 1
+    is_repaired: bool = False
+
+
+def _is_failure(error: MCPError) -> bool:
+    """Return whether an error says that the server, or the way to it, is not well."""
+    return error.code in _FAILURES and not _is_an_applications(error)
+
+
+def _cause(error: MCPError, attempt: Attempt) -> MCPError:
+    """Return the error of the session, if that has ended, else the call's own."""
+    session = attempt.session
+    return error if session is None or session.error is None else session.error
 
 
 def _may_repeat(error: MCPError, attempt: Attempt) -> bool:
-    """Whether the same may be asked again (RETRY-10)."""
+    """Return whether the same may be asked again (RETRY-10)."""
     return error.retryable and (attempt.is_idempotent or not _may_have_run(error, attempt))
 
 
 def _may_have_run(error: MCPError, attempt: Attempt) -> bool:
-    """Whether this try may have been carried out, in part at least (CLIENT-21).
+    """Return whether this try may have been carried out, in part at least (CLIENT-21).
 
     What was only needed for it, a connection or a list of tools, says nothing of it.
     """
@@ -186,7 +225,7 @@ def _saying(error: MCPError, may_have_run: bool) -> MCPError:
 
 
 def _is_an_applications(error: MCPError) -> bool:
-    """Whether what the server runs has failed, and not the server.
+    """Return whether what the server runs has failed, and not the server.
 
     A handler of a foundation-rt server says so itself (FEAT-02); and numbers outside the range that
     JSON-RPC reserves are an application's own.
@@ -195,22 +234,3 @@ def _is_an_applications(error: MCPError) -> bool:
     if isinstance(data, dict) and "runId" in data:
         return True
     return error.original_code is not None and not -32768 <= error.original_code <= -32000
-
-
-def _admit(
-    breakers: Sequence[CircuitBreaker], now: float, what: str
-) -> list[tuple[CircuitBreaker, Permit]]:
-    permits: list[tuple[CircuitBreaker, Permit]] = []
-    for breaker in breakers:
-        permit = breaker.admit(now)
-        if permit is None:
-            for earlier, given in permits:
-                earlier.abandoned(given, now)
-            after = breaker.retry_after(now)
-            raise CircuitOpenError(
-                f"{what} was not sent: the server has failed {breaker.failures} times in a row "
-                f"and is left alone for another {after:.0f} s",
-                retry_after=after,
-            )
-        permits.append((breaker, permit))
-    return permits

@@ -67,7 +67,7 @@ class RetryBudget:
         self._tenths = self._full
 
     def take(self) -> bool:
-        """Whether there is one retry left; it is taken."""
+        """Return whether there is one retry left; it is taken."""
         if self._tenths < _COST:
             return False
         self._tenths -= _COST

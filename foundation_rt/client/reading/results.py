@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from attrs import define, field, frozen
 
 from ...errors import ErrorCode, StructuredError
+from ...protocol.exact_json import loads
 from ..failing.errors import InvalidResponseError, ToolCallError
 
 if TYPE_CHECKING:
@@ -30,12 +30,15 @@ class CallResult:
     Attributes:
         wire: the result as it came.
         is_error: the tool says that it failed; `error` says how.
+        unchecked: why the structured result was not held against the tool's output schema; None if
+            it was, or if there is nothing to check (CTOOL-04, CTOOL-19).
     """
 
     wire: Mapping[str, Any]
     is_error: bool
     _blocks: list[Any]
     _correlation_id: str | None
+    unchecked: str | None = field(default=None, init=False)
     _content: tuple[Content, ...] | None = field(default=None, init=False)
 
     @classmethod
@@ -81,19 +84,34 @@ class CallResult:
         """All text blocks, with a line end between them.
 
         Raises:
+            ToolCallError: the tool failed; its `message` and `content` are what the tool said.
             InvalidResponseError: a block is none, or its text is not a string.
         """
+        self.raise_for_error()
         return "\n".join(self._texts())
 
     @property
     def has_structured(self) -> bool:
-        """Whether there is a structured result; it may be null."""
+        """Return whether there is a structured result; it may be null."""
         return "structuredContent" in self.wire
 
     @property
     def structured(self) -> Any:
         """The structured result, any JSON; None if there is none."""
         return self.wire.get("structuredContent")
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether the server has put the value into an object: `{"result": 3}` (CTOOL-21)."""
+        if type(self.structured) is not dict:
+            return False
+        from .wrapping import is_wrapped
+
+        try:
+            texts = self._texts()
+        except InvalidResponseError:
+            return False
+        return len(texts) == len(self._blocks) and is_wrapped(self.structured, texts)
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -128,7 +146,8 @@ class CallResult:
     def value(self) -> Any:
         """The plain value of the result (CTOOL-16).
 
-        That is the structured result; else the only text block, read as JSON if it is JSON; else
+        That is the structured result, without the object that some servers put around it
+        (CTOOL-21); else the only text block, read as JSON if it is JSON; else
         the text of several text blocks; else, where there is more than text, `content`.
 
         Raises:
@@ -136,6 +155,8 @@ class CallResult:
             InvalidResponseError: the content cannot be read.
         """
         self.raise_for_error()
+        if self.is_wrapped:
+            return self.structured["result"]
         if self.structured is not None:
             return self.structured
         texts = self._texts()
@@ -309,14 +330,14 @@ def _message(wire: Any) -> PromptMessage:
 
 def _json_or_text(text: str) -> Any:
     try:
-        return orjson.loads(text)
+        return loads(text)
     except ValueError:
         return text
 
 
 def _tool_error(result: CallResult) -> ToolCallError:
     """The error in a result: a foundation-rt server tells it as JSON (ERR-02), others in words."""
-    content, text = result.content, result.text
+    content, text = result.content, "\n".join(result._texts())
     told = _structured_error(text) if len(content) == 1 else None
     if told is None:
         return ToolCallError(text or "the tool failed and said nothing", content=content)

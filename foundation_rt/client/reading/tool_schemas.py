@@ -1,63 +1,25 @@
 """One tool of a server, as it was listed: what it takes, what it returns, what is known about it.
 
 Its schemas are compiled when they are first needed: a server may list thousands of tools, and a
-program calls a few of them (0.8 ms each). What cannot be compiled is not checked here, and says
-why; the server checks its arguments anyway (CTOOL-04).
+program calls a few of them (0.8 ms each).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import orjson
 from attrs import define, field
 
 from ...errors import RegistrationError
+from ...protocol.exact_json import dumps
 from ..failing.errors import InvalidArgumentsError, InvalidResponseError
+from .members import text_of
+from .schema_check import SchemaCheck
 
 if TYPE_CHECKING:
     from ...schemas.headers import HeaderParameter
     from ...schemas.issues import ValidationIssue
-    from ...schemas.validation import Validator
-
-MAX_SCHEMA_BYTES: Final = 128 * 1024
-"""Largest schema that is compiled, in bytes of JSON; it takes 0.3 s, in which nothing else runs."""
-
-
-@define(eq=False, repr=False)
-class SchemaCheck:
-    """A schema that a server sent, and the validator it becomes when it is first needed.
-
-    Attributes:
-        schema: as it came.
-        problem: why nothing is checked; None as long as nothing speaks against it.
-    """
-
-    schema: Mapping[str, Any]
-    problem: str | None = field(default=None, init=False)
-    _validate: Validator | None = field(default=None, init=False)
-
-    def issues(self, value: Any) -> tuple[ValidationIssue, ...]:
-        """What is wrong with `value`; nothing, if the schema cannot be compiled."""
-        if self._validate is None:
-            self._validate = self._compile()
-        return self._validate(value)
-
-    def _compile(self) -> Validator:
-        from ...schemas.validation import compile_schema
-
-        try:
-            if len(orjson.dumps(self.schema)) <= MAX_SCHEMA_BYTES:
-                return compile_schema(self.schema, any_root=True, linear=True).validate
-            self.problem = f"the schema is longer than {MAX_SCHEMA_BYTES} bytes"
-        except (RegistrationError, TypeError) as error:
-            self.problem = str(error)
-        return _accept
-
-
-def _accept(value: Any) -> tuple[ValidationIssue, ...]:
-    return ()
 
 
 @define(eq=False, repr=False)
@@ -104,6 +66,20 @@ class ToolSchema:
             None if output is None else SchemaCheck(output),
         )
 
+    def __repr__(self) -> str:
+        about = "".join(f", {text!r}" for text in (self.title, self.description) if text)
+        return f"ToolSchema({self.name!r}{about})"
+
+    @property
+    def title(self) -> str | None:
+        """Its name for people; None if there is none (before 2025-06-18 an annotation)."""
+        return text_of(self.wire, "title") or text_of(self.annotations, "title")
+
+    @property
+    def description(self) -> str | None:
+        """What it does; None if the server does not say."""
+        return text_of(self.wire, "description")
+
     @property
     def input_schema(self) -> Mapping[str, Any]:
         """What the arguments have to fit."""
@@ -116,13 +92,13 @@ class ToolSchema:
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether the server says that a second call changes nothing more (CTOOL-03)."""
+        """Return whether the server says that a second call changes nothing more (CTOOL-03)."""
         said = self.annotations
         return said.get("idempotentHint") is True or said.get("readOnlyHint") is True
 
     @property
     def needs_task(self) -> bool:
-        """Whether it may be called as a task only, as MCP 2025-11-25 has them (CTOOL-18)."""
+        """Return whether it may be called as a task only, as MCP 2025-11-25 has them (CTOOL-18)."""
         said = self.wire.get("execution")
         return type(said) is dict and said.get("taskSupport") == "required"
 
@@ -136,6 +112,11 @@ class ToolSchema:
             if check is not None and check.problem is not None
         ]
         return "; ".join(found) or None
+
+    @property
+    def unchecked_output(self) -> str | None:
+        """Why structured results are not checked; known after the first check (CTOOL-04)."""
+        return None if self._output is None else self._output.problem
 
     def check_arguments(self, arguments: Mapping[str, Any]) -> tuple[ValidationIssue, ...]:
         """What is wrong with the arguments of a call; `()` when nothing is (CTOOL-02)."""
@@ -169,12 +150,12 @@ class ToolSchema:
         return texts
 
     def says_the_same(self, other: ToolSchema) -> bool:
-        """Whether both were listed in the same words (CTOOL-08).
+        """Return whether both were listed in the same words (CTOOL-08).
 
         As JSON: to Python `1`, `1.0` and `true` are equal, to a schema they are not.
         """
         try:
-            return orjson.dumps(self.wire) == orjson.dumps(other.wire)
+            return dumps(self.wire) == dumps(other.wire)
         except TypeError:  # deeper than orjson writes
             return False
 

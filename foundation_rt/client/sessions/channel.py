@@ -57,7 +57,7 @@ class Receiver(Protocol):
         """
 
     def awaits(self, request_id: str) -> bool:
-        """Whether this request still has no answer: a stream may end, or must be resumed."""
+        """Return whether this request still has no answer: a stream may end, or must be resumed."""
 
     def failed(self, request_id: str, error: MCPError) -> None:
         """No answer to this request will come."""
@@ -75,14 +75,14 @@ class Channel(Protocol):
 
     @property
     def has_exchanges(self) -> bool:
-        """Whether every request has an exchange of its own, with headers: HTTP.
+        """Return whether every request has an exchange of its own, with headers: HTTP.
 
         Its end tells a server of the stateless era that nobody waits for it any more.
         """
 
     @property
     def congested(self) -> bool:
-        """Whether so much is unsent that nothing should be added."""
+        """Return whether so much is unsent that nothing should be added."""
 
     async def open(self, receiver: Receiver) -> None:
         """Make the way. Cancelled in the middle, it leaves nothing behind.

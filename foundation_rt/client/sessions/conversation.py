@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
+from ...protocol.exact_json import dumps, loads
 from ...protocol.framing import LineTooLong
 from ...protocol.jsonrpc import (
     ABSENT,
@@ -26,6 +27,7 @@ from ...protocol.jsonrpc import (
 )
 from ...protocol.peer import SUBSCRIPTION_ID_KEY
 from ..failing.errors import MCPError
+from .broken_lines import ids_in, repeats_request, without_lone_surrogates
 
 if TYPE_CHECKING:
     from ...ids import RequestIdGenerator
@@ -137,9 +139,13 @@ class Conversation:
         """
         if isinstance(line, LineTooLong):
             return [self._unreadable(f"a message of more than {line.limit} bytes", stream)]
-        message = parse(line)
+        message = parse(line, loads)
+        if type(message) is Malformed:
+            message = parse(without_lone_surrogates(line), loads)
         if isinstance(message, Batch):
             return [self._read(read(each), stream) for each in message.items]
+        if isinstance(message, Malformed) and message.id is None and stream is None:
+            return self._read_remains(message, line)
         return [self._read(message, stream)]
 
     def _read(
@@ -182,6 +188,14 @@ class Conversation:
         why = f"what is no message: {what.detail}"
         return Stray(why) if request is None else Unusable(request, f"the server sent {why}")
 
+    def _read_remains(self, what: Malformed, line: bytes) -> list[Arrival]:
+        """A line without an id that can be read; on one stream for all it may hold answers."""
+        found = {name: self.waiting[name] for name in ids_in(line) if name in self.waiting}
+        answered = [
+            name for name, request in found.items() if not repeats_request(line, request.method)
+        ]
+        return [self._read_malformed(what, name) for name in answered or (None,)]
+
     def _unreadable(self, what: str, stream: str | None) -> Arrival:
         request = self._take(self._only(stream))
         return Stray(what) if request is None else Unusable(request, f"the server sent {what}")
@@ -211,7 +225,7 @@ def notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
 def answer(question: Request, *, result: Any = None, error: Any = None) -> bytes:
     """The line that answers what a server asked."""
     outcome = {"result": result} if error is None else {"error": error}
-    return orjson.dumps({"jsonrpc": "2.0", "id": question.id, **outcome})
+    return dumps({"jsonrpc": "2.0", "id": question.id, **outcome})
 
 
 def _message(

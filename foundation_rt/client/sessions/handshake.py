@@ -98,12 +98,12 @@ class Handshake:
 
     @property
     def may_fall_back(self) -> bool:
-        """Whether a server that does not answer the first question is asked `initialize`."""
+        """Return whether a server that does not answer the first question is asked `initialize`."""
         return self.forced is None
 
     @property
     def may_have_ended_it(self) -> bool:
-        """Whether a server that has ended may have done so for the first question."""
+        """Return whether a server that has ended may have done so for the first question."""
         return not self._is_understood and self.forced is None and self.known is None
 
     def answered(self, opening: Opening, result: Mapping[str, Any]) -> ServerDescription | Opening:

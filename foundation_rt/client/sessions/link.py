@@ -6,7 +6,8 @@ However many calls wait for it, it is made once (CLIENT-07).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from attrs import define, field
 
@@ -49,6 +50,8 @@ class Link:
     _session: Session | None = field(default=None, init=False)
     _connecting: asyncio.Task[Session] | None = field(default=None, init=False)
     _known: Revision | None = field(default=None, init=False)
+    _waiting: int = field(default=0, init=False)  # callers, for the session being made
+    _overdue: asyncio.Timeout | None = field(default=None, init=False)
     _is_closed: bool = field(default=False, init=False)
 
     @property
@@ -64,16 +67,30 @@ class Link:
             MCPError: none can be made.
             UsageError: the client was first used on another event loop.
         """
-        if self._is_closed:
-            raise client_closed()
-        self._stay()
+        self.check()
         session = self._session
         if session is not None and session.is_usable:
             return session
         if self._connecting is None:
             self._connecting = shared(self._connect())
             self._connecting.add_done_callback(self._connected)
-        return await join(self._connecting)
+        self._waiting += 1
+        try:
+            return await join(self._connecting)
+        finally:
+            self._waiting -= 1
+            self._look()
+
+    def check(self) -> None:
+        """Raise unless the client can be used here and now.
+
+        Raises:
+            ConnectionLostError: it is closed.
+            UsageError: it was first used on another event loop.
+        """
+        if self._is_closed:
+            raise client_closed()
+        self._stay()
 
     async def close(self) -> None:
         """End the session; there will be no other one."""
@@ -121,13 +138,11 @@ class Link:
             await self._session.ended.wait()
             await self._session.close()
         handshake = self._handshake(self._known)
-        channel = self.make_channel()
         try:
-            session = await self._begin(channel, handshake)
+            session = await self._begin(self.make_channel(), handshake)
         except ConnectionLostError as error:
-            # Over HTTP, what was not sent says that there is no way to the server.
-            is_reached = error.may_have_run or not channel.has_exchanges
-            if not (is_reached and handshake.may_have_ended_it):
+            # What nobody has read says only that there is no way to the server (CHILD-15).
+            if not (error.may_have_run and handshake.may_have_ended_it):
                 raise
             # There are servers of the older kind that end, or hang up, when they are asked what
             # they do not know: this one is not probed again (CLIENT-02).
@@ -137,6 +152,36 @@ class Link:
         session.is_begun = True
         self._known = session.server.revision
         return session
+
+    @asynccontextmanager
+    async def _time_to_begin(self, channel: Channel) -> AsyncIterator[None]:
+        """Limit the time to connect: `connect_timeout`, and longer while a process is waited for.
+
+        A process that is slow to start is worth nothing when it is ended and started again. The
+        deadlines of the calls that wait for it are the limit then (CHILD-17).
+        """
+        async with asyncio.timeout(self.options.connect_timeout) as limit:
+            if channel.has_exchanges:
+                yield
+                return
+            limit.reschedule(None)
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(self.options.connect_timeout, self._be_overdue, limit)
+            try:
+                yield
+            finally:
+                timer.cancel()
+                self._overdue = None
+
+    def _be_overdue(self, limit: asyncio.Timeout) -> None:
+        self._overdue = limit
+        self._look()
+
+    def _look(self) -> None:
+        """Give up what takes too long, once no caller waits for it."""
+        if self._overdue is not None and not self._waiting:
+            self._overdue.reschedule(asyncio.get_running_loop().time())
+            self._overdue = None
 
     def _handshake(self, known: Revision | None) -> Handshake:
         options = self.options
@@ -157,7 +202,7 @@ class Link:
             options.log_level,
         )
         try:
-            async with asyncio.timeout(options.connect_timeout):
+            async with self._time_to_begin(channel):
                 await session.start(options.require)
                 await self.prepare(session)
         except MCPError:

@@ -38,7 +38,7 @@ class ServerDescription:
         return _text(self.implementation.get("version"))
 
     def can(self, *path: str) -> bool:
-        """Whether it declared a capability: ``server.can("resources", "subscribe")``."""
+        """Return whether it declared a capability: ``server.can("resources", "subscribe")``."""
         found: Any = self.capabilities
         for name in path:
             if not isinstance(found, Mapping) or found.get(name) in (None, False):
@@ -58,6 +58,15 @@ class ServerDescription:
         for capability in sorted(required):
             if not self.can(*capability.split(".")):
                 raise NotOfferedError(capability)
+
+    def check_any(self) -> None:
+        """Look for something to offer: tools, resources or prompts (CLIENT-06).
+
+        Raises:
+            NotOfferedError: E205, for `tools`: there is none of them.
+        """
+        if not any(map(self.can, ("tools", "resources", "prompts"))):
+            raise NotOfferedError("tools")
 
 
 def _text(said: Any) -> str:

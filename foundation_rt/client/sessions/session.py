@@ -113,18 +113,27 @@ class Session:
 
     # -- beginning and end
 
-    async def start(self, required: frozenset[str]) -> None:
+    async def start(self, required: frozenset[str] | None) -> None:
         """Open the channel and introduce both sides to each other, step by step (CLIENT-04).
 
         Args:
-            required: capabilities without which the server is of no use.
+            required: capabilities without which the server is of no use; None: any that has
+                something to offer will do.
 
         Raises:
             MCPError: there is no way to the server, or no common revision, or it lacks something.
         """
         await self.channel.open(self)
-        self.server = await introduce(self.handshake, self._say, self.probe_timeout)
-        self.server.check(required)
+        try:
+            self.server = await introduce(self.handshake, self._say, self.probe_timeout)
+        except ConnectionLostError:
+            if self.error is not None:
+                raise self.error from None  # as the channel says it: whether anything was read
+            raise
+        if required is None:
+            self.server.check_any()
+        else:
+            self.server.check(required)
         revision = self._revision = self.server.revision
         self.channel.agreed(revision)
         if revision.is_stateless:
@@ -175,12 +184,15 @@ class Session:
             mirrored: the arguments that headers repeat.
 
         Raises:
-            MCPError: the server refused, or its answer is none, or it will not come.
+            MCPError: the server refused, or its answer is none, or it will not come; or nothing
+                was sent, because a circuit is open.
         """
+        attempt.admit()
         if self.channel.congested:
-            await self.channel.drained()
+            await self._turn(attempt)
         if not self.is_usable:
             raise self._over()
+        attempt.was_answered = False
         attempt.answer = asyncio.get_running_loop().create_future()
         message = self._with_meta(params, meta)
         request, line = self.conversation.ask(
@@ -200,6 +212,19 @@ class Session:
         if isinstance(outcome, MCPError):
             raise outcome
         return outcome
+
+    async def _turn(self, attempt: Attempt) -> None:
+        """Wait until the channel takes a request.
+
+        Raises:
+            CircuitOpenError: a circuit has opened meanwhile.
+        """
+        # Over HTTP the wait is for one of the client's own places, and says nothing of the server.
+        # Elsewhere the server does not read, which is its failure.
+        if self.channel.has_exchanges:
+            attempt.withdraw()
+        await self.channel.drained()
+        attempt.admit()
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Tell the server something."""
@@ -252,7 +277,7 @@ class Session:
             self._refused(request, error)
 
     def awaits(self, request_id: str) -> bool:
-        """Whether a request still waits for its answer."""
+        """Return whether a request still waits for its answer."""
         return request_id in self.conversation.waiting
 
     def lost(self, error: MCPError) -> None:
@@ -271,16 +296,13 @@ class Session:
         self.ended.set()
         self._open_questions.abandon()
         for request in [*self.conversation.waiting.values()]:
-            lost = ConnectionLostError(error.message, may_have_run=True, retryable=error.retryable)
-            self._settle(request, lost)
+            self._settle(request, _lost(error, may_have_run=True))
 
     def _over(self) -> ConnectionLostError:
         """Nothing can be asked in this session any more."""
         if self.error is None:
             return SessionExpiredError("the session has expired")
-        return ConnectionLostError(
-            self.error.message, may_have_run=False, retryable=self.error.retryable
-        )
+        return _lost(self.error, may_have_run=False)
 
     def _refused(self, request: Waiting, error: MCPError) -> None:
         self._settle(request, error)
@@ -298,6 +320,7 @@ class Session:
 
     def _arrived(self, arrival: Arrival) -> None:
         if isinstance(arrival, Answered):
+            arrival.request.holder.was_answered = True
             if arrival.error is None:
                 self._settle(arrival.request, arrival.result)
             else:
@@ -307,6 +330,7 @@ class Session:
         elif isinstance(arrival, Asked):
             self._ask(arrival.question)
         elif isinstance(arrival, Unusable):
+            arrival.request.holder.was_answered = True
             self._settle(arrival.request, InvalidResponseError(arrival.why))
         elif isinstance(arrival, Stray):
             log.debug("dropped: %s", arrival.reason)
@@ -367,6 +391,13 @@ class Session:
     def _reply(self, line: bytes) -> None:
         if self.error is None:  # a handler may hold on beyond the end
             self.channel.send(Outgoing(line, revision=self._revision))
+
+
+def _lost(error: MCPError, *, may_have_run: bool) -> ConnectionLostError:
+    """Return what a request is told of the end of its session."""
+    lost = ConnectionLostError(error.message, may_have_run=may_have_run, retryable=error.retryable)
+    lost.suggested_action = error.suggested_action
+    return lost
 
 
 def _refusal(request: Waiting, said: Any) -> MCPError:

@@ -101,7 +101,7 @@ class Subscription:
 
     @property
     def is_established(self) -> bool:
-        """Whether the server has confirmed it once."""
+        """Return whether the server has confirmed it once."""
         return self._established.is_set() and self._error is None
 
     def established(self) -> None:

@@ -151,6 +151,7 @@ class Subscriptions:
 
         async def subscribe(attempt: Attempt) -> Session:
             attempt.is_idempotent = True
+            attempt.admit()
             session = attempt.session = await self.link.session()
             if not session.server.can("resources", "subscribe"):
                 raise NotOfferedError("resources.subscribe")

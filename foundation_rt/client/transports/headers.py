@@ -62,7 +62,7 @@ def describe(url: str) -> str:
 
 
 def same_origin(url: str, other: str) -> bool:
-    """Whether two addresses have scheme, host and port in common (RFC 6454)."""
+    """Return whether two addresses have scheme, host and port in common (RFC 6454)."""
     try:
         return _origin(urlsplit(url)) == _origin(urlsplit(other))
     except ValueError:
@@ -142,12 +142,12 @@ def stream_headers(
 
 
 def can_resume(last_id: bytes | None) -> bool:
-    """Whether there is an id to resume from, and one that a header can hold."""
+    """Return whether there is an id to resume from, and one that a header can hold."""
     return last_id is not None and _VALUE.fullmatch(last_id.decode("latin-1")) is not None
 
 
 def is_session_id(text: str) -> bool:
-    """Whether a server may call a session that: visible ASCII."""
+    """Return whether a server may call a session that: visible ASCII."""
     return _SESSION_ID.fullmatch(text) is not None
 
 

@@ -23,11 +23,12 @@ from attrs import define, field
 from ..failing.errors import MCPError, SessionExpiredError
 from ..failing.mistakes import mistake
 from ..sessions.channel import MAX_MESSAGE_BYTES
+from .admission import Admission
 from .headers import describe, session_headers
 from .http_exchange import INITIALIZE, Exchanges
 from .http_server import HttpServer
 from .http_streams import Streams, expired
-from .http_wire import CONNECT_TIMEOUT, MAX_CONNECTIONS, HttpWire
+from .http_wire import CONNECT_TIMEOUT, HttpWire
 from .legacy import LegacyStream
 from .redaction import RedactingReceiver
 
@@ -41,7 +42,8 @@ FAREWELL_TIMEOUT: Final = 2.0
 """Seconds that a server has to take note of the end of a session."""
 
 _INITIALIZED = "notifications/initialized"
-_MAX_EXCHANGES = MAX_CONNECTIONS - 50  # the rest is for what must not wait: streams, answers
+_LISTEN = "subscriptions/listen"  # lasts as long as the session: it would hold a place for ever
+_MAX_TOLD = 20  # notifications under way; a thousand calls may be cancelled at once
 _MAX_ANSWERS = 100  # that a server has not taken; one that asks on may not cost more than that
 _PATIENCE = 1.0  # s; for what is under way in a session that has expired
 # What is said of a server of the old transport, which takes no POST where its stream is.
@@ -69,12 +71,15 @@ class HttpChannel:
     _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
     _requests: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
     _answers: set[asyncio.Task[None]] = field(factory=set, init=False)
+    _admission: Admission = field(init=False)
+    _telling: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(_MAX_TOLD), init=False)
     _introduction: asyncio.Task[None] | None = field(default=None, init=False)
     _expiry: asyncio.Task[None] | None = field(default=None, init=False)
     _closing: asyncio.Task[None] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.description = describe(self.server.url)
+        self._admission = Admission(self.server.max_connections)
 
     # -- beginning and end
 
@@ -116,13 +121,12 @@ class HttpChannel:
 
     @property
     def congested(self) -> bool:
-        """Whether nearly all connections are in use."""
-        return len(self._tasks) >= _MAX_EXCHANGES
+        """Return whether as many requests are under way as may be, or others wait already."""
+        return self._admission.is_full
 
     async def drained(self) -> None:
-        """Wait until another request can be sent."""
-        while self.congested:
-            await asyncio.wait({*self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+        """Wait until another request can be sent, in the order of those who wait (CHTTP-10)."""
+        await self._admission.wait()
 
     def send(self, message: Outgoing) -> None:
         """POST a message. What follows `notifications/initialized` waits until that was taken."""
@@ -140,6 +144,12 @@ class HttpChannel:
             self._introduction = task
         if message.request_id is not None:
             self._requests[message.request_id] = task
+            if message.method != _LISTEN:
+                self._admission.take()
+                task.add_done_callback(self._admitted)
+
+    def _admitted(self, task: asyncio.Task[None]) -> None:
+        self._admission.give_back()
 
     def forget(self, request_id: str) -> None:
         """Close the exchange of a request, which tells the server of the stateless era."""
@@ -158,6 +168,9 @@ class HttpChannel:
                 await self._legacy.post(message)
             elif self._expiry is not None:
                 raise expired()
+            elif message.request_id is None and message.method is not None:
+                async with self._telling:
+                    await self._exchanges.run(message)
             else:
                 await self._exchange_or_turn(message, wire)
         except MCPError as error:
@@ -232,6 +245,7 @@ class HttpChannel:
         except Exception as bug:
             error = mistake(bug)
         if legacy.is_open:
+            self._admission.open()
             self._receiver.lost(error)
 
     def _expire(self) -> None:
@@ -243,11 +257,13 @@ class HttpChannel:
         under_way = set(self._requests.values())
         if under_way:
             await asyncio.wait(under_way, timeout=_PATIENCE)
+        self._admission.open()
         self._receiver.lost(expired())
         for task in self._requests.values():
             task.cancel()
 
     async def _end(self) -> None:
+        self._admission.open()
         if self._wire is None:
             return
         tasks = {*self._tasks}

@@ -1,8 +1,8 @@
 """The connections to one server: those in use, and those that are kept for the next request.
 
-Each is a transport of httpx2's that has no other. The pool inside a transport looks at all of its
-connections twice for every request: with 128 in flight one cost 1.9 ms of CPU instead of 0.6, and
-as long as those 128 were kept, a request alone 3 ms, most of it for asking the system about them.
+Each is a pool of httpcore2's that has no other. A pool looks at all of its connections twice for
+every request: with 128 in flight one cost 1.9 ms of CPU instead of 0.6, and as long as those 128
+were kept, a request alone 3 ms.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncHTTPTransport
+    from .http_route import Connection
 
 
 @define(eq=False, repr=False)
@@ -24,22 +24,22 @@ class Connections:
     """Lends a connection for each exchange; the one that was used last first.
 
     Args:
-        make: makes a transport that keeps one connection, for `keep_alive`.
+        make: makes a connection, which is kept for `keep_alive`.
         most: that may be in use at one time.
         keep_alive: seconds that one is kept without being used.
     """
 
-    make: Callable[[], AsyncHTTPTransport]
+    make: Callable[[], Connection]
     most: int
     keep_alive: float
-    _open: set[AsyncHTTPTransport] = field(factory=set, init=False)
-    _kept: deque[tuple[float, AsyncHTTPTransport]] = field(factory=deque, init=False)
+    _open: set[Connection] = field(factory=set, init=False)
+    _kept: deque[tuple[float, Connection]] = field(factory=deque, init=False)
     _places: asyncio.Semaphore = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.most)
 
-    async def take(self, patience: float) -> AsyncHTTPTransport:
+    async def take(self, patience: float) -> Connection:
         """A connection that nobody else uses until it is given back.
 
         Args:
@@ -57,7 +57,7 @@ class Connections:
             self._places.release()
             raise
 
-    def give_back(self, transport: AsyncHTTPTransport) -> None:
+    def give_back(self, transport: Connection) -> None:
         """The exchange is over, and its response closed."""
         self._kept.append((asyncio.get_running_loop().time(), transport))
         self._places.release()
@@ -68,7 +68,7 @@ class Connections:
         while self._open:
             await self._close(next(iter(self._open)))
 
-    def _make(self) -> AsyncHTTPTransport:
+    def _make(self) -> Connection:
         transport = self.make()
         self._open.add(transport)
         return transport
@@ -78,7 +78,7 @@ class Connections:
         while self._kept and self._kept[0][0] < oldest:
             await self._close(self._kept.popleft()[1])
 
-    async def _close(self, transport: AsyncHTTPTransport) -> None:
+    async def _close(self, transport: Connection) -> None:
         self._open.discard(transport)
         with suppress(Exception):  # it has gone already
             await transport.aclose()

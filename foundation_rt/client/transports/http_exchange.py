@@ -11,13 +11,13 @@ from ...protocol.jsonrpc import Response as Answer
 from ...protocol.jsonrpc import parse
 from ..failing.errors import CallTimeoutError, ConnectionLostError, InvalidResponseError
 from .headers import is_session_id, message_headers
+from .http_response import is_events, is_json, read_body, read_refusal
 from .http_streams import Streams, expired
-from .http_wire import ACKNOWLEDGE_TIMEOUT, is_events, is_json, read_body, read_refusal
+from .http_wire import ACKNOWLEDGE_TIMEOUT
 
 if TYPE_CHECKING:
-    from httpx2 import Response
-
     from ..sessions.channel import Outgoing
+    from .http_response import Response
     from .sse import EventReader
 
 INITIALIZE: Final = "initialize"
@@ -54,7 +54,7 @@ class Exchanges:
                     await self._take(message, response, reader)
                 finally:
                     if request_id is not None and streams.receiver.awaits(request_id):
-                        await hang_up(response)
+                        await response.hang_up()  # what comes next might be its answer (CHTTP-10)
         except CallTimeoutError:  # what a status says
             raise
         except TimeoutError:
@@ -85,7 +85,7 @@ class Exchanges:
         elif is_json(response):
             body = await read_body(response, self.streams.max_bytes)
             if not (isinstance(body, bytes) and request_id.encode() in body):
-                await hang_up(response)
+                await response.hang_up()  # what comes next might be its answer (CHTTP-10)
             receiver.received(body, request_id)
             if receiver.awaits(request_id):
                 raise InvalidResponseError("the response does not answer its request")
@@ -114,19 +114,8 @@ class Exchanges:
         self.streams.session_id = session_id
 
 
-async def hang_up(response: Response) -> None:
-    """Close the connection of a response that did not answer its request (CHTTP-10).
-
-    It may be one that the server sent unasked; then the next request's would be this one's, and so
-    on for all that follow.
-    """
-    stream = response.extensions.get("network_stream")
-    if stream is not None:
-        await stream.aclose()
-
-
 def _answers(message: Outgoing, status: int, body: bytes) -> bool:
-    """Whether the body of a refusal says by JSON-RPC what has become of a request."""
+    """Return whether the body of a refusal says by JSON-RPC what has become of a request."""
     answer = parse(body)
     if message.request_id is None or not isinstance(answer, Answer):
         return False

@@ -18,14 +18,14 @@ from attrs import define, field
 from ...protocol.framing import LineTooLong
 from ..failing.errors import MCPError, SessionExpiredError
 from .headers import can_resume, stream_headers
-from .http_wire import HttpWire, chunks_of, is_events
+from .http_response import is_events
+from .http_wire import HttpWire
 from .sse import Event, EventReader
 
 if TYPE_CHECKING:
-    from httpx2 import Response
-
     from ...protocol.revisions import Revision
     from ..sessions.channel import Receiver
+    from .http_response import Response
 
 MAX_ATTEMPTS: Final = 5
 """So often in a row a stream is asked for without anything coming of it, until it is given up."""
@@ -83,7 +83,7 @@ class Streams:
         Raises:
             MCPError: it broke off.
         """
-        chunks = chunks_of(response)
+        chunks = response.chunks()
         async for chunk in chunks:
             for event in reader.feed(chunk):
                 self._hand_on(event, request_id)

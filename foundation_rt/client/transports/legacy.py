@@ -15,7 +15,8 @@ from attrs import define, field
 from ...protocol.framing import LineTooLong
 from ..failing.errors import CallTimeoutError, ConnectionLostError, InvalidResponseError, MCPError
 from .headers import message_headers, same_origin, stream_headers
-from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire, chunks_of, is_events, read_refusal
+from .http_response import is_events, read_refusal
+from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire
 from .sse import Event, EventReader
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class LegacyStream:
 
     @property
     def is_open(self) -> bool:
-        """Whether the server has named its endpoint."""
+        """Return whether the server has named its endpoint."""
         return self._endpoint.done() and isinstance(self._endpoint.result(), str)
 
     async def is_offered(self) -> bool:
@@ -73,7 +74,7 @@ class LegacyStream:
         async with self.wire.exchange("GET", stream_headers(None, None)) as response:
             if response.status_code != 200 or not is_events(response):
                 raise self.wire.refusal(response, b"")
-            async for chunk in chunks_of(response):
+            async for chunk in response.chunks():
                 for event in reader.feed(chunk):
                     self._take(event)
 

@@ -21,9 +21,15 @@ to learn that the last of it has gone.
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import logging
 import os
 import signal
+import socket
+import stat
+import sys
+import termios
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -55,6 +61,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         exit_code: None while it runs; negative for the signal that ended it.
         left_pipe: the one of 0 and 1 that was closed, by the child, before it was over; the first.
         room: set while little is unsent.
+        has_read: whether it has read anything of what was sent to it, as far as the system says;
+            known when it is over.
     """
 
     _on_output: Callable[[bytes], object]
@@ -64,6 +72,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
     exit_code: int | None = field(default=None, init=False)
     left_pipe: int | None = field(default=None, init=False)
     room: asyncio.Event = field(factory=asyncio.Event, init=False)
+    has_read: bool = field(default=True, init=False)
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
     _starting: asyncio.Task[object] | None = field(default=None, init=False)
     _transport: asyncio.SubprocessTransport | None = field(default=None, init=False)
@@ -77,6 +86,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
     _group_is_gone: bool = field(default=False, init=False)
     _is_draining: bool = field(default=False, init=False)
     _is_closed: bool = field(default=False, init=False)
+    _written_bytes: int = field(default=0, init=False)
+    _watched_input: int | None = field(default=None, init=False)  # a descriptor of our own
     _gone: asyncio.Future[None] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -110,7 +121,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     @property
     def is_started(self) -> bool:
-        """Whether it runs, or has run."""
+        """Return whether it runs, or has run."""
         return self._transport is not None
 
     @property
@@ -122,7 +133,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """Send bytes, or keep them until they are taken; does nothing once its input is closed."""
         if _INPUT in self._open_pipes and self._signals is None:
             assert self._input is not None
-            self._input.write(data)
+            # asyncio is told first, and warns of what is written from then on (CHILD-16).
+            if not self._input.is_closing():
+                self._written_bytes += len(data)
+                self._input.write(data)
 
     # -- what asyncio tells ------------------------------------------------------------------
 
@@ -133,6 +147,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._input = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(_INPUT))
         self._open_pipes = {_INPUT, _OUTPUT, _ERRORS}
         _read_less(self._transport.get_pipe_transport(_OUTPUT))
+        pipe = self._input.get_extra_info("pipe")
+        if pipe is not None:  # uvloop shows none
+            self._watched_input = os.dup(pipe.fileno())
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """It has written."""
@@ -153,6 +170,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """A pipe is closed, by whichever side."""
         self._open_pipes.discard(fd)
+        if fd == _INPUT and exc is not None:
+            self.has_read = False  # so it ended, or closed it, before it was written to
         if fd != _ERRORS and self._signals is None and self.left_pipe is None:
             self.left_pipe = fd
         if fd != _ERRORS or self.exit_code is not None:
@@ -221,11 +240,20 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def _begin_to_end(self) -> None:
         if self._signals is None:
             assert self._input is not None
+            self._look_at_input()
             self._signals = [signal.SIGTERM, signal.SIGKILL]
             self.room.set()  # whoever waits for it has waited in vain
             self._input.close()
             self._deadline = self._loop.time() + self._grace
             self._go_on()
+
+    def _look_at_input(self) -> None:
+        """Find out if anything was read; the descriptor would keep the pipe open."""
+        if self._watched_input is not None:
+            if self.exit_code is not None and _has_unread(self._watched_input, self._written_bytes):
+                self.has_read = False
+            os.close(self._watched_input)
+            self._watched_input = None
 
     def _go_on(self) -> None:
         """See what is left of it, and do what is due."""
@@ -256,7 +284,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._release()
 
     def _group_has_gone(self) -> bool:
-        """Whether nothing is left of the group; its leader has exited."""
+        """Return whether nothing is left of the group; its leader has exited."""
         assert self._transport is not None
         group = self._transport.get_pid()
         if self._signal(0):
@@ -304,8 +332,22 @@ def _read_less(output: Any) -> None:
         output.max_size = _PIPE_CAPACITY
 
 
+def _has_unread(descriptor: int, written: int) -> bool:
+    """Return whether an input that nobody reads any more was never read; Linux tells.
+
+    It is a pipe from Python 3.12 on, and a socket before: a socket whose peer was closed with
+    something unread says ECONNRESET.
+    """
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        unread = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
+        return 0 < written == int.from_bytes(unread, sys.byteorder)
+    with socket.socket(fileno=os.dup(descriptor)) as connection:
+        error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        return error == errno.ECONNRESET
+
+
 def _has_living(group: int) -> bool:
-    """Whether a group that exists has more than zombies, which only their parent can remove.
+    """Return whether a group that exists has more than zombies, which only their parent can remove.
 
     Many first processes of containers never do so, and nothing but this tells. It takes 25 us for
     each process of the machine.

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-import orjson
 from attrs import define, frozen
+
+from ...protocol.exact_json import dumps, loads
+from ..sessions.broken_lines import without_lone_surrogates
 
 if TYPE_CHECKING:
     from ...protocol.framing import LineTooLong
@@ -91,11 +93,11 @@ class RedactingReceiver:
 
     def _redacted(self, line: bytes) -> bytes:
         try:
-            said = orjson.loads(line)
+            said = _loads(line)
             if isinstance(said, list):
-                return orjson.dumps([self._without_secrets(each) for each in said])
+                return dumps([self._without_secrets(each) for each in said])
             redacted = self._without_secrets(said)
-            return line if redacted is said else orjson.dumps(redacted)
+            return line if redacted is said else dumps(redacted)
         except (TypeError, ValueError):  # no JSON, or deeper than it is written: no error to raise
             return line
 
@@ -105,6 +107,14 @@ class RedactingReceiver:
             return message
         kept = {name: message[name] for name in ("jsonrpc", "id") if name in message}
         return {**kept, "error": self.secrets.redact_all(message["error"])}
+
+
+def _loads(line: bytes) -> Any:
+    """Return what the conversation will read of a line, too (CLIENT-13)."""
+    try:
+        return loads(line)
+    except ValueError:
+        return loads(without_lone_surrogates(line))
 
 
 def _candidates(url: str, headers: Iterable[tuple[bytes, bytes]]) -> Iterator[str]:

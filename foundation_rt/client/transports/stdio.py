@@ -32,6 +32,8 @@ _INHERITED = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USE
 _HARMLESS_OPTIONS = ("-y", "--yes", "-m")
 _SHOWN = 80  # characters
 _PIPES = ("input", "output")
+# What may pass by itself: the system is short of something now.
+_PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)
 
 
 def _words(args: Sequence[str]) -> tuple[str, ...]:
@@ -140,6 +142,7 @@ class StdioChannel:
     _last_words: LastWords = field(factory=LastWords, init=False)
     _closed: bool = field(default=False, init=False)
     _overfed: bool = field(default=False, init=False)
+    _is_introduced: bool = field(default=False, init=False)
     _end: str = field(default="", init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -174,6 +177,7 @@ class StdioChannel:
             self._end = f"could not be started: {why}"
             lost = self._unmade(self._end)
             lost.suggested_action = mend
+            lost.retryable = error.errno in _PASSING
             raise lost from error
         if self._closed:
             raise self._unmade("was closed while it was opened")
@@ -191,7 +195,7 @@ class StdioChannel:
 
     @property
     def congested(self) -> bool:
-        """Whether the server has not taken what was sent."""
+        """Return whether the server has not taken what was sent."""
         return self._child is not None and not self._child.room.is_set()
 
     async def drained(self) -> None:
@@ -204,7 +208,8 @@ class StdioChannel:
         """Nothing: its answer comes between others, and is dropped there."""
 
     def agreed(self, revision: Revision) -> None:
-        """Nothing: every revision is spoken alike here."""
+        """Note that the server has started; every revision is spoken alike here."""
+        self._is_introduced = True
 
     async def close(self) -> None:
         """Have the server end, and all that it started; see `ChildProcess.end`."""
@@ -243,7 +248,16 @@ class StdioChannel:
         if not self._closed:
             self._end = self._fate()
             what = f"the server {self.description} {self._end}{self._quote()}"
-            self._receiver.lost(ConnectionLostError(what, may_have_run=True))
+            self._receiver.lost(self._lost(what))
+
+    def _lost(self, what: str) -> ConnectionLostError:
+        """What is said when the server has ended; of one that never started too (CHILD-15)."""
+        assert self._child is not None
+        if self._is_introduced:
+            return ConnectionLostError(what, may_have_run=True)
+        error = ConnectionLostError(what, may_have_run=self._child.has_read, retryable=False)
+        error.suggested_action = "Correct the command, or what the server says is wrong."
+        return error
 
     # -- words -------------------------------------------------------------------------------
 

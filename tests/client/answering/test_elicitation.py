@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from foundation_rt.asking.elicitation import Elicit, ElicitResult, ElicitUrl
 from foundation_rt.asking.errors import InvalidAnswerError
 from foundation_rt.asking.forms import Forms
-from foundation_rt.client.answering.elicitation import MAX_FIELDS, read_form, read_page
+from foundation_rt.client.answering.elicitation import (
+    MAX_CHOICES,
+    MAX_FIELDS,
+    MAX_FORM_BYTES,
+    read_form,
+    read_page,
+)
 from foundation_rt.client.answering.refusing import QuestionRefused
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.peers import peer
@@ -163,6 +169,35 @@ def test_choices_of_a_list() -> None:
 
 
 @pytest.mark.rule("QUEST-05")
+@pytest.mark.parametrize(
+    ("schema", "path"),
+    [
+        ({"properties": {"a": {"type": "string", "enum": [*range(MAX_CHOICES + 1)]}}}, ""),
+        (
+            {"properties": {"a": {"type": "string", "oneOf": [{"const": "x"}] * 200_000}}},
+            "/properties/a/oneOf",
+        ),
+        (
+            {
+                "properties": {
+                    f"f{each}": {"type": "array", "items": {"enum": [*map(str, range(30))]}}
+                    for each in range(MAX_FIELDS)
+                }
+            },
+            "",
+        ),
+        ({"properties": {}, "required": [*map(str, range(MAX_FIELDS + 1))]}, "/required"),
+        ({"properties": {"a": {"type": "string", "enum": ["x" * MAX_FORM_BYTES]}}}, ""),
+    ],
+)
+def test_a_form_that_costs_too_much_is_refused(schema: Any, path: str) -> None:
+    with pytest.raises(QuestionRefused) as caught:
+        read_form({"message": "?", "requestedSchema": {"type": "object", **schema}})
+    assert caught.value.data["reason"] == "invalid_params"
+    assert caught.value.data["path"].startswith(f"/requestedSchema{path}")
+
+
+@pytest.mark.rule("QUEST-05")
 def test_a_server_cannot_choose_what_takes_for_ever() -> None:
     evil = {"type": "string", "pattern": "^(a+)+$", "default": "a" * 60 + "!"}
     remote = {"type": "string", "$ref": "https://evil.example/schema"}
@@ -201,9 +236,9 @@ def test_a_form_is_the_same_in_every_dialect(dialect: str) -> None:
         (form({"a": {"type": "array", "items": []}}), "/requestedSchema/properties/a/items"),
         (form({"a": {"type": "string", "oneOf": {}}}), "/requestedSchema/properties/a/oneOf"),
         (form({"a": {"type": "string", "oneOf": ["a"]}}), "/requestedSchema/properties/a/oneOf"),
-        (form({"a": {"type": "string", "enum": "a"}}), "/requestedSchema"),
+        (form({"a": {"type": "string", "enum": "a"}}), "/requestedSchema/properties/a/enum"),
         (form({"a": {"type": "string", "minLength": "a"}}), "/requestedSchema"),
-        (form({}, required="a"), "/requestedSchema"),
+        (form({}, required="a"), "/requestedSchema/required"),
     ],
 )
 def test_what_is_no_form_is_refused(params: Any, path: str) -> None:

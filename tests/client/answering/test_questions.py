@@ -681,7 +681,7 @@ def test_a_call_whose_question_fails(revision: str) -> None:
     if revision == "2025-11-25":
         result = run(scenario())
         assert result.is_error
-        assert "secret" not in result.text
+        assert "secret" not in str(result.error)
     else:
         with pytest.raises(QuestionRefused):
             run(scenario())

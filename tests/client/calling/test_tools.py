@@ -40,6 +40,7 @@ STRICT = {
     "properties": {"city": {"type": "string"}},
     "additionalProperties": False,
 }
+LATER = "https://json-schema.org/draft/2020-12/schema"
 ANSWER = {"tools/call": [result(content=[{"type": "text", "text": "done"}])]}
 
 
@@ -111,8 +112,73 @@ def test_what_may_not_be_kept_serves_calls_until_it_fails() -> None:
     play(scene, listed(tool("a"), ttlMs=0))
 
 
+@pytest.mark.rule("CTOOL-24")
+@pytest.mark.parametrize(
+    ("members", "is_sent"),
+    [({}, False), ({"$schema": LATER}, True), ({"patternProperties": {"^z": {}}}, True)],
+)
+def test_alternatives_that_lead_back_never_stop_the_loop(
+    members: dict[str, Any], is_sent: bool
+) -> None:
+    """Each level has two alternatives: 2 ** 60 attempts, if none was remembered or counted."""
+    twice = [{"$ref": "#"}, {"$ref": "#"}]
+    schema = {"type": "object", "required": ["x"], "properties": {"x": {"anyOf": twice}}, **members}
+    deep: Any = {}
+    for _ in range(60):
+        deep = {"x": deep}
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        assert (await error_of(client.call("out"))).code == "E209"
+        if is_sent:  # the engine for later dialects and for patterns does not remember
+            assert (await client.call("in", deep)).structured == deep
+        else:
+            assert (await error_of(client.call("in", deep))).code == "E203"
+        assert stage.count("tools/call") == 1 + is_sent
+
+    tools = listed(tool("out", outputSchema=schema), tool("in", inputSchema=schema))
+    play(scene, {**tools, "tools/call": [result(content=[], structuredContent=deep)]})
+
+
+@pytest.mark.rule("CTOOL-24")
+def test_a_check_of_too_many_steps_refuses_a_result_and_sends_arguments(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """30,000 values with 100 alternatives each: 40,000,000 steps."""
+    many = {"x": [*range(30_000)]}
+    alternatives = [{"minimum": 10**9 + number} for number in range(100)]
+    schema = {"type": "object", "properties": {"x": {"items": {"anyOf": alternatives}}}}
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        error = await error_of(client.call("out"))
+        assert error.code == "E209"
+        assert "too complex" in error.message
+        with caplog.at_level("DEBUG", "foundation_rt.client"):
+            assert (await client.call("in", many)).structured == many
+        assert stage.of("tools/call")[-1]["params"]["arguments"] == many
+        assert "arguments of 'in' are sent unchecked: they are too complex" in caplog.messages
+
+    tools = listed(tool("out", outputSchema=schema), tool("in", inputSchema=schema))
+    play(scene, {**tools, "tools/call": [result(content=[], structuredContent=many)]})
+
+
+@pytest.mark.rule("CTOOL-19")
+def test_a_result_says_why_it_was_not_checked() -> None:
+    dear = {"type": "object", "required": [f"p{number}" for number in range(3000)]}
+    answer = result(content=[], structuredContent={"a": 1})
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        unchecked = await client.call("dear")
+        assert unchecked.structured == {"a": 1}
+        assert unchecked.unchecked is not None
+        assert "more than 2000" in unchecked.unchecked
+        assert (await client.call("plain")).unchecked is None
+
+    tools = listed(tool("dear", outputSchema=dear), tool("plain", outputSchema={}))
+    play(scene, {**tools, "tools/call": [answer]})
+
+
 @pytest.mark.rule("CLIENT-24")
-def test_a_fresh_list_refuses_by_itself() -> None:
+def test_a_list_of_this_second_refuses_by_itself() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
         sent = len(stage.sent)
@@ -148,6 +214,30 @@ def test_a_list_that_is_not_fresh_is_read_again_before_it_refuses() -> None:
 
 
 @pytest.mark.rule("CLIENT-24")
+def test_a_fresh_list_is_read_again_before_it_refuses_once_a_second_at_most() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await asyncio.sleep(2)
+        stage.play(listed(tool("a"), tool("b")))
+        assert (await client.call("b")).text == "done"
+        assert (await client.call("a", {"city": 5})).text == "done"
+        assert count(stage) == 2
+        stage.play(listed(tool("a"), tool("b"), tool("c")))
+        assert (await error_of(client.call("c"))).code == "E204"
+        assert (await error_of(client.get_tool_schema("c"))).code == "E204"
+        assert count(stage) == 2
+        await asyncio.sleep(1)
+        assert (await client.get_tool_schema("c")).name == "c"
+        assert count(stage) == 3
+        await asyncio.sleep(2)
+        refused = await begun(*(error_of(client.call(f"no {each}")) for each in range(20)))
+        assert {error.code for error in await asyncio.gather(*refused)} == {"E204"}
+        assert count(stage) == 4
+
+    play(scene, listed(tool("a", inputSchema=STRICT)))
+
+
+@pytest.mark.rule("CLIENT-24")
 def test_a_tool_that_is_gone_when_its_arguments_do_not_fit() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -162,7 +252,7 @@ def test_arguments_are_what_json_makes_of_them() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.call("a", {"city": ("Oslo", "Bergen")})
         assert stage.of("tools/call")[0]["params"]["arguments"] == {"city": ["Oslo", "Bergen"]}
-        for mistake in ({5: 5}, {"a": {1}}, {"a": 2**70}, 5, "ab", [1]):
+        for mistake in ({5: 5}, {"a": {1}}, {"a": 10**5000}, 5, "ab", [1]):
             error = await error_of(client.call("a", mistake))  # type: ignore[arg-type]
             assert (error.code, error.may_have_run) == ("E203", False)
 

@@ -187,6 +187,67 @@ def test_the_value_of_a_result_that_is_more_than_text(vector: dict[str, Any]) ->
     assert result.value() is getattr(result, vector["value_is"])
 
 
+# -- wrapped values
+
+
+@pytest.mark.rule("CTOOL-21")
+@pytest.mark.parametrize(
+    ("value", "texts"),
+    [
+        (3, ["3"]),
+        (True, ["true"]),
+        (2**70, [str(2**70)]),
+        ("hi", ["hi"]),
+        ("hi", ['"hi"']),
+        ({"1": 3}, ['{ "1": 3 }']),
+        ([1, 2], ["1", "2"]),
+        ([1, 2], ["[1, 2]"]),
+        ([[1, 2], ["a"], None], ["1", "2", "a"]),
+        (None, []),
+        (None, ["null"]),
+        ([], []),
+        ([], ["[]"]),
+    ],
+)
+def test_the_value_of_a_wrapped_result_is_what_was_wrapped(value: Any, texts: list[str]) -> None:
+    result = call_result(*text(*texts), structuredContent={"result": value})
+    assert result.is_wrapped
+    assert result.value() == value
+    assert type(result.value()) is type(value)
+    assert result.structured == {"result": value}
+
+
+@pytest.mark.rule("CTOOL-21")
+@pytest.mark.parametrize(
+    ("structured", "blocks"),
+    [
+        ({"result": 3}, text('{"result": 3}')),
+        ({"result": 3}, text("It is 3.")),
+        ({"result": 3}, text("3", "3")),
+        ({"result": 3}, []),
+        ({"result": 3}, [*text("3"), PICTURE]),
+        ({"result": 3}, [{"type": "text", "text": 3}]),
+        ({"result": 3, "more": 4}, text("3")),
+        ({"value": 3}, text("3")),
+        ([3], text("3")),
+    ],
+)
+def test_an_object_that_the_content_does_not_open_is_the_value(
+    structured: Any, blocks: list[Any]
+) -> None:
+    result = call_result(*blocks, structuredContent=structured)
+    assert not result.is_wrapped
+    assert result.value() == structured
+
+
+@pytest.mark.rule("CTOOL-16")
+def test_the_text_of_a_failed_tool_does_not_pass_for_a_result() -> None:
+    result = call_result(*text("no such city"), isError=True)
+    with pytest.raises(ToolCallError, match="no such city") as caught:
+        _ = result.text
+    assert caught.value.content == result.content == (Text("no such city"),)
+
+
 # -- resources, prompts, completions
 
 
@@ -333,6 +394,8 @@ def test_whatever_comes_is_a_result_or_refused(wire: Any) -> None:
     ):
         try:
             ask()
+        except ToolCallError:
+            assert result.is_error
         except InvalidResponseError as error:
             assert error.code == "E209"
     try:

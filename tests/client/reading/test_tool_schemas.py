@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.client.failing.errors import InvalidArgumentsError, InvalidResponseError
-from foundation_rt.client.reading.tool_schemas import MAX_SCHEMA_BYTES, ToolSchema
+from foundation_rt.client.reading.schema_check import MAX_SCHEMA_BYTES
+from foundation_rt.client.reading.tool_schemas import ToolSchema
 from foundation_rt.schemas.headers import HeaderParameter
 
 FORECAST = {
@@ -150,6 +152,28 @@ def test_arguments_and_results_are_held_against_the_schemas() -> None:
     assert (wrong.path, wrong.message) == ("/1", "must be number")
     assert read.uncheckable is None
     assert tool({}).check_output({"any": "thing"}) == ()
+
+
+@pytest.mark.rule("CTOOL-22")
+@pytest.mark.parametrize("dialect", [None, "https://json-schema.org/draft/2020-12/schema"])
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
+def test_a_format_that_does_not_fit_is_a_debug_line(
+    dialect: str | None, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Servers of other SDKs say date-time of datetimes without an offset."""
+    when = {"type": "object", "properties": {"at": {"type": "string", "format": "date-time"}}}
+    schema = when if dialect is None else {**when, "$schema": dialect}
+    read = tool(schema, outputSchema=schema)
+    with caplog.at_level(level, "foundation_rt.client"):
+        for check in (read.check_arguments, read.check_output):
+            caplog.clear()
+            assert check({"at": "2026-07-28T12:00:00Z"}) == ()
+            assert caplog.messages == []
+            assert check({"at": "2026-07-28T12:00:00"}) == ()
+            line = "a format does not fit: /at must be a valid date-time"
+            assert caplog.messages == ([line] if level == logging.DEBUG else [])
+            assert check({"at": 5}) != ()
+    assert read.uncheckable is None
 
 
 @pytest.mark.rule("CTOOL-02")

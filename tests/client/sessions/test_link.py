@@ -98,7 +98,55 @@ def test_one_that_is_never_ready(point: str) -> None:
         assert all(each.is_closed for each in stage.channels)
 
     hang: list[Act] = [["hang"]] if point == "open" else []
+    play(scene, {point: hang}, retries=ONCE, connect_timeout=5, has_exchanges=True)
+
+
+@pytest.mark.rule("CHILD-17")
+@pytest.mark.parametrize("point", ["open", "initialize"])
+def test_process_that_is_slow_to_start_is_waited_for_as_long_as_a_call_has_time(point: str) -> None:
+    """It is started once, by the first of three calls, and ended when the last has gone."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        (longest,) = await begun(client.call("play", {"nonce": "x"}, timeout=36))
+        for timeout in (3, 20):
+            error = await error_of(client.call("play", {"nonce": "x"}, timeout=timeout))
+            assert isinstance(error, CallTimeoutError)
+            assert f"within {timeout} s" in error.message
+            assert not stage.channel.is_closed
+        await error_of(longest)
+        assert loop.time() - began == pytest.approx(36, abs=0.001)
+        await settle()
+        assert stage.channel.is_closed
+        assert len(stage.channels) == 1
+
+    hang: list[Act] = [["hang"]] if point == "open" else []
     play(scene, {point: hang}, retries=ONCE, connect_timeout=5)
+
+
+@pytest.mark.rule("CHILD-17")
+def test_process_that_starts_after_connect_timeout_answers_the_call_that_waits() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        (waiting,) = await begun(client.call("play", {"nonce": "x"}))
+        await asyncio.sleep(36)
+        stage.channel.release("go")
+        assert (await waiting).text == "x"
+        assert len(stage.channels) == 1
+
+    play(scene, {"initialize": [["wait", "go"], ["answer"]]})
+
+
+@pytest.mark.rule("CHILD-17")
+def test_process_that_nobody_waits_for_has_connect_timeout_to_start() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await error_of(client.call("play", {"nonce": "x"}, timeout=1))
+        await asyncio.sleep(3)
+        assert not stage.channel.is_closed
+        await asyncio.sleep(2)
+        assert stage.channel.is_closed
+
+    play(scene, {"initialize": []}, retries=ONCE, connect_timeout=5)
 
 
 @pytest.mark.rule("CLIENT-21")

@@ -98,6 +98,7 @@ def test_what_introduces_is_only_forgotten(revision: str) -> None:
         error = await error_of(client.initialize(timeout=50))
         assert isinstance(error, CallTimeoutError)
         assert stage.of("notifications/cancelled") == []
+        await settle()
         assert stage.channel.is_closed
 
     points: dict[str, list[Act]] = {"initialize": [], "server/discover": []}

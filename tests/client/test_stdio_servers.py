@@ -1,0 +1,245 @@
+"""Servers over stdio that fail as real ones do: processes that never start, and broken lines."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from foundation_rt.client import Client, ConnectionLostError, MCPError, StdioServer, connect
+from tests.support.leaks import Held, tasks
+
+LIVENESS = 60.0
+"""Seconds after which a client counts as hanging."""
+
+SERVER = r"""
+import sys, json
+for line in sys.stdin:
+    message = json.loads(line)
+    method, request_id = message["method"], message.get("id")
+    if method == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": "break", "inputSchema": {"type": "object"}}]}
+    elif method == "tools/call":
+        head = '{"jsonrpc":"2.0","id":"%s","result":{"content":[{"type":"text","text":' % request_id
+        text = message["params"]["arguments"]["line"]
+        text = text.replace("HEAD", head).replace("TAIL", "}]}}").replace("ECHO", line.strip())
+        sys.stdout.buffer.write(text.encode("latin-1") + b"\n")
+        sys.stdout.buffer.flush()
+        continue
+    elif request_id is None:
+        continue
+    else:
+        reply = {"error": {"code": -32601, "message": "no"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": request_id, **reply}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": request_id, "result": result}), flush=True)
+"""
+
+
+def run(server: StdioServer, scene: Callable[[Client], Awaitable[None]]) -> None:
+    """Play a scene with a client of the server; nothing may hang, and nothing may be left."""
+
+    async def main() -> None:
+        async with asyncio.timeout(LIVENESS), connect(server) as client:
+            await scene(client)
+        assert tasks() == []
+
+    before = Held.now()
+    asyncio.run(main())
+    Held.now().must_equal(before)
+
+
+# -- lines that are not JSON
+
+
+@pytest.mark.rule("CLIENT-13")
+@pytest.mark.parametrize(
+    "line",
+    ["HEADNaNTAIL", 'HEAD"caf\xe9"TAIL', 'ready.HEAD"x"TAIL', 'HEAD"x"TAILHEAD"x"TAIL'],
+    ids=["NaN", "Latin-1", "text before it", "two answers"],
+)
+def test_answer_that_is_not_json_fails_its_call_at_once(line: str) -> None:
+    """The deadline of the call is that of the test."""
+
+    async def scene(client: Client) -> None:
+        with pytest.raises(MCPError) as caught:
+            await client.call("break", {"line": line}, timeout=LIVENESS)
+        assert (caught.value.code, caught.value.may_have_run) == ("E209", True)
+        assert (await client.call("break", {"line": 'HEAD"well"TAIL'})).text == "well"
+
+    run(StdioServer(sys.executable, ["-c", SERVER]), scene)
+
+
+@pytest.mark.rule("CLIENT-13")
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (r'"cut \ud83d"', "cut \ufffd"),
+        (r'"\ude00 cut"', "\ufffd cut"),
+        (r'"\ud83d\ud83d\ude00\ude00"', "\ufffd\U0001f600\ufffd"),
+        (r'"\\ud83d \ud83d"', r"\ud83d " + "\ufffd"),
+        (r'"\n\uD83D\n"', "\n\ufffd\n"),
+        (r'"\\\ud83d"', "\\\ufffd"),
+    ],
+)
+def test_lone_surrogate_is_read_as_replacement_character(text: str, read: str) -> None:
+    async def scene(client: Client) -> None:
+        assert (await client.call("break", {"line": f"HEAD{text}TAIL"})).text == read
+
+    run(StdioServer(sys.executable, ["-c", SERVER]), scene)
+
+
+@pytest.mark.rule("CLIENT-13")
+def test_server_that_prints_what_it_reads_is_still_answered() -> None:
+    """A debug line that repeats the request holds its id, and a "result" among the arguments."""
+
+    async def scene(client: Client) -> None:
+        line = 'received ECHO\nHEAD"well"TAIL'
+        answer = await client.call("break", {"line": line, "result": "error"})
+        assert answer.text == "well"
+
+    run(StdioServer(sys.executable, ["-c", SERVER]), scene)
+
+
+# -- processes that never start
+
+
+@pytest.mark.rule("CHILD-15")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says that nothing was read")
+def test_command_that_cannot_start_is_started_once(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    code = f"open({str(starts)!r}, 'a').write('x'); import there_is_no_such_module"
+
+    async def scene(client: Client) -> None:
+        with pytest.raises(ConnectionLostError) as caught:
+            await client.call("any")
+        error = caught.value
+        assert (error.code, error.retryable, error.may_have_run) == ("E201", False, False)
+        assert "there_is_no_such_module" in error.message
+        assert "Try again" not in str(error)
+        assert starts.read_text() == "x"
+
+    run(StdioServer(sys.executable, ["-c", code]), scene)
+
+
+@pytest.mark.rule("CHILD-15")
+def test_server_that_ends_when_it_is_asked_anything_is_started_twice(tmp_path: Path) -> None:
+    """It has read `server/discover`; an older server may end for that, so it is asked once more."""
+    starts = tmp_path / "starts"
+    code = f"open({str(starts)!r}, 'a').write('x'); input(); raise SystemExit('I give up')"
+
+    async def scene(client: Client) -> None:
+        with pytest.raises(ConnectionLostError) as caught:
+            await client.call("any")
+        assert not caught.value.retryable
+        assert "I give up" in caught.value.message
+        assert starts.read_text() == "xx"
+
+    run(StdioServer(sys.executable, ["-c", code]), scene)
+
+
+@pytest.mark.rule("CHILD-15")
+@pytest.mark.parametrize("command", ["there-is-no-such-program", "/there/is/no/such/file"])
+def test_missing_program_is_not_worth_another_try(command: str) -> None:
+    attempts: list[object] = []
+
+    async def scene(client: Client) -> None:
+        make_channel = client._link.make_channel
+        client._link.make_channel = lambda: attempts.append(1) or make_channel()  # type: ignore[func-returns-value]
+        with pytest.raises(ConnectionLostError) as caught:
+            await client.call("any")
+        assert not caught.value.retryable
+        assert len(attempts) == 1
+
+    run(StdioServer(command), scene)
+
+
+# -- what the client's own program shows
+
+
+@pytest.mark.rule("CHILD-16")
+def test_writing_to_a_server_that_has_ended_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio warned of each message that was written after the end was seen."""
+
+    async def scene(client: Client) -> None:
+        await client.initialize()
+        session = client._link.current
+        assert session is not None
+        channel = client._link.channel
+        assert channel is not None
+        child = channel._child  # type: ignore[attr-defined]
+        child._signal(9)
+        child._input.write(b"\n" * 200_000)
+        while not child._input.is_closing():
+            child._input.write(b"\n")
+            await asyncio.sleep(0)
+        for _ in range(100):
+            session.notify("notifications/roots/list_changed")
+        await session.ended.wait()
+
+    run(StdioServer(sys.executable, ["-c", SERVER]), scene)
+    assert [each for each in caplog.records if each.name == "asyncio"] == []
+
+
+QUIET_PROGRAM = """
+import asyncio, sys
+from foundation_rt.client import MCPError, StdioServer, connect
+from foundation_rt.client.failing.circuit_breaker import BreakerSettings
+
+async def main():
+    server = StdioServer(sys.executable, ["-c", sys.argv[1]])
+    async with connect(server, breaker=BreakerSettings(failure_threshold=1)) as client:
+        print((await client.initialize()).revision.name)
+        try:
+            await client.call("break", {"line": "HEADNaNTAIL"})
+        except MCPError as error:
+            print(error.code, client.circuit_state.value)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.rule("CLIENT-33")
+def test_program_without_logging_configured_has_a_clean_stderr() -> None:
+    """An older server, and an open circuit, are a WARN each."""
+    older = SERVER.replace("2025-11-25", "2024-11-05")
+    words = [sys.executable, "-c", QUIET_PROGRAM, older]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIVENESS, check=True)
+    assert done.stdout.split() == ["2024-11-05", "E209", "OPEN"]
+    assert done.stderr == ""
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[-1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from foundation_rt.__main__ import main
+
+sys.argv[1:] = ["tools", "there-is-no-such-program", sys.argv[-1]]
+main()
+"""
+
+
+@pytest.mark.rule("CLI-24")
+@pytest.mark.parametrize("module", ["cli", "client_run", "client_commands"])
+def test_import_that_is_interrupted_prints_no_traceback(module: str) -> None:
+    name = f"foundation_rt.command_line.{module}"
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, name],
+        capture_output=True,
+        text=True,
+        timeout=LIVENESS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (130, "", "")

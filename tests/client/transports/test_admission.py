@@ -1,0 +1,222 @@
+"""Requests under way over HTTP: at most so many, the others in turn."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.client import CallTimeoutError, CircuitState, HttpServer, MCPError, connect
+from foundation_rt.client.transports.admission import Admission
+from foundation_rt.clock import ManualClock
+from foundation_rt.errors import UsageError
+from tests.support.scripted_http import Asked, Reply, ScriptedHttp, run
+from tests.support.virtual_loop import run_virtual
+
+TOOLS = {"tools": [{"name": "wait", "inputSchema": {"type": "object"}}]}
+ABOUT = {"capabilities": {"tools": {}}, "supportedVersions": ["2026-07-28"]}
+
+
+@pytest.mark.rule("CHTTP-10")
+@given(
+    most=st.integers(1, 4),
+    steps=st.lists(st.sampled_from(["ask", "answer", "cancel", "refuse", "turn"]), max_size=40),
+)
+def test_any_history_admits_in_order_and_never_too_many(most: int, steps: list[str]) -> None:
+    """`refuse` stands for a caller that was let through and sends nothing."""
+
+    async def main(_: ManualClock) -> None:
+        places = Admission(most)
+        waiting: list[tuple[int, asyncio.Task[None]]] = []
+        sent: list[int] = []
+        under_way = 0
+        nothing_sent: set[int] = set()
+
+        async def ask(number: int) -> None:
+            nonlocal under_way
+            await places.wait()
+            if number in nothing_sent:
+                return
+            places.take()
+            under_way += 1
+            assert under_way <= most
+            sent.append(number)
+
+        for number, step in enumerate(steps):
+            if step in ("ask", "refuse"):
+                if step == "refuse":
+                    nothing_sent.add(number)
+                waiting.append((number, asyncio.ensure_future(ask(number))))
+            elif step == "answer" and under_way:
+                under_way -= 1
+                places.give_back()
+            elif step == "cancel" and waiting:
+                waiting[len(waiting) // 2][1].cancel()
+            elif step == "turn":
+                await asyncio.sleep(0)
+        for _turn in range(200):
+            await asyncio.sleep(0)
+            if under_way:
+                under_way -= 1
+                places.give_back()
+        assert all(task.done() for _, task in waiting)
+        assert sent == sorted(sent)
+        assert not places.is_full
+
+    run_virtual(main)
+
+
+@pytest.mark.rule("CHTTP-10")
+def test_where_nothing_is_sent_any_more_nobody_waits() -> None:
+    async def main(_: ManualClock) -> None:
+        places = Admission(1)
+        places.take()
+        waiting = [asyncio.ensure_future(places.wait()) for _ in range(3)]
+        await asyncio.sleep(0)
+        places.open()
+        await asyncio.gather(*waiting)
+        assert not places.is_full
+
+    run_virtual(main)
+
+
+class Holding:
+    """A server that answers calls of tools when it is told, and counts its connections."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.open = self.most = 0
+        self.order: list[int] = []
+
+    async def answer(self, asked: Asked, out: Reply) -> None:
+        if asked.rpc == "server/discover":
+            out.result(ABOUT)
+        elif asked.rpc == "tools/list":
+            out.result(TOOLS)
+        else:
+            self.order.append(asked.message["params"]["arguments"]["number"])
+            self.open += 1
+            self.most = max(self.most, self.open)
+            await self.go.wait()
+            self.open -= 1
+            out.result({"content": []})
+
+
+@pytest.mark.rule("CHTTP-10")
+def test_a_thousand_calls_at_once_have_as_many_connections_as_they_may() -> None:
+    async def main() -> None:
+        holding = Holding()
+        async with (
+            ScriptedHttp(holding.answer).serving() as server,
+            connect(HttpServer(server.url, max_connections=7)) as client,
+        ):
+            await client.initialize()
+            calls = [
+                asyncio.ensure_future(client.call("wait", {"number": number}))
+                for number in range(1_000)
+            ]
+            while holding.open < 7:
+                await asyncio.sleep(0)
+            holding.go.set()
+            await asyncio.gather(*calls)
+        assert holding.most == 7
+        assert sorted(holding.order[:7]) == [*range(7)]
+        assert sorted(holding.order) == [*range(1_000)]
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-10", "CLIENT-20")
+def test_deadline_of_a_call_applies_while_it_waits_for_its_turn() -> None:
+    async def main() -> None:
+        holding = Holding()
+        async with (
+            ScriptedHttp(holding.answer).serving() as server,
+            connect(HttpServer(server.url, max_connections=1)) as client,
+        ):
+            await client.initialize()
+            first = asyncio.ensure_future(client.call("wait", {"number": 1}))
+            while not holding.open:
+                await asyncio.sleep(0)
+            with pytest.raises(CallTimeoutError) as caught:
+                await client.call("wait", {"number": 2}, timeout=0.01)
+            assert not caught.value.may_have_run
+            holding.go.set()
+            await first
+            await client.call("wait", {"number": 3})
+        assert holding.order == [1, 3]
+
+    run(main())
+
+
+@pytest.mark.rule("BREAK-10", "BREAK-13", "CHTTP-10")
+def test_calls_that_were_late_for_their_turn_do_not_open_the_circuit() -> None:
+    async def main() -> None:
+        holding = Holding()
+        async with (
+            ScriptedHttp(holding.answer).serving() as server,
+            connect(HttpServer(server.url, max_connections=2)) as client,
+        ):
+            await client.initialize()
+            slow = [asyncio.ensure_future(client.call("wait", {"number": 1})) for _ in range(2)]
+            while holding.open < 2:
+                await asyncio.sleep(0)
+            late = [client.call("wait", {"number": 2}, timeout=0.01) for _ in range(20)]
+            for each in await asyncio.gather(*late, return_exceptions=True):
+                assert isinstance(each, CallTimeoutError)
+            assert client.circuit_state is CircuitState.CLOSED
+            holding.go.set()
+            await asyncio.gather(*slow)
+            await client.call("wait", {"number": 3})
+        assert holding.order == [1, 1, 3]
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-10")
+def test_calls_that_wait_end_with_the_client() -> None:
+    async def main() -> None:
+        holding = Holding()
+        async with ScriptedHttp(holding.answer).serving() as server:
+            client = connect(HttpServer(server.url, max_connections=1))
+            await client.initialize()
+            calls = [
+                asyncio.ensure_future(client.call("wait", {"number": number}))
+                for number in range(20)
+            ]
+            while not holding.open:
+                await asyncio.sleep(0)
+            await client.close()
+            for each in await asyncio.gather(*calls, return_exceptions=True):
+                assert isinstance(each, MCPError)
+            holding.go.set()
+        assert holding.order == [0]
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-01")
+@pytest.mark.parametrize("most", [0, -1, 1.5, None, True, "100"])
+def test_number_of_connections_that_is_none_is_refused(most: object) -> None:
+    with pytest.raises(UsageError):
+        HttpServer("http://127.0.0.1/mcp", max_connections=most)  # type: ignore[arg-type]
+
+
+@pytest.mark.rule("CHTTP-10")
+@pytest.mark.parametrize("end", ["give_back", "open"])
+def test_a_turn_cancelled_just_before_its_place_came_ends_as_cancelled(end: str) -> None:
+    async def main() -> None:
+        places = Admission(1)
+        places.take()
+        first = asyncio.create_task(places.wait())
+        second = asyncio.create_task(places.wait())
+        await asyncio.sleep(0)
+        first.cancel()
+        getattr(places, end)()
+        ended = await asyncio.gather(first, second, return_exceptions=True)
+        assert isinstance(ended[0], asyncio.CancelledError)
+        assert ended[1] is None
+
+    asyncio.run(asyncio.wait_for(main(), 30))

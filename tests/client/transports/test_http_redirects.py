@@ -1,0 +1,186 @@
+"""Redirects of a server over HTTP, and what its refusals and refused connections say."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx2
+import pytest
+
+from foundation_rt.client import MCPError, connect
+from foundation_rt.client.failing.errors import ConnectionLostError, InvalidResponseError
+from foundation_rt.client.failing.retries import RetryPolicy
+from tests.support.scripted_http import Asked, Reply, Talk, run, talking
+
+SECRET = "hunter2hunter2"
+ONCE = RetryPolicy(max_attempts=1)
+
+
+async def refused(talk: Talk) -> MCPError:
+    with pytest.raises(MCPError) as raised:
+        await talk.call("tools/call")
+    return raised.value
+
+
+# -- redirects
+
+
+@pytest.mark.rule("CHTTP-34")
+@pytest.mark.parametrize("status", [307, 308])
+@pytest.mark.parametrize("location", ["/mcp/", "http://{host}/mcp/", "mcp/?a=b"])
+def test_redirect_to_same_origin_is_followed_with_method_body_and_headers(
+    status: int, location: str
+) -> None:
+    """The second request goes there at once, and so does what follows in the session."""
+
+    async def answer(asked: Asked, out: Reply) -> None:
+        assert asked.headers["authorization"] == f"Bearer {SECRET}"
+        if asked.target == "/mcp":
+            out.whole(status, b"moved", location=location.format(host=asked.headers["host"]))
+        else:
+            out.result({"method": asked.method})
+
+    async def main() -> None:
+        headers = {"Authorization": f"Bearer {SECRET}"}
+        async with talking(answer, headers=headers) as talk:
+            for _ in range(3):
+                assert await talk.call("tools/call") == {"method": "POST"}
+            moved, *followed = talk.server.asked
+            assert moved.target == "/mcp"
+            assert moved.body == followed[0].body
+            assert len({each.target for each in followed}) == 1
+            assert len(followed) == 3
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-34", "CHTTP-14")
+@pytest.mark.parametrize(
+    ("status", "location"),
+    [
+        (301, "/mcp/"),
+        (302, "/mcp/"),
+        (303, "/mcp/"),
+        (307, "http://localhost:{port}/mcp/"),
+        (308, "https://127.0.0.1:{port}/mcp/"),
+        (307, "http://127.0.0.1:1/mcp/"),
+        (308, "//evil.example/mcp"),
+        (307, "/mcp"),
+        (307, ""),
+        (308, "http://[/"),
+    ],
+)
+def test_other_redirects_are_refused_and_nothing_is_sent_there(status: int, location: str) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        port = asked.headers["host"].rpartition(":")[2]
+        out.whole(status, location=location.format(port=port))
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            error = await refused(talk)
+            assert isinstance(error, InvalidResponseError)
+            assert not error.may_have_run
+            assert [each.target for each in talk.server.asked] == ["/mcp"]
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-34")
+def test_one_redirect_is_followed_and_not_a_second() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.whole(307, location=f"{asked.target}/more")
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            for _ in range(2):
+                assert isinstance(await refused(talk), InvalidResponseError)
+            targets = [each.target for each in talk.server.asked]
+            assert targets == ["/mcp", "/mcp/more"] * 2
+
+    run(main())
+
+
+class Renewing(httpx2.Auth):
+    """Authentication that asks again with another token."""
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[Any, Any]:
+        request.headers["authorization"] = "old"
+        response = yield request
+        if response.status_code == 401:
+            request.headers["authorization"] = "new"
+            yield request
+
+
+@pytest.mark.rule("CHTTP-34")
+def test_authentication_is_carried_out_where_a_redirect_leads() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        if asked.target == "/mcp":
+            out.whole(307, location="/mcp/")
+        elif asked.headers["authorization"] == "old":
+            out.whole(401)
+        else:
+            out.result("in")
+
+    async def main() -> None:
+        async with talking(answer, auth=Renewing()) as talk:
+            assert await talk.call("tools/call") == "in"
+
+    run(main())
+
+
+# -- what refusals say
+
+
+@pytest.mark.rule("CHTTP-35")
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b"Access is only allowed at localhost", "Access is only allowed at localhost"),
+        (b'{"error": {"message": "only at localhost"}}', "only at localhost"),
+        (b"<html>Access</html>", None),
+        (b"\n<!doctype html>Access", None),
+    ],
+)
+def test_text_of_refusal_without_content_type_is_shown(body: bytes, shown: str | None) -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.whole(403, body)
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            error = await refused(talk)
+            assert error.code == "E207"
+            expected = "the server answered with HTTP status 403"
+            assert error.message == (f"{expected}: {shown}" if shown else expected)
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-35")
+def test_too_many_requests_say_how_long_to_wait() -> None:
+    async def answer(asked: Asked, out: Reply) -> None:
+        out.whole(429, retry_after="7")
+
+    async def main() -> None:
+        async with talking(answer) as talk:
+            error = await refused(talk)
+            assert (error.code, error.retry_after) == ("E208", 7.0)
+            assert "Wait 7 s" in str(error)
+
+    run(main())
+
+
+@pytest.mark.rule("CHTTP-35")
+def test_refused_connection_names_its_address() -> None:
+    async def main() -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            place = f"127.0.0.1:{unused.getsockname()[1]}"
+            async with connect(f"http://user:{SECRET}@{place}/mcp?a=b", retries=ONCE) as client:
+                with pytest.raises(ConnectionLostError) as caught:
+                    await client.list_tools()
+        assert f"there is no connection to http://{place}/mcp:" in caught.value.message
+        assert SECRET not in str(caught.value)
+
+    run(main())
