@@ -37,7 +37,7 @@ class ElicitResult(Generic[Content]):
 
     @property
     def accepted(self) -> bool:
-        """Whether the user said yes."""
+        """Return whether the user said yes."""
         return self.action == "accept"
 
 
@@ -108,7 +108,7 @@ def _can_show_forms(peer: Peer) -> bool:
 
 
 def is_web_page(url: str) -> bool:
-    """Whether it is an http or https URL with a host."""
+    """Return whether it is an http or https URL with a host."""
     from urllib.parse import urlsplit
 
     try:

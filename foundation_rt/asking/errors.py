@@ -71,6 +71,21 @@ class AnswerTimeoutError(AskError):
         )
 
 
+class ClientGoneError(AskError):
+    """The client has gone, and has not come back in time to answer (ASK-19).
+
+    Args:
+        away_ms: how long it was waited for, in ms.
+    """
+
+    def __init__(self, away_ms: int) -> None:
+        super().__init__(
+            ErrorCode.TIMEOUT,
+            f"The client has gone: it had no connection for {away_ms} ms.",
+            {"reason": "client_gone", "timeoutMs": away_ms},
+        )
+
+
 class InvalidAnswerError(AskError):
     """The client's answer is not what it was asked for (ASK-09).
 

@@ -20,6 +20,7 @@ import orjson
 from attrs import define, field
 
 from ..errors import UsageError
+from ..protocol.jsonrpc import compact
 from ..schemas.validation import Validator, compile_schema
 from .errors import ClientCapabilityError, InvalidAnswerError
 
@@ -125,7 +126,7 @@ def _canonical(schema: Mapping[str, Any]) -> bytes:
     if not isinstance(schema, Mapping):
         raise UsageError(f"a form is asked for by a JSON Schema or a class, not by {schema!r}")
     try:
-        return orjson.dumps(dict(schema))
+        return compact(orjson.dumps(dict(schema)))
     except (TypeError, ValueError) as error:
         raise UsageError(f"the schema of a form must be JSON: {error}") from None
 

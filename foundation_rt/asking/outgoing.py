@@ -14,26 +14,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define
 
+from ..protocol.principal import identity_of
 from .errors import AnswerTimeoutError, AskError, ClientRefusedError
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal
     from ..calls.invocation import Invocation
+    from ..shares import Quota
     from .questions import Prepared
 
 Settle = Callable[[Any, Any], object]
-"""Takes the result and the error of a response, one of which is None; from any thread."""
+"""Takes the result and the error of a response, one of which is None; from any thread.
+
+Instead of a response's error it takes an `AskError` where there will be no response.
+"""
 
 
 class RequestChannel(Protocol):
     """The way to a client that takes requests."""
 
     def request(self, call: Invocation, question: Prepared, settle: Settle) -> str | None:
-        """Ask `question`; return the id of the request, or None if `call` has been aborted.
-
-        Raises:
-            ToolError: too many questions are open.
-        """
+        """Ask `question`; return the id of the request, or None if `call` has been aborted."""
 
     def withdraw(self, call: Invocation, request_ids: list[str]) -> None:
         """Take back those requests that have not been answered."""
@@ -52,12 +53,14 @@ class Outgoing:
     Args:
         signal: the call's.
         ttl_ms: how long an answer is waited for, in ms.
+        quota: counts the questions that are open.
     """
 
     channel: RequestChannel
     call: Invocation
     signal: AbortSignal
     ttl_ms: int
+    quota: Quota
 
     async def exchange(self, questions: Mapping[str, Prepared]) -> dict[str, Any]:
         """The answers to `questions`.
@@ -66,6 +69,7 @@ class Outgoing:
             AbortError: the call has been aborted meanwhile.
             AskError: the client refused to answer one of them, or its answer cannot be used, or
                 there was none in time.
+            LimitReached: too many questions are open; none of these was asked (RES-17).
         """
         import asyncio
 
@@ -94,6 +98,8 @@ class Outgoing:
             with suppress(RuntimeError):  # the loop has been closed: nobody waits there any more
                 loop.call_soon_threadsafe(callback, *arguments)
 
+        identity = identity_of(self.call.principal)
+        self.quota.take(identity, len(questions))
         remove = self.signal.add_callback(partial(in_loop, wake))
         asked: list[str] = []
         patience = loop.call_later(self.ttl_ms / 1000, give_up)
@@ -114,6 +120,7 @@ class Outgoing:
             patience.cancel()
             self.channel.withdraw(self.call, asked)
             self.channel.resume(self.call)
+            self.quota.give_back(identity, len(questions))
         if failures:
             raise failures[0]
         if len(answers) < len(questions):
@@ -124,6 +131,8 @@ class Outgoing:
 def _read(question: Prepared, result: Any, error: Any) -> Any:
     if error is None:
         return question.read(result)
+    if isinstance(error, AskError):
+        raise error
     code = error.get("code") if type(error) is dict else None
     message = error.get("message") if type(error) is dict else None
     raise ClientRefusedError(

@@ -13,6 +13,7 @@ from typing import Any
 
 from attrs import define, field
 
+from ..errors import has_type
 from .errors import InvalidAnswerError
 from .questions import Prepared
 from .sealing import CallState, Purpose
@@ -79,7 +80,7 @@ class Rounds:
         remembered = self.earlier.answers.get(key)
         if remembered is not None and remembered[0] == digest:
             return question.read(remembered[1])
-        if remembered is not None or self.earlier.asked.get(key, digest) != digest:
+        if remembered is not None or self.earlier.asked.get(key) != digest:
             raise KeyError(key)
         response = self.responses[key]
         value = question.read(response)
@@ -92,9 +93,9 @@ def lacking_in(error: BaseException) -> dict[str, Prepared] | None:
 
     Questions asked side by side in a task group come as a group.
     """
-    if isinstance(error, InputRequired):
+    if has_type(error, InputRequired):
         return error.questions
-    if not isinstance(error, BaseExceptionGroup):
+    if not has_type(error, BaseExceptionGroup):
         return None
     found: dict[str, Prepared] = {}
     for one in error.exceptions:

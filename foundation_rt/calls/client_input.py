@@ -19,7 +19,14 @@ from attrs import define, field
 
 from ..dispatch.envelope import result_reply
 from ..dispatch.refusals import error_reply
-from ..errors import ErrorCode, JsonRpcErrorCode, StructuredError, ToolCompletionOutcome, UsageError
+from ..errors import (
+    ErrorCode,
+    JsonRpcErrorCode,
+    StructuredError,
+    ToolCompletionOutcome,
+    UsageError,
+    has_type,
+)
 from .records import completion_record
 
 if TYPE_CHECKING:
@@ -30,9 +37,11 @@ if TYPE_CHECKING:
     from ..asking.outgoing import RequestChannel
     from ..asking.questions import Prepared
     from ..asking.rounds import Rounds
+    from ..configuration.sections import ServerConfig
     from ..dispatch.effects import Effect
     from ..dispatch.envelope import Envelope
     from ..dispatch.subscriptions import Subscriptions
+    from ..shares import Quota
     from .invocation import Invocation
 
 MAY_ASK = frozenset(("tools/call", "prompts/get", "resources/read"))
@@ -61,16 +70,18 @@ class ClientInput:
 
     Args:
         key: seals states; all who may serve the retries of a call have the same one.
-        ttl_ms: how long a state is good, and an answer is waited for, in ms.
+        config: says how long a state is good and an answer is waited for, and how many questions
+            may be open.
         now_ms: the wall-clock time, in ms since 1970.
     """
 
     key: bytes
-    ttl_ms: int
+    config: ServerConfig
     now_ms: Callable[[], int]
     envelope: Envelope
     subscriptions: Subscriptions
     _forms: Forms | None = field(default=None, init=False)
+    _questions: Quota | None = field(default=None, init=False)
 
     # -- before the handler runs ---------------------------------------------------------------
 
@@ -119,7 +130,8 @@ class ClientInput:
         if call.peer.revision.is_stateless:
             exchange = call.procedure.exchange(call, _rounds_of(call), signal)
         else:
-            exchange = Outgoing(channel, call, signal, self.ttl_ms)
+            ttl_ms = self.config.server.input_ttl_ms
+            exchange = Outgoing(channel, call, signal, ttl_ms, self.questions)
         return Conversation(call.run_id, call.peer, self.forms, exchange, signal)
 
     @property
@@ -130,6 +142,17 @@ class ClientInput:
 
             self._forms = Forms()
         return self._forms
+
+    @property
+    def questions(self) -> Quota:
+        """Return what counts the open questions of all calls (RES-17)."""
+        if self._questions is None:
+            from ..shares import Limit, Quota
+
+            most = self.config.resources.max_questions
+            noun, reasons = "places for open questions", ("too_many_questions", "question_share")
+            self._questions = Quota(self.config, Limit(most, noun, "maxQuestions", *reasons))
+        return self._questions
 
     # -- when it has ended ---------------------------------------------------------------------
 
@@ -149,9 +172,9 @@ class ClientInput:
         lacking = lacking_in(error)
         if lacking is not None:
             return self._ask(call, lacking, duration_ms)
-        if isinstance(error, UrlElicitationRequired):
+        if has_type(error, UrlElicitationRequired):
             return self._send_to_pages(call, error, duration_ms)
-        if isinstance(error, ClientCapabilityError) and call.peer.revision.is_stateless:
+        if has_type(error, ClientCapabilityError) and call.peer.revision.is_stateless:
             return self._refuse(
                 call,
                 JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY,
@@ -168,7 +191,7 @@ class ClientInput:
         from ..asking.sealing import StateTooLarge, seal
 
         rounds = _rounds_of(call)
-        expires_ms = self.now_ms() + self.ttl_ms
+        expires_ms = self.now_ms() + self.config.server.input_ttl_ms
         try:
             state = seal(self.key, rounds.state_after(lacking), rounds.good_for, expires_ms)
         except StateTooLarge:

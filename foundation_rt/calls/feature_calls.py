@@ -17,7 +17,14 @@ from attrs import define
 from ..dispatch.effects import Reply
 from ..dispatch.envelope import result_reply
 from ..dispatch.refusals import derive_correlation_id, error_reply, invalid_params
-from ..errors import ErrorCode, JsonRpcErrorCode, StructuredError, ToolCompletionOutcome, ToolError
+from ..errors import (
+    ErrorCode,
+    JsonRpcErrorCode,
+    StructuredError,
+    ToolCompletionOutcome,
+    ToolError,
+    chosen_error,
+)
 from .client_input import MAY_ASK, ClientInput, InputRefused
 from .invocation import Invocation, Outcome, Raised, Returned
 from .procedure import ALWAYS_TOLD, Procedure
@@ -89,9 +96,10 @@ class FeatureCalls(Procedure):
                 self.client_input.open(call, request.params)
             except InputRefused as refused:
                 return invalid_params(session, request, str(refused), refused.reason)
-        call.slot = self.resources.try_acquire_slot()
-        if call.slot is None:
-            return self._refuse_for_load(call)
+        try:
+            self.acquire_slot(call)
+        except ToolError as refused:
+            return self._refuse_for_load(call, refused.to_structured())
         session.in_flight[call.request_id] = call
         return [call]
 
@@ -114,7 +122,7 @@ class FeatureCalls(Procedure):
                 if asked is not None:
                     return asked
             error = self.describe_failure(outcome)
-            if isinstance(outcome, Raised) and not isinstance(outcome.error, ToolError):
+            if isinstance(outcome, Raised) and chosen_error(outcome.error) is None:
                 effects.append(failure_log(call, "handler failed", outcome.error))
         failed = ToolCompletionOutcome.TOOL_ERROR
         record = completion_record(call, failed, error.code, duration_ms)
@@ -124,7 +132,7 @@ class FeatureCalls(Procedure):
         """`error` as a JSON-RPC error; its `data` is what a tool error has (FEAT-02)."""
         try:
             reply = _refusal(call, error)
-        except (TypeError, RecursionError):
+        except BaseException:  # what stands in the details may raise anything (ERR-07)
             message = error.message.encode("utf-8", "backslashreplace").decode()
             details: dict[str, Any] = {"reason": "details_not_serializable"}
             reply = _refusal(call, StructuredError(error.code, message, details))
@@ -153,17 +161,11 @@ class FeatureCalls(Procedure):
             )
         return reply
 
-    def _refuse_for_load(self, call: Invocation) -> list[Effect]:
-        limit = self.resources.config.resources.max_concurrent_executions
-        error = StructuredError(
-            ErrorCode.RESOURCE_EXHAUSTED,
-            f"All {limit} execution slots are in use; try again later.",
-            {"reason": "concurrency_limit", "maxConcurrentExecutions": limit},
-        )
-        self.resources.record_rejection()
+    def _refuse_for_load(self, call: Invocation, error: StructuredError) -> list[Effect]:
+        self.record_refusal(error)
         failed = ToolCompletionOutcome.TOOL_ERROR
         record = completion_record(call, failed, error.code, 0.0)
-        record.refusal = "concurrency_limit"
+        record.refusal = (error.details or {})["reason"]
         return [self.error_reply(call, error), record]
 
 

@@ -18,10 +18,11 @@ from ..errors import (
     ErrorCode,
     StructuredError,
     ToolCompletionOutcome,
-    ToolError,
+    chosen_error,
     describe_exception,
 )
 from ..protocol.jsonrpc import encode
+from ..resources import SHARE_USED
 from .invocation import Outcome, Phase, Raised, Stopped
 from .records import completion_record, failure_log, late_record
 
@@ -48,6 +49,28 @@ class Procedure(ABC):
 
     resources: ResourceManager
     limits: ToolsSection
+
+    # -- before the handler runs ---------------------------------------------------------------
+
+    def acquire_slot(self, call: Invocation) -> None:
+        """Take a slot for `call`, at once (CALL-07, RES-14).
+
+        Raises:
+            ToolError: RESOURCE_EXHAUSTED: all slots are in use, or the principal's share of them.
+        """
+        if call.principal is not None:
+            call.slot = self.resources.take_slot(call.principal)
+            return
+        call.slot = self.resources.try_acquire_slot()
+        if call.slot is None:
+            raise self.resources.no_slot()
+
+    def record_refusal(self, error: StructuredError) -> None:
+        """Note for the server's health that a call was refused with `error` (RES-06, RES-13)."""
+        if error.code is not ErrorCode.RESOURCE_EXHAUSTED:
+            self.resources.record_completion()
+        elif (error.details or {}).get("reason") != SHARE_USED:
+            self.resources.record_rejection()
 
     # -- while the handler runs ----------------------------------------------------------------
 
@@ -109,8 +132,9 @@ class Procedure(ABC):
     def describe_failure(self, outcome: Raised | Stopped) -> StructuredError:
         """What the client reads of a handler that did not return (ERR-05)."""
         error = outcome.error if isinstance(outcome, Raised) else None
-        if isinstance(error, ToolError):
-            return error.to_structured()
+        chosen = chosen_error(error)
+        if chosen is not None:
+            return chosen
         details = None
         if error is not None and self.limits.expose_error_details:
             described = describe_exception(error)
@@ -120,11 +144,11 @@ class Procedure(ABC):
     def note_late(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """The record of a call whose answer nobody waits for; what it returned is dropped."""
         effects: list[Effect] = [late_record(call, outcome, duration_ms)]
-        if type(outcome) is Raised and not isinstance(outcome.error, ToolError):
+        if type(outcome) is Raised and chosen_error(outcome.error) is None:
             effects.insert(0, failure_log(call, f"{self.handler} failed", outcome.error))
         return effects
 
-    def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
+    def break_off(self, call: Invocation, error: BaseException, duration_ms: float) -> list[Effect]:
         """A bug, in a validator say, keeps a call from going on: it still ends once (RPC-10)."""
         if call.slot is not None:
             call.slot.release()
@@ -147,6 +171,9 @@ class Procedure(ABC):
 
     handler = "tool handler"
     """How the log calls what runs for it."""
+
+    is_wrapped = True
+    """Whether the middleware of the server is around its handlers."""
 
     @abstractmethod
     def answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch.effects import Complete, Emit
-from ..errors import ErrorCode, ToolCompletionOutcome, ToolError, describe_exception
+from ..errors import ErrorCode, ToolCompletionOutcome, chosen_error, describe_exception
 from .invocation import OUTCOMES, Outcome, Phase, Raised
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def completion_record(
 
     `_value_` is an enum member's value as a plain attribute; `value` is a descriptor in Python.
     """
-    fields = _identity(call)
+    fields = identity_fields(call)
     fields["durationMs"] = duration_ms
     fields["outcome"] = outcome._value_
     fields["payloadBytes"] = call.payload_bytes
@@ -42,17 +42,18 @@ def late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> Compl
     if call.phase in (Phase.EXPIRED, Phase.DISCONNECTED_THEN_EXPIRED):
         error_code = ErrorCode.TIMEOUT
     elif isinstance(outcome, Raised):
-        error = outcome.error
-        error_code = error.code if isinstance(error, ToolError) else ErrorCode.INTERNAL
+        chosen = chosen_error(outcome.error)
+        error_code = ErrorCode.INTERNAL if chosen is None else chosen.code
     return completion_record(call, OUTCOMES[call.phase, type(outcome)], error_code, duration_ms)
 
 
 def failure_log(call: Invocation, message: str, error: BaseException) -> Emit:
     """What went wrong inside a handler is for the operator's log, not for the client (ERR-05)."""
-    return Emit("error", message, {**_identity(call), "error": describe_exception(error)})
+    return Emit("error", message, {**identity_fields(call), "error": describe_exception(error)})
 
 
-def _identity(call: Invocation) -> dict[str, Any]:
+def identity_fields(call: Invocation) -> dict[str, Any]:
+    """Return the fields by which every log line about a call names it (LOG-30)."""
     fields: dict[str, Any] = {"runId": call.run_id, "correlationId": call.correlation_id}
     if call.method == "tools/call":
         fields["toolName"] = call.name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import orjson
 
-from ..errors import ErrorCode, ToolError
+from ..errors import ErrorCode, ToolError, has_type
 from ..protocol.shaped import Shaped
 
 if TYPE_CHECKING:
@@ -45,10 +45,11 @@ def tool_result(
 
 def is_shaped(value: Any) -> bool:
     """Whether a handler has shaped its result: a list tells by its first member (CONT-01)."""
+    # By type alone: `isinstance` would run a `__class__` that the class of a value may define.
     kind = type(value)
     if (kind is list or kind is tuple) and value:
-        return isinstance(value[0], Shaped)
-    return isinstance(value, Shaped)
+        kind = type(value[0])
+    return issubclass(kind, Shaped)
 
 
 def encode_result(value: Any, max_bytes: int) -> str:
@@ -87,7 +88,7 @@ def write_json(value: Any) -> bytes:
         except TypeError:
             # Asking for it at once would slow every result down for the few with such keys.
             return orjson.dumps(value, default=_unstructure, option=orjson.OPT_NON_STR_KEYS)
-    except Exception as error:
+    except BaseException as error:  # the value's own code: it may raise anything (ERR-07)
         raise ToolError(
             ErrorCode.INTERNAL,
             "The tool's result cannot be written as JSON.",
@@ -96,7 +97,7 @@ def write_json(value: Any) -> bytes:
 
 
 def _unstructure(value: Any) -> dict[str, Any]:
-    if isinstance(value, Shaped):
+    if has_type(value, Shaped):
         raise TypeError("content inside of a plain value: return a list that begins with content")
     if attrs.has(type(value)):
         return {each.name: getattr(value, each.name) for each in attrs.fields(type(value))}

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from ..errors import ErrorCode, ToolError
+from ..errors import ErrorCode, ToolError, has_type
 from ..protocol.content import Block, Text, ToolResult
+from ..schemas.issues import TOO_COMPLEX
 from .results import is_shaped, too_large, write_json
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def shaped_result(
 
 
 def _to_tool_result(value: Any) -> ToolResult:
-    if isinstance(value, ToolResult):
+    if has_type(value, ToolResult):
         return value
     if not is_shaped(value):
         return ToolResult(structured=value)
@@ -60,6 +61,12 @@ def _structured(given: ToolResult, validate: Validator | None) -> bytes | None:
         return None
     written = write_json(given.structured)
     issues = validate(orjson.loads(written))
+    if issues is TOO_COMPLEX:
+        raise ToolError(
+            ErrorCode.INTERNAL,
+            "The tool's result is too complex to be checked against its output schema.",
+            {"reason": "too_complex"},
+        )
     if issues:
         found = "; ".join(f"{issue.path or 'the result'} {issue.message}" for issue in issues)
         raise ToolError(

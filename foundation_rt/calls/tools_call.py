@@ -31,11 +31,13 @@ from ..errors import (
     StructuredError,
     ToolCompletionOutcome,
     ToolError,
+    chosen_error,
     to_tool_error,
 )
-from ..extensions.tasks.support import REQUIRED_CAPABILITIES, NoRoomForTask, can_have_tasks
+from ..extensions.tasks.support import REQUIRED_CAPABILITIES, can_have_tasks
 from ..protocol.jsonrpc import Request
 from ..resources import RETRY_HINT
+from ..schemas.issues import TOO_COMPLEX
 from .client_input import ClientInput, InputRefused
 from .invocation import Invocation, Outcome, Raised, Returned
 from .procedure import ALWAYS_TOLD, Procedure
@@ -48,11 +50,9 @@ if TYPE_CHECKING:
     from ..dispatch.envelope import Envelope
     from ..dispatch.session import Session, TransportType
     from ..extensions.tasks.offer import TaskOffer
-    from ..extensions.tasks.support import TaskSupport
     from ..ids import IdGenerator
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
-    from ..protocol.principal import Principal
     from ..tools.registry import RegisteredTool, ToolRegistry
 
 _Outcome = ToolCompletionOutcome
@@ -147,11 +147,14 @@ def enforce_admin_policy(policy: AdminPolicy, transport_type: TransportType) -> 
 # -- step 5, where the tool needs scopes ---------------------------------------------------------
 
 
-def enforce_scopes(scopes: frozenset[str], principal: Principal | None) -> None:
-    """Refuse the call of a tool whose scopes its client, if it is known, lacks (AUTH-13)."""
-    if principal is not None and principal.lacks(scopes):
+def enforce_scopes(call: Invocation, tool: RegisteredTool) -> None:
+    """Refuse a call whose client, if it is known, lacks scopes that it needs (AUTH-13, AUTH-27)."""
+    if call.principal is None:
+        return
+    scopes = tool.scopes_for(call.arguments)
+    if call.principal.lacks(scopes):
         details = {"reason": "insufficient_scope", "scopes": sorted(scopes)}
-        raise _Refused(ErrorCode.UNAUTHORIZED, "The client lacks scopes of this tool.", details)
+        raise _Refused(ErrorCode.UNAUTHORIZED, "The client lacks scopes of this call.", details)
 
 
 # -- step 5, where the tool has tasks only -------------------------------------------------------
@@ -195,13 +198,17 @@ class ToolsCall(Procedure):
             self.find_tool(call)
             if peer.revision.is_stateless:
                 self.take_answers(call, params)
-            self.acquire_slot(call)
+            if not call.tool.reserved:  # a reserved tool has a slot of its own (RES-09)
+                self.acquire_slot(call)
             self.validate_arguments(call)
-            handle = None if call.tool.task is None else self.offer_task(call, call.tool.task)
+            support = call.tool.task
+            handle = None if support is None else self.tasks.take(call, support)
         except _ProtocolRefused as refused:
             return _refuse_protocol(session, request, refused)
         except _Refused as refused:
             return self._refuse(call, refused.error)
+        except ToolError as refused:
+            return self._refuse(call, refused.to_structured())
         except Exception as error:
             self.resources.record_completion()
             return self.break_off(call, error, 0.0)
@@ -265,7 +272,7 @@ class ToolsCall(Procedure):
         """Still step 5: who may call a tool that not everybody may call."""
         if tool.administrative:
             enforce_admin_policy(self.limits.admin_policy, call.session.transport_type)
-        enforce_scopes(tool.scopes, call.principal)
+        enforce_scopes(call, tool)
         if tool.task is not None and tool.task.required:
             require_tasks(call)
 
@@ -280,23 +287,16 @@ class ToolsCall(Procedure):
                 {"reason": refused.reason, "correlationId": call.correlation_id},
             ) from None
 
-    def acquire_slot(self, call: Invocation) -> None:
-        """Step 6: a slot, at once or not at all (CALL-07); a reserved tool has its own (RES-09)."""
-        if call.tool.reserved:
-            return
-        call.slot = self.resources.try_acquire_slot()
-        if call.slot is None:
-            limit = self.resources.config.resources.max_concurrent_executions
-            raise _Refused(
-                ErrorCode.RESOURCE_EXHAUSTED,
-                f"All {limit} execution slots are in use; try again later.",
-                {"reason": "concurrency_limit", "maxConcurrentExecutions": limit},
-            )
-
     def validate_arguments(self, call: Invocation) -> None:
         """Step 7: the arguments are what the tool advertises (CALL-08)."""
         issues = call.tool.validate(call.arguments)
         if issues:
+            if issues is TOO_COMPLEX:
+                raise _Refused(
+                    ErrorCode.INVALID_ARGUMENT,
+                    "The arguments are too complex to be checked: send less in one call.",
+                    {"reason": "too_complex"},
+                )
             first = issues[0]
             raise _Refused(
                 ErrorCode.INVALID_ARGUMENT,
@@ -307,24 +307,10 @@ class ToolsCall(Procedure):
                 },
             )
 
-    def offer_task(self, call: Invocation, support: TaskSupport) -> Reply | None:
-        """Where its client takes tasks, the call is one, or becomes one later (TASK-03)."""
-        try:
-            return self.tasks.take(call, support)
-        except NoRoomForTask as full:
-            raise _Refused(
-                ErrorCode.RESOURCE_EXHAUSTED,
-                f"{full}; try again later.",
-                {"reason": "task_limit", "maxTasks": full.max_tasks},
-            ) from None
-
     def _refuse(self, call: Invocation, error: StructuredError) -> list[Effect]:
         if call.slot is not None:
             call.slot.release()
-        if error.code is ErrorCode.RESOURCE_EXHAUSTED:
-            self.resources.record_rejection()
-        else:
-            self.resources.record_completion()
+        self.record_refusal(error)
         record = completion_record(call, _Outcome.TOOL_ERROR, error.code, 0.0)
         record.refusal = (error.details or {}).get("reason", error.code.value)
         if error.code is ErrorCode.RESOURCE_EXHAUSTED:
@@ -357,7 +343,7 @@ class ToolsCall(Procedure):
                 if asked is not None:
                     return asked
             error = self.describe_failure(outcome)
-            if isinstance(outcome, Raised) and not isinstance(outcome.error, ToolError):
+            if isinstance(outcome, Raised) and chosen_error(outcome.error) is None:
                 effects.append(failure_log(call, "tool handler failed", outcome.error))
         record = completion_record(call, _Outcome.TOOL_ERROR, error.code, duration_ms)
         return [self.error_reply(call, error), *effects, record]

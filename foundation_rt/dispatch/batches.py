@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ..protocol.jsonrpc import Batch, Request, read
+from ..protocol.jsonrpc import Batch, Request, compact, read
 from .effects import Reply
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class PendingBatch:
 
     def keep_replies(self, effects: list[Effect]) -> list[Effect]:
         """The effects without their replies, which are kept for the answer of the batch."""
-        self.lines += [each.line for each in effects if isinstance(each, Reply)]
+        self.lines += [compact(each.line) for each in effects if isinstance(each, Reply)]
         return [each for each in effects if not isinstance(each, Reply)]
 
     def answer(self) -> list[Effect]:

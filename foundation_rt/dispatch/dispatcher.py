@@ -22,7 +22,7 @@ from attrs import define, field
 
 from ..calls.invocation import Phase
 from ..calls.tools_call import ToolsCall, protocol_error_record
-from ..errors import ErrorCode, JsonRpcErrorCode, ToolError, UsageError, describe_exception
+from ..errors import JsonRpcErrorCode, UsageError, describe_exception
 from ..methods import lifecycle
 from ..protocol.framing import LineTooLong
 from ..protocol.jsonrpc import (
@@ -60,13 +60,16 @@ if TYPE_CHECKING:
     from ..calls.client_input import ClientInput
     from ..calls.feature_calls import FeatureCalls
     from ..calls.invocation import Invocation, Outcome
+    from ..calls.procedure import Procedure
     from ..extensions.tasks.offer import TaskOffer
     from ..features.features import Features
     from .effects import Effect
     from .subscriptions import Listening
 
-MAX_QUESTIONS = 1000
-"""How many requests of ours one client may leave unanswered at a time."""
+Around = Callable[
+    ["Session", "Peer | None", "Request", Callable[[], "list[Effect]"]], "list[Effect]"
+]
+"""Middleware of decisions: is given a request, its peer and what decides about it."""
 
 
 @define(eq=False, repr=False)
@@ -78,6 +81,8 @@ class Dispatcher:
 
     Attributes:
         features: what the server offers besides tools; None as long as there is nothing.
+        around: is called in place of the decision about a request, which it is given; None where
+            nothing is around it.
     """
 
     envelope: Envelope
@@ -87,6 +92,7 @@ class Dispatcher:
     client_input: ClientInput
     subscriptions: Subscriptions
     features: Features | None = field(default=None, init=False)
+    around: Around | None = field(default=None, init=False)
     _feature_calls: FeatureCalls | None = field(default=None, init=False)
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
@@ -117,12 +123,18 @@ class Dispatcher:
             )
         return self._feature_calls
 
+    def procedure_of(self, method: str) -> Procedure:
+        """What decides about calls of `method`."""
+        return self.tools_call if method == "tools/call" else self.feature_calls
+
     def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """A handler has ended after `duration_ms`: steps 9 and 10."""
         effects = call.procedure.conclude(call, outcome, duration_ms)
-        return gather(call.session, call.request_id, effects) if call.session.batches else effects
+        if not call.session.batches or call.request_id in call.session.in_flight:
+            return effects  # what ended was only its admission
+        return gather(call.session, call.request_id, effects)
 
-    def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
+    def break_off(self, call: Invocation, error: BaseException, duration_ms: float) -> list[Effect]:
         """A bug kept a call from being concluded after `duration_ms`: it still ends, once."""
         return _end(call, call.procedure.break_off(call, error, duration_ms))
 
@@ -156,7 +168,6 @@ class Dispatcher:
         """A request of ours for `call`, by its id; None once nobody waits for the call any more.
 
         Raises:
-            ToolError: the client owes us too many answers.
             UsageError: the call has ended, and something that it left behind asks.
         """
         session = call.session
@@ -164,12 +175,6 @@ class Dispatcher:
             if call.phase is Phase.WAITED_FOR:
                 raise UsageError("the call has ended: a handler asks its client while it runs")
             return None, []
-        if len(session.questions) >= MAX_QUESTIONS:
-            raise ToolError(
-                ErrorCode.RESOURCE_EXHAUSTED,
-                f"The client has {MAX_QUESTIONS} questions to answer already.",
-                {"reason": "too_many_questions", "maxQuestions": MAX_QUESTIONS},
-            )
         session.asked += 1
         request_id = f"server-{session.asked}"
         session.questions[request_id] = settle
@@ -184,6 +189,16 @@ class Dispatcher:
         open_ids = [each for each in request_ids if session.questions.pop(each, None) is not None]
         belongs = call.request_id if session.in_flight.get(call.request_id) is call else None
         return [Notify(_cancelled(request_id), belongs) for request_id in open_ids]
+
+    def give_up_questions(self, session: Session, away_ms: int) -> list[Effect]:
+        """Nobody will answer what is open: the handlers that wait get an error (ASK-19).
+
+        They take their questions back as after any other failure.
+        """
+        from ..asking.errors import ClientGoneError
+
+        waiting = session.questions.values()
+        return [Announce(partial(each, None, ClientGoneError(away_ms))) for each in waiting]
 
     def list_changed(self, session: Session, kind: str) -> list[Effect]:
         """A list is another one than before: a RUNNING connection is told so (LIFE-10).
@@ -224,7 +239,7 @@ class Dispatcher:
         return effects
 
     def report_bug(
-        self, session: Session, message: Message | LineTooLong, error: Exception
+        self, session: Session, message: Message | LineTooLong, error: BaseException
     ) -> list[Effect]:
         """A bug of ours: loud in the log, and a request still gets an answer (RPC-10)."""
         effects: list[Effect] = [
@@ -265,6 +280,14 @@ class Dispatcher:
                 peer = read_stateless_peer(request.params)
             except PeerRefused as refused:
                 return _refuse_peer(session, request, refused)
+        if self.around is not None:
+            return self.around(
+                session, peer, request, partial(self._decide, session, peer, request)
+            )
+        return self._decide(session, peer, request)
+
+    def _decide(self, session: Session, peer: Peer | None, request: Request) -> list[Effect]:
+        """What a request of `peer` leads to, whatever is around that decision."""
         if request.method == "tools/call":
             return self.tools_call.begin(session, peer, request)  # step 1 is its own gate
         is_stateless = peer is not None and peer.revision.is_stateless

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attrs import define
+from attrs import define, field
 
 if TYPE_CHECKING:
     from ..calls.invocation import Invocation
@@ -34,11 +34,13 @@ class Reply:
     Attributes:
         request_id: the request it answers; None where that could not be known.
         error_code: the JSON-RPC code, if it is an error.
+        done: it was handed to the host; an interruption does not have it handed over again.
     """
 
     line: bytes
     request_id: RequestId | None = None
     error_code: int | None = None
+    done: bool = field(default=False, init=False, eq=False)
 
 
 @define(repr=False)
@@ -47,10 +49,12 @@ class Notify:
 
     Attributes:
         request_id: the request of the peer's that it belongs to; None belongs to none.
+        done: as of a `Reply`.
     """
 
     line: bytes
     request_id: RequestId | None = None
+    done: bool = field(default=False, init=False, eq=False)
 
 
 @define(repr=False)
@@ -78,11 +82,16 @@ class Announce:
 
 @define(repr=False)
 class Emit:
-    """Write a log record."""
+    """Write a log record.
+
+    Attributes:
+        done: as of a `Reply`.
+    """
 
     level: str
     message: str
     fields: dict[str, Any]
+    done: bool = field(default=False, init=False, eq=False)
 
 
 class Observed(Emit):

@@ -13,6 +13,7 @@ from ..protocol.jsonrpc import encode
 from .effects import Reply
 
 if TYPE_CHECKING:
+    from ..errors import ToolError
     from ..protocol.jsonrpc import Request, RequestId
     from .effects import Effect
     from .session import Session
@@ -85,6 +86,13 @@ def refuse(
     if reason is not None:
         data["reason"] = reason
     return [error_reply(code, message, data, request.id)]
+
+
+def resource_exhausted(session: Session, request: Request, error: ToolError) -> list[Effect]:
+    """Answer `request` with a limit that is used up; its data is what a tool error is (RES-13)."""
+    data = error.to_structured().to_wire()
+    data["correlationId"] = derive_correlation_id(session, request.params)
+    return [error_reply(JsonRpcErrorCode.INTERNAL_ERROR, error.message, data, request.id)]
 
 
 def invalid_params(

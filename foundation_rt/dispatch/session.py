@@ -96,14 +96,14 @@ class Session:
     asked: int = field(default=0, init=False)
 
     def is_open(self, request_id: RequestId | None) -> bool:
-        """Whether a request of that id has not been answered yet."""
+        """Return whether a request of that id has not been answered yet."""
         return request_id in self.in_flight or (
             request_id is not None and request_id in self.listening
         )
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether any request has not been answered yet, or the client listens."""
+        """Return whether any request has not been answered yet, or the client listens."""
         return bool(self.in_flight or self.listening)
 
     def advance(self, event: Event) -> bool:

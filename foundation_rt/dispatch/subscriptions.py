@@ -12,19 +12,25 @@ each listener is told where its host expects to be called.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, finalize
 
 from attrs import define, field
 
+from ..configuration.sections import ServerConfig
 from ..protocol.jsonrpc import encode
 from ..protocol.peer import SUBSCRIPTION_ID_KEY
+from ..protocol.principal import identity_of
 from .effects import Notify
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..running.connection import Connection
+    from ..shares import Quota
     from .session import Session
 
 Topic = tuple[str, str]
@@ -36,6 +42,9 @@ MAX_TOPICS = 1000
 MAX_LISTENING = 100
 """How many `subscriptions/listen` requests of one connection can be open at a time."""
 
+MAX_SUBSCRIPTION_ID_LENGTH = 256
+"""Characters of the id of a `subscriptions/listen` request, kept while that is open (SUB-09)."""
+
 
 @define(eq=False, repr=False)
 class Listening:
@@ -44,19 +53,27 @@ class Listening:
     Attributes:
         subscription_id: the id of the request; None for a session.
         peer: who sent the request; None for a session.
+        identity: of its principal, whose share it counts for (RES-18).
         topics: what it wants to hear of, by kind; in the order in which it came to want it.
     """
 
     session: Session
     subscription_id: RequestId | None
     peer: Peer | None
+    identity: str | None
     topics: dict[str, dict[str, None]] = field(factory=dict, init=False)
 
 
 @define(eq=False, repr=False)
 class Subscriptions:
-    """Tells those who want to hear of something that it has happened; safe from any thread."""
+    """Tells those who want to hear of something that it has happened; safe from any thread.
 
+    Args:
+        config: says how many subscriptions there may be, and how many of one principal (RES-18).
+    """
+
+    _config: ServerConfig = field(factory=ServerConfig)
+    _quota: Quota | None = field(default=None, init=False)
     _by_topic: dict[Topic, set[Listening]] = field(factory=dict, init=False)
     _open: set[Listening] = field(factory=set, init=False)
     _connections: WeakSet[Connection] = field(factory=WeakSet, init=False)
@@ -75,36 +92,61 @@ class Subscriptions:
         session: Session,
         subscription_id: RequestId | None = None,
         peer: Peer | None = None,
+        topics: Iterable[Topic] = (),
     ) -> Listening:
-        """Begin to listen, to no topic yet; the same again if it has begun already."""
+        """Begin to listen to `topics`; the same again if it has begun already.
+
+        Raises:
+            LimitReached: there would be too many subscriptions; nothing has begun then (RES-18).
+        """
         with self._lock:
             listening = session.listening.get(subscription_id)
             if listening is None:
-                listening = Listening(session, subscription_id, peer)
+                wanted = dict.fromkeys(topics)
+                listening = Listening(
+                    session, subscription_id, peer, identity_of(session.principal)
+                )
+                weight = _weight_of(listening) + sum(map(_weight, wanted))
+                self.quota.take(listening.identity, weight)
                 if not session.listening:
                     self._forget_with_connection(session)
                 session.listening[subscription_id] = listening
                 self._open.add(listening)
+                for topic in wanted:
+                    self._begin(listening, topic)
             return listening
 
     def add(self, listening: Listening, topic: Topic) -> bool:
-        """Hear of `topic` from now on; return False if that would be too many (SUB-05)."""
+        """Hear of `topic` from now on; return False if that would be too many (SUB-05).
+
+        Raises:
+            LimitReached: there would be too many subscriptions in the process (RES-18).
+        """
         with self._lock:
             kind, name = topic
-            names = listening.topics.setdefault(kind, {})
+            names = listening.topics.get(kind, {})
             if name in names:
                 return True
             if len(names) >= MAX_TOPICS:
                 return False
-            names[name] = None
-            self._by_topic.setdefault(topic, set()).add(listening)
+            self.quota.take(listening.identity, _weight(topic))
+            self._begin(listening, topic)
             return True
+
+    def _begin(self, listening: Listening, topic: Topic) -> None:
+        kind, name = topic
+        listening.topics.setdefault(kind, {})[name] = None
+        self._by_topic.setdefault(topic, set()).add(listening)
 
     def remove(self, listening: Listening, topic: Topic) -> None:
         """Hear of `topic` no more."""
         with self._lock:
             kind, name = topic
-            listening.topics.get(kind, {}).pop(name, None)
+            names = listening.topics.get(kind, {})
+            if name not in names:
+                return
+            del names[name]
+            self.quota.give_back(listening.identity, _weight(topic))
             listeners = self._by_topic.get(topic, set())
             listeners.discard(listening)
             if not listeners:
@@ -117,7 +159,9 @@ class Subscriptions:
                 for name in list(names):
                     self.remove(listening, (kind, name))
             listening.session.listening.pop(listening.subscription_id, None)
-            self._open.discard(listening)
+            if listening in self._open:
+                self._open.discard(listening)
+                self.quota.give_back(listening.identity, _weight_of(listening))
 
     def forget(self, session: Session) -> None:
         """The client has gone."""
@@ -135,14 +179,36 @@ class Subscriptions:
                 connection.end_listening()
 
     def follow_elicitation(self, session: Session, elicitation_id: str) -> None:
-        """Its client, and nobody else, is to hear when the user is done with a page (ASK-18)."""
+        """Its client, and nobody else, is to hear when the user is done with a page (ASK-18).
+
+        Where there is no room the oldest page of the session gives way. Where it has none, the
+        client does not hear of this one.
+        """
+        from ..shares import LimitReached
+
         with self._lock:
             listening = self.listen(session)
             topic = ("elicitation", elicitation_id)
-            if not self.add(listening, topic):
-                oldest = next(iter(listening.topics["elicitation"]))
-                self.remove(listening, ("elicitation", oldest))
+            with suppress(LimitReached):
+                if self.add(listening, topic):
+                    return
+            pages = listening.topics.get("elicitation")
+            if pages:
+                self.remove(listening, ("elicitation", next(iter(pages))))
                 self.add(listening, topic)
+
+    @property
+    def quota(self) -> Quota:
+        """Return what counts the subscriptions of all clients (RES-18)."""
+        if self._quota is None:
+            from ..shares import Limit, Quota
+
+            most = self._config.resources.max_subscriptions
+            limit = Limit(
+                most, "places for subscriptions", "maxSubscriptions", "subscription_limit"
+            )
+            self._quota = Quota(self._config, limit)
+        return self._quota
 
     # -- what happens --------------------------------------------------------------------------
 
@@ -183,6 +249,16 @@ class Subscriptions:
         if connection is not None and connection not in self._followed:
             self._followed.add(connection)
             finalize(connection, self.forget, session).atexit = False
+
+
+def _weight(topic: Topic) -> int:
+    """Return how many subscriptions a topic counts for: lists are few, whoever listens (RES-18)."""
+    return 0 if topic[0] == "list" else 1
+
+
+def _weight_of(listening: Listening) -> int:
+    """Return how many subscriptions one that listens counts for, without its topics."""
+    return 0 if listening.subscription_id is None else 1
 
 
 def list_changed_method(kind: str) -> str:

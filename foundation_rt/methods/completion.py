@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dispatch.refusals import MAX_ECHOED_NAME, invalid_params, method_not_found
 from ..protocol.jsonrpc import ABSENT
+from .scopes import require_scopes
 
 if TYPE_CHECKING:
     from ..calls.invocation import Invocation
@@ -36,6 +37,7 @@ def complete(
     try:
         params = {} if request.params is ABSENT else request.params
         subject, found = _subject(features.completions, params.get("ref"))
+        require_scopes(session, request, found.scopes)
         argument, begun = _argument(found, params.get("argument"))
         has_context = peer.revision.has("completion", "context")
         known = _known(params.get("context", {})) if has_context else {}

@@ -10,7 +10,7 @@ from ..dispatch.refusals import invalid_params, refuse
 from ..dispatch.session import Event, State
 from ..errors import JsonRpcErrorCode
 from ..protocol.jsonrpc import ABSENT
-from ..protocol.peer import Peer
+from ..protocol.peer import DescriptionTooLarge, describe_peer
 from ..protocol.revisions import negotiate
 from .capabilities import capabilities_of
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..dispatch.effects import Effect
     from ..dispatch.session import Session
     from ..protocol.jsonrpc import Request
+    from ..protocol.peer import Peer
 
 
 def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> list[Effect]:
@@ -33,8 +34,12 @@ def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> li
             return invalid_params(session, request, f"{name} must be an object")
     revision = negotiate(params["protocolVersion"])
     client = params.get("clientInfo", {})
+    try:
+        peer = describe_peer(revision, params.get("capabilities", {}), client)
+    except DescriptionTooLarge as refused:
+        return invalid_params(session, request, str(refused))
     session.advance(Event.INITIALIZE)
-    session.peer = Peer(revision, params.get("capabilities", {}), client)
+    session.peer = peer.retain()
     envelope = dispatcher.envelope
     capabilities = capabilities_of(dispatcher, revision)
     session.told = frozenset(capabilities)

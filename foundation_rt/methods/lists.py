@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..dispatch.refusals import refuse
 from ..errors import JsonRpcErrorCode
@@ -18,10 +17,23 @@ if TYPE_CHECKING:
     from ..dispatch.session import Session
     from ..protocol.jsonrpc import Request
     from ..protocol.peer import Peer
+    from ..protocol.principal import Principal
     from ..protocol.revisions import Revision
 
     Page = tuple[list[orjson.Fragment], str | None]
-    ReadPage = Callable[[str | None, int, Revision], Page]
+
+
+class Paged(Protocol):
+    """What can be listed in pages."""
+
+    @property
+    def has_scopes(self) -> bool:
+        """Return whether anything in it needs scopes."""
+
+    def page(
+        self, cursor: str | None, size: int, revision: Revision, principal: Principal | None
+    ) -> Page:
+        """The entries and the next cursor; raises `InvalidCursor`."""
 
 
 def answer_list(
@@ -30,24 +42,27 @@ def answer_list(
     peer: Peer,
     request: Request,
     member: str,
-    read_page: ReadPage,
+    table: Paged,
 ) -> list[Effect]:
     """The page that `request` asks for (PAGE-01 to PAGE-03).
 
     Args:
         member: the name of the list in the result.
-        read_page: gives the entries and the next cursor, by cursor, page size and revision; raises
-            `InvalidCursor`.
+        table: what is listed; shows a principal what it may use (AUTH-26).
     """
     cursor = None if request.params is ABSENT else request.params.get("cursor")
     try:
         if cursor is not None and type(cursor) is not str:
             raise InvalidCursor
-        entries, following = read_page(cursor, dispatcher.page_size, peer.revision)
+        entries, following = table.page(
+            cursor, dispatcher.page_size, peer.revision, session.principal
+        )
     except InvalidCursor:
         message = "Invalid params: there is no such cursor"
         return refuse(session, request, JsonRpcErrorCode.INVALID_PARAMS, message, "invalid_cursor")
     result: dict[str, Any] = {member: entries, **dispatcher.envelope.cache_hints(peer)}
+    if table.has_scopes and "cacheScope" in result:
+        result["cacheScope"] = "private"  # another principal may be shown another list
     if following is not None:
         result["nextCursor"] = following
     return [dispatcher.envelope.reply(peer, request, result)]

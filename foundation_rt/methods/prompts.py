@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..dispatch.refusals import MAX_ECHOED_NAME, Refused, invalid_params, method_not_found
 from ..protocol.jsonrpc import ABSENT
 from .lists import answer_list
+from .scopes import require_scopes
 
 if TYPE_CHECKING:
     from ..calls.invocation import Invocation
@@ -22,8 +23,8 @@ def list_prompts(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The prompts there are (PROMPT-02)."""
-    page = _offered(dispatcher, session, request).prompts.page
-    return answer_list(dispatcher, session, peer, request, "prompts", page)
+    prompts = _offered(dispatcher, session, request).prompts
+    return answer_list(dispatcher, session, peer, request, "prompts", prompts)
 
 
 def get_prompt(
@@ -41,6 +42,7 @@ def get_prompt(
     if prompt is None:
         what = f"there is no prompt {name[:MAX_ECHOED_NAME]!r}"
         return invalid_params(session, request, what)
+    require_scopes(session, request, prompt.scopes)
     problem = _problem(prompt, arguments)
     if problem is not None:
         return invalid_params(session, request, problem)

@@ -8,6 +8,7 @@ from ..dispatch.refusals import Refused, invalid_params, method_not_found, refus
 from ..errors import JsonRpcErrorCode
 from ..protocol.jsonrpc import ABSENT
 from .lists import answer_list
+from .scopes import require_scopes
 
 if TYPE_CHECKING:
     from ..calls.invocation import Invocation, Shape
@@ -23,16 +24,16 @@ def list_resources(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The resources that have a URI of their own (MRES-02)."""
-    page = offered(dispatcher, session, request).resources.page
-    return answer_list(dispatcher, session, peer, request, "resources", page)
+    resources = offered(dispatcher, session, request).resources
+    return answer_list(dispatcher, session, peer, request, "resources", resources)
 
 
 def list_templates(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The templates of all others (MRES-03)."""
-    page = offered(dispatcher, session, request).templates.page
-    return answer_list(dispatcher, session, peer, request, "resourceTemplates", page)
+    templates = offered(dispatcher, session, request).templates
+    return answer_list(dispatcher, session, peer, request, "resourceTemplates", templates)
 
 
 def read_resource(
@@ -45,6 +46,7 @@ def read_resource(
         found, values = resources.find(uri)
     except LookupError:
         raise not_found(session, peer, request, uri) from None
+    require_scopes(session, request, found.scopes)
     return dispatcher.feature_calls.begin(
         session,
         peer,
@@ -92,6 +94,9 @@ def _shape(dispatcher: Dispatcher, found: RegisteredResource | RegisteredTemplat
     def shape(value: Any, call: Invocation) -> dict[str, Any]:
         mime_type = found.definition.mime_type
         result = shape_contents(value, call.name, mime_type, call.peer.revision)
-        return {**result, **dispatcher.envelope.cache_hints(call.peer, found.cache_ttl_ms)}
+        hints = dispatcher.envelope.cache_hints(call.peer, found.cache_ttl_ms)
+        if hints and found.scopes:
+            hints["cacheScope"] = "private"  # another principal may not read it
+        return {**result, **hints}
 
     return shape

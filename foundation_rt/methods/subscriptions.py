@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..dispatch.effects import Notify
 from ..dispatch.envelope import result_reply
-from ..dispatch.refusals import Refused, invalid_params, refuse
-from ..dispatch.subscriptions import MAX_LISTENING, MAX_TOPICS
+from ..dispatch.refusals import Refused, invalid_params, refuse, resource_exhausted
+from ..dispatch.subscriptions import MAX_LISTENING, MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
 from ..errors import JsonRpcErrorCode
 from ..protocol.jsonrpc import ABSENT, encode
 from ..protocol.peer import SUBSCRIPTION_ID_KEY
+from ..shares import LimitReached
 from .resources import not_found, offered, read_uri
 from .tasks import require_extension
 
@@ -35,11 +36,14 @@ def subscribe(
     """The session hears of updates of a resource (SUB-01)."""
     offered(dispatcher, session, request)
     uri = read_uri(session, request)
-    if not _is_resource(dispatcher, uri):
+    if not _is_resource(dispatcher, session, uri):
         raise not_found(session, peer, request, uri)
     listening = dispatcher.subscriptions.listen(session)
-    if not dispatcher.subscriptions.add(listening, ("resource", uri)):
-        return _too_many(session, request, MAX_TOPICS)
+    try:
+        if not dispatcher.subscriptions.add(listening, ("resource", uri)):
+            return _too_many(session, request, MAX_TOPICS)
+    except LimitReached as refused:
+        return resource_exhausted(session, request, refused)
     return [result_reply(request.id, {})]
 
 
@@ -62,6 +66,9 @@ def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Reques
     wanted = None if request.params is ABSENT else request.params.get("notifications")
     if type(wanted) is not dict:
         return invalid_params(session, request, "notifications must be an object")
+    if type(request.id) is str and len(request.id) > MAX_SUBSCRIPTION_ID_LENGTH:
+        what = f"the id of a subscription has at most {MAX_SUBSCRIPTION_ID_LENGTH} characters"
+        return invalid_params(session, request, what)
     if len(session.listening) >= MAX_LISTENING:
         return _too_many(session, request, MAX_LISTENING)
     honoured: dict[str, Any] = {}
@@ -72,9 +79,10 @@ def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Reques
             if found:
                 honoured[name] = value
                 topics += found
-    listening = dispatcher.subscriptions.listen(session, request.id, peer)
-    for topic in topics:
-        dispatcher.subscriptions.add(listening, topic)
+    try:
+        dispatcher.subscriptions.listen(session, request.id, peer.retain(), topics)
+    except LimitReached as refused:
+        return resource_exhausted(session, request, refused)
     acknowledged = {
         "jsonrpc": "2.0",
         "method": "notifications/subscriptions/acknowledged",
@@ -120,7 +128,7 @@ def _updates(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request, value: Any
 ) -> _Found:
     uris = _texts(session, request, value, "resourceSubscriptions")
-    known = [uri for uri in uris if _is_resource(dispatcher, uri)]
+    known = [uri for uri in uris if _is_resource(dispatcher, session, uri)]
     return known, [("resource", uri) for uri in known]
 
 
@@ -156,7 +164,8 @@ def _texts(session: Session, request: Request, value: Any, name: str) -> list[st
 # -- both --------------------------------------------------------------------------------------
 
 
-def _is_resource(dispatcher: Dispatcher, uri: str) -> bool:
+def _is_resource(dispatcher: Dispatcher, session: Session, uri: str) -> bool:
+    """Return whether there is such a resource, and the client may read it (AUTH-26)."""
     if dispatcher.features is None:
         return False
     from ..protocol.uri_template import MAX_URI_LENGTH
@@ -164,10 +173,10 @@ def _is_resource(dispatcher: Dispatcher, uri: str) -> bool:
     if len(uri) > MAX_URI_LENGTH:
         return False
     try:
-        dispatcher.features.resources.find(uri)
+        found, _ = dispatcher.features.resources.find(uri)
     except LookupError:
         return False
-    return True
+    return session.principal is None or not session.principal.lacks(found.scopes)
 
 
 def _too_many(session: Session, request: Request, limit: int) -> list[Effect]:

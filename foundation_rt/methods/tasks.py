@@ -45,8 +45,8 @@ def cancel_task(
 ) -> list[Effect]:
     """The client does not want a task any more; one that has ended stays as it is (TASK-09)."""
     desk, record = _find(dispatcher, session, peer, request)
-    task = desk.running(record.task_id)
-    effects = [] if task is None else task.call.procedure.cancel(task.call)
+    call = desk.call_of(record.task_id)
+    effects = [] if call is None else call.procedure.cancel(call)
     return [dispatcher.envelope.reply(peer, request, {}), *effects]
 
 

@@ -19,4 +19,4 @@ def list_tools(
 ) -> list[Effect]:
     """A page of the tools, as the peer's revision shows them (REG-02)."""
     registry = dispatcher.tools_call.registry
-    return answer_list(dispatcher, session, peer, request, "tools", registry.page)
+    return answer_list(dispatcher, session, peer, request, "tools", registry)

@@ -8,7 +8,7 @@ none follows after `close` has returned (LIFE-06).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -20,7 +20,7 @@ from ..dispatch.effects import Abort, Emit, Extend, Notify, Observed, Reply
 from ..dispatch.session import Session, State
 from ..errors import describe_exception
 from ..protocol.framing import LineReader, LineTooLong
-from ..protocol.jsonrpc import Message, parse
+from ..protocol.jsonrpc import Message, Request, parse
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal
@@ -76,7 +76,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether the session has ended."""
+        """Return whether the session has ended."""
         return self.session.state is State.CLOSED
 
     def feed(self, data: bytes) -> None:
@@ -95,14 +95,39 @@ class Connection:
 
     def take(self, message: Message | LineTooLong) -> None:
         """`receive`, for a transport that has looked into the line already."""
-        with self.lock:
-            try:
+        effects: list[Effect] | None = None
+        try:
+            with self.lock:
                 effects = self.dispatcher.dispatch(self.session, message)
-            except Exception as error:
-                effects = self.dispatcher.report_bug(self.session, message, error)
+                rest = self.tell(effects)
+            if rest:
+                self.perform(rest)
+        except BaseException as error:
+            self._recover(message, effects, error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _recover(
+        self, message: Message | LineTooLong, effects: list[Effect] | None, error: BaseException
+    ) -> None:
+        """Perform what a bug, or an exception of another thread, kept a message from (ERR-07).
+
+        Args:
+            effects: what was decided about the message; None if that was interrupted.
+        """
+        dispatcher, session = self.dispatcher, self.session
+        with self.lock:
+            call = session.in_flight.get(message.id) if isinstance(message, Request) else None
+            if effects is None and call is None:
+                effects = dispatcher.report_bug(session, message, error)
+            elif call is not None and not self.engine.has_started(call):
+                effects = [*(effects or ()), *dispatcher.break_off(call, error, 0.0)]
+            else:
+                described = {"error": describe_exception(error)}
+                effects = [*(effects or ()), Emit("error", "internal error", described)]
+            # Calls that were to be started have been, or are broken off.
             rest = self.tell(effects)
-        if rest:
-            self.perform(rest)
+        self.perform([each for each in rest if not isinstance(each, Invocation)])
 
     def close(self, reason: str = "disconnected") -> None:
         """The peer has gone: abort what runs, send nothing more. A second time does nothing.
@@ -122,9 +147,12 @@ class Connection:
         rest: list[Performed] = []
         for effect in effects:
             if isinstance(effect, _MESSAGES):
-                if not self._write(effect):
+                if not effect.done and not self._write(effect):
                     rest += self.tell(self.dispatcher.close(self.session))
             elif isinstance(effect, Emit):
+                if effect.done:
+                    continue
+                effect.done = True
                 self.session.logger.log(effect.level, effect.message, effect.fields)
                 if self.observers and isinstance(effect, Observed):
                     self._show_observers(effect)
@@ -180,6 +208,10 @@ class Connection:
             rest = self._tell_from_handler(self.dispatcher.withdraw(call, request_ids))
         self.perform(rest)
 
+    def give_up_questions(self, away_ms: int) -> None:
+        """Nobody can answer what the peer was asked: it has been away for `away_ms` (ASK-19)."""
+        self._decide(partial(self.dispatcher.give_up_questions, self.session, away_ms))
+
     def hold(self, call: Invocation) -> None:
         """A call waits for the peer: its deadline stands still until `resume` (ASK-17)."""
         self.engine.hold(call)
@@ -231,7 +263,7 @@ class Connection:
             rest = self.tell(effects)
         self.perform(rest)
 
-    def perform(self, effects: list[Performed]) -> None:
+    def perform(self, effects: Sequence[Performed]) -> None:
         """Start handlers, fire abort signals and so on, in their order."""
         for effect in effects:
             if isinstance(effect, Invocation):
@@ -247,13 +279,14 @@ class Connection:
         for observe in self.observers:
             try:
                 observe(self.session, record)
-            except Exception as error:
+            except BaseException as error:
                 described = {"error": describe_exception(error)}
                 self.session.logger.error("observer failed", described)
 
     def _write(self, message: Reply | Notify) -> bool:
         """Hand a message to the host, under the lock; return whether the host took it."""
         if self.session.state is not State.CLOSED:
+            message.done = True
             try:
                 self._deliver(message)
             except Exception as error:

@@ -17,6 +17,7 @@ it was aborted is cancelled at its next await; a thread cannot be stopped (TIME-
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
@@ -31,7 +32,7 @@ from ..clock import Clock
 from ..configuration.sections import ToolsSection
 from ..context import ToolContext
 from ..dispatch.dispatcher import Dispatcher
-from ..errors import AbortError, describe_exception
+from ..errors import AbortError, describe_exception, has_type
 from ..tools.registry import Execution
 from .workers import WorkerPool
 
@@ -53,7 +54,13 @@ Proceed = Callable[[], Awaitable[Any]]
 
 @define(eq=False, repr=False)
 class Run:
-    """A handler that has been started and has not ended."""
+    """A handler that has been started and has not ended.
+
+    Attributes:
+        started: when its handler began, in monotonic seconds.
+        due: when its deadline passes; infinite where it has none.
+        ending: the handler has ended, and that is being reported.
+    """
 
     connection: Connection
     call: Invocation
@@ -64,10 +71,11 @@ class Run:
     coroutine: Coroutine[Any, Any, None] | None = field(default=None, init=False)
     task: asyncio.Task[None] | None = field(default=None, init=False)
     ended: bool = field(default=False, init=False)
-    # How often it waits for its client now, since when, and how long it has, in seconds.
+    due: float = field(default=math.inf, init=False)
+    ending: bool = field(default=False, init=False)
+    # How often it waits for its client now, and since when, in seconds.
     waits: int = field(default=0, init=False)
     waits_since: float = field(default=0.0, init=False)
-    waited: float = field(default=0.0, init=False)
     # Only within middleware: the worker threads that run the handler, and how the task ended where
     # it did not wait for them.
     threads: int = field(default=0, init=False)
@@ -128,27 +136,39 @@ class Engine:
             self.abort(call, "disconnected")
         if call.execution is Execution.INLINE and self.around is None:
             self._inline = run
-            self._finish(run, self._run_in_place(run))
-            self._inline = None
+            try:
+                self._finish(run, self._run_in_place(run))
+            except BaseException as error:
+                self._finish(run, Raised(error))
+                raise
+            finally:
+                self._inline = None
             return
         try:
             self._launch(run)
-        except Exception as error:
+        except BaseException as error:
             # No thread to be had, or the host's loop is closed: the call ends before it began.
             if run.coroutine is not None:
                 run.coroutine.close()
             self._finish(run, Raised(error))
+            if not isinstance(error, Exception):
+                raise
 
     def _launch(self, run: Run) -> None:
+        run.due = run.started + run.call.timeout_ms / 1000
         if self._is_task(run.call):
             run.coroutine = self._run_in_task(run)
             run.connection.scheduler.start_task(run.coroutine, partial(self._started, run))
         else:
-            self._arm_deadline(run)
+            self._arm_deadline(run, run.started)
             self.workers.submit(partial(self._run_in_thread, run))
 
     def _is_task(self, call: Invocation) -> bool:
         return call.execution is Execution.ASYNC or self.around is not None
+
+    def has_started(self, call: Invocation) -> bool:
+        """Return whether the handler of `call` was started and has not ended."""
+        return call.run_id in self._runs
 
     def abort(self, call: Invocation, reason: str) -> None:
         """Fire the signal of a call; a task still running after the grace is cancelled."""
@@ -159,7 +179,7 @@ class Engine:
             self._note_unanswered(call, None)
         for error in run.signal.fire(reason):
             run.context.logger.error("abort callback failed", {"error": describe_exception(error)})
-        if self._is_task(call):
+        if self._is_task(call) and not run.ending:
             run.cancellation = run.connection.scheduler.call_later(
                 self.limits.cancel_grace_ms / 1000, partial(self._cancel, run)
             )
@@ -171,9 +191,9 @@ class Engine:
             return
         with run.connection.lock:
             if not run.ended:
-                run.deadline = run.connection.scheduler.call_later(
-                    timeout_ms / 1000, partial(self._expire, run)
-                )
+                now = self.clock.monotonic()
+                run.due = now + timeout_ms / 1000
+                self._arm_deadline(run, now)
 
     def hold(self, call: Invocation) -> None:
         """A handler waits for its client: its deadline stands still until `resume` (ASK-17)."""
@@ -197,9 +217,9 @@ class Engine:
             if run.waits:
                 return
             now = self.clock.monotonic()
-            run.waited += now - run.waits_since
+            run.due += now - run.waits_since
             if run.task is not None and not run.ended:
-                self._arm_deadline(run, now - run.started - run.waited)
+                self._arm_deadline(run, now)
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait, at most `timeout` seconds, until no handler runs; return whether none does."""
@@ -247,12 +267,20 @@ class Engine:
             return _outcome_of(error, run.signal)
 
     def _run_in_thread(self, run: Run) -> None:
-        self._finish(run, self._run_in_place(run), run.connection.tell_from_thread)
+        tell = run.connection.tell_from_thread
+        try:
+            self._finish(run, self._run_in_place(run), tell)
+        except BaseException as error:
+            self._finish(run, Raised(error), tell)
+            raise
 
     async def _run_in_task(self, run: Run) -> None:
         call = run.call
+        # A task may have its first step long after it was made: others block the loop before it.
+        run.started = self.clock.monotonic()
+        run.due = run.started + call.timeout_ms / 1000
         try:
-            if self.around is None:
+            if self.around is None or not call.procedure.is_wrapped:
                 value = await call.handler(call.arguments, run.context)
             else:
                 value = await self.around(call, partial(self._proceed, run))()
@@ -268,7 +296,7 @@ class Engine:
         run.task = task
         if not run.ended:
             if not run.waits:
-                self._arm_deadline(run)
+                self._arm_deadline(run, self.clock.monotonic())
             # A task that is cancelled before its first step never gets to report its own end.
             task.add_done_callback(lambda _: self._end_task(run, Stopped()))
 
@@ -343,20 +371,28 @@ class Engine:
 
     # -- deadline, cancellation, end ---------------------------------------------------------
 
-    def _arm_deadline(self, run: Run, used: float = 0.0) -> None:
-        """Have its deadline come `timeout_ms` from now, less the seconds that are used up."""
-        run.deadline = run.connection.scheduler.call_later(
-            max(0.0, run.call.timeout_ms / 1000 - used), partial(self._expire, run)
-        )
+    def _arm_deadline(self, run: Run, now: float) -> None:
+        """Arm the timer of its deadline; none for a handler that has just ended."""
+        if not run.ending:
+            run.deadline = run.connection.scheduler.call_later(
+                max(0.0, run.due - now), partial(self._expire, run)
+            )
 
-    def _expire(self, run: Run) -> None:
+    def _expire_overdue(self, run: Run, now: float, tell: Tell) -> None:
+        """Its deadline passed before it ended, and no timer could say so (TIME-10)."""
+        run.ending = True
+        while run.due <= now:
+            run.due = math.inf  # unless it is given another one
+            self._expire(run, tell)
+
+    def _expire(self, run: Run, tell: Tell | None = None) -> None:
         connection = run.connection
         with connection.lock:
             if run.ended or run.waits:
                 return
             # Before the client hears of it, and asks.
             self._note_unanswered(run.call, None)
-            rest = connection.tell(self.dispatcher.expire(run.call))
+            rest = (tell or connection.tell)(self.dispatcher.expire(run.call))
         connection.perform(rest)
 
     def _cancel(self, run: Run) -> None:
@@ -373,29 +409,47 @@ class Engine:
             tell: performs what the dispatcher decides; by default in this thread.
         """
         # Whole microseconds; round() would take 0.4 us to find the nearest.
-        duration_ms = int((self.clock.monotonic() - run.started) * 1_000_000) / 1000
+        now = self.clock.monotonic()
+        duration_ms = int((now - run.started) * 1_000_000) / 1000
         call, connection = run.call, run.connection
-        with connection.lock:
-            if run.ended:
-                return
-            run.ended = True
-            try:
+        tell = tell or connection.tell
+        effects: list[Effect] | None = None
+        ours = False
+        try:
+            if run.due <= now and not run.ending:
+                self._expire_overdue(run, now, tell)
+            with connection.lock:
+                if run.ended:
+                    return
+                run.ended = ours = True
                 effects = self.dispatcher.conclude(call, outcome, duration_ms)
-            except Exception as error:
-                effects = self.dispatcher.break_off(call, error, duration_ms)
-            rest = (tell or connection.tell)(effects)
-        if run.deadline is not None:
-            run.deadline.cancel()
-        if run.cancellation is not None:
-            run.cancellation.cancel()
-        if rest:
-            connection.perform(rest)
-        if call.phase is not Phase.WAITED_FOR:
-            self._note_unanswered(call, outcome)
-        # Only now: whoever waits for the engine to be idle waits for the last reply as well.
-        self._runs.pop(call.run_id, None)
-        if not self._runs:
-            self._report_idle()
+                rest = tell(effects)
+        except BaseException as error:
+            # A bug, what a result raises when it is looked at, or another thread has thrown it.
+            with connection.lock:
+                if run.ended and not ours:
+                    return
+                run.ended = True
+                if effects is None:
+                    effects = self.dispatcher.break_off(call, error, duration_ms)
+                else:
+                    described = {"error": describe_exception(error)}
+                    run.context.logger.error("internal error", described)
+                rest = tell(effects)
+        try:
+            if run.deadline is not None:
+                run.deadline.cancel()
+            if run.cancellation is not None:
+                run.cancellation.cancel()
+            if rest:
+                connection.perform(rest)
+            if call.phase is not Phase.WAITED_FOR:
+                self._note_unanswered(call, outcome)
+        finally:
+            # Only now: whoever waits for the engine to be idle waits for the last reply as well.
+            self._runs.pop(call.run_id, None)
+            if not self._runs:
+                self._report_idle()
 
     def _note_unanswered(self, call: Invocation, outcome: Outcome | None) -> None:
         if self.on_unanswered is not None and call.method == "tools/call":
@@ -414,14 +468,14 @@ def _resolve(ended: asyncio.Future[list[Outcome]], outcome: Outcome) -> None:
 
 
 def _outcome_of(error: BaseException, signal: AbortSignal) -> Outcome:
-    if signal.aborted and (isinstance(error, AbortError) or _is_cancellation(error)):
+    if signal.aborted and (has_type(error, AbortError) or _is_cancellation(error)):
         return Stopped()
     return Raised(error)
 
 
 def _is_cancellation(error: BaseException) -> bool:
-    """Whether it is asyncio's, without importing asyncio where nobody has."""
+    """Return whether it is asyncio's, without importing asyncio where nobody has."""
     import sys
 
     asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and isinstance(error, asyncio.CancelledError)
+    return asyncio is not None and has_type(error, asyncio.CancelledError)

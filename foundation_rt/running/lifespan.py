@@ -86,7 +86,7 @@ class Lifespan:
 
     @property
     def is_open(self) -> bool:
-        """Whether all hooks have been entered and none has been left."""
+        """Return whether all hooks have been entered and none has been left."""
         life = self._life
         return life is not None and life.entered.done() and not life.leave.is_set()
 

@@ -65,7 +65,7 @@ class Closable(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether it uses the loop no more."""
+        """Return whether it uses the loop no more."""
 
 
 @define(eq=False, repr=False)
@@ -84,7 +84,7 @@ class HostDelay:
             self.host.sample_delay(self.delay, self._is_wanted)
 
     def is_used(self) -> bool:
-        """Whether anything that uses the loop is open."""
+        """Return whether anything that uses the loop is open."""
         return not all(each.closed for each in self._users)
 
     def _is_wanted(self) -> bool:

@@ -51,7 +51,7 @@ class Scheduler(Protocol):
         """Run `callback` in the thread of the event loop that runs the tasks; thread-safe."""
 
     def is_here(self) -> bool:
-        """Whether the host may be called in this very thread; safe from any."""
+        """Return whether the host may be called in this very thread; safe from any."""
 
     def return_to_host(self, callback: Callback) -> None:
         """Run `callback` where the host expects to be called; safe from any thread.
@@ -101,7 +101,7 @@ class HostLoop:
             self.loop.call_soon_threadsafe(callback)
 
     def is_here(self) -> bool:
-        """Whether this is the thread of the host's loop, and the loop runs."""
+        """Return whether this is the thread of the host's loop, and the loop runs."""
         import asyncio
 
         try:
@@ -195,14 +195,21 @@ def run_protected(loop: asyncio.AbstractEventLoop) -> None:
 
     asyncio lets `SystemExit` and `KeyboardInterrupt` of a task out of the loop. The task has the
     exception as well, so the handler that waits for it fails with it (ERR-05); the loop can be run
-    again.
+    again. So it can after another thread has thrown an exception into this one (ERR-07).
     """
     try:
         loop.run_forever()
-    except (SystemExit, KeyboardInterrupt) as error:
-        loop.call_exception_handler(
-            {"message": "a task tried to end the process", "exception": error}
-        )
+    except BaseException as error:
+        if loop.is_closed():
+            raise
+        loop.call_exception_handler({"message": interruption(error), "exception": error})
+
+
+def interruption(error: BaseException) -> str:
+    """Return what the log says of an exception that came out of a running loop."""
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        return "a task tried to end the process"
+    return "the loop was interrupted"
 
 
 def report_errors(loop: asyncio.AbstractEventLoop, report: ReportError) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from attrs import define, field
@@ -62,16 +62,13 @@ class TimerQueue:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
-    def pop_due(self, now: float) -> list[Callback]:
-        """Take out the callbacks that are due at `now`, in order."""
-        due: list[Callback] = []
-        heap = self._heap
-        while heap and heap[0][0] <= now:
-            timer = heapq.heappop(heap)[2]
+    def pop_due(self, now: float) -> Iterator[Callback]:
+        """Take out the callbacks that are due at `now`, in order, each when it is asked for."""
+        while self._heap and self._heap[0][0] <= now:
+            timer = heapq.heappop(self._heap)[2]
             callback, timer.callback = timer.callback, None
             if callback is not None:
-                due.append(callback)
-        return due
+                yield callback
 
 
 @define(eq=False, repr=False)
@@ -101,7 +98,7 @@ class TimerThread:
     def _run(self) -> None:
         while True:
             with self._changed:
-                callbacks = self._queue.pop_due(time.monotonic())
+                callbacks = list(self._queue.pop_due(time.monotonic()))
                 if not callbacks:
                     due = self._queue.next_due()
                     self._changed.wait(None if due is None else due - time.monotonic())

@@ -60,7 +60,7 @@ def isolate() -> ProtocolDescriptors:
 
 
 def _flush(stream: TextIO | None) -> bool:
-    """Whether `stream` holds nothing any more; it may be closed, or its reader gone."""
+    """Return whether `stream` holds nothing any more; it may be closed, or its reader gone."""
     try:
         if stream is not None:
             stream.flush()

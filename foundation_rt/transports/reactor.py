@@ -27,8 +27,8 @@ from ..running.scheduling import (
     ReportError,
     create_task,
     ignore_error,
+    interruption,
     report_errors,
-    run_protected,
 )
 from ..running.timers import Callback, QueuedTimer, TimerQueue
 
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 READABLE = select.POLLIN
 # POLLHUP and POLLERR are reported whether asked for or not.
 GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+_MAX_FAILURES = 100
+"""Turns in a row that may be broken off: what breaks every one is a bug, and no accident."""
 
 
 @define(eq=False, repr=False)
@@ -67,6 +70,11 @@ class Reactor:
 
     def __attrs_post_init__(self) -> None:
         self.watch(self._wake_pipe[0], READABLE, self._on_wake_byte)
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """Its own; a child of this process must not write there."""
+        return self._wake_pipe
 
     # -- what to wait for --------------------------------------------------------------------
 
@@ -99,12 +107,33 @@ class Reactor:
     # -- running -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Take turns until `stop`; go on inside an asyncio loop once there is one."""
+        """Take turns until `stop`; go on inside an asyncio loop once there is one.
+
+        What comes out of a turn is reported, and the next one is taken (ERR-07). Where no turn
+        goes well any more, the last error is raised.
+        """
+        failures = 0
         while not self.stopped:
-            if self.loop is None:
-                self.turn(None)
-            else:
-                run_protected(self.loop)
+            turns = self.delay.turns
+            try:
+                if self.loop is None:
+                    self.turn(None)
+                    failures = 0
+                else:
+                    self.loop.run_forever()
+            except BaseException as error:
+                failures = failures + 1 if self.delay.turns <= turns + 1 else 1
+                if failures > _MAX_FAILURES:
+                    raise
+                self._recover(error)
+        # What follows, waiting for a slow client for one, is no turn that a handler makes last.
+        self.delay.end_turn(time.monotonic())
+
+    def _recover(self, error: BaseException) -> None:
+        """A turn was broken off: report it, and have everything looked at once more."""
+        self.on_error(interruption(error), error)
+        self._woken = False
+        self.wake()
 
     def stop(self) -> None:
         """Have `run` return after the present turn."""
@@ -184,9 +213,8 @@ class Reactor:
         self._fresh.append(lambda: started(task))
 
     def _tell_started(self) -> None:
-        fresh, self._fresh = self._fresh, []
-        for callback in fresh:
-            callback()
+        while self._fresh:
+            self._fresh.pop(0)()
 
     def call_in_loop(self, callback: Callback) -> None:
         """On the loop of this thread."""

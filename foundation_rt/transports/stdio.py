@@ -4,7 +4,7 @@ The life of the process (spec/process.md):
 
     opening the lifespan, where there is one ──►
     serving ── end of file ──► answering what is left ── all answered, or the grace is over ──►
-    ── SIGTERM, SIGINT ──►     the same, with the longer grace of a shutdown ──►
+    ── SIGTERM, SIGINT, SIGHUP ──► the same, with the longer grace of a shutdown ──►
     ── output closed ─────────────────────────────────────────────────────────► closed ──► gone
 
 *Closed* fires the abort signals and writes nothing more; *gone* comes when the last handler has
@@ -27,10 +27,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
+from ..calls.records import identity_fields
 from ..logs.writer import BackgroundWriter
+from ..running.forks import ForkGuard
 from .descriptors import ProtocolDescriptors, isolate
 from .reactor import GONE, READABLE, Reactor
-from .watchdog import Watchdog
+from .watchdog import Watchdog, ending_signals
 
 if TYPE_CHECKING:
     import asyncio
@@ -67,13 +69,18 @@ class Companion(Protocol):
     def stop(self) -> None:
         """Begin to end."""
 
+    @property
+    def descriptors(self) -> list[int]:
+        """Those that are its clients' alone: no child may use them."""
+
 
 def serve(
     runtime: Runtime, *, process_goes_on: bool = False, companion: Companion | None = None
 ) -> int:
     """Serve one client over descriptors 0 and 1 until it leaves; return the exit code.
 
-    0 after end of file or when the client closes the output, 143 after SIGTERM, 130 after SIGINT.
+    0 after end of file or when the client closes the output, 143 after SIGTERM, 130 after SIGINT,
+    129 after SIGHUP.
 
     Args:
         process_goes_on: the process may live on when all has ended; otherwise it is ended at the
@@ -110,6 +117,7 @@ class StdioTransport:
     _deadline: float | None = field(default=None, init=False)
     _signal: int | None = field(default=None, init=False)
     _restore_signals: Callable[[], None] = field(init=False)
+    _guard: ForkGuard = field(init=False)
     _ending: bool = field(default=False, init=False)
     _warm: bool = field(default=False, init=False)
     _open: bool = field(default=False, init=False)
@@ -158,6 +166,9 @@ class StdioTransport:
         self.runtime.resources.event_loop_delay = lambda: reactor.delay.p99_ms(time.monotonic())
         self._watchdog.start()
         self._restore_signals = self._take_signals()
+        self._guard = ForkGuard(
+            self.runtime.engine, self._own_descriptors, self._on_signal, self.runtime.flush_logs
+        )
         try:
             self._begin()
             self._begin_companion()
@@ -169,6 +180,12 @@ class StdioTransport:
         if self._failure is not None:
             raise self._failure
         return self._exit_code
+
+    def _own_descriptors(self) -> list[int]:
+        ours = self.descriptors
+        others = [] if self._companion is None else self._companion.descriptors
+        own = *self.reactor.descriptors, *self._watchdog.descriptors
+        return [ours.input, ours.output, *own, *others]
 
     @property
     def _exit_code(self) -> int:
@@ -251,9 +268,14 @@ class StdioTransport:
         if len(lines) > 1:
             with self.connection.lock:
                 self._gathered = []
-        while lines and self._writer.pending_bytes <= _HIGH_WATER_BYTES:
-            self.connection.receive(lines.popleft())
-        self._write_gathered()
+        try:
+            while lines and self._writer.pending_bytes <= _HIGH_WATER_BYTES:
+                try:
+                    self.connection.receive(lines[0])
+                finally:
+                    del lines[0]
+        finally:
+            self._write_gathered()
         if lines:
             self._pause_reading()
         elif self._input_ended:
@@ -339,7 +361,7 @@ class StdioTransport:
             self._leave(self._budget * _PATIENCE)
         if self._writer.broken:
             self._disconnect()
-        if self._lines:
+        if self._lines or self._input_ended:
             self._serve_lines()
         if not self._lines:
             self._resume_reading()
@@ -357,10 +379,9 @@ class StdioTransport:
                 return
             self._companion.stop()
         self._leaving = True
-        self._deadline = time.monotonic() + self._budget
-        self._watchdog.limit(self._budget, self._exit_code)
-        self.reactor.call_later(grace, self._disconnect)
-        self.reactor.call_later(self._budget * _STOP, self.reactor.stop)
+        self._deadline = self._watchdog.limit(self._budget, self._exit_code)
+        self.reactor.call_later(min(grace, self._remaining() * _PATIENCE), self._disconnect)
+        self.reactor.call_later(self._remaining() * _STOP, self.reactor.stop)
         self._stop_if_idle()
 
     def _end_session(self, grace: float) -> None:
@@ -399,6 +420,7 @@ class StdioTransport:
             self._writer.flush(self._remaining() * share)
         self.connection.close()
         self._writer.close(0)
+        self._guard.stop()
         self.reactor.unwatch(self.descriptors.input)
         self.reactor.unwatch(self.descriptors.output)
         self.reactor.close(min(_LOOP_GRACE, self._remaining()), self._wind_up)
@@ -412,7 +434,7 @@ class StdioTransport:
         """PROC-10: what has not ended is named, and has its record; whether there was any."""
         stuck = self.runtime.engine.give_up()
         for call in stuck:
-            fields = {"runId": call.run_id, "toolName": call.name}
+            fields = identity_fields(call)
             self.runtime.logger.warn("handler has not ended; the process ends without it", fields)
         return bool(stuck)
 
@@ -425,12 +447,10 @@ class StdioTransport:
     # -- signals and the watchdog ------------------------------------------------------------
 
     def _take_signals(self) -> Callable[[], None]:
-        """Handle SIGTERM and SIGINT; return the function that gives them back."""
+        """Handle the signals that end it; return the function that gives them back."""
         if threading.current_thread() is not threading.main_thread():
             return lambda: None
-        previous = {
-            each: signal.signal(each, self._on_signal) for each in (signal.SIGTERM, signal.SIGINT)
-        }
+        previous = {each: signal.signal(each, self._on_signal) for each in ending_signals()}
         descriptor = signal.set_wakeup_fd(
             self._watchdog.signal_descriptor, warn_on_full_buffer=False
         )
@@ -457,7 +477,7 @@ class StdioTransport:
         fields: dict[str, Any] = {"blockedSeconds": round(seconds, 1)}
         call = self.runtime.engine.on_loop(self.reactor.loop)
         if call is not None:
-            fields |= {"toolName": call.name, "runId": call.run_id}
+            fields |= identity_fields(call)
         self.runtime.logger.warn("a handler blocks the event loop", fields)
 
     def _end_process(self, exit_code: int) -> None:
@@ -477,7 +497,7 @@ class StdioTransport:
 
 
 def _foreign_threads() -> bool:
-    """Whether a thread that is not ours would keep the interpreter from ending."""
+    """Return whether a thread that is not ours would keep the interpreter from ending."""
     return any(
         not thread.daemon and thread is not threading.main_thread()
         for thread in threading.enumerate()

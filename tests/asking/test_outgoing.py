@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from foundation_rt import (
 from foundation_rt.asking.outgoing import Outgoing
 from foundation_rt.asking.questions import Prepared
 from foundation_rt.configuration.sections import ServerConfig, ServerSection, ToolsSection
-from foundation_rt.dispatch.dispatcher import MAX_QUESTIONS
+from foundation_rt.shares import Limit, Quota
 from tests.support.asked import AskedClient, accepted, value_of
 from tests.support.rig import Rig
 
@@ -251,22 +252,24 @@ async def test_another_connection_cannot_answer(rig: Rig) -> None:
     assert value_of(await client.next()) == 0
 
 
-@pytest.mark.rule("ASK-17")
+@pytest.mark.rule("ASK-17", "RES-17")
 @on_a_loop
-async def test_how_much_a_client_may_owe_is_bounded(rig: Rig) -> None:
+async def test_questions_beyond_the_limit_are_refused_and_none_of_them_is_asked(rig: Rig) -> None:
     @rig.server.tool
-    async def ask(ctx: ToolContext) -> None:
-        await ctx.ask({str(number): Roots() for number in range(MAX_QUESTIONS + 1)})
+    async def ask(ctx: ToolContext, count: int) -> None:
+        await ctx.ask({str(number): Roots() for number in range(count)})
 
-    client = AskedClient(rig.server)
-    client.start("ask")
-    for _ in range(MAX_QUESTIONS):
-        await client.asked("roots/list")
-    withdrawn = [await client.next() for _ in range(MAX_QUESTIONS)]
-    assert {each["method"] for each in withdrawn} == {"notifications/cancelled"}
-    error = value_of(await client.next())
+    client, other = AskedClient(rig.server), AskedClient(rig.server)
+    client.start("ask", {"count": 999})
+    asked = [await client.asked("roots/list") for _ in range(999)]
+    other.start("ask", {"count": 2})
+    error = value_of(await other.next())
     assert error["code"] == "RESOURCE_EXHAUSTED"
-    assert error["details"] == {"reason": "too_many_questions", "maxQuestions": MAX_QUESTIONS}
+    assert error["details"] == {"reason": "too_many_questions", "maxQuestions": 1000}
+    for question in asked:
+        client.answer(question, {"roots": []})
+    assert value_of(await client.next()) is None
+    assert rig.server.runtime.dispatcher.client_input.questions.used() == {}
     assert client.connection.session.questions == {}
 
 
@@ -488,8 +491,9 @@ class Silent:
 @pytest.mark.rule("ASK-17")
 def test_a_call_that_ends_just_before_it_asks_waits_for_its_signal() -> None:
     signal = AbortSignal()
-    call: Any = None
-    outgoing = Outgoing(Silent(signal), call, signal, 60_000)
+    call: Any = SimpleNamespace(principal=None)
+    quota = Quota(ServerConfig(), Limit(1, "questions", "maxQuestions", "too_many_questions"))
+    outgoing = Outgoing(Silent(signal), call, signal, 60_000, quota)
     questions = {"a": Prepared("roots/list", {}, lambda answer: answer)}
     with pytest.raises(AbortError, match="cancelled"):
         asyncio.run(asyncio.wait_for(outgoing.exchange(questions), 20))

@@ -78,9 +78,13 @@ def test_a_handler_runs_again_until_it_has_all_answers() -> None:
 
 
 @pytest.mark.rule("ASK-11")
-def test_answers_may_come_before_they_are_asked_for_and_others_are_ignored() -> None:
+def test_answers_to_questions_that_were_never_asked_are_dropped() -> None:
     responses = {"1": accepted(a=1), "b": accepted(b=2), "c": 5, "": None}
-    assert run(two_questions, "", responses).value == ({"a": 1}, {"b": 2})
+    first = run(two_questions, "", responses)
+    assert first.lacking == {"1"}
+    second = run(two_questions, first.state, responses)
+    assert second.lacking == {"b"}
+    assert run(two_questions, second.state, responses).value == ({"a": 1}, {"b": 2})
 
 
 @pytest.mark.rule("ASK-12")
@@ -178,8 +182,9 @@ def test_a_key_is_used_once() -> None:
         await talk.ask_one(Roots(), None)
         await talk.ask_one(Roots(), "1")
 
+    first = run(handler)
     with pytest.raises(UsageError, match="'1' already"):
-        run(handler, "", {"1": {"roots": []}})
+        run(handler, first.state, {"1": {"roots": []}})
 
 
 # -- any handler, any client -----------------------------------------------------------------------

@@ -57,7 +57,7 @@ def add_handlers(rig: Rig) -> None:
 
     @rig.server.tool
     async def files(ctx: ToolContext) -> str:
-        if not ctx.client.info.get("visited"):
+        if ctx.client.name != "visitor":
             raise UrlElicitationRequired(ElicitUrl("Connect", "https://x.example/"))
         return "files"
 
@@ -135,11 +135,15 @@ def test_what_is_lacking_is_asked_for_again(responses: dict[str, Any]) -> None:
 
 
 @pytest.mark.rule("ASK-11")
-def test_answers_that_come_unasked_are_used_and_others_ignored() -> None:
+def test_answers_that_come_unasked_are_dropped() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         responses = {"user_name": accepted(name="Ann"), "1": accepted(), "more": accepted(x=1)}
-        answer = await client.call("greet", inputResponses=responses)
-        assert value_of(answer) == "Hello, Ann! accept"
+        questions, state = asked_of(await client.call("greet", inputResponses=responses))
+        assert [*questions] == ["user_name"]
+        # The second question was not asked yet when these came.
+        along = {"inputResponses": responses, "requestState": state}
+        questions, _ = asked_of(await client.call("greet", **along))
+        assert [*questions] == ["1"]
 
     scene(play)
 
@@ -281,7 +285,7 @@ def test_pages_to_be_visited_first_are_asked_for() -> None:
         page = {"mode": "url", "message": "Connect", "url": "https://x.example/"}
         assert questions == {"page-1": {"method": "elicitation/create", "params": page}}
         responses = {"page-1": {"action": "accept"}}
-        meta = {"io.modelcontextprotocol/clientInfo": {"visited": True}}
+        meta = {"io.modelcontextprotocol/clientInfo": {"name": "visitor"}}
         params = {"name": "files", "inputResponses": responses, "requestState": state}
         client.request("tools/call", params, **meta)
         assert value_of(await client.next()) == "files"
@@ -297,7 +301,9 @@ def test_pages_to_be_visited_first_are_asked_for() -> None:
 def test_answers_that_are_too_many_to_be_kept_end_the_call() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         responses = {"user_name": accepted(name="x" * MAX_STATE_BYTES)}
-        answer = value_of(await client.call("greet", inputResponses=responses))
+        _, state = asked_of(await client.call("greet"))
+        along = {"inputResponses": responses, "requestState": state}
+        answer = value_of(await client.call("greet", **along))
         assert answer["code"] == "RESOURCE_EXHAUSTED"
         assert answer["details"] == {"reason": "input_state_too_large"}
 

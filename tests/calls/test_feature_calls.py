@@ -16,8 +16,8 @@ from foundation_rt.protocol.revisions import REVISIONS, VERSION_KEY
 from foundation_rt.tools.registry import Execution
 from tests.support.core import Core, connection_id, make_core, notification, replies, run_id
 
-OLD = Peer(REVISIONS["2025-11-25"], {}, {})
-NEW = Peer(REVISIONS["2026-07-28"], {}, {})
+OLD = Peer(REVISIONS["2025-11-25"])
+NEW = Peer(REVISIONS["2026-07-28"])
 
 
 def shape(value: Any, call: Invocation) -> dict[str, Any]:

@@ -159,6 +159,15 @@ def test_content_of_its_own_stands_in_the_place_of_the_text() -> None:
         assert result(value, tool)["structuredContent"] == {"count": 1}
 
 
+@pytest.mark.rule("CONT-06", "SCHEMA-27")
+def test_what_is_too_complex_to_be_checked_is_never_sent() -> None:
+    alternatives = [{"properties": {f"key{at}": {"type": "integer"}}} for at in range(100)]
+    schema = {"items": {"anyOf": [{"type": "null"}, *alternatives]}}
+    error = refusal([0] * 1_500_000, make_tool(schema), limit=8_000_000)
+    assert error.code is ErrorCode.INTERNAL
+    assert error.details == {"reason": "too_complex"}
+
+
 @pytest.mark.rule("CONT-06")
 @pytest.mark.parametrize(
     "value", [{"count": "secret"}, {}, None, [], "secret", Text("secret"), ToolResult("secret")]

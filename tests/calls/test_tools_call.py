@@ -21,6 +21,7 @@ from foundation_rt.calls.invocation import (
 )
 from foundation_rt.dispatch.effects import Abort, Emit, Reply
 from foundation_rt.errors import ErrorCode, ToolError
+from foundation_rt.schemas.issues import TOO_COMPLEX
 from tests.support.core import (
     Core,
     completions,
@@ -322,6 +323,18 @@ def test_slots_are_shared_by_all_connections() -> None:
 
 
 # -- step 7: validation
+
+
+@pytest.mark.rule("CALL-08")
+def test_arguments_that_are_too_complex_to_be_checked_are_refused_as_such() -> None:
+    core = running()
+    core.add("strict", INTEGER_A)
+    tool = core.registry.get("strict")
+    assert tool is not None
+    tool.validate = lambda arguments: TOO_COMPLEX
+    error = refusal_of(core.call("strict", {"a": 1}))
+    assert error["code"] == "INVALID_ARGUMENT"
+    assert error["details"] == {"reason": "too_complex"}
 
 
 @pytest.mark.rule("CALL-08", "ERR-06")

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from foundation_rt import ToolContext, ToolDefinition
-from foundation_rt.dispatch.subscriptions import MAX_TOPICS
+from foundation_rt.dispatch.subscriptions import MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
 from foundation_rt.methods.subscriptions import MAX_LISTENING
+from tests.support.asgi import META
 from tests.support.asked import AskedClient
 from tests.support.rig import Rig
 
@@ -408,5 +409,21 @@ def test_events_come_from_any_thread() -> None:
         told = [each for each in messages if "method" in each]
         assert told == [updated("note://5", subscription)] * 8
         assert await asyncio.to_thread(rig.server.runtime.engine.wait_idle, 20)
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-09")
+def test_a_subscription_whose_id_is_long_is_refused() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        meta = {"_meta": META, "notifications": {}}
+        longest = "x" * MAX_SUBSCRIPTION_ID_LENGTH
+        client.write(id=longest + "x", method="subscriptions/listen", params=meta)
+        error = (await client.next())["error"]
+        assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_params")
+        assert str(MAX_SUBSCRIPTION_ID_LENGTH) in error["message"]
+        client.write(id=longest, method="subscriptions/listen", params=meta)
+        assert (await client.next())["params"]["_meta"] == {ID_KEY: longest}
 
     play(scene)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import orjson
@@ -810,7 +811,7 @@ def _repeats(kind: type) -> Callable[[Method], Method]:
     def plant(conclude: Method) -> Method:
         def planted(self: ToolsCall, *args: Any) -> list[Any]:
             effects: list[Any] = conclude(self, *args)
-            return effects + [effect for effect in effects if type(effect) is kind]
+            return effects + [copy(effect) for effect in effects if type(effect) is kind]
 
         return planted
 

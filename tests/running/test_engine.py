@@ -13,8 +13,9 @@ import pytest
 
 from foundation_rt import AbortError, ErrorCode, ToolContext, ToolDefinition, ToolError
 from foundation_rt.clock import ManualClock
+from foundation_rt.running.scheduling import HostLoop
 from tests.support.bench import ANYTHING, Bench, Held
-from tests.support.rig import Rig
+from tests.support.rig import Peer, Rig
 
 PATIENCE = 20.0
 
@@ -38,8 +39,11 @@ def test_a_coroutine_holds_its_slot_from_start_to_end() -> None:
 
 @pytest.mark.rule("CALL-09", "CALL-12", "CALL-15")
 def test_a_function_in_a_worker_holds_its_slot_until_it_has_returned() -> None:
+    def one(arguments: Any, context: Any) -> list[int]:
+        return [1]
+
     with Bench() as bench:
-        request_id = bench.start(bench.tool(lambda arguments, context: [1]))
+        request_id = bench.start(bench.tool(one))
         assert bench.rig.slots_in_use == 1
         assert bench.peer.received == []
         bench.workers.run()
@@ -209,6 +213,79 @@ def test_a_worker_that_outlives_its_deadline_keeps_its_slot_and_sends_nothing_mo
             "TIMEOUT",
             "warn",
         )
+        bench.assert_over()
+
+
+@pytest.mark.rule("TIME-01", "TIME-10")
+def test_a_deadline_is_armed_with_what_the_first_step_left_of_it() -> None:
+    with Bench() as bench:
+
+        async def slow(arguments: dict[str, Any], context: ToolContext) -> None:
+            bench.clock.advance(0.25)
+            await context.abort_signal.wait()
+            context.abort_signal.raise_if_aborted()
+
+        bench.tool(slow, timeout_ms=300)
+        parts: list[int] = []
+        host = HostLoop(bench.scheduler.loop)
+        connection = bench.rig.server.runtime.connect(
+            lambda message: parts.append(len(message.line)), "memory", host
+        )
+        peer = Peer()
+        peer.connection = connection
+        peer.shake_hands_quietly()
+        peer.start("slow")
+        bench.scheduler.settle()
+        answered = len(parts)
+        bench.scheduler.advance(0.049)
+        assert len(parts) == answered
+        bench.scheduler.advance(0.002)
+        assert len(parts) == answered + 1
+        assert bench.record["outcome"] == "timeout"
+
+
+@pytest.mark.rule("TIME-10", "TIME-02", "TIME-06", "CALL-15")
+@pytest.mark.parametrize("way", ["task", "worker"])
+@pytest.mark.parametrize("raises", [False, True], ids=["returns", "raises"])
+def test_a_handler_that_ends_after_a_deadline_nobody_noticed_has_timed_out(
+    way: str, raises: bool
+) -> None:
+    with Bench() as bench:
+        reasons: list[str] = []
+
+        def function(arguments: dict[str, Any], context: ToolContext) -> str:
+            signal = context.abort_signal
+            signal.add_callback(lambda: reasons.append(str(signal.reason)))
+            bench.clock.advance(0.2)  # and no timer fires
+            if raises:
+                raise LookupError
+            return "late"
+
+        async def coroutine(arguments: dict[str, Any], context: ToolContext) -> str:
+            return function(arguments, context)
+
+        request_id = bench.start(
+            bench.tool(coroutine if way == "task" else function, timeout_ms=100)
+        )
+        if way == "worker":
+            bench.workers.run()
+        assert bench.peer.outcome(request_id)["code"] == "TIMEOUT"
+        assert bench.record["outcome"] == "late_completed"
+        assert bench.record["errorCode"] == "TIMEOUT"
+        assert reasons == ["deadline"]
+        bench.assert_over()
+
+
+@pytest.mark.rule("TIME-10")
+def test_an_inline_handler_has_no_deadline() -> None:
+    with Bench() as bench:
+
+        def inline(arguments: dict[str, Any], context: ToolContext) -> str:
+            bench.clock.advance(10)
+            return "done"
+
+        bench.tool(inline, inline=True, timeout_ms=100)
+        assert bench.peer.outcome(bench.peer.start("inline")) == "done"
         bench.assert_over()
 
 

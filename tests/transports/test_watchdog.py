@@ -214,3 +214,90 @@ def wait_until_asleep(bench: Bench) -> None:
     while not bench.watchdog.asleep:
         assert time.monotonic() < deadline
         os.sched_yield()
+
+
+# -- when it looks, by a clock of the test's -------------------------------------------------------
+
+NOW = 1000.0
+
+
+def unstarted(hang_up_budget: float = 0.3) -> Watchdog:
+    """A watchdog without its thread."""
+    nothing = lambda *_: None  # noqa: E731
+    return Watchdog(
+        None,
+        LoopDelay(),
+        hang_up_budget=hang_up_budget,
+        signal_budget=AN_HOUR,
+        on_blocked=nothing,
+        on_signal=nothing,
+        end_process=nothing,
+    )
+
+
+@pytest.mark.rule("TIME-09")
+@pytest.mark.parametrize("age", [0.0, 0.4, 0.99])
+def test_it_looks_again_when_the_present_turn_has_lasted_a_second(age: float) -> None:
+    watchdog = unstarted()
+    watchdog.delay.begin_turn(NOW - age)
+    assert watchdog.pause(NOW) == pytest.approx(1.0 - age)
+
+
+@pytest.mark.rule("PROC-06")
+def test_it_looks_when_a_turn_that_lasts_has_spent_the_budget_of_a_hang_up() -> None:
+    watchdog = unstarted(hang_up_budget=0.3)
+    watchdog.delay.begin_turn(NOW - 0.5)
+    watchdog.note_hang_up(NOW)
+    seen = []
+    now = NOW
+    while now < NOW + 0.3:  # whatever the steps are, the last of them ends with the budget
+        pause = watchdog.pause(now)
+        assert pause is not None and pause > 0
+        now += pause
+        seen.append(now)
+    assert seen[-1] == pytest.approx(NOW + 0.3)
+
+
+@pytest.mark.rule("PROC-06")
+def test_after_a_hang_up_it_looks_before_a_turn_can_have_spent_the_budget() -> None:
+    watchdog = unstarted(hang_up_budget=0.3)
+    watchdog.note_hang_up(NOW)
+    pause = watchdog.pause(NOW)
+    assert pause is not None and pause < 0.3
+
+
+@pytest.mark.rule("PROC-06")
+def test_the_time_to_end_counts_from_a_hang_up_that_a_turn_kept_from_being_noticed(
+    benches: list[Bench],
+) -> None:
+    bench = make(hang_up_budget=AN_HOUR)
+    benches.append(bench)
+    begun = time.monotonic()
+    bench.delay.begin_turn(begun)
+    bench.watchdog.note_hang_up(begun + 0.25)
+    bench.delay.begin_turn(begun + 2)  # the next one notices
+    assert bench.watchdog.limit(2 * AN_HOUR, 0) == begun + 0.25 + AN_HOUR
+
+
+@pytest.mark.rule("PROC-06", "PROC-05")
+def test_the_time_to_end_counts_anew_where_many_turns_were_taken_since_the_hang_up(
+    benches: list[Bench],
+) -> None:
+    bench = make(hang_up_budget=1.0)
+    benches.append(bench)
+    bench.watchdog.note_hang_up(time.monotonic() - AN_HOUR)
+    for _ in range(3):
+        bench.delay.begin_turn(time.monotonic())
+        bench.delay.end_turn(time.monotonic())
+    before = time.monotonic()
+    assert bench.watchdog.limit(AN_HOUR, 0) >= before + AN_HOUR
+
+
+@pytest.mark.rule("PROC-06")
+def test_a_limit_is_never_put_off() -> None:
+    bench = make()
+    first = bench.watchdog.limit(AN_HOUR, 0)
+    assert bench.watchdog.limit(2 * AN_HOUR, 0) == first
+    bench.watchdog.stop()
+    for descriptor in (bench.peer, bench.client):
+        os.close(descriptor)

@@ -9,6 +9,7 @@ any call: its slot, its deadline, its one record.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -18,6 +19,7 @@ from ...calls.procedure import Procedure
 from ...dispatch.effects import Extend, Reply
 from ...dispatch.envelope import result_reply
 from ...dispatch.session import Session
+from ...shares import LimitReached
 
 if TYPE_CHECKING:
     from ...abort import AbortSignal
@@ -51,15 +53,16 @@ class TaskCall(Procedure):
     turn: threading.Lock = field(factory=threading.Lock, init=False)
     _stays_plain: bool = field(default=False, init=False)
 
-    def promote(self, call: Invocation) -> Reply | None:
-        """Make `call` a task and answer its request, unless there is no room for one (TASK-12).
+    def promote(self, call: Invocation) -> Reply:
+        """Make `call` a task and answer its request (TASK-12).
 
         The call moves to a session of its own: what happens to the client's connection, and to
         the id of its request, is no business of the task's any more (TASK-09).
+
+        Raises:
+            LimitReached: there is no room for one more task; the call is what it was.
         """
         task = self.desk.open(call)
-        if task is None:
-            return None
         former = call.session
         former.in_flight.pop(call.request_id, None)
         call.session = Session(
@@ -87,7 +90,8 @@ class TaskCall(Procedure):
         handle = None
         with self.turn:
             if call.phase is Phase.WAITED_FOR and not self._stays_plain:
-                handle = self.promote(call)
+                with suppress(LimitReached):
+                    handle = self.promote(call)
         if handle is not None:
             return [handle, Extend(call, call.timeout_ms)]
         call.timeout_ms += remaining_ms
@@ -142,7 +146,7 @@ class TaskCall(Procedure):
         with self.task.lock:
             return super().conclude(call, outcome, duration_ms)
 
-    def break_off(self, call: Invocation, error: Exception, duration_ms: float) -> list[Effect]:
+    def break_off(self, call: Invocation, error: BaseException, duration_ms: float) -> list[Effect]:
         """A bug kept it from going on."""
         if self.task is None:
             return super().break_off(call, error, duration_ms)

@@ -16,6 +16,7 @@ import orjson
 from attrs import define, evolve, field
 
 from ...dispatch.effects import Announce
+from ...protocol.jsonrpc import compact
 from ...protocol.principal import identity_of
 from .record import Event, TaskRecord
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ...configuration.sections import TasksSection
     from ...dispatch.effects import Effect, Reply
     from ...protocol.principal import Principal
+    from ...shares import Quota
     from .store import TaskStore
 
 MAX_MESSAGE_LENGTH = 1024
@@ -33,16 +35,16 @@ MAX_MESSAGE_LENGTH = 1024
 
 @define(eq=False, repr=False)
 class RunningTask:
-    """A task that has not ended.
+    """A task, as its call and its client change it; it does not hold its call.
 
     Attributes:
-        call: what runs for it.
+        owner: the identity of its principal.
         record: what its client sees of it.
         asks: by key, who waits for the client's response.
         last_key: how many keys have been given out: each is used once (TASK-08).
     """
 
-    call: Invocation
+    owner: str | None
     record: TaskRecord
     asks: dict[str, Callable[[Any], object]] = field(factory=dict, init=False)
     last_key: int = field(default=0, init=False)
@@ -55,20 +57,27 @@ class TaskDesk:
 
     Args:
         new_id: makes ids that nobody can guess (TASK-10).
+        questions: counts the questions that are open, of tasks and of other calls.
         tell: is given every record that somebody may want to hear of, from any thread (TASK-11).
     """
 
     clock: Clock
     limits: TasksSection
     store: TaskStore
+    questions: Quota
     new_id: Callable[[], str]
     tell: Callable[[TaskRecord], object]
-    _running: dict[str, RunningTask] = field(factory=dict, init=False)
+    # The only way from a task to its call, which leads back: a cycle would keep the arguments.
+    _running: dict[str, tuple[RunningTask, Invocation]] = field(factory=dict, init=False)
 
     # -- a task begins and ends ----------------------------------------------------------------
 
-    def open(self, call: Invocation) -> RunningTask | None:
-        """Make a task of `call`, or return None where there is no room for one (TASK-12)."""
+    def open(self, call: Invocation) -> RunningTask:
+        """Make a task of `call` (TASK-12).
+
+        Raises:
+            LimitReached: there is no room for one.
+        """
         now = self.clock.timestamp()
         record = TaskRecord(
             self.new_id(),
@@ -78,9 +87,9 @@ class TaskDesk:
             self.limits.max_run_ms + self.limits.keep_ms,
             self.limits.poll_interval_ms,
         )
-        if not self.store.add(record):
-            return None
-        task = self._running[record.task_id] = RunningTask(call, record)
+        self.store.add(record)
+        task = RunningTask(record.owner, record)
+        self._running[record.task_id] = (task, call)
         return task
 
     def settle(self, task: RunningTask, reply: Reply) -> list[Effect]:
@@ -89,11 +98,11 @@ class TaskDesk:
         if "result" in message:
             result = message["result"]
             if result["resultType"] != "input_required":
-                return self._end(task, Event.COMPLETE, orjson.dumps(result))
+                return self._end(task, Event.COMPLETE, compact(orjson.dumps(result)))
             # Its handler was unwound by an exception of its own instead of asking (ASK-18).
             return self._end(task, Event.FAIL, None, _CANNOT_ASK)
         error = message["error"]
-        return self._end(task, Event.FAIL, orjson.dumps(error), error["message"])
+        return self._end(task, Event.FAIL, compact(orjson.dumps(error)), error["message"])
 
     def give_up(self, task: RunningTask, message: str | None = None) -> list[Effect]:
         """It will have no result: its client, or the server, wants none; under the lock."""
@@ -200,11 +209,17 @@ class TaskDesk:
 
     def running(self, task_id: str) -> RunningTask | None:
         """What runs for the task of that id, if it has not ended."""
-        return self._running.get(task_id)
+        found = self._running.get(task_id)
+        return None if found is None else found[0]
 
-    def all_running(self) -> list[RunningTask]:
-        """What runs for any task."""
-        return list(self._running.values())
+    def call_of(self, task_id: str) -> Invocation | None:
+        """Return the call behind the task of that id; None once that has ended."""
+        found = self._running.get(task_id)
+        return None if found is None else found[1]
+
+    def calls(self) -> list[Invocation]:
+        """Return what runs for any task."""
+        return [call for _, call in list(self._running.values())]
 
     def _announce(self, record: TaskRecord) -> Announce:
         return Announce(partial(self.tell, record))

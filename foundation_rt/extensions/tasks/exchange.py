@@ -43,6 +43,7 @@ class TaskExchange:
         Raises:
             InputRequired: the call is no task, and has not been given them.
             AbortError: the task has ended meanwhile.
+            LimitReached: too many questions are open.
         """
         answers: dict[str, Any] = {}
         lacking = dict(questions)
@@ -69,7 +70,7 @@ class TaskExchange:
     async def _ask(
         self, task: RunningTask, desk: TaskDesk, questions: Mapping[str, Prepared]
     ) -> dict[str, Any]:
-        """One response to each of `questions`, as the client sent it."""
+        """One response to each of `questions`, as the client sent it (RES-17)."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -91,12 +92,15 @@ class TaskExchange:
 
         remove = self.signal.add_callback(wake_in_loop)
         shown = {key: question.to_wire() for key, question in questions.items()}
-        keys = desk.ask(task, shown, respond)
+        desk.questions.take(task.owner, len(questions))
+        keys: list[str] = []
         try:
+            keys = desk.ask(task, shown, respond)
             if keys:
                 await answered
             self.signal.raise_if_aborted()
         finally:
             remove()
             desk.withdraw(task, keys)
+            desk.questions.give_back(task.owner, len(questions))
         return responses

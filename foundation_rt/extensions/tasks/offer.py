@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from ...dispatch.effects import Abort, Announce
-from .support import NoRoomForTask, can_have_tasks
+from .support import can_have_tasks
 
 if TYPE_CHECKING:
+    from ...calls.client_input import ClientInput
     from ...calls.invocation import Invocation
     from ...clock import Clock
-    from ...configuration.sections import TasksSection
+    from ...configuration.sections import ServerConfig
     from ...dispatch.effects import Reply
     from ...dispatch.envelope import Envelope
     from ...dispatch.subscriptions import Subscriptions
@@ -32,31 +33,39 @@ class TaskOffer:
     """Makes tasks of calls, where a tool has them and a client takes them."""
 
     registry: ToolRegistry
-    limits: TasksSection
+    config: ServerConfig
     clock: Clock
     envelope: Envelope
     subscriptions: Subscriptions
+    client_input: ClientInput
     _desk: TaskDesk | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     @property
     def offered(self) -> bool:
-        """Whether a client may ever be given a task, or has been (TASK-01)."""
+        """Return whether a client may ever be given a task, or has been (TASK-01)."""
         return self._desk is not None or self.registry.has_tasks
 
     def desk(self) -> TaskDesk:
         """Where the tasks are."""
         with self._lock:
             if self._desk is None:
-                from secrets import token_urlsafe
-
-                from .desk import TaskDesk
-                from .store import MemoryTaskStore
-
-                limits = self.limits
-                store = MemoryTaskStore(self.clock, limits.max_tasks, limits.max_result_bytes)
-                self._desk = TaskDesk(self.clock, limits, store, token_urlsafe, self._publish)
+                self._desk = self._open_desk()
             return self._desk
+
+    def _open_desk(self) -> TaskDesk:
+        from secrets import token_urlsafe
+
+        from ...shares import Limit, Quota
+        from .desk import TaskDesk
+        from .store import MemoryTaskStore
+
+        limits = self.config.tasks
+        room = Limit(limits.max_tasks, "places for tasks", "maxTasks", "task_limit")
+        size = Limit(limits.max_result_bytes, "bytes of results", "maxResultBytes", "task_limit")
+        store = MemoryTaskStore(self.clock, Quota(self.config, room), Quota(self.config, size))
+        questions = self.client_input.questions
+        return TaskDesk(self.clock, limits, store, questions, token_urlsafe, self._publish)
 
     def take(self, call: Invocation, support: TaskSupport) -> Reply | None:
         """A call is about to start: have it become a task, now or later, or not (TASK-03).
@@ -65,10 +74,11 @@ class TaskOffer:
             The answer to its request, if it is a task already.
 
         Raises:
-            NoRoomForTask: it has to be one at once, and cannot (TASK-12).
+            LimitReached: it has to be one at once, and there is no room (TASK-12).
         """
         if not can_have_tasks(call.peer) or call.timeout_ms <= support.after_ms:
             return None
+        from ...shares import LimitReached
         from .call import TaskCall
 
         inner = call.procedure
@@ -84,11 +94,13 @@ class TaskOffer:
             call.procedure = taken
             call.timeout_ms = support.after_ms
             return None
-        handle = taken.promote(call)
-        if handle is not None:
-            call.procedure = taken
-        elif support.required:
-            raise NoRoomForTask(self.limits.max_tasks)
+        try:
+            handle = taken.promote(call)
+        except LimitReached:
+            if support.required:
+                raise
+            return None
+        call.procedure = taken
         return handle
 
     def _publish(self, record: TaskRecord) -> None:
@@ -99,6 +111,6 @@ class TaskOffer:
         """The server ends: so does every task."""
         if self._desk is None:
             return []
-        calls = [task.call for task in self._desk.all_running()]
+        calls = self._desk.calls()
         effects = [effect for call in calls for effect in call.procedure.disconnect(call, reason)]
         return [effect for effect in effects if isinstance(effect, Abort | Announce)]

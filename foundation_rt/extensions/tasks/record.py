@@ -89,7 +89,7 @@ class TaskRecord:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing will become of it any more."""
+        """Return whether nothing will become of it any more."""
         return self.status in TERMINAL
 
     def advance(self, event: Event, at: str, **changes: Any) -> TaskRecord | None:

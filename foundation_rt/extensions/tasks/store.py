@@ -12,24 +12,31 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import define, field
 
+from ...shares import LimitReached
+
 if TYPE_CHECKING:
     from ...clock import Clock
+    from ...shares import Quota
     from .record import TaskRecord
 
 
 class TaskStore(Protocol):
     """Keeps records of tasks until they are old enough; safe from any thread."""
 
-    def add(self, record: TaskRecord) -> bool:
-        """Keep a new task for its `ttl_ms`; return False where there is no room for one more."""
+    def add(self, record: TaskRecord) -> None:
+        """Keep a new task for its `ttl_ms`.
+
+        Raises:
+            LimitReached: there is no room for one more, or for one more of its owner.
+        """
         ...
 
     def replace(self, record: TaskRecord) -> bool:
         """Keep `record` instead of the one with its id.
 
         Returns:
-            False where there is no room for its outcome, or the task is not kept any more; nothing
-            has changed then.
+            False where there is no room for its outcome, or no room for more outcomes of its
+            owner, or the task is not kept any more; nothing has changed then.
         """
         ...
 
@@ -52,29 +59,26 @@ class MemoryTaskStore:
     was promised is kept, and new tasks are refused instead.
 
     Args:
-        max_tasks: how many records are kept at most.
-        max_bytes: how many bytes their outcomes may have, all together.
+        room: counts the records that are kept, by their owners.
+        outcome_bytes: counts the bytes of their outcomes.
     """
 
     clock: Clock
-    max_tasks: int
-    max_bytes: int
+    room: Quota
+    outcome_bytes: Quota
     _kept: OrderedDict[str, _Kept] = field(factory=OrderedDict, init=False)
-    _bytes: int = field(default=0, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def add(self, record: TaskRecord) -> bool:
-        """Keep a new task, unless `max_tasks` are kept."""
+    def add(self, record: TaskRecord) -> None:
+        """Keep a new task, unless there is no room; raise `LimitReached` then."""
         now = self.clock.monotonic()
         with self._lock:
             self._drop_expired(now)
-            if len(self._kept) >= self.max_tasks:
-                return False
+            self.room.take(record.owner)
             self._kept[record.task_id] = _Kept(record, now + record.ttl_ms / 1000)
-            return True
 
     def replace(self, record: TaskRecord) -> bool:
         """Keep `record` instead, unless its outcome is more than there is room for."""
@@ -84,10 +88,10 @@ class MemoryTaskStore:
             kept = self._kept.get(record.task_id)
             if kept is None:
                 return False
-            total = self._bytes + _size(record) - _size(kept.record)
-            if total > self.max_bytes:
+            try:
+                self.outcome_bytes.take(record.owner, _size(record) - _size(kept.record))
+            except LimitReached:
                 return False
-            self._bytes = total
             kept.record = record
             return True
 
@@ -109,7 +113,8 @@ class MemoryTaskStore:
             task_id, oldest = next(iter(self._kept.items()))
             if oldest.expires > now or not oldest.record.is_terminal:
                 return
-            self._bytes -= _size(oldest.record)
+            self.outcome_bytes.give_back(oldest.record.owner, _size(oldest.record))
+            self.room.give_back(oldest.record.owner)
             del self._kept[task_id]
 
 

@@ -30,17 +30,5 @@ class TaskSupport:
 
 
 def can_have_tasks(peer: Peer) -> bool:
-    """Whether a client may be given a task: it says so with this very request (TASK-01)."""
+    """Return whether a client may be given a task: it says so with this very request (TASK-01)."""
     return peer.revision.has("capabilities", "extensions") and peer.can("extensions", EXTENSION)
-
-
-class NoRoomForTask(Exception):
-    """As many tasks are kept as may be.
-
-    Attributes:
-        max_tasks: how many that is.
-    """
-
-    def __init__(self, max_tasks: int) -> None:
-        super().__init__(f"{max_tasks} tasks are kept")
-        self.max_tasks = max_tasks

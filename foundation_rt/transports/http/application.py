@@ -26,7 +26,7 @@ from .headers import method_not_allowed, read_head
 from .legacy import MESSAGES_PATH, STREAM_PATH, LegacyEndpoint
 from .refusal import HttpRefusal
 from .responses import send_body, send_json
-from .sessions import SessionTable
+from .sessions import SessionTable, session_quota
 
 if TYPE_CHECKING:
     from ...operations.metrics import Metrics
@@ -47,7 +47,12 @@ _SWEEP_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 _LOG_SECONDS = 0.2
 
-_AUDITED = {401: "AUTHENTICATION_FAILED", 403: "ACCESS_DENIED", 421: "ACCESS_DENIED"}
+_AUDITED = {
+    401: "AUTHENTICATION_FAILED",
+    403: "ACCESS_DENIED",
+    421: "ACCESS_DENIED",
+    429: "RATE_LIMIT_EXCEEDED",
+}
 """What the audit log calls the refusals that it is told of, by their status (OPS-12)."""
 
 _NOT_FOUND = HttpRefusal(404, "There is nothing at this path", reason="path_not_found")
@@ -207,11 +212,12 @@ class HttpApplication:
         await events.start()
         service = _Service(asyncio.get_running_loop())
         scheduler = runtime.use_loop(service.loop, service)
-        limits = (runtime.clock, config.max_sessions, config.session_idle_ms)
+        quota, gives_way = session_quota(runtime.config), runtime.config.has_shares()
+        table = partial(SessionTable, runtime.clock, config.session_idle_ms, quota, gives_way)
         service.endpoint = Endpoint(
-            runtime, config, scheduler, self._authenticator, SessionTable(*limits), events
+            runtime, config, scheduler, self._authenticator, table(), events
         )
-        service.legacy = LegacyEndpoint(service.endpoint, SessionTable(*limits))
+        service.legacy = LegacyEndpoint(service.endpoint, table())
         service.sweep()
         runtime.start_agents(scheduler)
         return service

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from ...dispatch.effects import Reply
+from .absence import Absence
 from .events import event_id, parse_event_id
 from .exchange import Exchange, Message
 
 if TYPE_CHECKING:
+    from ...clock import Clock
     from ...protocol import jsonrpc
     from ...protocol.jsonrpc import RequestId
     from ...running.connection import Connection
@@ -29,16 +31,20 @@ class Channel:
 
     Args:
         retry_ms: when a client shall come back whose response was ended.
+        grace_ms: how long questions wait for a client that has no response open, beyond that.
 
     Attributes:
         session_id: set when the session is admitted.
-        connection: set by who makes it; it is given `deliver` and `close_response`.
+        connection: set by `attach`; it is given `deliver` and `close_response`.
     """
 
     retry_ms: int
+    _grace_ms: int
     _store: EventStore
+    _clock: Clock
     session_id: str = field(default="", init=False)
     connection: Connection = field(init=False)
+    _absence: Absence = field(init=False)
     _exchanges: dict[RequestId, Exchange] = field(factory=dict, init=False)
     _streams: dict[str, Exchange] = field(factory=dict, init=False)
     _receiving: Exchange | None = field(default=None, init=False)
@@ -47,6 +53,12 @@ class Channel:
 
     def __attrs_post_init__(self) -> None:
         self._news = Exchange(None, self)
+        self._absence = Absence(self._clock, self.retry_ms + self._grace_ms, self._is_client_here)
+
+    def attach(self, connection: Connection) -> None:
+        """Carry what `connection` says from now on; it delivers to this channel."""
+        self.connection = self._absence.connection = connection
+        connection.close_response = self.close_response
 
     # -- what the connection says --------------------------------------------------------------
 
@@ -63,6 +75,7 @@ class Channel:
         else:
             # A question that was open when its call was answered is taken back after that.
             self._exchanges.get(request_id, self._news).deliver(message)
+            self._absence.watch()
 
     def _find(self, request_id: RequestId | None) -> Exchange | None:
         """Whose reply it is.
@@ -81,6 +94,7 @@ class Channel:
         for request_id in exchange.requests:
             self._exchanges.setdefault(request_id, exchange)
         self._receiving = exchange
+        self._absence.note_contact()
         try:
             self.connection.take(message)
         finally:
@@ -109,6 +123,7 @@ class Channel:
 
     def close(self, reason: str) -> None:
         """The session is over: what runs is aborted, and every response ends."""
+        self._absence.close()
         self.connection.close(reason)
         for exchange in [*self._exchanges.values(), *self._streams.values(), self._news]:
             exchange.finish()
@@ -117,14 +132,14 @@ class Channel:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is being answered, or the client listens."""
+        """Return whether a request is being answered, or the client listens."""
         return bool(self._exchanges) or self._news.body is not None
 
     # -- streams -------------------------------------------------------------------------------
 
     @property
     def primes(self) -> bool:
-        """Whether its revision knows events with empty data (SEP-1699)."""
+        """Return whether its revision knows events with empty data (SEP-1699)."""
         peer = self.connection.session.peer
         return peer is not None and peer.revision.primes_streams
 
@@ -140,6 +155,15 @@ class Channel:
         """Nothing more is said there; what was recorded stays as long as it is kept."""
         trail.end()
         self._streams.pop(trail.stream_id, None)
+
+    def note_loss(self) -> None:
+        """A response has ended before what it carried: its client may have gone."""
+        self._absence.note_contact()
+        self._absence.watch()
+
+    def _is_client_here(self) -> bool:
+        exchanges = (*self._exchanges.values(), *self._streams.values(), self._news)
+        return any(exchange.body is not None for exchange in exchanges)
 
     def listen(self, body: EventBody) -> tuple[Exchange, str | None]:
         """Say in `body` from now on what belongs to no request; whoever listened so far is ended.

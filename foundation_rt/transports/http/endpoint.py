@@ -7,7 +7,7 @@ In the stateless era every POST is a connection of its own, which ends with its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from attrs import define, field
 
 from ...dispatch.batches import requests_of
 from ...errors import JsonRpcErrorCode
+from ...methods.scopes import SCOPED_METHODS, scopes_of
 from ...protocol.jsonrpc import ABSENT, Batch, Notification, Request, Response, parse
 from ...protocol.principal import identity_of
 from .channel import Channel
@@ -33,7 +34,8 @@ from .headers import (
 from .refusal import HttpRefusal
 from .responses import send_empty, send_json, start_stream
 from .streams import EventBody, encode_event, encode_retry
-from .wire import CUT_CONNECTION
+from .unread import UNCOUNTED_BYTES
+from .wire import CUT_CONNECTION, HOLD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +101,24 @@ class Visit:
 
     def open_body(self) -> EventBody:
         """A body for its response."""
-        return EventBody(self.scope.get("extensions", {}).get(CUT_CONNECTION))
+        extensions = self.scope.get("extensions", {})
+        return EventBody(extensions.get(CUT_CONNECTION), extensions.get(HOLD_BYTES))
+
+    async def send_reply(self, status: int, line: bytes, headers: Sequence[RawHeader] = ()) -> None:
+        """Send a whole response; a large one counts as unread while it waits (HTTP-29)."""
+        hold = self.scope.get("extensions", {}).get(HOLD_BYTES)
+        if hold is None or len(line) <= UNCOUNTED_BYTES:
+            await send_json(self.send, status, line, headers)
+            return
+        hold(len(line))
+        try:
+            await send_json(self.send, status, line, headers)
+        finally:
+            hold(-len(line))
+
+
+_Answering = HttpRefusal | Awaitable[HttpRefusal | None]
+"""What one POST leads to: a refusal, or what sends its response."""
 
 
 @define(eq=False, repr=False)
@@ -154,23 +173,30 @@ class Endpoint:
         body = await self.read_body(visit)
         if isinstance(body, HttpRefusal):
             return body
-        message = parse(body)
+        # What came is dropped before the answer is waited for, which may take hours (HTTP-28).
+        answering = self._take(visit, parse(body))
+        del body
+        return answering if isinstance(answering, HttpRefusal) else await answering
+
+    def _take(self, visit: Visit, message: Message) -> _Answering:
+        """Decide and begin what the message of one POST leads to."""
         params = ABSENT if isinstance(message, _WITHOUT_PARAMS) else message.params
         if is_stateless(visit.head, params):
-            return await self._post_stateless(visit, message)
+            return self._take_stateless(visit, message)
         if (
             type(message) is Request
             and message.method == "initialize"
             and not visit.head.session_id
         ):
-            return await self._open_session(visit, message)
-        return await self._post_in_session(visit, message)
+            if self.runtime.rate_limit is not None:
+                return self._open_counted_session(visit, message)
+            return self._open_session(visit, message)
+        return self._take_in_session(visit, message)
 
-    async def _post_stateless(self, visit: Visit, message: Message) -> HttpRefusal | None:
+    def _take_stateless(self, visit: Visit, message: Message) -> _Answering:
         """HTTP-10: a connection of its own, which ends with the response."""
         if type(message) is Notification:
-            await send_empty(visit.send, 202)  # there is none that means anything here
-            return None
+            return send_empty(visit.send, 202)  # there is none that means anything here
         if type(message) is Response:
             return HttpRefusal(400, "A server asks nothing in this revision: there is no response")
         if type(message) is Request:
@@ -179,18 +205,22 @@ class Endpoint:
             refusal = check_mirrored(visit.head, message, parameters)
             if refusal is not None:
                 body = refusal.body(self.runtime.ids.connection_correlation_id(), message.id)
-                await send_json(visit.send, refusal.status, body, refusal.headers)
-                return None
-            refusal = self._check_scopes(visit, tool)
+                return send_json(visit.send, refusal.status, body, refusal.headers)
+            refusal = self._check_scopes(visit, message)
             if refusal is not None:
                 return refusal
         exchange = Exchange(visit.open_body())
         connection = self.runtime.connect(
             exchange.deliver, "http", self.scheduler, principal=visit.principal, stateless=True
         )
+        connection.take(message)
         self._open[connection] = exchange
+        return self._answer_stateless(visit, connection, exchange)
+
+    async def _answer_stateless(
+        self, visit: Visit, connection: Connection, exchange: Exchange
+    ) -> HttpRefusal | None:
         try:
-            connection.take(message)
             return await self._answer(visit, exchange)
         finally:
             del self._open[connection]
@@ -204,24 +234,52 @@ class Endpoint:
         name = request.params.get("name")
         return self.runtime.registry.get(name) if type(name) is str else None
 
-    def _check_scopes(self, visit: Visit, *tools: RegisteredTool | None) -> HttpRefusal | None:
+    def _check_scopes(self, visit: Visit, *requests: Request) -> HttpRefusal | None:
         """One challenge for all that a request, or a batch of them, needs (AUTH-12)."""
-        scopes = [tool.scopes for tool in tools if tool is not None and tool.scopes]
+        if self.authenticator.oauth is None:
+            return None  # holders of keys may use everything
+        scopes = [found for found in map(self._scopes_of, requests) if found]
         if not scopes:
             return None
         mount = str(visit.scope.get("root_path", ""))
         return self.authenticator.check_scopes(visit.principal, frozenset().union(*scopes), mount)
 
-    async def _open_session(self, visit: Visit, request: Request) -> HttpRefusal | None:
+    async def check_rate(self, visit: Visit) -> HttpRefusal | None:
+        """Count a new session; return why there may be none now (RATE-07)."""
+        limit = self.runtime.rate_limit
+        refusal = None if limit is None else await limit.check_session(visit.principal)
+        if refusal is None:
+            return None
+        details = refusal.details or {}
+        seconds = max(1, -(-details["retryAfterMs"] // 1000))
+        headers = ((b"retry-after", b"%d" % seconds),)
+        return HttpRefusal(429, refusal.message, reason="rate_limit", headers=headers, data=details)
+
+    async def _open_counted_session(self, visit: Visit, request: Request) -> HttpRefusal | None:
+        answering = await self.check_rate(visit) or self._open_session(visit, request)
+        del request
+        return answering if isinstance(answering, HttpRefusal) else await answering
+
+    def _scopes_of(self, request: Request) -> frozenset[str]:
+        features = self.runtime.dispatcher.features
+        if features is None or request.method not in SCOPED_METHODS:
+            tool = self._find_tool(request)
+            if tool is None:
+                return frozenset()
+            arguments = request.params.get("arguments")
+            return tool.scopes_for(arguments if type(arguments) is dict else {})
+        return scopes_of(features, request)
+
+    def _open_session(self, visit: Visit, request: Request) -> _Answering:
         """HTTP-03: a session whose `initialize` was accepted gets an id."""
-        refusal = self.sessions.make_room()
+        refusal = self.sessions.make_room(visit.principal)
         if refusal is not None:
             return refusal
-        channel = Channel(self.settings.retry_ms, self.events)
-        channel.connection = self.runtime.connect(
-            channel.deliver, "http", self.scheduler, principal=visit.principal
+        settings, runtime = self.settings, self.runtime
+        channel = Channel(settings.retry_ms, settings.question_grace_ms, self.events, runtime.clock)
+        channel.attach(
+            runtime.connect(channel.deliver, "http", self.scheduler, principal=visit.principal)
         )
-        channel.connection.close_response = channel.close_response
         exchange = Exchange(visit.open_body(), channel, (request.id,))
         channel.receive(request, exchange)
         peer = channel.connection.session.peer
@@ -233,14 +291,14 @@ class Endpoint:
             record = SessionRecord(identity_of(visit.principal), peer.revision.name)
             self.events.open(session_id, record)
             headers.append((SESSION_HEADER, session_id.encode()))
-        return await self._answer(visit, exchange, headers)
+        return self._answer(visit, exchange, headers)
 
-    async def _post_in_session(self, visit: Visit, message: Message) -> HttpRefusal | None:
+    def _take_in_session(self, visit: Visit, message: Message) -> _Answering:
         channel = check_session_headers(visit.head) or self._find(visit)
         if isinstance(channel, HttpRefusal):
             return channel
         requests = requests_of(message)
-        refusal = self._check_scopes(visit, *map(self._find_tool, requests))
+        refusal = self._check_scopes(visit, *requests)
         if refusal is not None:
             return refusal
         exchange = Exchange(visit.open_body(), channel, tuple(each.id for each in requests))
@@ -249,11 +307,15 @@ class Endpoint:
         channel.receive(message, exchange)
         if type(message) is not Request:
             channel.end_cancelled()
-        if requests or exchange.finished:
-            refusal = await self._answer(visit, exchange)
-            self.sessions.touch(channel.session_id)
-        else:
-            await send_empty(visit.send, 202)
+        if not requests and not exchange.finished:
+            return send_empty(visit.send, 202)
+        return self._answer_in_session(visit, channel, exchange)
+
+    async def _answer_in_session(
+        self, visit: Visit, channel: Channel, exchange: Exchange
+    ) -> HttpRefusal | None:
+        refusal = await self._answer(visit, exchange)
+        self.sessions.touch(channel.session_id)
         return refusal
 
     def _find(self, visit: Visit) -> Channel | HttpRefusal:
@@ -291,7 +353,7 @@ class Endpoint:
             await body.wait(SOON_SECONDS)
         reply = exchange.reply
         if reply is not None:
-            await send_json(visit.send, _status(exchange, reply), reply.line, headers)
+            await visit.send_reply(_status(exchange, reply), reply.line, headers)
             return None
         with watching(visit.receive, body, exchange):
             if exchange.resumption is None and not exchange.has_begun:
@@ -301,7 +363,7 @@ class Endpoint:
             if body.gone:
                 return None
             if reply is not None:
-                await send_json(visit.send, _status(exchange, reply), reply.line, headers)
+                await visit.send_reply(_status(exchange, reply), reply.line, headers)
             elif self._closed and not exchange.is_stream:
                 return STOPPING
             else:
@@ -310,13 +372,11 @@ class Endpoint:
         return None
 
     async def send_stream(
-        self, send: Send, body: EventBody, headers: Sequence[RawHeader] = (), missed: bytes = b""
+        self, send: Send, body: EventBody, headers: Sequence[RawHeader] = ()
     ) -> None:
-        """A response that is a stream: what was missed of it, and what is written to `body`."""
+        """A response that is a stream: what is written to `body`."""
         try:
             await start_stream(send, headers)
-            if missed:
-                await send({"type": "http.response.body", "body": missed, "more_body": True})
             await body.pump(send, self._keep_alive_seconds)
         except asyncio.CancelledError:
             if not body.gone:  # else it was cut off, by way of its task
@@ -385,8 +445,10 @@ class Endpoint:
                 if replay is not None and not replay.ended:
                     body.write(encode_retry(self.settings.retry_ms))
                 body.end()
-            missed = b"" if replay is None else _encode_missed(replay, until)
-            await self.send_stream(visit.send, body, missed=missed)
+            if replay is not None:
+                body.begin_with(_encode_missed(replay, until))
+                del replay  # it may be large, and the stream may last for long
+            await self.send_stream(visit.send, body)
         return None
 
     async def _delete(self, visit: Visit) -> HttpRefusal | None:
@@ -430,6 +492,7 @@ def watching(receive: Receive, body: EventBody, exchange: Exchange | None = None
         yield
     finally:
         watcher.cancel()
+        body.leave()  # what was not sent is dropped
         if exchange is not None:
             exchange.drop(body)
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import define, field, frozen
 
+from ...protocol.jsonrpc import compact
+
 if TYPE_CHECKING:
     from ...clock import Clock
 
@@ -264,7 +266,7 @@ class MemoryEventStore:
         session = self._sessions.get(session_id)
         if session is None or stream_id not in session.streams:
             return
-        session.streams[stream_id].lines.append(line)
+        session.streams[stream_id].lines.append(compact(line))
         session.order.append((self._clock.monotonic(), stream_id))
         self._account(session, len(line) + _EVENT_BYTES)
         self._filled.pop(session_id, None)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...errors import MissingExtraError
+from ...protocol.jsonrpc import compact
 from .events import (
     MAX_SESSION_BYTES,
     Replay,
@@ -140,7 +141,7 @@ class RedisTrail:
         self._store.end_stream(self._session_id, self.stream_id)
 
     def is_last(self, place: int) -> bool:
-        """Whether nothing was said after `place`."""
+        """Return whether nothing was said after `place`."""
         return place == self._place - 1
 
 
@@ -293,7 +294,7 @@ class RedisEventStore:
         if record is None:
             return
         arguments = (
-            *(stream_id, place, line, record.owner or "", record.revision),
+            *(stream_id, place, compact(line), record.owner or "", record.revision),
             *(self._max_events, self._max_session_bytes, self._ttl_ms, self._session_ttl_ms),
         )
         self._enqueue(self._append, self.keys(session_id), arguments, len(line))

@@ -30,13 +30,16 @@ class Resumption(Protocol):
 
     @property
     def primes(self) -> bool:
-        """Whether their revision knows events with empty data."""
+        """Return whether their revision knows events with empty data."""
 
     def begin_trail(self, exchange: Exchange) -> Trail:
         """Where what is said in `exchange` is kept from now on."""
 
     def end_trail(self, trail: Trail) -> None:
         """Nothing more is said there."""
+
+    def note_loss(self) -> None:
+        """An exchange that is not finished has no response any more."""
 
 
 @define(eq=False, repr=False)
@@ -66,7 +69,7 @@ class Exchange:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything was said, or will not be."""
+        """Return whether anything was said, or will not be."""
         return self.is_stream or self.finished
 
     def deliver(self, message: Message) -> None:
@@ -116,16 +119,22 @@ class Exchange:
     def drop(self, body: EventBody) -> None:
         """A response is over, whichever side ended it."""
         if self.body is body:
-            self.body = None
+            self._lose_body()
 
     def detach(self) -> None:
         """End the response without an end of what is said: the client may resume (SEP-1699)."""
         self.open_stream()
-        body, self.body = self.body, None
+        body = self.body
         if body is not None:
             if self.resumption is not None:
                 body.write(encode_retry(self.resumption.retry_ms))
             body.end()
+            self._lose_body()
+
+    def _lose_body(self) -> None:
+        self.body = None
+        if self.resumption is not None and not self.finished:
+            self.resumption.note_loss()
 
     def _prime(self, resumption: Resumption) -> None:
         """Tell where to resume, before there is anything to say."""
@@ -142,4 +151,4 @@ class Exchange:
         if self.body is not None:
             self.body.write(chunk)
             if self.body.gone:
-                self.body = None
+                self._lose_body()

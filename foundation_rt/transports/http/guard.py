@@ -241,7 +241,7 @@ def with_cors(app: App, origins: Iterable[str]) -> App:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on can be reached from this machine alone."""
+    """Return whether an address to listen on can be reached from this machine alone."""
     if host == "localhost":
         return True
     try:

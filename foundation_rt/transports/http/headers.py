@@ -107,6 +107,13 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead | HttpRefus
     text = "".join((*fields.values(), *parameters.values()))
     if not (text.isascii() and text.isprintable()) and _UNSAFE.search(text) is not None:
         return _find_unsafe(fields, parameters)
+    if "transfer_encoding" in fields and fields["transfer_encoding"].lower() != "chunked":
+        return HttpRefusal(
+            501,
+            "Not implemented: the only Transfer-Encoding taken is chunked",
+            reason="transfer_encoding_not_supported",
+            headers=((b"connection", b"close"),),
+        )
     if "transfer_encoding" in fields and "content_length" in fields:
         return HttpRefusal(
             400, "Content-Length and Transfer-Encoding exclude each other", reason="ambiguous_body"
@@ -176,7 +183,7 @@ def check_session_headers(head: RequestHead) -> HttpRefusal | None:
 
 
 def is_stateless(head: RequestHead, params: Any) -> bool:
-    """Whether a request is of the stateless era: its head or its `_meta` says so (HEAD-09).
+    """Return whether a request is of the stateless era: its head or its `_meta` says so (HEAD-09).
 
     A revision that is not spoken is taken for a later one, of which a client may learn what is.
 
@@ -271,7 +278,7 @@ def _check_parameter(head: RequestHead, header: str, value: Any) -> HttpRefusal 
 
 
 def _says(text: str, value: Any) -> bool:
-    """Whether a header's text is `value`; numbers are compared as numbers (HEAD-14)."""
+    """Return whether a header's text is `value`; numbers are compared as numbers (HEAD-14)."""
     if type(value) is str:
         return text == value
     if type(value) is bool:
@@ -295,7 +302,7 @@ def _meta_version(params: Any) -> Any:
 
 
 def _accepts(accept: str | None, *types: str) -> bool:
-    """Whether a client takes all of `types`; one that says nothing takes none (HEAD-04)."""
+    """Return whether a client takes all of `types`; one that says nothing takes none (HEAD-04)."""
     ranges: set[str] = set()
     for item in (accept or "").lower().split(","):
         kind, *attributes = (part.strip(" \t") for part in item.split(";"))

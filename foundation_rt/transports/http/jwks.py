@@ -38,7 +38,10 @@ MAX_AGE_SECONDS = 3600.0
 """After so long the keys are fetched anew, so that one that was withdrawn is forgotten."""
 
 MIN_INTERVAL_SECONDS = 30.0
-"""Between two fetches, whatever tokens say and however the first one ended."""
+"""Between the end of one fetch and the next, whatever tokens say; after failures less."""
+
+FIRST_RETRY_SECONDS = 1.0
+"""From a failed fetch to the next one; twice as long after each further failure (AUTH-10)."""
 
 MAX_DOCUMENT_BYTES = 256 * 1024
 MAX_KEYS = 100
@@ -51,7 +54,15 @@ _CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "Ed25519": "Ed2
 
 
 class KeysUnavailable(Exception):
-    """The issuer's keys have never been fetched, and now is not the time either."""
+    """The issuer's keys have never been fetched, and now is not the time either.
+
+    Attributes:
+        seconds: until they may be fetched again.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
 
 
 @define(eq=False, repr=False)
@@ -71,7 +82,8 @@ class KeySource:
     _logger: StructuredLogger
     _keys: tuple[VerificationKey, ...] | None = field(default=None, init=False)
     _fetched: float = field(default=0.0, init=False)
-    _tried: float | None = field(default=None, init=False)
+    _next_fetch: float = field(default=float("-inf"), init=False)
+    _failures: int = field(default=0, init=False)
     _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _refreshing: set[asyncio.Task[bool]] = field(factory=set, init=False)
     _asking: asyncio.Future[list[Any]] | None = field(default=None, init=False)
@@ -92,7 +104,7 @@ class KeySource:
         if key is None and await self._refresh():
             key = self._pick(key_id, algorithm)
         if self._keys is None:
-            raise KeysUnavailable
+            raise KeysUnavailable(max(0.0, self._next_fetch - self._clock.monotonic()))
         return key
 
     def _pick(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
@@ -106,12 +118,20 @@ class KeySource:
         before = self._fetched
         async with self._lock:
             now = self._clock.monotonic()
-            if self._tried is None or now - self._tried >= MIN_INTERVAL_SECONDS:
-                self._tried = now
-                await self._fetch(now)
+            if now >= self._next_fetch:
+                self._failures = 0 if await self._fetch(now) else self._failures + 1
+                self._next_fetch = self._clock.monotonic() + self._pause()
         return self._keys is not None and self._fetched != before
 
-    async def _fetch(self, now: float) -> None:
+    def _pause(self) -> float:
+        """Seconds from the fetch that has just ended to the next one."""
+        if not self._failures:
+            return MIN_INTERVAL_SECONDS
+        doublings = min(self._failures - 1, 10)
+        return min(MIN_INTERVAL_SECONDS, FIRST_RETRY_SECONDS * (1 << doublings))
+
+    async def _fetch(self, now: float) -> bool:
+        """Fetch the keys; return whether that went well."""
         if self._asking is None:
             self._asking = asyncio.ensure_future(
                 asyncio.to_thread(fetch_keys, self._issuer, self._jwks_uri)
@@ -127,9 +147,10 @@ class KeySource:
                 "the keys of the authorization server cannot be fetched",
                 {"issuer": self._issuer, "error": {"type": type(error).__name__}},
             )
-            return
+            return False
         self._keys = tuple(islice(_import_keys(keys), MAX_KEYS))
         self._fetched = now
+        return True
 
     def _was_answered(self, asking: asyncio.Future[list[Any]]) -> None:
         self._asking = None
@@ -231,7 +252,7 @@ def _is_short(modulus: Any) -> bool:
 
 
 def _fits(key: VerificationKey, algorithm: str) -> bool:
-    """Whether `key` may verify what `algorithm` signed."""
+    """Return whether `key` may verify what `algorithm` signed."""
     if key.get("alg") not in (None, algorithm):
         return False
     if isinstance(key, RSAKey):

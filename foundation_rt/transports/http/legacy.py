@@ -71,7 +71,10 @@ class LegacyEndpoint:
         """A client comes: its stream lasts as long as it stays."""
         if visit.scope["method"] != "GET":
             return method_not_allowed("GET")
-        refusal = self.sessions.make_room()
+        refusal = await self.endpoint.check_rate(visit)
+        if refusal is not None:
+            return refusal
+        refusal = self.sessions.make_room(visit.principal)
         if refusal is not None:
             return refusal
         endpoint, body = self.endpoint, visit.open_body()

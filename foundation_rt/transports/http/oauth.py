@@ -8,6 +8,7 @@ points. Needs the extra `http` (joserfc).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import ceil
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -98,12 +99,12 @@ class ResourceServer:
             principal = await self.verify(token)
         except TokenRefused as refused:
             return self.unauthorized(str(refused), mount)
-        except KeysUnavailable:
+        except KeysUnavailable as unavailable:
             return HttpRefusal(
                 503,
                 "Service unavailable: the authorization server cannot be asked for its keys",
                 reason="keys_unavailable",
-                headers=((b"retry-after", b"30"),),
+                headers=((b"retry-after", b"%d" % max(1, ceil(unavailable.seconds))),),
             )
         return self.forbidden((), principal, mount) or principal
 

@@ -3,7 +3,7 @@
 `HttpServing` is uvicorn around one application, as a coroutine for whichever loop there is.
 `HttpProcess` is a process that does nothing else:
 
-    serving ── SIGTERM, SIGINT ──► no new connections; calls may finish, subscriptions are told
+    serving ── a signal ──► no new connections; calls may finish, subscriptions are told
     ── all answered, or four fifths of the time are over ──► what runs is aborted
     ── lifespan left ──► gone
 
@@ -19,7 +19,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,7 +28,9 @@ import uvicorn
 import uvloop
 from attrs import define, field
 
+from ...calls.records import identity_fields
 from ...errors import UsageError
+from ...running.forks import ForkGuard
 from ...running.loop_delay import LoopDelay
 from ...running.scheduling import report_errors, run_protected
 from ..reactor_loop import finish_loop
@@ -37,7 +39,9 @@ from .application import HttpApplication
 from .garbage import collecting_rarely
 from .guard import is_loopback
 from .signals import handling_signals
+from .unread import Unread
 from .wire import BoundedProtocol, UvicornLog, WireLimits
+from .workers import report_serving
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -91,21 +95,24 @@ class HttpServing:
 
     Args:
         budget: seconds from `stop` to the end of `run`.
+        on_serving: called when it begins to serve.
     """
 
     application: HttpApplication
     runtime: Runtime
     _socket: socket.socket
     _budget: float
+    _on_serving: Callable[[], object] = field(default=lambda: None)
     _server: uvicorn.Server = field(init=False)
     _stopping_since: float | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         settings = self.runtime.config.http
         limits = WireLimits(settings.header_timeout_ms, settings.max_connections)
+        unread = Unread(settings.max_unread_bytes, time.monotonic)
         config = uvicorn.Config(
             self.application,
-            http=partial(BoundedProtocol, limits),  # type: ignore[arg-type]
+            http=partial(BoundedProtocol, limits, unread),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",  # started and stopped here, where a failure can be told
             log_config=None,
@@ -152,6 +159,14 @@ class HttpServing:
                 "HTTP is open to other machines, and without TLS: put a proxy in front of it",
                 {"url": self.url},
             )
+        self._on_serving()
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Of the listening socket and of the connections."""
+        connections = self._server.server_state.connections
+        found = [each.transport.get_extra_info("socket") for each in connections]
+        return [each.fileno() for each in (self._socket, *found) if each is not None]
 
     def remaining(self, share: float = _STOP) -> float:
         """Seconds left of a share of the budget."""
@@ -199,7 +214,7 @@ def _uvicorn_logs(runtime: Runtime) -> Iterator[None]:
 
 
 def serve(runtime: Runtime, *, process_goes_on: bool = False, shares_port: bool = False) -> int:
-    """Serve over HTTP until SIGTERM or SIGINT; return the exit code: 143 or 130 (HTTP-22).
+    """Serve over HTTP until a signal comes; return the exit code: 143, 130 or 129 (HTTP-22).
 
     Args:
         process_goes_on: the process may live on when all has ended; otherwise it is ended at the
@@ -230,7 +245,10 @@ def make_serving(runtime: Runtime, *, shares_port: bool = False) -> HttpServing:
     settings = runtime.config.http
     application = HttpApplication(runtime, settings.path)
     budget = runtime.config.server.shutdown_timeout_ms / 1000
-    return HttpServing(application, runtime, listen(settings, shares_port=shares_port), budget)
+    opened = listen(settings, shares_port=shares_port)
+    if shares_port:
+        return HttpServing(application, runtime, opened, budget, report_serving)
+    return HttpServing(application, runtime, opened, budget)
 
 
 @define(eq=False, repr=False)
@@ -251,9 +269,10 @@ class HttpProcess:
     _loop: asyncio.AbstractEventLoop = field(factory=uvloop.new_event_loop, init=False)
     _watchdog: Watchdog = field(init=False)
     _signal: int | None = field(default=None, init=False)
+    _guard: ForkGuard = field(init=False)
 
     def run(self) -> int:
-        """Serve until a signal comes; return the exit code: 143 or 130.
+        """Serve until a signal comes; return the exit code: 143, 130 or 129.
 
         Raises:
             LifespanError: a hook of the server could not be entered.
@@ -271,16 +290,23 @@ class HttpProcess:
         asyncio.set_event_loop(self._loop)
         report_errors(self._loop, self.runtime.report_loop_error)
         self._watchdog.start()
+        self._guard = ForkGuard(
+            self.runtime.engine, self._own_descriptors, self._on_signal, self.runtime.flush_logs
+        )
         try:
             with handling_signals(self._on_signal), collecting_rarely():
                 self._run_loop()
         finally:
             finish_loop(self._loop, _LOOP_GRACE, None)
             self._account_for_what_runs()
+            self._guard.stop()
             self.runtime.close_logs(1.0)
             if self._process_goes_on or self._signal is None:
                 self._watchdog.stop()
         return 128 + (self._signal or 0)
+
+    def _own_descriptors(self) -> list[int]:
+        return [*self._serving.descriptors, *self._watchdog.descriptors]
 
     def _run_loop(self) -> None:
         task = self._loop.create_task(self._serve())
@@ -319,7 +345,7 @@ class HttpProcess:
     def _account_for_what_runs(self) -> None:
         """PROC-10: what has not ended is named, and has its record."""
         for call in self.runtime.engine.give_up():
-            fields = {"runId": call.run_id, "toolName": call.name}
+            fields = identity_fields(call)
             self.runtime.logger.warn("handler has not ended; the process ends without it", fields)
 
     def _end_process(self, exit_code: int) -> None:

@@ -3,6 +3,7 @@
 The table belongs to the event loop's thread. It does not watch the clock: who holds it asks it now
 and then to expire what has been idle for too long, which also happens when there is no room.
 Sessions stand in the order of their last use, so expiring looks at those alone that have expired.
+A principal whose share is used up gets a new session for the one that it has not used for longest.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from attrs import define, field
 
+from ...errors import JsonRpcErrorCode
 from ...protocol.principal import identity_of
+from ...resources import SHARE_USED
+from ...shares import Limit, Quota
 from .refusal import HttpRefusal
 
 if TYPE_CHECKING:
     from ...clock import Clock
+    from ...configuration.sections import ServerConfig
     from ...protocol.principal import Principal
 
 _RETRY_AFTER_SECONDS = b"10"
@@ -36,6 +41,12 @@ class Held(Protocol):
 
 
 T = TypeVar("T", bound=Held)
+
+
+def session_quota(config: ServerConfig) -> Quota:
+    """Return what counts the sessions of a process, by their principals (AUTH-16, RES-15)."""
+    limit = Limit(config.http.max_sessions, "sessions", "maxSessions", "too_many_sessions")
+    return Quota(config, limit)
 
 
 def new_session_id() -> str:
@@ -63,16 +74,19 @@ class SessionTable(Generic[T]):
 
     Args:
         clock: says how long a session has been idle.
-        max_sessions: how many there may be.
         idle_ms: how long one is kept that nobody uses.
+        quota: counts sessions, those of other tables of the process as well.
+        gives_way: a principal's idle sessions give way to a new one of its own (RES-15).
         new_id: makes the ids.
     """
 
     _clock: Clock
-    _max_sessions: int
     _idle_ms: int
+    _quota: Quota
+    _gives_way: bool = False
     _new_id: Callable[[], str] = new_session_id
     _entries: dict[str, _Entry[T]] = field(factory=dict, init=False)
+    _by_owner: dict[str | None, dict[str, _Entry[T]]] = field(factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -81,22 +95,36 @@ class SessionTable(Generic[T]):
         """What they hold, as they are now."""
         return iter([entry.content for entry in self._entries.values()])
 
-    def make_room(self) -> HttpRefusal | None:
-        """Expire what is idle; return why there is no room even so (AUTH-16)."""
+    def make_room(self, principal: Principal | None) -> HttpRefusal | None:
+        """Expire what is idle; return why there is no room for one more (AUTH-16, RES-15)."""
         self.expire()
-        if len(self._entries) < self._max_sessions:
+        owner = identity_of(principal)
+        refusal = self._quota.refusal(owner)
+        if refusal is None or self._find_idle(owner) is not None:
             return None
+        details = dict(refusal.details or {})
+        reason = details.pop("reason")
         return HttpRefusal(
-            503,
-            "Service unavailable: there are as many sessions as the server allows",
-            reason="too_many_sessions",
-            headers=((b"retry-after", _RETRY_AFTER_SECONDS),),
+            429 if reason == SHARE_USED else 503,
+            refusal.message,
+            JsonRpcErrorCode.INTERNAL_ERROR,
+            reason,
+            ((b"retry-after", _RETRY_AFTER_SECONDS),),
+            {"code": refusal.code.value, "details": {"reason": reason, **details}},
         )
 
     def add(self, content: T, principal: Principal | None) -> str:
         """The id of a new session; `make_room` has said that there is room."""
+        owner = identity_of(principal)
+        if self._quota.refusal(owner) is not None:
+            idle = self._find_idle(owner)
+            assert idle is not None
+            self.end(idle, "replaced")
+        self._quota.take(owner)
         session_id = self._new_id()
-        self._entries[session_id] = _Entry(content, identity_of(principal), self._clock.monotonic())
+        entry = _Entry(content, owner, self._clock.monotonic())
+        self._entries[session_id] = entry
+        self._by_owner.setdefault(owner, {})[session_id] = entry
         return session_id
 
     def get(self, session_id: str | None, principal: Principal | None) -> T | None:
@@ -119,8 +147,14 @@ class SessionTable(Generic[T]):
     def end(self, session_id: str, reason: str) -> None:
         """Close a session, if nobody has yet; its id is nobody's from now on (AUTH-18)."""
         entry = self._entries.pop(session_id, None)
-        if entry is not None:
-            entry.content.close(reason)
+        if entry is None:
+            return
+        own = self._by_owner[entry.owner]
+        del own[session_id]
+        if not own:
+            del self._by_owner[entry.owner]
+        self._quota.give_back(entry.owner)
+        entry.content.close(reason)
 
     def end_all(self, reason: str) -> None:
         """Close every session."""
@@ -149,4 +183,12 @@ class SessionTable(Generic[T]):
 
     def _touch(self, session_id: str, entry: _Entry[T]) -> None:
         entry.last_used = self._clock.monotonic()
-        self._entries[session_id] = self._entries.pop(session_id)
+        for entries in (self._entries, self._by_owner[entry.owner]):
+            entries[session_id] = entries.pop(session_id)
+
+    def _find_idle(self, owner: str | None) -> str | None:
+        """Return the session of `owner` that is idle and was used the longest time ago."""
+        if not self._gives_way or owner is None:
+            return None
+        own = self._by_owner.get(owner, {}).items()
+        return next((each for each, entry in own if not entry.content.is_busy), None)

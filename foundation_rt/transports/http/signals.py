@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT, for as long as a process serves HTTP or keeps those that do."""
+"""The signals that end a process, for as long as it serves HTTP or keeps those that do."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from ..watchdog import ending_signals
+
 
 @contextmanager
 def handling_signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """While this lasts, have `handler` called for either; in the main thread alone."""
-    previous = {each: signal.signal(each, handler) for each in (signal.SIGTERM, signal.SIGINT)}
+    """While this lasts, have `handler` called for each of them; in the main thread alone."""
+    previous = {each: signal.signal(each, handler) for each in ending_signals()}
     try:
         yield
     finally:

@@ -68,6 +68,7 @@ class EventBody:
     Args:
         cut_connection: ends the connection without waiting for the client to take what was
             written. None where the server offers no such thing.
+        hold: is told how many bytes more, or fewer, are kept for the client (HTTP-29).
 
     Attributes:
         ended: nothing more is taken; what was taken is still sent.
@@ -75,6 +76,7 @@ class EventBody:
     """
 
     cut_connection: Callable[[], object] | None = None
+    hold: Callable[[int], object] | None = None
     max_pending_bytes: int = MAX_PENDING_BYTES
     ended: bool = field(default=False, init=False)
     gone: bool = field(default=False, init=False)
@@ -91,8 +93,13 @@ class EventBody:
             self._cut_off()
             return
         self._chunks.append(chunk)
-        self._pending_bytes += len(chunk)
+        self._count(self._pending_bytes + len(chunk))
         self.wake()
+
+    def begin_with(self, chunk: bytes) -> None:
+        """Have `chunk`, of any size, sent before all that was written."""
+        self._chunks.insert(0, chunk)
+        self._count(self._pending_bytes + len(chunk))
 
     def end(self) -> None:
         """Nothing more follows."""
@@ -103,6 +110,7 @@ class EventBody:
         """The client has gone."""
         self.ended = self.gone = True
         self._chunks.clear()
+        self._count(0)
         self.wake()
 
     def wake(self) -> None:
@@ -132,12 +140,20 @@ class EventBody:
                 # Counted until it is sent: `send` waits while the client does not read.
                 with suppress(OSError):  # the client has gone; its disconnect says so as well
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                self._pending_bytes = sum(map(len, self._chunks))
+                del chunk  # the next one may be long in coming
+                self._count(sum(map(len, self._chunks)))
             elif self.ended:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return
             elif not await self.wait(keep_alive_seconds):
                 self._chunks.append(KEEP_ALIVE)
+
+    def _count(self, pending_bytes: int) -> None:
+        """Note how many bytes are pending from now on."""
+        more = pending_bytes - self._pending_bytes
+        self._pending_bytes = pending_bytes
+        if self.hold is not None and more:
+            self.hold(more)
 
     def _cut_off(self) -> None:
         self.leave()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,17 @@ from attrs import frozen
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .guard import SECURITY_HEADERS
+from .unread import UNCOUNTED_BYTES
 
 if TYPE_CHECKING:
     from ...logs.logger import StructuredLogger
+    from .unread import Unread
 
 CUT_CONNECTION = "foundation_rt.cut_connection"
 """Among the extensions of a scope: a function that ends the connection at once."""
+
+HOLD_BYTES = "foundation_rt.hold_bytes"
+"""Among them: a function that is told how many bytes more, or fewer, are kept for the client."""
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADER_FIELDS = 100
@@ -36,16 +42,27 @@ MAX_HEADER_FIELDS = 100
 _FIELD_BYTES = 4  # of a field besides name and value: a colon, a space, the end of the line
 _DROPPED: deque[tuple[bytes, bytes]] = deque(maxlen=0)
 
-_NO_HTTP = b"Invalid HTTP request\n"
-_NO_HTTP_HEADERS = (
-    (b"content-type", b"text/plain; charset=utf-8"),
-    (b"content-length", b"%d" % len(_NO_HTTP)),
-    (b"connection", b"close"),
-    *SECURITY_HEADERS,
+_VERSIONS = ("1.1", "1.0")
+
+
+def _last_response(status: bytes, text: bytes) -> bytes:
+    """A response that is written to the wire as it is, and ends its connection."""
+    headers = (
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", b"%d" % len(text)),
+        (b"connection", b"close"),
+        *SECURITY_HEADERS,
+    )
+    lines = b"".join(b"%s: %s\r\n" % header for header in headers)
+    return b"HTTP/1.1 %s\r\n%s\r\n%s" % (status, lines, text)
+
+
+_NO_HTTP_RESPONSE = _last_response(b"400 Bad Request", b"Invalid HTTP request\n")
+_OTHER_VERSION_RESPONSE = _last_response(
+    b"505 HTTP Version Not Supported", b"Use HTTP/1.1 or HTTP/1.0\n"
 )
-_NO_HTTP_RESPONSE = b"HTTP/1.1 400 Bad Request\r\n%s\r\n%s" % (
-    b"".join(b"%s: %s\r\n" % header for header in _NO_HTTP_HEADERS),
-    _NO_HTTP,
+_OTHER_HOST_RESPONSE = _last_response(
+    b"400 Bad Request", b"The host of the request target is not the one of the header Host\n"
 )
 
 
@@ -71,12 +88,15 @@ class BoundedProtocol(HttpToolsProtocol):
     """One connection.
 
     Args:
-        limits: of this server; the other arguments are uvicorn's.
+        limits: of this server.
+        unread: what all its clients have not read; the other arguments are uvicorn's.
     """
 
-    def __init__(self, limits: WireLimits, **uvicorn_arguments: Any) -> None:
+    def __init__(self, limits: WireLimits, unread: Unread, **uvicorn_arguments: Any) -> None:
         super().__init__(**uvicorn_arguments)
         self._limits = limits
+        self._unread = unread
+        self.held = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._untaken: int | None = None
@@ -85,6 +105,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._bytes_of_head_at_most = 0
         self._bytes_beside_body = 0
         self._keeps_alive = True
+        self._refusal = _NO_HTTP_RESPONSE
+        self._is_lost = False
         self._extensions: dict[str, Any] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -93,7 +115,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.connections) > self._limits.max_connections:
             transport.abort()
             return
+        transport.set_write_buffer_limits(UNCOUNTED_BYTES)
         self._extensions[CUT_CONNECTION] = transport.abort
+        self._extensions[HOLD_BYTES] = self._hold
         self._await_head()
         self._await_progress()
 
@@ -102,6 +126,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_head_timer()
         if self._stall_timer is not None:
             self._stall_timer.cancel()
+        self._unread.forget(self)
+        self._is_lost = True
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -142,6 +168,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._bytes_beside_body = 0
         if len(self.headers) > MAX_HEADER_FIELDS or self._head_is_too_long():
             raise _HeadRefused
+        if self.parser.get_http_version() not in _VERSIONS:
+            self._refusal = _OTHER_VERSION_RESPONSE
+            raise _HeadRefused
+        if self.url[:1] != b"/" and not self._is_for_this_host():
+            self._refusal = _OTHER_HOST_RESPONSE
+            raise _HeadRefused
         self._head_is_read = True
         super().on_headers_complete()
         # Fields that come now are trailers. They would be taken for fields of the head.
@@ -164,18 +196,27 @@ class BoundedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, unless that could be taken for part of another response."""
         if self._is_idle() or self._is_unanswered_body():
-            self.transport.write(_NO_HTTP_RESPONSE)
+            self.transport.write(self._refusal)
         self.transport.close()
 
     def _is_idle(self) -> bool:
-        """Whether there is nothing to answer."""
+        """Return whether there is nothing to answer."""
         cycle = self.cycle  # None until the first request, whatever its annotation says
         return cycle is None or cycle.response_complete  # type: ignore[redundant-expr]
 
     def _is_unanswered_body(self) -> bool:
-        """Whether what comes is of the request that is to be answered next."""
+        """Return whether what comes is of the request that is to be answered next."""
         in_body = self._head_is_read and not self._request_is_whole
         return in_body and not self.pipeline and not self.cycle.response_started
+
+    def _is_for_this_host(self) -> bool:
+        """Whether a target in absolute form names the host that `Host` names (RFC 9112, 3.2.2)."""
+        scheme, separator, rest = self.url.partition(b"://")
+        if not separator:
+            return True  # a target of another form is no path that anything is served at
+        authority = re.split(rb"[/?#]", rest, maxsplit=1)[0].lower()
+        hosts = [value.lower() for name, value in self.headers if name == b"host"]
+        return scheme.lower() in (b"http", b"https") and hosts == [authority]
 
     def _head_is_too_long(self) -> bool:
         if self._bytes_of_head_at_most <= MAX_HEAD_BYTES:
@@ -198,10 +239,29 @@ class BoundedProtocol(HttpToolsProtocol):
 
     # -- what goes -----------------------------------------------------------------------------
 
+    def pause_writing(self) -> None:
+        """The client has not taken what was written."""
+        super().pause_writing()
+        self._unread.wait(self)
+
     def resume_writing(self) -> None:
         """The client has taken something."""
         self._untaken = None
+        self._unread.go_on(self)
         super().resume_writing()
+
+    def unsent(self) -> int:
+        """Return how many bytes its transport has not sent."""
+        return self.transport.get_write_buffer_size()
+
+    def cut(self) -> None:
+        """End the connection at once; what it has not sent is dropped."""
+        self._is_lost = True
+        self.transport.abort()
+
+    def _hold(self, size: int) -> None:
+        if not self._is_lost:
+            self._unread.hold(self, size)
 
     def _await_progress(self) -> None:
         seconds = self._limits.keep_alive_seconds

@@ -11,16 +11,37 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.clock import ManualClock
+from foundation_rt.configuration.sections import HttpSection, ServerConfig
 from foundation_rt.extensions.tasks.record import Event, TaskRecord
 from foundation_rt.extensions.tasks.store import MemoryTaskStore
+from foundation_rt.shares import Limit, LimitReached, Quota
 
 TTL_MS = 1_000
 MAX_TASKS = 3
 MAX_BYTES = 10
 
 
-def record(task_id: str) -> TaskRecord:
-    return TaskRecord(task_id, None, "then", "then", TTL_MS, 100)
+def record(task_id: str, owner: str | None = None) -> TaskRecord:
+    return TaskRecord(task_id, owner, "then", "then", TTL_MS, 100)
+
+
+def make_store(
+    clock: ManualClock,
+    max_tasks: int,
+    max_bytes: int = MAX_BYTES,
+    config: ServerConfig = ServerConfig(),  # noqa: B008 -- it never changes
+) -> MemoryTaskStore:
+    room = Limit(max_tasks, "places for tasks", "maxTasks", "task_limit")
+    size = Limit(max_bytes, "bytes", "maxResultBytes", "task_limit")
+    return MemoryTaskStore(clock, Quota(config, room), Quota(config, size))
+
+
+def adds(store: MemoryTaskStore, task: TaskRecord) -> bool:
+    try:
+        store.add(task)
+    except LimitReached:
+        return False
+    return True
 
 
 def ended(task: TaskRecord, outcome: bytes) -> TaskRecord:
@@ -31,16 +52,16 @@ def ended(task: TaskRecord, outcome: bytes) -> TaskRecord:
 
 @pytest.mark.rule("TASK-12")
 def test_no_more_tasks_are_kept_than_may_be() -> None:
-    store = MemoryTaskStore(ManualClock(), 1, MAX_BYTES)
-    assert store.add(record("a"))
-    assert not store.add(record("b"))
+    store = make_store(ManualClock(), 1)
+    assert adds(store, record("a"))
+    assert not adds(store, record("b"))
     assert store.get("b") is None
 
 
 @pytest.mark.rule("TASK-12")
 def test_a_task_is_kept_for_its_time_and_no_longer() -> None:
     clock = ManualClock()
-    store = MemoryTaskStore(clock, 1, MAX_BYTES)
+    store = make_store(clock, 1)
     store.add(record("a"))
     assert store.replace(ended(record("a"), b"12345"))
     clock.advance(TTL_MS / 1000 - 0.001)
@@ -48,14 +69,14 @@ def test_a_task_is_kept_for_its_time_and_no_longer() -> None:
     clock.advance(0.001)
     assert store.get("a") is None
     assert not store.replace(record("a"))
-    assert store.add(record("b"))
+    assert adds(store, record("b"))
     assert store.replace(ended(record("b"), b"x" * MAX_BYTES))
 
 
 @pytest.mark.rule("TASK-12")
 def test_a_task_that_has_not_ended_is_kept_though_its_time_is_over() -> None:
     clock = ManualClock()
-    store = MemoryTaskStore(clock, 1, MAX_BYTES)
+    store = make_store(clock, 1)
     store.add(record("a"))
     clock.advance(TTL_MS)
     assert store.get("a") is not None
@@ -63,7 +84,7 @@ def test_a_task_that_has_not_ended_is_kept_though_its_time_is_over() -> None:
 
 @pytest.mark.rule("TASK-12")
 def test_an_outcome_without_room_changes_nothing() -> None:
-    store = MemoryTaskStore(ManualClock(), 2, MAX_BYTES)
+    store = make_store(ManualClock(), 2)
     store.add(record("a"))
     store.add(record("b"))
     assert store.replace(ended(record("a"), b"x" * MAX_BYTES))
@@ -73,13 +94,45 @@ def test_an_outcome_without_room_changes_nothing() -> None:
     assert not kept.is_terminal
 
 
+TWO_KEYS = ServerConfig(http=HttpSection(api_keys=("alice:" + "a" * 16, "bob:" + "b" * 16)))
+
+
+@pytest.mark.rule("RES-16")
+def test_one_principal_keeps_no_more_tasks_than_its_share() -> None:
+    clock = ManualClock()
+    store = make_store(clock, 8, config=TWO_KEYS)
+    assert adds(store, record("a", "alice"))
+    assert adds(store, record("b", "alice"))
+    with pytest.raises(LimitReached) as refused:
+        store.add(record("c", "alice"))
+    assert refused.value.details == {"reason": "principal_share", "maxTasks": 8, "share": 2}
+    assert adds(store, record("d", "bob"))
+    for task_id in "ab":
+        store.replace(ended(record(task_id, "alice"), b"1"))
+    clock.advance(TTL_MS / 1000)
+    assert adds(store, record("e", "alice"))
+    assert store.room.used() == {"alice": 1, "bob": 1}
+    assert store.outcome_bytes.used() == {}
+
+
+@pytest.mark.rule("RES-16")
+def test_outcomes_of_one_principal_have_no_more_bytes_than_its_share() -> None:
+    store = make_store(ManualClock(), 16, config=TWO_KEYS)
+    for task_id, owner in zip("abcd", ("alice", "alice", "alice", "bob"), strict=True):
+        store.add(record(task_id, owner))
+    assert store.replace(ended(record("a", "alice"), b"x" * 2))
+    assert not store.replace(ended(record("b", "alice"), b"x" * 2))
+    assert store.replace(ended(record("b", "alice"), b"x"))
+    assert store.replace(ended(record("d", "bob"), b"x" * 3))
+
+
 class StoreMachine(RuleBasedStateMachine):
     """The store beside a dict that forgets nothing it should keep."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.store = MemoryTaskStore(self.clock, MAX_TASKS, MAX_BYTES)
+        self.store = make_store(self.clock, MAX_TASKS)
         self.model: dict[str, tuple[float, TaskRecord]] = {}
         self.count = 0
 
@@ -98,7 +151,7 @@ class StoreMachine(RuleBasedStateMachine):
         task = record(str(self.count))
         room = len(list(self.alive())) < MAX_TASKS
         self.model = {each: self.model[each] for each in self.alive()}
-        assert self.store.add(task) is room
+        assert adds(self.store, task) is room
         if room:
             self.model[task.task_id] = (self.clock.monotonic() + TTL_MS / 1000, task)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from typing import Any
 
 import orjson
 import pytest
 
+from foundation_rt.calls.invocation import Invocation
 from foundation_rt.clock import ManualClock
 from foundation_rt.context import ToolContext
 from foundation_rt.errors import RegistrationError, ToolError
@@ -30,6 +33,10 @@ async def sleep_forever(arguments: dict[str, Any], context: ToolContext) -> str:
     await context.abort_signal.wait()
     context.abort_signal.raise_if_aborted()
     return "never"
+
+
+async def fail(arguments: dict[str, Any], context: ToolContext) -> str:
+    raise ValueError("failed")
 
 
 def text_of(task: dict[str, Any]) -> Any:
@@ -162,6 +169,34 @@ def test_a_call_is_a_task_at_once() -> None:
         assert record["outcome"] == "success"
         assert task_id not in str(stage.sink.lines)
         assert len(client.answers(1)) == 1
+
+    play(scene)
+
+
+@pytest.mark.rule("TASK-15")
+def test_what_a_task_was_called_with_goes_with_its_end() -> None:
+    held: list[weakref.ref[Invocation]] = []
+
+    async def scene(clock: ManualClock) -> None:
+        stage = Scene(clock)
+        stage.add("long", sleep_a_second)
+        stage.add("fails", fail)
+        client = stage.client()
+        desk = stage.server.runtime.dispatcher.tasks.desk()
+        gc.collect()
+        gc.disable()  # what reference counting does not free is in a cycle, and stays
+        try:
+            for tool in ("long", "long", "fails"):
+                created = client.call(tool)
+                held.extend(map(weakref.ref, desk.calls()))
+                if len(held) == 2:
+                    client.result("tasks/cancel", taskId=created["taskId"])
+                await client.ended(created["taskId"])
+            await asyncio.sleep(2)
+            assert len(held) == 3
+            assert [each() for each in held] == [None, None, None]
+        finally:
+            gc.enable()
 
     play(scene)
 
@@ -605,11 +640,12 @@ def test_whoever_comes_too_late_changes_nothing() -> None:
         client = stage.client()
         task_id = client.call("long")["taskId"]
         desk = stage.server.runtime.dispatcher.tasks.desk()
-        task = desk.running(task_id)
+        task, call = desk.running(task_id), desk.call_of(task_id)
         assert task is not None
+        assert call is not None
         ended = await client.ended(task_id)
-        procedure = task.call.procedure
-        assert procedure.cancel(task.call) == procedure.disconnect(task.call, "shutdown") == []
+        procedure = call.procedure
+        assert procedure.cancel(call) == procedure.disconnect(call, "shutdown") == []
         assert desk.give_up(task) == []
         assert desk.answer(task, {"1": {}}) == []
         desk.describe(task, "too late")

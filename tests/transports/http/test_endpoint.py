@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
@@ -34,6 +36,12 @@ def staged(**settings: Any) -> Callable[[Callable[[Stage], Awaitable[None]]], Ca
     return decorate
 
 
+def count_living(marker: str) -> int:
+    """Return how many dicts of this process have the key `marker`."""
+    gc.collect()
+    return sum(marker in each for each in gc.get_objects() if type(each) is dict)
+
+
 # -- the stateless era -------------------------------------------------------------------------
 
 
@@ -48,6 +56,54 @@ async def test_a_stateless_call_is_answered_as_json(stage: Stage) -> None:
         assert answer.json["id"] == 7
         assert answer.json["result"]["content"][0]["text"] == '"hi"'
         assert answer.json["result"]["resultType"] == "complete"
+
+
+@pytest.mark.rule("HTTP-28")
+@staged()
+async def test_nothing_is_kept_of_a_request_that_stays_open(stage: Stage) -> None:
+    marker = "nobody-reads-this"
+    params = {"notifications": {}, marker: {marker: ["x"]}}
+    open_request = ask(stage.app, "subscriptions/listen", params)
+    del params
+    await open_request.until(lambda: b"acknowledged" in open_request.body)
+    assert count_living(marker) == 0
+    open_request.leave()
+    await open_request.finish()
+
+
+@pytest.mark.rule("HTTP-28")
+@staged()
+async def test_nothing_is_kept_of_a_call_that_runs_but_what_its_handler_needs(
+    stage: Stage,
+) -> None:
+    marker = "nobody-reads-this"
+    session = await open_session(stage.app)
+    params = {"name": "wait", "arguments": {"tag": "a"}, marker: {marker: ["x"]}}
+    running = session.post(request("tools/call", params))
+    del params
+    await stage.until(lambda: stage.entered)
+    assert count_living(marker) == 0
+    stage.go.set()
+    await running.finish()
+
+
+@pytest.mark.rule("REV-11")
+@staged()
+async def test_a_session_keeps_little_however_much_its_client_says_of_itself(stage: Stage) -> None:
+    large = {f"{number:x}": {} for number in range(1_500)}
+    params = {"protocolVersion": "2025-11-25", "capabilities": large, "clientInfo": large}
+    message = request("initialize", params)
+    await post(stage.app, message).finish()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            assert (await post(stage.app, message).finish()).status == 200
+        gc.collect()
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert kept < 20 * 16 * 1024  # unbounded, it was 410 KiB each
 
 
 @pytest.mark.rule("HTTP-06")

@@ -503,11 +503,34 @@ def test_without_any_keys_nobody_is_judged(issuer: Issuer) -> None:
         for _ in range(3):
             answer = await server.authenticate(token(issuer))
             assert isinstance(answer, HttpRefusal)
-            assert (answer.status, answer.headers) == (503, ((b"retry-after", b"30"),))
+            assert (answer.status, answer.headers) == (503, ((b"retry-after", b"1"),))
         assert len(issuer.asked) == 1
         issuer.statuses.clear()
-        clock.advance(30)
+        clock.advance(1)
         assert isinstance(await server.authenticate(token(issuer)), Principal)
+        assert len(issuer.asked) == 2
+
+    run(main())
+
+
+@pytest.mark.rule("AUTH-10")
+def test_a_fetch_that_fails_is_tried_again_after_longer_and_longer_pauses(issuer: Issuer) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        issuer.statuses["/keys"] = 500
+        server = resource_server(issuer, clock)
+        for failures, pause in enumerate((1, 2, 4, 8, 16, 30, 30), 1):
+            for _ in range(2):
+                answer = await server.authenticate(token(issuer))
+                assert isinstance(answer, HttpRefusal)
+                assert answer.headers == ((b"retry-after", b"%d" % pause),)
+                assert len(issuer.asked) == failures
+            clock.advance(pause - 0.5)
+            assert isinstance(await server.authenticate(token(issuer)), HttpRefusal)
+            assert len(issuer.asked) == failures
+            clock.advance(0.5)
+        issuer.statuses.clear()
+        assert isinstance(await server.authenticate(token(issuer, exp=NOW + 999)), Principal)
 
     run(main())
 

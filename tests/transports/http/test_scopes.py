@@ -16,9 +16,16 @@ from starlette.routing import Mount
 
 from foundation_rt import Server, ServerOptions
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import HttpSection, OauthSection, ServerConfig
+from foundation_rt.configuration.sections import (
+    HttpSection,
+    OauthSection,
+    ServerConfig,
+    ServerSection,
+)
+from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
-from tests.support.core import INITIALIZE, make_core, replies
+from tests.support.asgi import META, REVISION
+from tests.support.core import INITIALIZE, INITIALIZED, make_core, replies, request
 from tests.support.issuer import AUDIENCE, Issuer, running_issuer, token
 
 API_KEY = "k" * 32
@@ -194,3 +201,153 @@ def test_step_5_refuses_what_no_status_has_refused(
     assert error["code"] == "UNAUTHORIZED"
     lacking = {"reason": "insufficient_scope", "scopes": ["a", "b"]}
     assert error["details"] == lacking
+
+
+def scoped_server(issuer: Issuer) -> Server:
+    """A server whose every other tool, resource, template and prompt needs a scope."""
+    http = HttpSection(api_keys=(API_KEY,))
+    oauth = OauthSection(issuer=issuer.url, audience=AUDIENCE)
+    settings = ServerSection(page_size=2, cache_scope="public")
+    config = ServerConfig(http=http, oauth=oauth, server=settings)
+    server = Server("scoped", options=ServerOptions(config=config, clock=ManualClock()))
+    for number in range(6):
+        scopes = ("secrets",) if number % 2 else ()
+        server.tool(lambda: "", name=f"t{number}", scopes=scopes)  # type: ignore[call-overload]
+        server.resource(f"note://{number}", name=f"r{number}", scopes=scopes)(lambda: "text")
+        server.prompt(name=f"p{number}", scopes=scopes)(lambda: "text")
+
+        def read(id: str) -> str:
+            return id
+
+        server.resource(f"m{number}://{{id}}", name=f"m{number}", scopes=scopes)(read)
+    server.completion("m1://{id}", "id")(lambda begun: [])
+    return server
+
+
+LISTS = {
+    "tools/list": ("tools", "t"),
+    "prompts/list": ("prompts", "p"),
+    "resources/list": ("resources", "r"),
+    "resources/templates/list": ("resourceTemplates", "m"),
+}
+NEEDING_SCOPES = [
+    ("prompts/get", {"name": "p1"}, "p1"),
+    ("resources/read", {"uri": "note://1"}, "note://1"),
+    ("resources/read", {"uri": "m1://x"}, "m1://x"),
+    (
+        "completion/complete",
+        {
+            "ref": {"type": "ref/resource", "uri": "m1://{id}"},
+            "argument": {"name": "id", "value": ""},
+        },
+        None,
+    ),
+]
+
+
+class Asker:
+    """A client of the stateless era."""
+
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        self.client = client
+
+    async def __call__(
+        self, method: str, params: dict[str, Any], name: str | None, headers: dict[str, str]
+    ) -> httpx2.Response:
+        head = {"mcp-protocol-version": REVISION, "mcp-method": method, **headers}
+        if name is not None:
+            head["mcp-name"] = name
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
+        return await self.client.post("/mcp", content=orjson.dumps(message), headers=head)
+
+    async def names(self, method: str, *holders: dict[str, str]) -> list[str]:
+        """What a list shows; its pages are asked for by `holders` in turn."""
+        found: list[str] = []
+        params: dict[str, Any] = {}
+        for turn in range(100):
+            answer = await self(method, params, None, holders[turn % len(holders)])
+            result = answer.json()["result"]
+            assert result["cacheScope"] == "private"
+            names = [each["name"] for each in result[LISTS[method][0]]]
+            found += [name for name in names if name != "health"]
+            if "nextCursor" not in result:
+                return found
+            params = {"cursor": result["nextCursor"]}
+        raise AssertionError("the list has no end")
+
+
+def with_scoped_server(issuer: Issuer, scene: Any) -> None:
+    async def main() -> None:
+        app = scoped_server(issuer).asgi_app()
+        await app.start()
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://localhost", headers=HEADERS
+        ) as client:
+            await scene(Asker(client))
+        await app.stop(PATIENCE)
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("AUTH-26")
+@pytest.mark.parametrize("method", LISTS)
+def test_a_list_shows_what_the_token_may_use_in_every_page(issuer: Issuer, method: str) -> None:
+    weak = {"authorization": f"Bearer {token(issuer)}"}
+    strong = {"authorization": f"Bearer {token(issuer, scope='secrets')}"}
+    letter = LISTS[method][1]
+
+    async def scene(ask: Asker) -> None:
+        everything = [f"{letter}{number}" for number in range(6)]
+        assert await ask.names(method, strong) == everything
+        assert await ask.names(method, {"x-api-key": API_KEY}) == everything
+        assert await ask.names(method, weak) == everything[::2]
+        # A cursor is good for whoever comes with it, and shows no more than the token may use.
+        mixed = await ask.names(method, strong, weak)
+        assert f"{letter}3" not in mixed
+
+    with_scoped_server(issuer, scene)
+
+
+@pytest.mark.rule("AUTH-12", "AUTH-13")
+@pytest.mark.parametrize(("method", "params", "name"), NEEDING_SCOPES)
+def test_prompts_resources_and_completions_have_scopes_too(
+    issuer: Issuer, method: str, params: dict[str, Any], name: str | None
+) -> None:
+    weak = {"authorization": f"Bearer {token(issuer)}"}
+    strong = {"authorization": f"Bearer {token(issuer, scope='secrets')}"}
+
+    async def scene(ask: Asker) -> None:
+        refused = await ask(method, params, name, weak)
+        assert refused.status_code == 403
+        assert 'scope="secrets"' in refused.headers["www-authenticate"]
+        answer = await ask(method, params, name, strong)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["result"].get("cacheScope", "private") == "private"
+        assert (await ask(method, params, name, {"x-api-key": API_KEY})).status_code == 200
+
+    with_scoped_server(issuer, scene)
+
+
+@pytest.mark.rule("AUTH-13", "AUTH-26")
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [*((method, params) for method, params, _ in NEEDING_SCOPES), ("resources/subscribe", None)],
+)
+def test_what_no_http_status_refuses_is_refused_by_the_protocol(
+    issuer: Issuer, method: str, params: dict[str, Any] | None
+) -> None:
+    """A host that embeds the dispatcher has no HTTP in front of it."""
+    server = scoped_server(issuer)
+    runtime = server.runtime
+    session = runtime.open_session("http")
+    session.principal = Principal("bob", frozenset(("other",)))
+    for line in (INITIALIZE, INITIALIZED):
+        runtime.dispatcher.dispatch(session, parse(line))
+    given = params or {"uri": "note://1"}
+    [reply] = runtime.dispatcher.dispatch(session, parse(request(method, given)))
+    error = orjson.loads(reply.line)["error"]
+    if method == "resources/subscribe":
+        assert error["data"]["reason"] == "resource_not_found"
+    else:
+        assert (error["code"], error["data"]["code"]) == (-32603, "UNAUTHORIZED")
+        assert error["data"]["details"] == {"reason": "insufficient_scope", "scopes": ["secrets"]}

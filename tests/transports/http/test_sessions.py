@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 from attrs import define, field
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.protocol.principal import Principal
-from foundation_rt.transports.http.sessions import SessionTable, new_session_id
+from foundation_rt.configuration.sections import HttpSection, ServerConfig
+from foundation_rt.protocol.principal import Principal, identity_of
+from foundation_rt.transports.http.sessions import SessionTable, new_session_id, session_quota
 
 ALICE, BOB = Principal("alice"), Principal("bob")
+OWNERS = (ALICE, BOB, Principal("carol"), Principal("dave"), Principal("eve"))
 IDLE_MS = 10_000
 
 
@@ -29,9 +32,15 @@ class Content:
         self.closed.append(reason)
 
 
-def table(max_sessions: int = 3) -> tuple[SessionTable[Content], ManualClock]:
+KEYS = ("alice:" + "a" * 16, "bob:" + "b" * 16)
+
+
+def table(
+    max_sessions: int = 3, *, keys: tuple[str, ...] = ()
+) -> tuple[SessionTable[Content], ManualClock]:
     clock = ManualClock()
-    return SessionTable(clock, max_sessions, IDLE_MS), clock
+    config = ServerConfig(http=HttpSection(max_sessions=max_sessions, api_keys=keys))
+    return SessionTable(clock, IDLE_MS, session_quota(config), config.has_shares()), clock
 
 
 @pytest.mark.rule("AUTH-15")
@@ -76,16 +85,72 @@ def test_there_are_only_so_many() -> None:
     sessions, clock = table()
     contents = []
     for _ in range(3):
-        assert sessions.make_room() is None
+        assert sessions.make_room(ALICE) is None
         contents.append(Content())
         sessions.add(contents[-1], ALICE)
         clock.advance(3)
-    refusal = sessions.make_room()
+    refusal = sessions.make_room(ALICE)
     assert refusal is not None
     assert (refusal.status, refusal.headers[0][0]) == (503, b"retry-after")
     clock.advance(3)
-    assert sessions.make_room() is None
+    assert sessions.make_room(ALICE) is None
     assert [content.closed for content in contents] == [["session_expired"], [], []]
+
+
+@pytest.mark.rule("RES-15")
+def test_the_own_session_idle_for_longest_gives_way_to_a_new_one() -> None:
+    sessions, clock = table(8, keys=KEYS)
+    of_bob = Content()
+    sessions.add(of_bob, BOB)
+    busy, first, second = Content(is_busy=True), Content(), Content()
+    sessions.add(busy, ALICE)
+    first_id = sessions.add(first, ALICE)
+    clock.advance(1)
+    assert sessions.make_room(ALICE) is None
+    sessions.add(second, ALICE)
+    assert sessions.get(first_id, ALICE) is None
+    assert first.closed == ["replaced"]
+    assert of_bob.closed == busy.closed == second.closed == []
+
+
+@pytest.mark.rule("RES-13", "RES-15")
+def test_a_principal_with_its_share_of_busy_sessions_is_refused() -> None:
+    sessions, _ = table(8, keys=KEYS)
+    contents = [Content(is_busy=True) for _ in range(2)]
+    for content in contents:
+        sessions.add(content, ALICE)
+    refusal = sessions.make_room(ALICE)
+    assert refusal is not None
+    assert (refusal.status, refusal.reason) == (429, "principal_share")
+    assert refusal.headers[0][0] == b"retry-after"
+    assert refusal.data["code"] == "RESOURCE_EXHAUSTED"
+    assert refusal.data["details"] == {"reason": "principal_share", "maxSessions": 8, "share": 2}
+    assert sessions.make_room(BOB) is None
+    assert [content.closed for content in contents] == [[], []]
+
+
+@pytest.mark.rule("AUTH-16", "RES-15")
+def test_no_session_of_another_principal_gives_way() -> None:
+    sessions, _ = table(4, keys=KEYS)
+    for number in range(4):
+        sessions.add(Content(), Principal(f"principal {number}"))
+    refusal = sessions.make_room(Principal("one more"))
+    assert refusal is not None
+    assert (refusal.status, refusal.reason) == (503, "too_many_sessions")
+    assert sessions.make_room(Principal("principal 0")) is None
+
+
+@pytest.mark.rule("AUTH-16")
+def test_tables_that_share_a_quota_have_one_limit() -> None:
+    quota = session_quota(ServerConfig(http=HttpSection(max_sessions=2)))
+    clock = ManualClock()
+    one, other = (SessionTable[Content](clock, IDLE_MS, quota) for _ in range(2))
+    kept = one.add(Content(), None)
+    other.add(Content(), None)
+    assert one.make_room(None) is not None
+    assert other.make_room(None) is not None
+    one.end(kept, "deleted")
+    assert other.make_room(None) is None
 
 
 @pytest.mark.rule("AUTH-17")
@@ -143,27 +208,37 @@ class Table(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sessions, self.clock = table(max_sessions=4)
+        self.sessions, self.clock = table(max_sessions=4, keys=KEYS)
         self.contents: dict[str, Content] = {}
+        self.owners: dict[str, Principal] = {}
         self.used: dict[str, float] = {}
 
-    @rule(target=ids, is_busy=st.booleans())
-    def add(self, is_busy: bool) -> str:
-        if self.sessions.make_room() is not None:
-            assert len(self.sessions) == 4
+    @rule(target=ids, is_busy=st.booleans(), owner=st.sampled_from(OWNERS))
+    def add(self, is_busy: bool, owner: Principal) -> str:
+        quota = self.sessions._quota
+        if self.sessions.make_room(owner) is not None:
+            own = [each for each, it in self.owners.items() if it == owner]
+            assert all(self.contents[each].is_busy for each in own if self.is_there(each))
             return "none"
+        replaces = quota.refusal(identity_of(owner)) is not None
         content = Content(is_busy)
-        session_id = self.sessions.add(content, ALICE)
+        before = len(self.sessions)
+        session_id = self.sessions.add(content, owner)
+        assert len(self.sessions) == before + (not replaces)
         self.contents[session_id] = content
+        self.owners[session_id] = owner
         self.used[session_id] = self.clock.monotonic()
         return session_id
 
-    @rule(session_id=ids, principal=st.sampled_from([ALICE, BOB, None]))
+    def is_there(self, session_id: str) -> bool:
+        return not self.contents[session_id].closed
+
+    @rule(session_id=ids, principal=st.sampled_from([*OWNERS, None]))
     def get(self, session_id: str, principal: Principal | None) -> None:
         content = self.sessions.get(session_id, principal)
         if content is not None:
             assert content is self.contents[session_id]
-            assert principal is ALICE
+            assert principal is self.owners[session_id]
             idle = self.clock.monotonic() - self.used[session_id]
             assert content.is_busy or idle < IDLE_MS / 1000
             self.used[session_id] = self.clock.monotonic()
@@ -189,10 +264,17 @@ class Table(RuleBasedStateMachine):
 
     @invariant()
     def each_is_there_or_was_closed_once(self) -> None:
-        closed = [content for content in self.contents.values() if content.closed]
-        assert all(len(content.closed) == 1 for content in closed)
-        assert len(self.sessions) == len(self.contents) - len(closed) <= 4
+        there = [each for each in self.contents if self.is_there(each)]
+        assert all(len(content.closed) <= 1 for content in self.contents.values())
+        assert len(self.sessions) == len(there) <= 4
+        owners = Counter(identity_of(self.owners[each]) for each in there)
+        assert self.sessions._quota.used() == owners
+        assert all(count <= 1 for count in owners.values())  # a quarter of four
+
+    def teardown(self) -> None:
+        self.sessions.end_all("shutdown")
+        assert self.sessions._quota.used() == {}
 
 
-TestTable = Table.TestCase
+TestTable = pytest.mark.rule("AUTH-16", "RES-15")(Table.TestCase)
 TestTable.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial, wraps
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from attrs import define, field
 from uvicorn.server import ServerState
 
 from foundation_rt.transports.http.guard import SECURITY_HEADERS
+from foundation_rt.transports.http.unread import Unread
 from foundation_rt.transports.http.wire import (
     MAX_HEAD_BYTES,
     MAX_HEADER_FIELDS,
@@ -107,7 +109,8 @@ async def connect(limits: WireLimits) -> AsyncIterator[Client]:
     config.timeout_keep_alive = limits.keep_alive_seconds  # type: ignore[assignment]
     config.load()
     state = ServerState()
-    make = partial(BoundedProtocol, limits, config=config, server_state=state, app_state={})
+    unread = Unread(64 * 1024 * 1024, monotonic)
+    make = partial(BoundedProtocol, limits, unread, config=config, server_state=state, app_state={})
     loop = asyncio.get_running_loop()
     server = await loop.create_server(make, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

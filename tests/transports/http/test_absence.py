@@ -1,0 +1,252 @@
+"""The absence of a session's client: when its open questions end, and when they do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from foundation_rt.clock import ManualClock
+from foundation_rt.transports.http.absence import Absence
+from tests.support.asgi import Session, Visit, open_session, request
+from tests.support.fake_scheduler import FakeTimer
+from tests.support.http_stage import Stage, stage
+
+GRACE_MS = 10_000
+
+
+class Client:
+    """A session's client in the hands of a test, and the timers that are set for it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.is_here = True
+        self.timers: list[FakeTimer] = []
+        self.given_up: list[int] = []
+        self.session = SimpleNamespace(questions={})
+        self.absence = Absence(self.clock, GRACE_MS, lambda: self.is_here)
+        connection: Any = SimpleNamespace(
+            session=self.session, scheduler=self, give_up_questions=self.give_up_questions
+        )
+        self.absence.connection = connection
+
+    def call_later(self, seconds: float, callback: Any) -> FakeTimer:
+        self.timers.append(FakeTimer(self.clock.monotonic() + seconds, callback))
+        return self.timers[-1]
+
+    def give_up_questions(self, away_ms: int) -> None:
+        self.given_up.append(away_ms)
+        self.session.questions.clear()
+
+    def ask(self) -> None:
+        self.session.questions["server-1"] = None
+        self.absence.watch()
+
+    def leave(self) -> None:
+        self.is_here = False
+        self.absence.note_contact()
+        self.absence.watch()
+
+    def pass_time(self, seconds: float) -> None:
+        until = self.clock.monotonic() + seconds
+        while due := [each for each in self.live() if each.due <= until]:
+            first = min(due, key=lambda each: each.due)
+            self.clock.advance(max(0.0, first.due - self.clock.monotonic()))
+            first.fire()
+        self.clock.advance(until - self.clock.monotonic())
+
+    def live(self) -> list[FakeTimer]:
+        return [each for each in self.timers if each.live]
+
+
+@pytest.mark.rule("ASK-19")
+def test_questions_end_when_their_client_has_been_away_for_the_grace() -> None:
+    client = Client()
+    client.ask()
+    client.pass_time(100)
+    client.leave()
+    client.pass_time(9.9)
+    assert client.given_up == []
+    client.pass_time(0.2)
+    assert client.given_up == [GRACE_MS]
+
+
+@pytest.mark.rule("ASK-19")
+def test_a_client_that_comes_back_or_sends_something_keeps_its_questions() -> None:
+    client = Client()
+    client.ask()
+    client.leave()
+    client.pass_time(9)
+    client.is_here = True
+    client.pass_time(100)
+    client.leave()
+    for _ in range(5):
+        client.pass_time(9)
+        client.absence.note_contact()
+    assert client.given_up == []
+    client.pass_time(11)
+    assert client.given_up == [GRACE_MS]
+
+
+@pytest.mark.rule("ASK-19")
+def test_a_question_to_a_client_that_has_long_gone_ends_at_once() -> None:
+    client = Client()
+    client.leave()
+    client.pass_time(100)
+    assert client.timers == []
+    client.ask()
+    client.pass_time(0)
+    assert client.given_up == [GRACE_MS]
+
+
+class Absences(RuleBasedStateMachine):
+    """Any order of leaving, coming back, sending and asking, and time in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.client = Client()
+        self.seen = 0.0
+
+    @rule()
+    def ask(self) -> None:
+        self.client.ask()
+
+    @rule()
+    def answer(self) -> None:
+        self.client.session.questions.clear()
+
+    @rule()
+    def leave(self) -> None:
+        if self.client.is_here:
+            self.client.leave()
+            self.seen = self.client.clock.monotonic()
+
+    @rule()
+    def come_back(self) -> None:
+        self.client.is_here = True
+
+    @rule()
+    def send(self) -> None:
+        self.client.absence.note_contact()
+        self.seen = self.client.clock.monotonic()
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, 9.0, 11.0]))
+    def wait(self, seconds: float) -> None:
+        asked = bool(self.client.session.questions)
+        self.client.given_up.clear()
+        self.client.pass_time(seconds)
+        gone = self.client.clock.monotonic() - self.seen >= GRACE_MS / 1000
+        assert bool(self.client.given_up) is (asked and gone and not self.client.is_here)
+
+    @invariant()
+    def one_timer_at_most(self) -> None:
+        assert len(self.client.live()) <= 1
+
+    def teardown(self) -> None:
+        self.client.absence.close()
+        assert self.client.live() == []
+
+
+TestAbsences = pytest.mark.rule("ASK-19")(Absences.TestCase)
+TestAbsences.settings = settings(max_examples=60, deadline=None)
+
+
+# -- a whole application -------------------------------------------------------------------------
+
+ROOTS = {"roots": {}}
+
+
+def play(scene: Callable[[Stage], Awaitable[None]], **settings: int) -> None:
+    """Run a scene with an application of its own; `settings` are of the section `http`."""
+
+    async def staged() -> None:
+        async with stage(**settings) as one:
+            await scene(one)
+
+    asyncio.run(staged())
+
+
+async def asked(one: Stage) -> tuple[Session, Visit]:
+    """A session whose client has been asked something, and the response that asks it."""
+    session = await open_session(one.app, capabilities=ROOTS)
+    call = session.call("ask_roots", 1)
+    await call.until(lambda: any(each.get("method") for each in call.messages))
+    return session, call
+
+
+@pytest.mark.rule("ASK-19", "RES-03")
+def test_a_question_whose_client_has_gone_gives_its_slot_back() -> None:
+    async def scene(one: Stage) -> None:
+        resources = one.server.runtime.resources
+        session, call = await asked(one)
+        assert resources.concurrent_executions == 1
+        call.leave()
+        await call.finish()
+        await one.idle()
+        assert resources.concurrent_executions == 0
+        back = session.get(call.events[-1]["id"])
+        await back.finish()
+        withdrawn, error = back.messages
+        assert withdrawn["method"] == "notifications/cancelled"
+        assert "client_gone" in error["result"]["content"][0]["text"]
+        assert one.server.runtime.dispatcher.client_input.questions.used() == {}
+
+    play(scene, question_grace_ms=1, retry_ms=0)
+
+
+@pytest.mark.rule("ASK-19")
+def test_a_client_that_resumes_in_time_is_still_waited_for() -> None:
+    async def scene(one: Stage) -> None:
+        session, call = await asked(one)
+        call.leave()
+        await call.finish()
+        back = session.get(call.events[0]["id"])
+        await back.until(lambda: back.messages)
+        [question] = back.messages
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}}
+        assert (await session.post(answer).finish()).status == 202
+        await back.finish()
+        assert back.messages[-1]["result"]["content"][0]["text"] == "0"
+
+    play(scene)
+
+
+@pytest.mark.rule("ASK-19")
+def test_a_session_that_is_deleted_ends_its_questions() -> None:
+    async def scene(one: Stage) -> None:
+        session, call = await asked(one)
+        assert (await session.delete().finish()).status == 204
+        await call.finish()
+        await one.idle()
+        assert one.server.runtime.resources.concurrent_executions == 0
+        assert one.server.runtime.dispatcher.client_input.questions.used() == {}
+
+    play(scene)
+
+
+@pytest.mark.rule("ASK-19")
+def test_a_client_that_listens_elsewhere_in_its_session_has_not_gone() -> None:
+    async def scene(one: Stage) -> None:
+        session = await open_session(one.app, capabilities=ROOTS)
+        news = session.get()
+        await news.until(lambda: news.status)
+        call = session.call("ask_roots", 1)
+        await call.until(lambda: any(each.get("method") for each in call.messages))
+        [channel] = one.app._service.endpoint.sessions  # type: ignore[union-attr]
+        call.leave()
+        await call.finish()
+        assert channel._absence._timer is None
+        assert one.server.runtime.resources.concurrent_executions == 1
+        assert (await session.post(request("ping", None, 2)).finish()).status == 200
+        news.leave()
+        await news.finish()
+        await one.idle()
+        assert one.server.runtime.resources.concurrent_executions == 0
+
+    play(scene, question_grace_ms=1, retry_ms=0)
