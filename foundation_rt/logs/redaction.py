@@ -2,8 +2,9 @@
 
 Three operations, none of which changes what it is given:
 
-* `Redactor.redact` replaces the values under secret keys, anywhere in a structure. It copies on
-  write: where nothing had to be replaced, the very same object comes back.
+* `Redactor.redact` replaces the values under secret keys, anywhere in a structure, and the secrets
+  that texts hold by their shape (`shapes`). It copies on write: where nothing had to be replaced,
+  the very same object comes back.
 * `sanitize` makes a text safe to show on one line of a terminal and bounds its length.
 * `Redactor.for_log` does both to a whole structure and turns every leaf into what JSON can write.
 
@@ -16,6 +17,7 @@ replaced by a marker.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date, time
 from enum import Enum
@@ -24,7 +26,8 @@ from uuid import UUID
 
 import attrs
 
-from ..errors import ErrorCode
+from ..errors import ErrorCode, UsageError
+from .shapes import REDACTED, mask, may_hold_secret
 
 DEFAULT_REDACT_KEYS: tuple[str, ...] = (
     "token",
@@ -36,9 +39,40 @@ DEFAULT_REDACT_KEYS: tuple[str, ...] = (
     "bearer",
     "session",
     "cookie",
+    "passwd",
+    "pwd",
+    "passphrase",
+    "pass",
+    "passcode",
+    "auth",
+    "jwt",
+    "authToken",
+    "refreshToken",
+    "sessionId",
+    "credential",
+    "clientSecret",
+    "dbPassword",
+    "privateKey",
+    "dsn",
+    "databaseUrl",
+    "connectionString",
+    "signature",
+    "otp",
+    "pin",
+    "ssn",
 )
+# A word that ends so is secret as well: PGPASSWORD, accesstoken. No other English word does.
+_ENDINGS: tuple[str, ...] = ("password", "passwd", "passphrase", "secret", "token", "credential")
+_ENDINGS += tuple(f"{ending}s" for ending in _ENDINGS)
 
-REDACTED = "[REDACTED]"
+# Members that name what another member of the same object is the value of (LOG-28); those others.
+_NAMING = ("name", "key", "header", "field", "variable")
+_VALUES = ("value", "values", "val", "default")
+VALUE_KEYS = frozenset(each for key in _VALUES for each in (key, key.capitalize(), key.upper()))
+_NAMES_ANOTHER = dict.fromkeys(VALUE_KEYS, False) | {
+    each: True for key in _NAMING for each in (key, key.capitalize(), key.upper())
+}
+
 CIRCULAR = "[CIRCULAR]"
 TOO_DEEP = "[TOO DEEP]"
 TRUNCATED = "[TRUNCATED]"
@@ -46,6 +80,7 @@ UNREADABLE = "[UNREADABLE]"
 
 MAX_TEXT = 1024  # characters of one string in a log line (LOG-12)
 MAX_BYTES = 255  # of one bytes object; its repr is no longer than MAX_TEXT (LOG-14)
+_SEARCHED_BYTES = 65_536  # for a secret that begins among the first MAX_BYTES
 MAX_LEVELS = 64  # of nesting (LOG-09)
 MAX_LOG_VALUES = 1_000  # in one structure that is logged (LOG-10)
 MAX_REDACT_VALUES = 1_000_000  # in one structure that is redacted only (LOG-10)
@@ -57,15 +92,18 @@ _INTEGERS = range(-(2**63), 2**64)  # what orjson can write
 _UPPER, _LOWER, _DIGIT, _OTHER = range(4)
 
 
-def sanitize(text: str) -> str:
+def sanitize(text: str, length: int | None = None) -> str:
     """`text` on one line and of bounded length (LOG-11, LOG-12).
 
     C0 and C1 controls, DEL, U+2028, U+2029 and lone surrogates become the six characters
     ``\\uXXXX``. Of a text longer than 1,024 characters the first 1,024 are kept, and a marker that
     tells its length follows.
+
+    Args:
+        length: that of the text before something in it was replaced.
     """
     if len(text) > MAX_TEXT:
-        return f"{_escape(text[:MAX_TEXT])} [cut at {MAX_TEXT} of {len(text)} characters]"
+        return f"{_escape(text[:MAX_TEXT])} [cut at {MAX_TEXT} of {length or len(text)} characters]"
     # Whatever has to be escaped is not printable; the reverse does not hold (U+00A0, U+200D).
     return text if text.isprintable() else _escape(text)
 
@@ -103,28 +141,40 @@ def _words(key: str) -> list[str]:
     return [word.casefold() for word in words]
 
 
+def _name(key: str) -> str:
+    name = "".join(_words(key))
+    if not name:
+        raise UsageError(f"redact_keys: {key!r} has no letter or digit, so it can match no key")
+    return name
+
+
+# Written as keys are: no white space, and not a whole sentence.
+_IS_WORD = re.compile(rf"\S{{1,{MAX_KEY}}}").fullmatch
+
+
 class Redactor:
     """Knows which keys are secret, and takes what stands under them out of structures.
 
     Args:
-        keys: names of secrets besides `DEFAULT_REDACT_KEYS`; one without a letter or digit matches
-            nothing.
+        keys: names of secrets besides `DEFAULT_REDACT_KEYS`.
+
+    Raises:
+        UsageError: a name that no key can match, because it has neither letter nor digit.
     """
 
     __slots__ = ("_longest", "_names", "_verdicts")
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
-        names = {"".join(_words(key)) for key in (*DEFAULT_REDACT_KEYS, *keys)}
-        self._names = frozenset(names - {""})
+        self._names = frozenset(map(_name, (*DEFAULT_REDACT_KEYS, *keys)))
         self._longest = max(map(len, self._names))
         self._verdicts: dict[str, bool] = {}
 
     def is_secret(self, key: str) -> bool:
-        """Whether a value under `key` is to be replaced (LOG-07).
+        """Return whether a value under `key` is to be replaced (LOG-07).
 
         True if some run of consecutive words of `key`, written together, is one of the names, or
-        one followed by ``s``. Words end at whatever is neither letter nor digit, at a change of
-        case, and between letters and digits.
+        one followed by ``s``, or a word ends in ``password``, ``token`` or their like. Words end at
+        whatever is neither letter nor digit, at a change of case, and between letters and digits.
         """
         if len(key) > MAX_KEY:
             return True
@@ -136,6 +186,8 @@ class Redactor:
         return verdict
 
     def _matches(self, words: list[str]) -> bool:
+        if any(word.endswith(_ENDINGS) for word in words):
+            return True
         for start in range(len(words)):
             run = ""
             for end in range(start, len(words)):
@@ -145,6 +197,16 @@ class Redactor:
                 if len(run) > self._longest:
                     break
         return False
+
+    def announces(self, text: Any) -> bool:
+        """Whether a text is a secret key: what it is the name of is to be replaced (LOG-28)."""
+        if isinstance(text, bytes):
+            text = text[: MAX_KEY + 1].decode("latin-1")
+        return isinstance(text, str) and _IS_WORD(text) is not None and self.is_secret(text)
+
+    def mask(self, text: str, enough: int | None = None) -> str:
+        """`text` without secrets; the same object if there were none; see `shapes.mask`."""
+        return mask(text, self.is_secret, enough)
 
     def redact(self, value: Any) -> Any:
         """`value` without secrets; the same object if there were none (LOG-06, LOG-08).
@@ -219,6 +281,12 @@ def _exception_members(error: BaseException) -> list[tuple[str, str]]:
     return [kind, ("message", _read(str, error))]
 
 
+def _is_option(item: Any) -> bool:
+    if type(item) is str:
+        return item.startswith("-")
+    return type(item) is bytes and item.startswith(b"-")
+
+
 class _Traversal:
     """One walk through one structure; copies on write."""
 
@@ -226,7 +294,7 @@ class _Traversal:
 
     # What becomes of values of exactly these types, before anything else is asked about a value.
     scalars: Mapping[type, Callable[[Any], Any]] = dict.fromkeys(
-        (str, int, float, bool, type(None)), _unchanged
+        (int, float, bool, type(None)), _unchanged
     )
 
     def __init__(self, redactor: Redactor, budget: int) -> None:
@@ -235,6 +303,8 @@ class _Traversal:
         self._path: set[int] = set()  # ids of the containers that are being visited
 
     def visit(self, value: Any, level: int) -> Any:
+        if type(value) is str:
+            return self.text(value)
         scalar = self.scalars.get(type(value))
         if scalar is not None:
             return scalar(value)
@@ -260,7 +330,8 @@ class _Traversal:
 
     def _visit_members(self, value: Any, members: Iterable[tuple[Any, Any]], level: int) -> Any:
         result: dict[Any, Any] = {}
-        changed = False
+        changed = announced = False
+        values = []  # the keys of members that another member may name
         for key, member in members:
             if self._spent():
                 result[TRUNCATED] = TRUNCATED
@@ -272,21 +343,42 @@ class _Traversal:
             else:
                 clean = self.visit(member, level + 1)
             changed = changed or clean is not member
-            result[self.key(key, label, result)] = clean
+            shown = self.key(key, label, result)
+            result[shown] = clean
+            names = _NAMES_ANOTHER.get(label)
+            if names:
+                announced = announced or self._redactor.announces(member)
+            elif names is False:
+                values.append(shown)
+        if announced and values:
+            result.update(dict.fromkeys(values, REDACTED))
+            changed = True
         return self.settle(value, result, changed)
 
     def _visit_items(self, value: Collection[Any], level: int) -> Any:
         result: list[Any] = []
         changed = False
+        is_sequence = isinstance(value, list | tuple)
+        is_pair = is_sequence and len(value) == 2
+        is_option, before = False, None
         for item in value:
             if self._spent():
                 result.append(TRUNCATED)
                 changed = True
                 break
-            clean = self.visit(item, level + 1)
+            if (is_pair or is_option) and self._is_announced(item, before, is_pair):
+                clean = REDACTED
+            else:
+                clean = self.visit(item, level + 1)
+            before = item
+            is_option = is_sequence and _is_option(item)
             changed = changed or clean is not item
             result.append(clean)
         return self.settle(value, result, changed)
+
+    def _is_announced(self, item: Any, before: Any, is_pair: bool) -> bool:
+        """Whether an item is a value by the item before it: in a pair, or of an option (LOG-28)."""
+        return (is_pair or not _is_option(item)) and self._redactor.announces(before)
 
     def _spent(self) -> bool:
         self._budget -= 1
@@ -298,8 +390,16 @@ class _Traversal:
         """The keyed members of `value`; None if it has none."""
         return _members(value)
 
+    def text(self, value: str) -> str:
+        """What a text becomes."""
+        return self._redactor.mask(value)
+
     def leaf(self, value: Any, level: int) -> Any:
         """What a value that holds no others becomes."""
+        if isinstance(value, str):
+            text = str.__str__(value)
+            clean = self.text(text)
+            return value if clean is text else clean
         return value
 
     def key(self, key: Any, label: str, taken: Mapping[Any, Any]) -> Any:
@@ -327,7 +427,6 @@ class _LogTraversal(_Traversal):
     __slots__ = ()
 
     scalars: Mapping[type, Callable[[Any], Any]] = {
-        str: sanitize,
         int: _integer,
         float: _unchanged,
         bool: _unchanged,
@@ -346,12 +445,26 @@ class _LogTraversal(_Traversal):
             return _integer(int.__int__(value))
         if isinstance(value, float):
             return float.__float__(value)
-        if isinstance(value, bytes | bytearray) and len(value) > MAX_BYTES:
-            return f"{bytes(value[:MAX_BYTES])!r} [cut at {MAX_BYTES} of {len(value)} bytes]"
-        return sanitize(_read(_teller(value), value))
+        if isinstance(value, bytes | bytearray):
+            clean = self._without_secrets(value)
+            if len(value) > MAX_BYTES:
+                return f"{bytes(clean[:MAX_BYTES])!r} [cut at {MAX_BYTES} of {len(value)} bytes]"
+            return sanitize(repr(clean))
+        return self.text(_read(_teller(value), value))
+
+    def _without_secrets(self, value: bytes | bytearray) -> bytes | bytearray:
+        """The beginning of some bytes, at least; the same object if there are no secrets in it."""
+        text = value[:_SEARCHED_BYTES].decode("latin-1")
+        clean = self._redactor.mask(text, MAX_BYTES)
+        return value if clean is text else clean.encode("latin-1")
+
+    def text(self, value: str) -> str:
+        if may_hold_secret(value) is None:
+            return sanitize(value)
+        return sanitize(self._redactor.mask(value, MAX_TEXT), len(value))
 
     def key(self, key: Any, label: str, taken: Mapping[Any, Any]) -> str:
-        return unused_name(sanitize(label), taken)
+        return unused_name(self.text(label), taken)
 
     def settle(self, value: Any, result: Any, changed: bool) -> Any:
         # Always the copy: an unchanged dict subclass can show other members to orjson than to us.

@@ -22,17 +22,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foundation_rt.errors import ErrorCode, RegistrationError, ToolError
+from foundation_rt.errors import ErrorCode, RegistrationError, ToolError, UsageError
 from foundation_rt.logs.redaction import (
     CIRCULAR,
     DEFAULT_REDACT_KEYS,
-    REDACTED,
     TOO_DEEP,
     TRUNCATED,
     UNREADABLE,
     Redactor,
     sanitize,
 )
+from foundation_rt.logs.shapes import REDACTED
 
 redactor = Redactor()
 
@@ -168,7 +168,7 @@ def test_harmless_keys(key: str) -> None:
 
 @pytest.mark.rule("LOG-07")
 def test_configured_names_are_added_and_match_by_words_too() -> None:
-    custom = Redactor(["creditCard", "PIN", "oauth2", "--"])
+    custom = Redactor(["creditCard", "PIN", "oauth2"])
     for key in ("credit_card", "creditcard", "CREDIT-CARD-NUMBER", "creditCards", "userPin", "pin"):
         assert custom.is_secret(key)
     for key in ("oauth2", "oauth_2", "OAuth2Scope"):
@@ -176,6 +176,13 @@ def test_configured_names_are_added_and_match_by_words_too() -> None:
     assert custom.is_secret("token")
     for key in ("credit", "card", "cardCredit", "spin", "opinion", "oauth", "--", ""):
         assert not custom.is_secret(key)
+
+
+@pytest.mark.rule("LOG-29")
+@pytest.mark.parametrize("key", ["--", "", " ", "*"])
+def test_a_configured_name_that_no_key_can_match_is_refused(key: str) -> None:
+    with pytest.raises(UsageError, match="letter or digit"):
+        Redactor(["iban", key])
 
 
 @pytest.mark.rule("LOG-07")
