@@ -1,14 +1,16 @@
 """Run every measurement, print a table, and fail if the service level is not kept.
 
-    python -m bench [calls] [http] [client] [aacp]
+    python -m bench [--shortest] [calls] [http] [client] [aacp]
 
 Every figure stands beside the floor that was measured in turn with it, round by round; a ratio is
-the median of the rounds' ratios. Absolute times on a shared machine are noise.
+the median of the rounds' ratios. Absolute times on a shared machine are noise. With `--shortest`
+every section runs once and as little as it can: what it prints says that it works, and no more.
 """
 
 from __future__ import annotations
 
 import compileall
+import os
 import subprocess
 import sys
 import tempfile
@@ -29,11 +31,9 @@ from bench.processes import (
     sequential,
 )
 from bench.report import head, row, say
+from bench.sizes import FULL, SHORTEST, Sizes
 
 _HERE = Path(__file__).resolve().parent
-_SEQUENTIAL_ROUNDS, _SEQUENTIAL_CALLS = 15, 1000
-_PIPELINED_ROUNDS, _PIPELINED_CALLS = 9, 5000
-_COLD_STARTS = 15
 
 _TARGETS = [
     FLOOR,
@@ -47,49 +47,53 @@ _TARGETS = [
 _SECTIONS = ("calls", "http", "client", "aacp")
 
 
-def main(sections: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Measure these sections, or all; return 1 if a no-op call over stdio breaks the SLA at p95."""
+    sizes = SHORTEST if "--shortest" in arguments else FULL
+    sections = [each for each in arguments if each != "--shortest"]
     if unknown := set(sections) - set(_SECTIONS):
         say(f"no section {', '.join(sorted(unknown))}: there are {', '.join(_SECTIONS)}")
         return 2
     # An installed package has its bytecode; a checkout may not, and would be compiled every time.
     compileall.compile_dir(_HERE.parent / "foundation_rt", quiet=2)
     say("foundation-rt bench: ratios are to the floor of the same run\n")
-    status = _report_calls() if "calls" in (sections or _SECTIONS) else 0
+    status = _report_calls(sizes) if "calls" in (sections or _SECTIONS) else 0
     if "http" in (sections or _SECTIONS):
         from bench import over_http
 
-        over_http.report()
+        over_http.report(sizes)
     if "client" in (sections or _SECTIONS):
         from bench import over_client
 
-        over_client.report()
+        over_client.report(sizes)
     if "aacp" in (sections or _SECTIONS):
         from bench import aacp
 
-        aacp.report()
+        aacp.report(sizes)
     return status
 
 
-def _report_calls() -> int:
+def _report_calls(sizes: Sizes) -> int:
     """Calls of tools; return the exit status."""
-    _report_in_process()
+    _report_in_process(sizes)
     servers = [Server.spawn(target) for target in _TARGETS]
     for server in servers:
         server.initialize()
-        sequential(server, 500)
-    worst = _report_sequential(servers)
-    _report_pipelined(servers)
+        sequential(server, sizes.warm_up)
+    worst = _report_sequential(servers, sizes)
+    _report_pipelined(servers, sizes)
     _report_memory(servers)
     for server in servers:
         server.stop()
-    _report_cold_start([FLOOR, _TARGETS[1], _TARGETS[2]])
+    _report_cold_start([FLOOR, _TARGETS[1], _TARGETS[2]], sizes.starts)
     return _judge(worst)
 
 
-def _report_in_process() -> None:
+def _report_in_process(sizes: Sizes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
+        # In a worker of pytest-xdist, as in the suite, pytest-benchmark would measure nothing.
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
         subprocess.run(
             [
                 sys.executable,
@@ -101,6 +105,7 @@ def _report_in_process() -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=_HERE.parent,
+            env={**environment, "BENCH_IN_PROCESS": "{} {}".format(*sizes.in_process)},
         )
         benchmarks = orjson.loads(report.read_bytes())["benchmarks"]
     seconds = {each["name"]: each["stats"]["data"] for each in benchmarks}
@@ -110,11 +115,12 @@ def _report_in_process() -> None:
     row("inline", ours, 1e6, median(ours) / median(floor))
 
 
-def _report_sequential(servers: list[Server]) -> float:
+def _report_sequential(servers: list[Server], sizes: Sizes) -> float:
+    count, calls = sizes.sequential
     rounds: dict[str, list[list[float]]] = {server.target.name: [] for server in servers}
-    for _ in range(_SEQUENTIAL_ROUNDS):
+    for _ in range(count):
         for server in servers:
-            rounds[server.target.name].append(sequential(server, _SEQUENTIAL_CALLS))
+            rounds[server.target.name].append(sequential(server, calls))
     head("stdio, one call after another", "us")
     worst = 0.0
     for name, each in rounds.items():
@@ -126,11 +132,12 @@ def _report_sequential(servers: list[Server]) -> float:
     return worst
 
 
-def _report_pipelined(servers: list[Server]) -> None:
+def _report_pipelined(servers: list[Server], sizes: Sizes) -> None:
+    count, calls = sizes.pipelined
     rates: dict[str, list[float]] = {server.target.name: [] for server in servers}
-    for _ in range(_PIPELINED_ROUNDS):
+    for _ in range(count):
         for server in servers:
-            rates[server.target.name].append(pipelined(server, _PIPELINED_CALLS))
+            rates[server.target.name].append(pipelined(server, calls))
     say(f"\n{'stdio, 8 calls in flight':32}{'calls/s':>12}{'ratio':>24}")
     for name, each in rates.items():
         ratio = median(a / b for a, b in zip(each, rates[FLOOR.name], strict=True))
@@ -147,9 +154,9 @@ def _report_memory(servers: list[Server]) -> None:
         say(f"  {server.target.name:30}{used:12.1f}{shown:>24}")
 
 
-def _report_cold_start(targets: list[Target]) -> None:
+def _report_cold_start(targets: list[Target], starts: int) -> None:
     seconds: dict[str, list[float]] = {target.name: [] for target in targets}
-    for _ in range(_COLD_STARTS):
+    for _ in range(starts):
         for target in targets:
             seconds[target.name].append(cold_start(target))
     head("cold start, spawn to initialize", "ms")

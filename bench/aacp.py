@@ -24,10 +24,7 @@ from bench import aacp_floors as floors
 from bench import aacp_load as places
 from bench.aacp_load import CLIENTS, Place, Run, load
 from bench.report import head, percentiles, row, say
-
-_ROUNDS = 5
-_WARM_UP = 1000
-_SEEDS, _REQUESTS_BY_SEED = 100, 200
+from bench.sizes import Sizes
 
 OpenPlace = Callable[[Path], AbstractAsyncContextManager[Place]]
 OpenFloor = Callable[[Path], AbstractAsyncContextManager[floors.Floor]]
@@ -53,21 +50,22 @@ class _Case:
     runs: list[Run] = field(factory=list, init=False)
     floor_rates: list[float] = field(factory=list, init=False)
 
-    async def measure(self, folder: Path) -> None:
+    async def measure(self, folder: Path, sizes: Sizes) -> None:
         """One round."""
+        alone, many = (max(2, int(each * sizes.aacp_share)) for each in (self.alone, self.many))
         async with self.place(folder) as place:
-            await load(place, CLIENTS, _WARM_UP)
+            await load(place, CLIENTS, sizes.warm_up)
             gc.collect()
-            self.latencies.append((await load(place, 1, self.alone)).latencies)
-            run = await load(place, CLIENTS, self.many)
+            self.latencies.append((await load(place, 1, alone)).latencies)
+            run = await load(place, CLIENTS, many)
             self.runs.append(run)
         if self.floor is None:
             return
         async with self.floor(folder) as floor:
-            await floor.many(_WARM_UP, run.group)
+            await floor.many(sizes.warm_up, run.group)
             gc.collect()
-            self.floor_latencies.append(await floors.latencies(floor, self.alone))
-            self.floor_rates.append(await floors.rate(floor, self.many, run.group))
+            self.floor_latencies.append(await floors.latencies(floor, alone))
+            self.floor_rates.append(await floors.rate(floor, many, run.group))
 
 
 def _cases() -> list[_Case]:
@@ -86,7 +84,7 @@ def _cases() -> list[_Case]:
     ]
 
 
-def report() -> None:
+def report(sizes: Sizes) -> None:
     """Measure and print everything about AACP; say which service is not there."""
     cases = []
     missing = []
@@ -97,14 +95,14 @@ def report() -> None:
         else:
             missing.append(f"  {case.name:30}not measured: its server is not reachable ({problem})")
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(_ROUNDS):
+        for _ in range(sizes.aacp):
             for case in cases:
-                asyncio.run(case.measure(Path(folder)))
+                asyncio.run(case.measure(Path(folder), sizes))
     _report_alone(cases)
     _report_many(cases)
     for line in missing:
         say(line)
-    _report_simulator()
+    _report_simulator(*sizes.seeds)
 
 
 def _report_alone(cases: list[_Case]) -> None:
@@ -137,13 +135,13 @@ def _report_many(cases: list[_Case]) -> None:
         say(f"  {case.name:30}{median(rates):12.0f}{figures}{ratio:>10}")
 
 
-def _report_simulator() -> None:
+def _report_simulator(seeds: int, requests: int) -> None:
     """Simulated histories per second of processor time: what each core does that is its own."""
     from tests.simulation.simulator import Simulator
 
     started = time.process_time()
-    for seed in range(_SEEDS):
-        Simulator(seed, _REQUESTS_BY_SEED).run()
-    rate = _SEEDS / (time.process_time() - started)
+    for seed in range(seeds):
+        Simulator(seed, requests).run()
+    rate = seeds / (time.process_time() - started)
     say(f"\n{'AACP, simulator':32}{'seeds/s':>12}")
-    say(f"  {f'of {_REQUESTS_BY_SEED} requests, a core':30}{rate:12.0f}")
+    say(f"  {f'of {requests} requests, a core':30}{rate:12.0f}")

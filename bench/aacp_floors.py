@@ -122,16 +122,19 @@ async def queues(folder: Path) -> AsyncIterator[Floor]:
 
 _COLUMNS = (
     "request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,"
-    " created_at_ms, expires_at_ms, by_message, position, epoch"
+    " created_at_ms, expires_at_ms, by_message, position, epoch, executions"
 )
-_INSERT = f"INSERT INTO requests ({_COLUMNS}) VALUES ({', '.join('?' * 13)})"
+_INSERT = f"INSERT INTO requests ({_COLUMNS}) VALUES ({', '.join('?' * 14)})"
 _COUNT_LINK = (
-    "INSERT INTO links VALUES (?1, ?2, ?3, ?3, ?3, '[]')"
+    "INSERT INTO links"
+    " (source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead, series)"
+    " VALUES (?1, ?2, ?3, ?3, ?3, '[]', 1)"
     " ON CONFLICT (source_agent_id, target_agent_id) DO UPDATE SET last_seq = excluded.last_seq,"
     " acked = excluded.acked, contiguous = excluded.contiguous, ahead = excluded.ahead"
 )
 _CLAIM = (
-    "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1, owner = ?, lease_until_ms = ?,"
+    "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1,"
+    " executions = executions + 1, owner = ?, lease_until_ms = ?,"
     " not_before_ms = NULL WHERE finished_at_ms IS NULL AND target_agent_id = ? AND position = ?"
 )
 _FINISH = (
@@ -178,7 +181,7 @@ class _Sqlite:
             (
                 *(each.request_id, "REQUEST", each.source_agent_id, each.target_agent_id),
                 *(each.seq, each.digest, each.payload, "RECEIVED", each.created_at_ms),
-                *(each.expires_at_ms, False, each.position, 0),
+                *(each.expires_at_ms, False, each.position, 0, 0),
             )
             for each in requests
         ]

@@ -15,15 +15,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.client_floor import ERAS
 from bench.client_load import CLIENTS
 from bench.over_http import Load, Server
 from bench.report import head, percentiles, row, say
+from bench.sizes import Sizes
 
 _ROOT = Path(__file__).resolve().parent.parent
-_ROUNDS, _SECONDS = 7, 0.4
-_IN_FLIGHT = (1, 16, 128)
-_STARTS = 15
 APP = ["-m", "foundation_rt", "serve", str(_ROOT / "bench" / "inline_app.py")]
 _NAMES = {"floor": "floor", "official": "official client", "ours": "this client"}
 _FLOORS = {"stdio": "floor: bare protocol", "http": "floor: bare httpx2"}
@@ -39,17 +36,17 @@ Rounds = dict[str, list[dict[str, Any]]]
 """What `client_load` answered in each round, by client."""
 
 
-def report() -> None:
+def report(sizes: Sizes) -> None:
     """Measure and print."""
-    for era in ERAS:
-        _report_calls("stdio", era, " ".join([sys.executable, *APP]))
+    for era in sizes.eras:
+        _report_calls("stdio", era, " ".join([sys.executable, *APP]), sizes)
     server = Server.spawn("runtime", [*APP, "--no-auth", "--http"], "127.0.0.1:{}")
     try:
-        for era in ERAS:
-            _report_calls("http", era, f"http://127.0.0.1:{server.port}/mcp")
+        for era in sizes.eras:
+            _report_calls("http", era, f"http://127.0.0.1:{server.port}/mcp", sizes)
     finally:
         server.stop()
-    _report_imports()
+    _report_imports(sizes.starts)
 
 
 def compare(
@@ -70,8 +67,8 @@ def compare(
     return found
 
 
-def _report_calls(transport: str, era: str, where: str) -> None:
-    found = compare(transport, era, where, _IN_FLIGHT, _ROUNDS, _SECONDS)
+def _report_calls(transport: str, era: str, where: str, sizes: Sizes) -> None:
+    found = compare(transport, era, where, sizes.in_flight, *sizes.client)
     for number, rounds in found.items():
         say(
             f"\n{f'{transport}, {era}, {number} in flight':32}{'calls/s':>9}{'p50 us':>9}"
@@ -93,9 +90,9 @@ def _say_row(name: str, each: list[dict[str, Any]], rounds: Rounds) -> None:
     say(f"  {name:30}{rate:9.0f}{figures}{cpu * 1e6:9.0f}{to_floor:7.2f}x{to_official:9.2f}x")
 
 
-def _report_imports() -> None:
+def _report_imports(starts: int) -> None:
     seconds: dict[str, list[float]] = {name: [] for name in _IMPORTS}
-    for _ in range(_STARTS):
+    for _ in range(starts):
         for name, program in _IMPORTS.items():
             started = time.perf_counter()
             subprocess.run([sys.executable, "-c", program], check=True, cwd=_ROOT)

@@ -23,14 +23,12 @@ from attrs import define
 
 from bench.http_load import FIRST_ID
 from bench.report import say
+from bench.sizes import FULL, Sizes
 
 _ROOT = Path(__file__).resolve().parent.parent
-_ROUNDS, _SECONDS = 5, 1.0
-_CONNECTIONS = (1, 16, 128)
-_SUBSCRIBERS = (1_000, 10_000)
 _PATIENCE = 30.0
 # As many calls may run as there are connections.
-_SETTINGS = {"FOUNDATION_RT_RESOURCES__MAX_CONCURRENT_EXECUTIONS": str(2 * max(_CONNECTIONS))}
+_SETTINGS = {"FOUNDATION_RT_RESOURCES__MAX_CONCURRENT_EXECUTIONS": str(2 * max(FULL.connections))}
 
 _STATELESS = "2026-07-28"
 _HANDSHAKE = "2025-11-25"
@@ -142,7 +140,7 @@ class Target:
     rival: str = ""
 
 
-def report() -> None:
+def report(sizes: Sizes) -> None:
     """Measure and print."""
     servers: list[Server] = []
     try:
@@ -156,12 +154,12 @@ def report() -> None:
             Target(_SDK + _HANDSHAKE, sdk, _call(sdk.port, {})),
             Target(_OURS + _HANDSHAKE, ours, _call(ours.port, session), _SDK + _HANDSHAKE),
         ]
-        for connections in _CONNECTIONS:
-            _report_calls(targets, connections)
+        for connections in sizes.connections:
+            _report_calls(targets, connections, *sizes.http)
     finally:
         for server in servers:
             server.stop()
-    _report_subscribers()
+    _report_subscribers(sizes.subscribers)
 
 
 def _floor() -> Server:
@@ -177,11 +175,11 @@ def _runtime() -> Server:
     return Server.spawn("runtime", command, "127.0.0.1:{}")
 
 
-def _report_calls(targets: list[Target], connections: int) -> None:
+def _report_calls(targets: list[Target], connections: int, count: int, seconds: float) -> None:
     rounds: dict[str, list[dict[str, float]]] = {target.name: [] for target in targets}
     load = Load.spawn()
     try:
-        for _ in range(_ROUNDS):
+        for _ in range(count):
             for target in targets:
                 answer = load.do(
                     job="calls",
@@ -189,7 +187,7 @@ def _report_calls(targets: list[Target], connections: int) -> None:
                     request=target.request,
                     expect='"isError":false',
                     connections=connections,
-                    seconds=_SECONDS,
+                    seconds=seconds,
                 )
                 rounds[target.name].append(answer)
     finally:
@@ -210,9 +208,9 @@ def _ratio(mine: list[dict[str, float]], other: list[dict[str, float]]) -> str:
     return f"{median(a['rate'] / b['rate'] for a, b in zip(mine, other, strict=True)):.2f}"
 
 
-def _report_subscribers() -> None:
+def _report_subscribers(counts: tuple[int, ...]) -> None:
     say(f"\n{'open subscriptions':32}{'MB':>12}{'KB each':>12}{'seconds':>12}")
-    for count in _SUBSCRIBERS:
+    for count in counts:
         server, load = _runtime(), Load.spawn()
         try:
             before = server.resident_mb()

@@ -51,14 +51,15 @@ class Server:
     @classmethod
     def spawn(cls, target: Target) -> Self:
         """Start it; its log goes to a file, as a host would have it."""
-        process = subprocess.Popen(
-            [sys.executable, *target.arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=tempfile.TemporaryFile(),  # noqa: SIM115 -- it lives as long as the process
-            bufsize=0,
-            cwd=_ROOT,
-        )
+        with tempfile.TemporaryFile() as log:
+            process = subprocess.Popen(
+                [sys.executable, *target.arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                cwd=_ROOT,
+            )
         return cls(target, process)
 
     def initialize(self) -> None:

@@ -27,5 +27,7 @@ def row(name: str, seconds: list[float], scale: float, ratio: float | None) -> f
 
 
 def percentiles(seconds: list[float]) -> list[float]:
-    """Of at least two values; the n-th percentile is at n, from 1 to 99."""
+    """Of at least one value; the n-th percentile is at n, from 1 to 99."""
+    if len(seconds) == 1:
+        return seconds * 100
     return [min(seconds), *quantiles(seconds, n=100, method="inclusive")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +12,8 @@ from bench.app import server
 from bench.floor import make_straight_line
 from foundation_rt.running.connection import Connection
 
-_ROUNDS, _ITERATIONS = 400, 100
+# Set by `python -m bench`, in whose environment this runs.
+_ROUNDS, _ITERATIONS = map(int, os.environ.get("BENCH_IN_PROCESS", "400 100").split())
 
 _HANDSHAKE = (
     b'{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25"}}\n'

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .agents.errors import AgentCycleError as AgentCycleError
     from .agents.errors import AgentNotFoundError as AgentNotFoundError
     from .agents.errors import AgentQueueFullError as AgentQueueFullError
+    from .agents.errors import AgentStateTooLargeError as AgentStateTooLargeError
     from .agents.errors import AgentUnregisteredError as AgentUnregisteredError
     from .agents.messages import AgentContext as AgentContext
     from .agents.messages import AgentMessage as AgentMessage
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .asking.errors import AnswerTimeoutError as AnswerTimeoutError
     from .asking.errors import AskError as AskError
     from .asking.errors import ClientCapabilityError as ClientCapabilityError
+    from .asking.errors import ClientGoneError as ClientGoneError
     from .asking.errors import ClientRefusedError as ClientRefusedError
     from .asking.errors import InvalidAnswerError as InvalidAnswerError
     from .asking.errors import UrlElicitationRequired as UrlElicitationRequired
@@ -85,6 +87,7 @@ _HOMES = {
     "AgentMessage": "agents.messages",
     "AgentNotFoundError": "agents.errors",
     "AgentQueueFullError": "agents.errors",
+    "AgentStateTooLargeError": "agents.errors",
     "AgentUnregisteredError": "agents.errors",
     "Annotations": "protocol.content",
     "AnswerTimeoutError": "asking.errors",
@@ -92,6 +95,7 @@ _HOMES = {
     "Audio": "protocol.content",
     "BlobContents": "protocol.content",
     "ClientCapabilityError": "asking.errors",
+    "ClientGoneError": "asking.errors",
     "ClientRefusedError": "asking.errors",
     "Completion": "features.completions",
     "ConfigError": "errors",

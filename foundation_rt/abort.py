@@ -33,7 +33,7 @@ class AbortSignal:
 
     @property
     def aborted(self) -> bool:
-        """Whether the signal has fired."""
+        """Return whether the signal has fired."""
         return self.reason is not None
 
     def raise_if_aborted(self) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .protocol.principal import Principal
 
 
-_NOBODY = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], {}, {}, None)
+_NOBODY = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], log_level=None)
 """Who asks where a host made the context itself, and named no call."""
 
 

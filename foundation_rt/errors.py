@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import orjson
 from attrs import define
 
 if TYPE_CHECKING:
     from .configuration.loading import ConfigProblem
+
+_T = TypeVar("_T")
 
 
 class ErrorCode(StrEnum):
@@ -122,7 +124,7 @@ def to_tool_error(error: StructuredError, *, run_id: str, correlation_id: str) -
     wire = StructuredError(error.code, error.message, error.details, run_id, correlation_id)
     try:
         text = orjson.dumps(wire.to_wire(), option=orjson.OPT_NON_STR_KEYS)
-    except (TypeError, RecursionError):
+    except BaseException:  # what stands in the details may raise anything (ERR-07)
         wire.message = error.message.encode("utf-8", "backslashreplace").decode()
         wire.details = {"reason": "details_not_serializable"}
         text = orjson.dumps(wire.to_wire())
@@ -139,12 +141,17 @@ def describe_exception(error: BaseException) -> dict[str, Any]:
     except BaseException:  # its own code: it may raise anything
         text = "(no text: its __str__ raised)"
     frames = []
-    traceback = error.__traceback__
+    traceback = _traceback_of(error)
     while traceback is not None:
         code = traceback.tb_frame.f_code
         frames.append(f"{code.co_filename}:{traceback.tb_lineno} {code.co_name}")
         traceback = traceback.tb_next
-    return {"type": type(error).__name__, "message": text, "frames": frames[-10:]}
+    return {"type": _name_of(type(error)), "message": text, "frames": frames[-10:]}
+
+
+# Read past what a class or its metaclass may have put in their place.
+_traceback_of = vars(BaseException)["__traceback__"].__get__
+_name_of = vars(type)["__name__"].__get__
 
 
 class ToolError(Exception):
@@ -175,6 +182,30 @@ class ToolError(Exception):
     def to_structured(self) -> StructuredError:
         """The error as data."""
         return StructuredError(self.code, self.message, self.details)
+
+
+def has_type(value: object, kind: type[_T]) -> TypeGuard[_T]:
+    """Return whether `value` is an instance of `kind`, without running any code of its class.
+
+    `isinstance` reads `value.__class__`, which the class of a handler's value may define (ERR-07).
+    """
+    return issubclass(type(value), kind)
+
+
+def chosen_error(error: BaseException | None) -> StructuredError | None:
+    """Return the error that a handler chose by raising a `ToolError` (ERR-04).
+
+    Returns:
+        None for any other exception, and for a `ToolError` whose own code fails (ERR-07).
+    """
+    if not has_type(error, ToolError):
+        return None
+    try:
+        chosen = error.to_structured()
+        chosen.code = ErrorCode(chosen.code)
+    except BaseException:
+        return None
+    return chosen
 
 
 class AbortError(Exception):

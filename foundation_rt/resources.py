@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 from attrs import define, field
 
 from .configuration.sections import ServerConfig
+from .protocol.principal import identity_of
 from .schemas.validation import ValidationIssue, ValidationResult
+
+if TYPE_CHECKING:
+    from .errors import ToolError
+    from .protocol.principal import Principal
+    from .shares import Limit, Quota
 
 HealthStatus = Literal["healthy", "degraded", "unhealthy"]
 
@@ -23,6 +29,9 @@ _DEGRADED_LOAD = 0.8
 _DEGRADED_DELAY_MS = 100.0
 _UNHEALTHY_DELAY_MS = 500.0
 _UNHEALTHY_REJECTIONS = 3
+
+SHARE_USED = "principal_share"
+"""The `reason` of a refusal because of a principal's share, before any handler has run (RES-13)."""
 
 RETRY_HINT = "Retry with exponential backoff and jitter: about 100 ms, doubled up to 10 s."
 """What the log says beside a RESOURCE_EXHAUSTED rejection (RES-07)."""
@@ -67,6 +76,21 @@ class Slot:
             manager._give_back()
 
 
+@define(eq=False, repr=False)
+class SharedSlot(Slot):
+    """A slot that counts for the share of a principal (RES-14)."""
+
+    _identity: str
+    _shares: Quota
+
+    def release(self) -> None:
+        """Give the slot back; a second time does nothing (RES-03)."""
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            self._shares.give_back(self._identity)
+            manager._give_back()
+
+
 def _no_delay() -> float:
     return 0.0
 
@@ -89,10 +113,15 @@ class ResourceManager:
     _consecutive_rejections: int = field(default=0, init=False)
     _freed: threading.Condition = field(factory=threading.Condition, init=False)
     _waiting: int = field(default=0, init=False)
+    _shares: Quota | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._max = self.config.resources.max_concurrent_executions
         self._free = [None] * self._max
+        if self.config.has_shares():
+            from .shares import Quota
+
+            self._shares = Quota(self.config, self._limit())
 
     @property
     def concurrent_executions(self) -> int:
@@ -105,7 +134,44 @@ class ResourceManager:
             self._free.pop()  # atomic; a lock here and in `_give_back` would cost a call 0.5 us
         except IndexError:
             return None
+        except BaseException:  # thrown in by another thread, once the slot was taken (ERR-07)
+            self._give_back()
+            raise
         return Slot(self)
+
+    def take_slot(self, principal: Principal | None) -> Slot:
+        """Return a slot for a call of `principal`, at once (RES-01, RES-14).
+
+        Raises:
+            ToolError: RESOURCE_EXHAUSTED: all slots are in use, or the principal's share of them.
+        """
+        shares = self._shares
+        identity = None if shares is None else identity_of(principal)
+        if shares is None or identity is None:
+            slot = self.try_acquire_slot()
+            if slot is None:
+                raise self.no_slot()
+            return slot
+        shares.take(identity)
+        try:
+            self._free.pop()
+        except IndexError:
+            shares.give_back(identity)
+            raise self.no_slot() from None
+        return SharedSlot(self, identity, shares)
+
+    def shares_used(self) -> dict[str | None, int]:
+        """Return how many slots each principal uses; empty where no shares apply (RES-14)."""
+        return {} if self._shares is None else self._shares.used()
+
+    def no_slot(self) -> ToolError:
+        """Return the refusal of a call while all slots are in use (CALL-07)."""
+        return self._limit().used_up()
+
+    def _limit(self) -> Limit:
+        from .shares import Limit
+
+        return Limit(self._max, "execution slots", "maxConcurrentExecutions", "concurrency_limit")
 
     def acquire_slot(self, timeout: float | None = None) -> Slot | None:
         """Wait for a slot; for hosts that share the process, never for `tools/call` (RES-02).
@@ -139,7 +205,7 @@ class ResourceManager:
         return len(orjson.dumps(payload))
 
     def validate_payload_size(self, payload: Any) -> ValidationResult:
-        """Whether `payload` is within `tools.max_payload_bytes` (RES-04)."""
+        """Return whether `payload` is within `tools.max_payload_bytes` (RES-04)."""
         limit = self.config.tools.max_payload_bytes
         try:
             size = self.payload_size(payload)
@@ -168,7 +234,7 @@ class ResourceManager:
         )
 
     def is_approaching_limits(self) -> bool:
-        """Whether more than 80 % of the slots are in use (RES-05)."""
+        """Return whether more than 80 % of the slots are in use (RES-05)."""
         return self.concurrent_executions > _DEGRADED_LOAD * self._max
 
     def get_health_status(self) -> HealthStatus:

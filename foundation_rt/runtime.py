@@ -121,6 +121,7 @@ class Runtime:
 
     def __attrs_post_init__(self) -> None:
         self._background = Background(self.report_loop_error)
+        self.engine.workers.on_error = self.report_interruption
 
     def attach_agents(self, coordinator: AgentCoordinator) -> None:
         """Make `coordinator` the one of this server: it gets its logger, its limits and its ids."""
@@ -173,8 +174,10 @@ class Runtime:
         return connection
 
     def needs_event_loop(self) -> bool:
-        """Whether any call will be a task."""
+        """Return whether any call will be a task."""
         if self.engine.around is not None or self.registry.has_async_tools():
+            return True
+        if self.rate_limit is not None and self.rate_limit.waits:
             return True
         features = self.dispatcher.features
         return features is not None and features.has_async_handlers()
@@ -281,7 +284,7 @@ class Runtime:
 
     @property
     def is_serving(self) -> bool:
-        """Whether anybody is served on the event loop of a host."""
+        """Return whether anybody is served on the event loop of a host."""
         return self._measured is not None and self._measured.is_used()
 
     def _host_delay(self, loop: asyncio.AbstractEventLoop) -> HostDelay:
@@ -292,6 +295,11 @@ class Runtime:
             self._measured = measured = HostDelay(HostLoop(loop))
             self.resources.event_loop_delay = lambda: measured.delay.p99_ms(time.monotonic())
         return self._measured
+
+    def report_interruption(self, message: str, error: BaseException | None) -> None:
+        """Log what was thrown into a thread of ours while it ran no handler (ERR-07)."""
+        described = None if error is None else describe_exception(error)
+        self.logger.error(message, {"error": described})
 
     def report_loop_error(self, message: str, error: BaseException | None) -> None:
         """Log what went wrong on an event loop of ours outside any call."""
@@ -320,6 +328,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         redactor = Redactor(config.logging.redact_keys)
         logger = StructuredLogger(sink, clock, config.logging.level, redactor)
     registry.use_separator(config.tools.name_separator)
+    registry.use_formats(config.tools.check_formats)
     registry.attach_logger(logger)
     resources = options.resource_manager or ResourceManager(config, resident_memory_bytes)
     info = ServerInfo(
@@ -331,16 +340,16 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         options.icons,
     )
     envelope = Envelope(info, config.server.cache_ttl_ms, config.server.cache_scope)
-    subscriptions = options.subscriptions or Subscriptions()
+    subscriptions = options.subscriptions or Subscriptions(config)
     registry.observe(subscriptions)
-    tasks = TaskOffer(registry, config.tasks, clock, envelope, subscriptions)
     client_input = ClientInput(
         _state_key(config.security.state_key),
-        config.server.input_ttl_ms,
+        config,
         lambda: int(clock.now().timestamp() * 1000),
         envelope,
         subscriptions,
     )
+    tasks = TaskOffer(registry, config, clock, envelope, subscriptions, client_input)
     tools_call = ToolsCall(resources, config.tools, registry, ids, envelope, tasks, client_input)
     dispatcher = Dispatcher(
         envelope,

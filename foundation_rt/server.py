@@ -439,7 +439,8 @@ class Server(FeatureServer):
     def run(self, config: str | os.PathLike[str] | None = None) -> None:
         """Serve over stdio until the client leaves.
 
-        Returns after end of file; raises `SystemExit` with 143 or 130 after SIGTERM or SIGINT.
+        Returns after end of file; raises `SystemExit` with 143, 130 or 129 after SIGTERM,
+        SIGINT or SIGHUP.
 
         Args:
             config: a configuration file, .toml or .json.
@@ -462,7 +463,7 @@ class Server(FeatureServer):
     def run_http(self, config: str | os.PathLike[str] | None = None, **settings: Any) -> None:
         """Serve over HTTP until a signal comes (extra `http`); see spec/http.md.
 
-        Raises `SystemExit` with 143 or 130 after SIGTERM or SIGINT.
+        Raises `SystemExit` with 143, 130 or 129 after SIGTERM, SIGINT or SIGHUP.
 
         Args:
             config: a configuration file, .toml or .json.

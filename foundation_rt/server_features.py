@@ -7,7 +7,7 @@ a definition and a handler. What they need is imported when a server has the fir
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class FeatureServer(ABC):
         inline: bool = False,
         timeout_ms: int | None = None,
         cache_ttl_ms: int | None = None,
+        scopes: Iterable[str] = (),
     ) -> Callable[[F], F]:
         """Let a function read a resource: `@server.resource("task://{id}")`.
 
@@ -69,6 +70,7 @@ class FeatureServer(ABC):
             timeout_ms: deadline in ms; by default `tools.default_timeout_ms`.
             cache_ttl_ms: how long a client may keep the contents, in ms; by default
                 `server.cache_ttl_ms`.
+            scopes: what a token must have been granted for it (AUTH-13).
 
         Raises:
             RegistrationError: says what to change.
@@ -106,6 +108,7 @@ class FeatureServer(ABC):
                 "execution": _run_typed(typed, inline),
                 "timeout_ms": timeout_ms,
                 "cache_ttl_ms": cache_ttl_ms,
+                "scopes": scopes,
             }
             registry = self.features.resources
             if is_template:
@@ -127,6 +130,7 @@ class FeatureServer(ABC):
         inline: bool = False,
         timeout_ms: int | None = None,
         cache_ttl_ms: int | None = None,
+        scopes: Iterable[str] = (),
     ) -> None:
         """Add a resource from its definition; `handler({"uri": ...}, context)` reads it.
 
@@ -139,6 +143,7 @@ class FeatureServer(ABC):
             execution=_run_plain(inline),
             timeout_ms=timeout_ms,
             cache_ttl_ms=cache_ttl_ms,
+            scopes=scopes,
         )
 
     def register_resource_template(
@@ -149,6 +154,7 @@ class FeatureServer(ABC):
         inline: bool = False,
         timeout_ms: int | None = None,
         cache_ttl_ms: int | None = None,
+        scopes: Iterable[str] = (),
     ) -> None:
         """Add all resources of a template; the handler gets its variables, as text, and ``uri``.
 
@@ -161,6 +167,7 @@ class FeatureServer(ABC):
             execution=_run_plain(inline),
             timeout_ms=timeout_ms,
             cache_ttl_ms=cache_ttl_ms,
+            scopes=scopes,
         )
 
     def unregister_resource(self, uri: str) -> bool:
@@ -184,6 +191,7 @@ class FeatureServer(ABC):
         meta: Mapping[str, Any] | None = None,
         inline: bool = False,
         timeout_ms: int | None = None,
+        scopes: Iterable[str] = (),
     ) -> Callable[[F], F]: ...
 
     def prompt(
@@ -198,6 +206,7 @@ class FeatureServer(ABC):
         meta: Mapping[str, Any] | None = None,
         inline: bool = False,
         timeout_ms: int | None = None,
+        scopes: Iterable[str] = (),
     ) -> Callable[..., Any]:
         """Make a prompt of a function: `@server.prompt` or `@server.prompt(title="Review")`.
 
@@ -213,6 +222,7 @@ class FeatureServer(ABC):
             meta: the `_meta` of the definition; JSON.
             inline: run it in place; only for a `def` that takes microseconds and never blocks.
             timeout_ms: deadline in ms; by default `tools.default_timeout_ms`.
+            scopes: what a token must have been granted for it (AUTH-13).
 
         Raises:
             RegistrationError: says which parameter, or which option, and what to do.
@@ -235,6 +245,7 @@ class FeatureServer(ABC):
                 typed.handler,
                 execution=_run_typed(typed, inline),
                 timeout_ms=timeout_ms,
+                scopes=scopes,
                 completers=typed.choices,
             )
             return function
@@ -248,6 +259,7 @@ class FeatureServer(ABC):
         *,
         inline: bool = False,
         timeout_ms: int | None = None,
+        scopes: Iterable[str] = (),
     ) -> None:
         """Add a prompt from its definition; `handler(arguments, context)` gets them as sent.
 
@@ -255,7 +267,11 @@ class FeatureServer(ABC):
             RegistrationError: says what is wrong with the definition.
         """
         self.features.prompts.register(
-            definition, handler, execution=_run_plain(inline), timeout_ms=timeout_ms
+            definition,
+            handler,
+            execution=_run_plain(inline),
+            timeout_ms=timeout_ms,
+            scopes=scopes,
         )
 
     def unregister_prompt(self, name: str) -> bool:

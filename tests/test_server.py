@@ -559,6 +559,31 @@ def test_what_an_exception_says_is_told_to_clients_only_on_request(exposed: bool
     assert logged["error"]["message"] == "the database is at db.internal"
 
 
+@pytest.mark.rule("SCHEMA-25")
+@pytest.mark.parametrize("checked", [False, True])
+def test_formats_are_annotations_for_tools_of_every_age_where_they_are_not_checked(
+    checked: bool,
+) -> None:
+    registry = ToolRegistry()
+    schema = {"type": "object", "properties": {"day": {"type": "string", "format": "date"}}}
+
+    def give_back(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        return {"day": "never"}
+
+    before = ToolDefinition("before", "", schema)
+    after = ToolDefinition("after", "", schema, output_schema=schema)
+    registry.register(before, give_back)
+    config = ServerConfig(tools=ToolsSection(check_formats=checked))
+    Server(options=ServerOptions(config=config, tool_registry=registry)).runtime  # noqa: B018
+    registry.register(after, give_back)
+    for tool in (registry.get("before"), registry.get("after")):
+        assert tool is not None
+        assert (tool.validate({"day": "never"}) == ()) is not checked
+        assert tool.validate({"day": 5}) != ()
+        if tool.validate_output is not None:
+            assert (tool.validate_output({"day": "never"}) == ()) is not checked
+
+
 @pytest.mark.rule("CALL-05", "CALL-10", "RES-04")
 def test_payloads_and_results_are_held_to_their_limits() -> None:
     rig = Rig(ServerConfig(tools=ToolsSection(max_payload_bytes=20, max_response_bytes=30)))

@@ -22,7 +22,7 @@ from ..errors import ErrorCode, RegistrationError, ToolError
 from ..tools.definition import ToolDefinition
 from ..tools.names import MAX_TOOL_NAME_LENGTH
 from ..tools.registry import Execution
-from .agents import send_message_handler
+from .agents import scopes_of_agent, send_message_handler
 from .health import HEALTH, health_report
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..configuration.sections import ServerConfig
     from ..context import ToolContext
     from ..resources import ResourceManager
-    from ..tools.registry import Handler, ToolRegistry
+    from ..tools.registry import ArgumentScopes, Handler, ToolRegistry
 
 CANONICAL_SCHEMAS: dict[str, Mapping[str, Any]] = {
     "echo": {
@@ -87,10 +87,12 @@ class AdminTools:
 
     Args:
         handlers: what a tool does, for each type of `CANONICAL_SCHEMAS`, and where it runs.
+        argument_scopes: see `RegisteredTool`; for the types whose calls may need scopes.
     """
 
     registry: ToolRegistry
     handlers: Mapping[str, tuple[Handler, Execution]]
+    argument_scopes: Mapping[str, ArgumentScopes]
 
     def register_tool(self, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
         """Add a tool of a predefined type (ADMIN-04 to ADMIN-07).
@@ -108,7 +110,12 @@ class AdminTools:
         handler, execution = self.handlers[tool_type]
         try:
             tool = self.registry.register(
-                definition, handler, is_dynamic=True, execution=execution, tool_type=tool_type
+                definition,
+                handler,
+                is_dynamic=True,
+                execution=execution,
+                tool_type=tool_type,
+                argument_scopes=self.argument_scopes.get(tool_type),
             )
         except RegistrationError as error:
             raise self._describe_refusal(name, error) from error
@@ -166,6 +173,7 @@ def add_admin_tools(
             "health": (lambda *_: health_report(config, resources), Execution.INLINE),
             "agentProxy": (_agent_proxy(agents), Execution.ASYNC),
         },
+        {"agentProxy": scopes_of_agent(agents, "targetAgentId")},
     )
     for definition, handler in (
         (REGISTER_TOOL, tools.register_tool),

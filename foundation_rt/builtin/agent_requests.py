@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..configuration.sections import ToolsSection
     from ..context import ToolContext
     from ..errors import StructuredError
+    from ..protocol.principal import Principal
     from ..tools.registry import Handler
 
 _REQUEST_ID = {"type": "string", "minLength": 1, "maxLength": 128}
@@ -80,11 +81,11 @@ _SHARE_OF_DEADLINE = 0.9
 
 
 def request_handler(coordinator: AgentCoordinatorV2, limits: Callable[[], ToolsSection]) -> Handler:
-    """A handler that sends a request and returns its outcome (AACP-45)."""
+    """A handler that sends a request as its caller's and returns its outcome (AACP-45)."""
 
     async def request(arguments: dict[str, Any], context: ToolContext) -> Any:
         message = arguments["message"]
-        request_id = arguments.get("requestId") or coordinator.new_request_id()
+        request_id = arguments.get("requestId", coordinator.new_request_id())
         longest = max(1, int(limits().default_timeout_ms * _SHARE_OF_DEADLINE))
         try:
             result = await coordinator.send_request(
@@ -93,6 +94,7 @@ def request_handler(coordinator: AgentCoordinatorV2, limits: Callable[[], ToolsS
                 request_id=request_id,
                 timeout_ms=min(arguments.get("timeoutMs", longest), longest),
                 abort_signal=context.abort_signal,
+                principal=context.principal,
             )
         except OutcomeUnknownError:
             return {"requestId": request_id, "outcome": "UNKNOWN"}
@@ -107,16 +109,17 @@ def request_handler(coordinator: AgentCoordinatorV2, limits: Callable[[], ToolsS
 
 
 def status_handler(coordinator: AgentCoordinatorV2) -> Handler:
-    """A handler that tells what the ledger knows.
+    """A handler that tells what the ledger knows of an id of its caller's.
 
     Raises:
-        ToolError: when called: NOT_FOUND, the ledger does not know the id, or not any more.
+        ToolError: when called: NOT_FOUND, the ledger does not know the id, or not any more, or it
+            is another's (AACP-48); UNAUTHORIZED, the caller lacks scopes of the agent (AUTH-27).
     """
 
     async def status(arguments: dict[str, Any], context: ToolContext) -> Any:
         request_id = arguments["requestId"]
         try:
-            found = await coordinator.status(request_id)
+            found = await coordinator.status(request_id, context.principal)
         except (StoreError, TransportError):
             raise _unavailable() from None
         if found is None:
@@ -125,9 +128,21 @@ def status_handler(coordinator: AgentCoordinatorV2) -> Handler:
                 "The ledger knows no request of this id, or not any more.",
                 {"reason": "request_not_found", "requestId": request_id},
             )
+        # Only the ledger knows which agent an id is about: no HTTP status can refuse it earlier.
+        if found.target_agent_id is not None:
+            _require_scopes(coordinator.agent_scopes(found.target_agent_id), context.principal)
         return _to_wire(request_id, found)
 
     return status
+
+
+def _require_scopes(scopes: frozenset[str], principal: Principal | None) -> None:
+    if principal is not None and principal.lacks(scopes):
+        raise ToolError(
+            ErrorCode.UNAUTHORIZED,
+            "The client lacks scopes of this agent.",
+            {"reason": "insufficient_scope", "scopes": sorted(scopes)},
+        )
 
 
 def _unavailable() -> ToolError:

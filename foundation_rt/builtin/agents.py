@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..configuration.sections import ToolsSection
     from ..context import ToolContext
     from ..logs.redaction import Redactor
-    from ..tools.registry import Handler, ToolRegistry
+    from ..tools.registry import ArgumentScopes, Handler, ToolRegistry
 
 SEND_MESSAGE = ToolDefinition(
     name="agent/sendMessage",
@@ -75,19 +75,38 @@ def register_agent_tools(
     Args:
         limits: gives the `tools` section of the configuration, which is known when tools run.
     """
-    tools: tuple[tuple[ToolDefinition, Handler], ...] = (
-        (SEND_MESSAGE, send_message_handler(coordinator)),
-        (LIST, list_handler(coordinator, limits)),
-        (GET_STATE, get_state_handler(coordinator, limits)),
+    target = scopes_of_agent(lambda: coordinator, "targetAgentId")
+    shown = scopes_of_agent(lambda: coordinator, "agentId")
+    tools: tuple[tuple[ToolDefinition, Handler, ArgumentScopes | None], ...] = (
+        (SEND_MESSAGE, send_message_handler(coordinator), target),
+        (LIST, list_handler(coordinator, limits), None),
+        (GET_STATE, get_state_handler(coordinator, limits), shown),
     )
     if isinstance(coordinator, AgentCoordinatorV2):
         tools += (
-            (REQUEST, request_handler(coordinator, limits)),
-            (STATUS, status_handler(coordinator)),
+            (REQUEST, request_handler(coordinator, limits), target),
+            (STATUS, status_handler(coordinator), None),
         )
-    for definition, handler in tools:
+    for definition, handler, scopes in tools:
         if registry.find(definition.name) is None:
-            registry.register(definition, handler)
+            registry.register(definition, handler, argument_scopes=scopes)
+
+
+def scopes_of_agent(agents: Callable[[], AgentCoordinator | None], argument: str) -> ArgumentScopes:
+    """Return a function that gives the scopes of the agent that a call is about (AUTH-27).
+
+    Args:
+        agents: gives the coordinator, if there is one yet.
+        argument: the argument that names the agent.
+    """
+
+    def scopes(arguments: dict[str, Any]) -> frozenset[str]:
+        coordinator, agent_id = agents(), arguments.get(argument)
+        if coordinator is None or type(agent_id) is not str:
+            return frozenset()
+        return coordinator.agent_scopes(agent_id)
+
+    return scopes
 
 
 def send_message_handler(coordinator: AgentCoordinator) -> Handler:
@@ -121,13 +140,16 @@ def send_message_handler(coordinator: AgentCoordinator) -> Handler:
 
 
 def list_handler(coordinator: AgentCoordinator, limits: Callable[[], ToolsSection]) -> Handler:
-    """A handler that lists the ids of all agents, or the first that fit (AGENT-16)."""
+    """A handler that lists the ids of the agents its caller may use, or the first that fit.
+
+    Rules: AGENT-16, AUTH-27.
+    """
 
     def wrap(agent_ids: Sequence[str], truncated: bool) -> dict[str, Any]:
         return {"agentIds": agent_ids, "truncated": truncated}
 
     async def list_agents(arguments: dict[str, Any], context: ToolContext) -> Any:
-        return truncate(coordinator.agent_ids(), wrap, limits().max_response_bytes)
+        return truncate(coordinator.agent_ids(context.principal), wrap, limits().max_response_bytes)
 
     return list_agents
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from ..protocol.exact_json import loads
 from .json_schemas import types_of
 from .words import UsageProblem
 
@@ -60,7 +61,7 @@ def _split(word: str) -> tuple[str, str, bool]:
 
 def _read_object(text: str) -> dict[str, Any]:
     try:
-        read: dict[str, Any] = orjson.loads(text)
+        read: dict[str, Any] = loads(text)
     except orjson.JSONDecodeError as error:
         raise UsageProblem(f"the arguments are not valid JSON: {error}") from None
     return read
@@ -68,7 +69,7 @@ def _read_object(text: str) -> dict[str, Any]:
 
 def _json(key: str, text: str) -> Any:
     try:
-        return orjson.loads(text)
+        return loads(text)
     except orjson.JSONDecodeError as error:
         raise UsageProblem(f"{key}:= takes JSON: {error}") from None
 
@@ -81,7 +82,7 @@ def _by_schema(key: str, text: str, schema: Mapping[str, Any]) -> Any:
     if "string" in types:
         return text
     try:
-        return orjson.loads(text)
+        return loads(text)
     except orjson.JSONDecodeError:
         if not types:
             return text

@@ -141,11 +141,8 @@ async def _inspect(client: Client, line: CommandLine) -> Answer:
 async def _lists(client: Client, server: ServerDescription) -> dict[str, Any]:
     """All that the server offers, by name of the list; an error where one cannot be had."""
 
-    async def tools() -> list[Mapping[str, Any]]:
-        return [tool.wire for tool in await client.list_tools()]
-
     ways: dict[str, tuple[str, Callable[[], Awaitable[Any]]]] = {
-        "tools": ("tools", tools),
+        "tools": ("tools", client.list_tools),
         "resources": ("resources", client.list_resources),
         "resourceTemplates": ("resources", client.list_resource_templates),
         "prompts": ("prompts", client.list_prompts),
@@ -154,7 +151,7 @@ async def _lists(client: Client, server: ServerDescription) -> dict[str, Any]:
     for name, (capability, ask) in ways.items():
         if server.can(capability):
             try:
-                found[name] = await ask()
+                found[name] = [each.wire for each in await ask()]
             except MCPError as error:
                 # Servers that have resources, and no templates, may not know the method.
                 if error.original_code != JsonRpcErrorCode.METHOD_NOT_FOUND:

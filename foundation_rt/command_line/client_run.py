@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..client.failing.errors import InvalidArgumentsError, MCPError, ToolCallError
 from ..errors import UsageError
+from ..transports.watchdog import ending_signals
 from .client_commands import CLIENT_COMMANDS, FAILURE_EXIT, Answer, ClientCommand
 from .client_target import FLAGS, VALUED_OPTIONS, reach
 from .output import Output
@@ -25,10 +26,16 @@ if TYPE_CHECKING:
 _TOOL_EXIT = 1
 _USAGE_EXIT = 2
 _INTERRUPTED_EXIT = 130
-_TERMINATED_EXIT = 143
 _STDERR = 2
 
 _log = logging.getLogger("foundation_rt.client")
+
+
+class _EndedBySignal(Exception):
+    """SIGTERM or SIGHUP came, and the server's process has been ended."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
 def run(name: str, words: list[str]) -> int:
@@ -43,8 +50,8 @@ def run(name: str, words: list[str]) -> int:
         return output.result(answer.data, answer.page) or answer.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED_EXIT
-    except asyncio.CancelledError:
-        return _TERMINATED_EXIT
+    except _EndedBySignal as ended:
+        return 128 + ended.number
     except (UsageProblem, UsageError, MCPError, ToolCallError) as error:
         return _report(error, output)
 
@@ -79,10 +86,23 @@ async def _ask(command: ClientCommand, client: Client, line: CommandLine) -> Ans
     """Ask; whatever comes between, the server's process is ended in order."""
     task = asyncio.current_task()
     assert task is not None
-    # SIGINT does the same by itself; SIGTERM would leave a child behind.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    async with client:
-        return await command.perform(client, line)
+    received: list[int] = []
+
+    def end(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    # SIGINT does the same by itself; the others would leave a child behind.
+    for number in ending_signals():
+        if number != signal.SIGINT:
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+    try:
+        async with client:
+            return await command.perform(client, line)
+    except asyncio.CancelledError:
+        if received:
+            raise _EndedBySignal(received[0]) from None
+        raise
 
 
 def _report(error: Exception, output: Output) -> int:

@@ -16,10 +16,10 @@ from attrs import evolve
 from ..client.client import Client
 from ..client.connecting import connect
 from ..client.failing.retries import RetryPolicy
+from ..client.server_files import usual_places
 from ..client.transports.stdio import StdioServer
 from ..protocol.revisions import REVISIONS
 from .apps import load_app
-from .server_files import usual_places
 from .targets import AppTarget, Target, find_listed, find_target
 from .words import CommandLine, UsageProblem
 

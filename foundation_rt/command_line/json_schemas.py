@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import orjson
 from attrs import frozen
+
+from ..protocol.exact_json import dumps
 
 MAX_DEPTH = 6
 """So far objects within objects are shown, and references followed."""
@@ -203,7 +204,7 @@ def _default(schema: _Schema) -> str:
 
 
 def _value(value: Any) -> str:
-    text = orjson.dumps(value).decode()
+    text = dumps(value).decode()
     return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TextIO
 
-import orjson
 from attrs import define
 
 from ..client.failing.printable import printable_json, printable_text
+from ..protocol.exact_json import dumps
 from .page import Page, Payload
 from .plain import pretty_json, write_plain
 
@@ -59,7 +59,7 @@ class Output:
     def error(self, data: Any, text: str) -> None:
         """Write an error: `data` for programs, on one line as logs are; or `text` for people."""
         if self.as_json:
-            line = printable_json(orjson.dumps(data).decode())
+            line = printable_json(dumps(data).decode())
         else:
             line = f"foundation-rt: {printable_text(text)}"
         with suppress(OSError):  # there is nowhere else to say it

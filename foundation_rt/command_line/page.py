@@ -12,6 +12,8 @@ from typing import Any
 import orjson
 from attrs import frozen
 
+from ..protocol.exact_json import loads
+
 
 @frozen
 class Heading:
@@ -63,7 +65,7 @@ class Payload:
             return Paragraph(f"[{self.mime_type or 'bytes'}, {len(self.data)} bytes]")
         if self.data[:1] in ("{", "["):
             try:
-                return Json(orjson.loads(self.data))
+                return Json(loads(self.data))
             except orjson.JSONDecodeError:
                 pass
         return Paragraph(self.data)

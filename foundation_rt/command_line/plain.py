@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from ..client.failing.printable import printable_json, printable_line, printable_text
+from ..protocol.exact_json import dumps
 from .page import Heading, Json, Page, Paragraph, Part, Payload, Table
 
 _GAP = "  "
@@ -33,7 +34,7 @@ def write_plain(page: Page, *, payloads_as_they_are: bool = False) -> str:
 
 def pretty_json(value: Any) -> str:
     """JSON over several lines, fit for any reader, without a newline at its end."""
-    return printable_json(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    return printable_json(dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def _write(part: Part) -> str:

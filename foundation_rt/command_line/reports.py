@@ -21,6 +21,7 @@ from ..protocol.content import (
     ResourceLink,
     Text,
 )
+from ..protocol.exact_json import loads
 from .json_schemas import kind_of, properties_of
 from .page import Heading, Json, Page, Paragraph, Part, Payload, Table
 
@@ -62,6 +63,9 @@ def tool_details(tool: Wire) -> Iterator[Part]:
 
 def call_report(result: CallResult) -> Page:
     """What a tool returned; its structured result once, though most servers send it as text too."""
+    if result.is_wrapped:
+        value = result.value()
+        return [Payload(value) if type(value) is str else Json(value)]
     parts = [part for block in result.content for part in _block(block)]
     if result.has_structured:
         parts = [part for part in parts if not _says(part, result.structured)]
@@ -171,11 +175,11 @@ def _contents(contents: ResourceContents) -> Part:
 
 
 def _says(part: Part, value: Any) -> bool:
-    """Whether a text is this value in JSON."""
+    """Return whether a text is this value in JSON."""
     if not isinstance(part, Payload) or isinstance(part.data, bytes):
         return False
     try:
-        return bool(orjson.loads(part.data) == value)
+        return bool(loads(part.data) == value)
     except orjson.JSONDecodeError:
         return False
 

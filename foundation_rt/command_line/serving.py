@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def serve_over_http(server: Server, settings: Mapping[str, Any], *, with_stdio: bool) -> int:
-    """Serve until a signal comes; return the exit code: 143 or 130.
+    """Serve until a signal comes; return the exit code: 143, 130 or 129.
 
     Args:
         settings: of the section `http`, from the command line.

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
-from ..client.connecting import is_url
+from ..client.server_files import ServerFile
+from ..client.targets import is_url
 from ..errors import UsageError
-from .server_files import ServerFile
 
 if TYPE_CHECKING:
     from ..client.transports.http_server import HttpServer
@@ -85,7 +85,7 @@ def find_listed(name: str, path: Path, variables: Mapping[str, str]) -> HttpServ
 
 
 def _is_app(text: str) -> bool:
-    """Whether this is an application by its form.
+    """Return whether this is an application by its form.
 
     A file that is there may have any name. One that is not is a command line if it has several
     words: `python tools.py`.
@@ -105,6 +105,7 @@ def _command(text: str, files: list[ServerFile]) -> StdioServer:
         tried = [f"{file.path} lists {_names(file)}" for file in files]
         tried = tried or ["no file of servers was found (mcp.json, or --servers FILE)"]
         tried.append(f"there is no program {_shown(words[0]) if words else 'nothing'}")
+        tried.append("variables go behind `env`: 'env NAME=VALUE some-server'")
         tried.append("a URL has http:// or https://, an application is FILE.py or module:attribute")
         raise TargetError(f"{_shown(text)} is no server: {'; '.join(tried)}")
     from ..client.transports.stdio import StdioServer

@@ -36,7 +36,7 @@ class Kind(ABC):
 
     @abstractmethod
     def accepts(self, value: object) -> bool:
-        """Whether `value` may be the value of the setting."""
+        """Return whether `value` may be the value of the setting."""
 
     def __call__(self, instance: object, attribute: Attribute[Any], value: object) -> None:
         """Raise `SettingError` unless the setting accepts `value`."""
@@ -114,6 +114,21 @@ class Form(Kind):
         return re.fullmatch(self.pattern, value) is not None
 
 
+class KeyName(Form):
+    """A name that some key can match: with a letter or a digit (LOG-07)."""
+
+    def __init__(self) -> None:
+        text = "[^\\u0000-\\u001f\\u007f-\\u009f]"
+        other = "[^\\u0000-/:-@\\[-`\\{-\\u009f]"  # neither control nor punctuation of ASCII
+        super().__init__(
+            f"(?={text}*{other}){text}{{1,256}}",
+            "1 to 256 characters, of which one is a letter or a digit and none a control character",
+        )
+
+    def accepts(self, value: object) -> bool:
+        return super().accepts(value) and any(map(str.isalnum, str(value)))
+
+
 class ListOf(Kind):
     """A tuple of values that `item` accepts."""
 
@@ -181,9 +196,7 @@ _HOST = r"([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f:.]+\])" + _PORT
 _REST_OF_URL = "(/[A-Za-z0-9._~%!&'()*+,;=:@/?-]*)?"
 _LOOPBACK = r"http://(localhost|127\.0\.0\.1|\[::1\])" + _PORT
 
-KEY_NAME = Form(
-    "[^\\u0000-\\u001f\\u007f-\\u009f]+", "a non-empty string without control characters"
-)
+KEY_NAME = KeyName()
 HTTP_PATH = Form("/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?", "a path such as /mcp")
 HOST_NAME = Form(rf"\*|{_HOST}", "a host such as example.com or example.com:8443, or *")
 ORIGIN = Form(rf"\*|[a-z][a-z0-9+.-]*://{_HOST}", "an origin such as https://example.com, or *")

@@ -27,7 +27,8 @@ from cattrs import ClassValidationError, Converter, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..errors import ConfigError
-from ..logs.redaction import REDACTED, sanitize
+from ..logs.redaction import sanitize
+from ..logs.shapes import REDACTED
 from .file import UnusableFileError, read_file
 from .kinds import Flag, Integer, Kind, ListOf, Section, SettingError
 from .sections import ENVIRONMENT_PREFIX, ServerConfig, is_setting_variable

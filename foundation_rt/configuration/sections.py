@@ -164,6 +164,9 @@ class ToolsSection(Settings):
     expose_error_details: bool = _flag(
         False, "Tell clients the text of unexpected exceptions; it is always logged."
     )
+    check_formats: bool = _flag(
+        True, "Refuse arguments and results that do not fit a `format` in the schema of their tool."
+    )
     admin_registration_enabled: bool = _flag(
         False,
         "One half of dynamic registration; the other is `security.dynamic_registration_enabled`.",
@@ -182,6 +185,19 @@ class ResourcesSection(Settings):
 
     max_concurrent_executions: int = _setting(
         10, Integer(1, 10_000), "How many calls may run at once, `health` not counted."
+    )
+    max_questions: int = _setting(
+        1_000, Integer(1, 1_000_000), "Most questions to clients that are open at once."
+    )
+    max_subscriptions: int = _setting(
+        20_000,
+        Integer(1, 1_000_000),
+        "Most subscriptions at once: resources, tasks and open `subscriptions/listen`.",
+    )
+    principal_share_percent: int = _setting(
+        25,
+        Integer(1, 100, "percent"),
+        "Share of each limit that one principal may use, where there can be several.",
     )
 
 
@@ -274,9 +290,15 @@ class AacpSection(Settings):
     max_payload_bytes: int = _bytes(
         524_288, "Largest message between agents, and largest response, as JSON in UTF-8."
     )
+    max_memory_records: int = _setting(
+        200_000, Integer(1, 2**31 - 1), "The most records that a ledger in memory holds."
+    )
+    max_memory_bytes: int = _bytes(
+        256 * 1024 * 1024, "The most bytes that a ledger in memory holds, 1 KiB a record included."
+    )
 
     def is_ledger_named(self) -> bool:
-        """Whether there is a ledger other than that in memory, or a way to one."""
+        """Return whether there is a ledger other than that in memory, or a way to one."""
         return self.store != "memory" or self.transport != "none"
 
 
@@ -330,6 +352,11 @@ class HttpSection(Settings):
     session_idle_ms: int = _milliseconds(1_800_000, "How long a session is kept that nobody uses.")
     max_sessions: int = _setting(10_000, Integer(1, 1_000_000), "Most sessions at once.")
     max_connections: int = _setting(20_000, Integer(1, 1_000_000), "Most connections at once.")
+    max_unread_bytes: int = _bytes(
+        64 * 1024 * 1024,
+        "Most bytes of answers that clients have not read, of all connections.",
+        minimum=1024 * 1024,
+    )
     event_store: str = _setting(
         "memory",
         Address(("memory",), REDIS_SCHEMES),
@@ -341,6 +368,10 @@ class HttpSection(Settings):
     event_ttl_ms: int = _milliseconds(300_000, "How long a message is kept.")
     retry_ms: int = _milliseconds(
         1_000, "When a client shall come back whose stream has ended.", minimum=0
+    )
+    question_grace_ms: int = _milliseconds(
+        60_000,
+        "How long, beyond `http.retry_ms`, a question waits for a client without a connection.",
     )
 
 
@@ -383,7 +414,7 @@ class RateLimitSection(Settings):
     window_ms: int = _milliseconds(60_000, "Length of the window.")
 
     def is_set(self) -> bool:
-        """Whether there is any limit."""
+        """Return whether there is any limit."""
         return self.per_key > 0 or self.per_tool > 0
 
 
@@ -440,6 +471,24 @@ class ServerConfig(Settings):
             or self.rate_limit.is_set()
         )
 
+    def has_shares(self) -> bool:
+        """Return whether several principals can connect: two API keys, or an issuer (RES-12)."""
+        return len(self.http.api_keys) > 1 or self.oauth.issuer is not None
+
+    def share_of(self, limit: int, identity: str | None) -> int:
+        """Return how much of `limit` one principal may use: a share of it, or all (RES-12).
+
+        Args:
+            limit: a limit of the process, in whatever unit it has; at least 1.
+            identity: the principal's `identity_of`; None where the peer has none.
+
+        Returns:
+            At least 1, and at most `limit`.
+        """
+        if identity is None or not self.has_shares():
+            return limit
+        return -(-limit * self.resources.principal_share_percent // 100)  # rounded up
+
     def is_dynamic_registration_effective(self) -> bool:
         """Whether tools may be registered while the server runs: both halves say so (CONF-17)."""
         return self.tools.admin_registration_enabled and self.security.dynamic_registration_enabled
@@ -451,5 +500,5 @@ def needs_loading(environ: Mapping[str, str]) -> bool:
 
 
 def is_setting_variable(name: str) -> bool:
-    """Whether an environment variable of this name is the configuration's, known or not."""
+    """Return whether an environment variable of this name is the configuration's, known or not."""
     return name.startswith(ENVIRONMENT_PREFIX) and "__" in name[len(ENVIRONMENT_PREFIX) :]

@@ -32,7 +32,7 @@ class Features:
         self.prompts.observe(observer)
 
     def has_async_handlers(self) -> bool:
-        """Whether any handler needs an event loop."""
+        """Return whether any handler needs an event loop."""
         resources, prompts = self.resources, self.prompts
         handlings = [
             *(entry.handling for entry in resources.resources.entries()),

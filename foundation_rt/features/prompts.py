@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
@@ -90,6 +90,11 @@ class RegisteredPrompt:
     required: tuple[str, ...]
     completers: dict[str, Completer]
 
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What a principal must have been granted to use it, all of it."""
+        return self.handling.scopes
+
     def wire(self, revision: Revision) -> dict[str, Any]:
         """How `prompts/list` shows it."""
         return self.definition.to_wire(revision)
@@ -121,6 +126,7 @@ class PromptRegistry:
         *,
         execution: Execution | None = None,
         timeout_ms: int | None = None,
+        scopes: Iterable[str] = (),
         completers: Mapping[str, Completer] | None = None,
     ) -> RegisteredPrompt:
         """Add a prompt (PROMPT-01).
@@ -129,6 +135,7 @@ class PromptRegistry:
             handler: called with the arguments, as sent, and a `ToolContext`.
             execution: where it runs; by default a task for `async def`, else a worker thread.
             timeout_ms: deadline in ms; by default `tools.default_timeout_ms`.
+            scopes: see `Handling`.
             completers: by argument, what completes it.
 
         Raises:
@@ -143,7 +150,7 @@ class PromptRegistry:
         definition = evolve(definition, arguments=arguments, meta=checks.meta(definition.meta))
         entry = RegisteredPrompt(
             definition,
-            make_handling(checks, handler, execution, timeout_ms),
+            make_handling(checks, handler, execution, timeout_ms, scopes),
             tuple(argument.name for argument in arguments),
             tuple(argument.name for argument in arguments if argument.required),
             dict(completers or {}),

@@ -59,7 +59,7 @@ def contents_of(value: Any, uri: str, mime_type: str | None) -> ResourceContents
 
 
 def _is_several(value: Any) -> bool:
-    """Whether it is a sequence of contents, and not one JSON array."""
+    """Return whether it is a sequence of contents, and not one JSON array."""
     return isinstance(value, list | tuple) and any(
         isinstance(each, (*_EXPLICIT, bytes)) for each in value
     )

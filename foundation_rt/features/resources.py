@@ -6,7 +6,7 @@ A URI is looked for among the resources first, then among the templates, the mos
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
@@ -116,6 +116,11 @@ class RegisteredResource:
     handling: Handling
     cache_ttl_ms: int | None
 
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What a principal must have been granted to use it, all of it."""
+        return self.handling.scopes
+
     def wire(self, revision: Revision) -> dict[str, Any]:
         """How `resources/list` shows it."""
         return self.definition.to_wire(revision)
@@ -140,6 +145,11 @@ class RegisteredTemplate:
     def arguments(self) -> tuple[str, ...]:
         """What can be completed."""
         return self.template.variables
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What a principal must have been granted to use it, all of it."""
+        return self.handling.scopes
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         """How `resources/templates/list` shows it."""
@@ -177,6 +187,7 @@ class ResourceRegistry:
         execution: Execution | None = None,
         timeout_ms: int | None = None,
         cache_ttl_ms: int | None = None,
+        scopes: Iterable[str] = (),
     ) -> RegisteredResource:
         """Add a resource (MRES-01).
 
@@ -185,6 +196,7 @@ class ResourceRegistry:
             execution: where it runs; by default a task for `async def`, else a worker thread.
             timeout_ms: deadline in ms; by default `tools.default_timeout_ms`.
             cache_ttl_ms: see `RegisteredResource`.
+            scopes: see `Handling`.
 
         Raises:
             RegistrationError: the definition is not valid, or the URI is taken.
@@ -198,7 +210,7 @@ class ResourceRegistry:
         checks.number("size", definition.size, 0, MAX_SIZE)
         definition = evolve(definition, meta=_check_definition(checks, definition))
         checks.number("cache_ttl_ms", cache_ttl_ms, 0, MAX_CACHE_TTL_MS)
-        handling = make_handling(checks, handler, execution, timeout_ms)
+        handling = make_handling(checks, handler, execution, timeout_ms, scopes)
         entry = RegisteredResource(definition, handling, cache_ttl_ms)
         if not self.resources.add(definition.uri, entry):
             raise checks.refusal("the URI is taken: choose another one, or unregister it first")
@@ -213,6 +225,7 @@ class ResourceRegistry:
         execution: Execution | None = None,
         timeout_ms: int | None = None,
         cache_ttl_ms: int | None = None,
+        scopes: Iterable[str] = (),
         completers: Mapping[str, Completer] | None = None,
     ) -> RegisteredTemplate:
         """Add all resources of a template (MRES-06).
@@ -220,7 +233,7 @@ class ResourceRegistry:
         Args:
             handler: called with the values of the variables, the URI as ``uri`` beside them, and
                 a `ToolContext`.
-            execution, timeout_ms, cache_ttl_ms: as of `register`.
+            execution, timeout_ms, cache_ttl_ms, scopes: as of `register`.
             completers: by variable, what completes it.
 
         Raises:
@@ -237,7 +250,7 @@ class ResourceRegistry:
             raise checks.refusal("no variable may be called 'uri': handlers get the whole URI so")
         definition = evolve(definition, meta=_check_definition(checks, definition))
         checks.number("cache_ttl_ms", cache_ttl_ms, 0, MAX_CACHE_TTL_MS)
-        handling = make_handling(checks, handler, execution, timeout_ms)
+        handling = make_handling(checks, handler, execution, timeout_ms, scopes)
         known = dict(completers or {})
         entry = RegisteredTemplate(definition, handling, cache_ttl_ms, template, known)
         with self._changes.lock:

@@ -259,7 +259,7 @@ def _read_json(text: str) -> Any:
 
 
 def _takes_any_text(schema: Schema) -> bool:
-    """Whether strings are not only taken as members of an enumeration."""
+    """Return whether strings are not only taken as members of an enumeration."""
     if "enum" in schema:
         return False
     if "anyOf" in schema:

@@ -14,9 +14,13 @@ from weakref import WeakSet
 import orjson
 from attrs import define, field
 
+from ..protocol.jsonrpc import compact
 from .pages import page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..protocol.principal import Principal
     from ..protocol.revisions import Revision
 
 
@@ -56,6 +60,10 @@ class Changes:
 class Listed(Protocol):
     """A thing that can be listed."""
 
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What a principal must have been granted to use it, all of it."""
+
     def wire(self, revision: Revision) -> dict[str, Any]:
         """How a list shows it to a peer that speaks `revision`."""
 
@@ -69,10 +77,12 @@ class Table(Generic[Entry]):
 
     Attributes:
         was_used: there is something in it, or has been.
+        has_scopes: something in it needs scopes, or has needed them.
     """
 
     changes: Changes
     was_used: bool = field(default=False, init=False)
+    has_scopes: bool = field(default=False, init=False)
     _entries: dict[str, Entry] = field(factory=dict, init=False)
     # Each thing is encoded once for each revision; a page puts them together.
     _encoded: dict[str, dict[str, orjson.Fragment]] = field(factory=dict, init=False)
@@ -90,6 +100,7 @@ class Table(Generic[Entry]):
             self._entries[key] = entry
             self._keys = None
             self.was_used = True
+            self.has_scopes |= bool(entry.scopes)
         return True
 
     def remove(self, key: str) -> bool:
@@ -107,16 +118,28 @@ class Table(Generic[Entry]):
             return tuple(self._entries[key] for key in self._sorted())
 
     def page(
-        self, cursor: str | None, size: int, revision: Revision
+        self,
+        cursor: str | None,
+        size: int,
+        revision: Revision,
+        principal: Principal | None = None,
     ) -> tuple[list[orjson.Fragment], str | None]:
         """One page of the list as JSON, and the cursor of the page after it.
+
+        Args:
+            principal: only what it may use is shown (AUTH-26); None may use everything.
 
         Raises:
             InvalidCursor: `cursor` is none that was ever given out (PAGE-03).
         """
         with self.changes.lock:
-            keys, following = page(self._sorted(), cursor, size)
+            keys, following = page(self._usable(principal), cursor, size)
             return [self._encode(key, revision) for key in keys], following
+
+    def _usable(self, principal: Principal | None) -> Sequence[str]:
+        if principal is None or not self.has_scopes:
+            return self._sorted()
+        return [key for key in self._sorted() if not principal.lacks(self._entries[key].scopes)]
 
     def _sorted(self) -> tuple[str, ...]:
         if self._keys is None:
@@ -127,5 +150,5 @@ class Table(Generic[Entry]):
         encoded = self._encoded.setdefault(key, {})
         if revision.name not in encoded:
             wire = orjson.dumps(self._entries[key].wire(revision))
-            encoded[revision.name] = orjson.Fragment(wire)
+            encoded[revision.name] = orjson.Fragment(compact(wire))
         return encoded[revision.name]

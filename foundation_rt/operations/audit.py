@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..dispatch.effects import Complete, Connect, Disconnect, Observed
-from ..errors import ErrorCode, ToolCompletionOutcome, ToolError
+from ..errors import ErrorCode, StructuredError, ToolCompletionOutcome
 from ..logs.logger import StructuredLogger
-from ..logs.redaction import REDACTED
+from ..logs.shapes import REDACTED
 
 if TYPE_CHECKING:
     from ..calls.invocation import Invocation
@@ -81,7 +81,7 @@ class AuditLog:
         self.write(f"{noun}_START", category, True, **_identity(call), metadata=metadata)
         return await proceed()
 
-    def note_rate_limit(self, call: Invocation, refusal: ToolError) -> None:
+    def note_rate_limit(self, call: Invocation, refusal: StructuredError) -> None:
         """Tell that a rate limit has refused a call."""
         fields = _identity(call)
         self.write("RATE_LIMIT_EXCEEDED", "SECURITY", False, **fields, metadata=refusal.details)

@@ -33,9 +33,8 @@ except ImportError:
     raise MissingExtraError("Metrics", "metrics") from None
 
 if TYPE_CHECKING:
-    from ..calls.invocation import Invocation
     from ..dispatch.session import Session
-    from ..errors import ToolError
+    from ..errors import StructuredError
     from ..resources import ResourceManager
 
 OTHER = "other"
@@ -104,8 +103,8 @@ class Metrics:
         elif isinstance(record, Disconnect):
             self._count(self._sessions, session.transport_type, -1)
 
-    def note_rate_limit(self, call: Invocation, refusal: ToolError) -> None:
-        """Count a call that a rate limit has refused."""
+    def note_rate_limit(self, refusal: StructuredError) -> None:
+        """Count a session that a rate limit has refused; of calls their records say so."""
         self._count(self._rejections, "rate_limit", 1)
 
     def _count(self, counts: dict[str, int], key: str, step: int) -> None:

@@ -1,7 +1,7 @@
 """Puts around the calls of a server what its configuration and its author ask for.
 
-From the outside to the inside: traces, audit log, rate limit, then the author's middleware in its
-own order. Metrics only observe.
+Around the decision about a call: the rate limit. Around its handler, from the outside to the
+inside: traces, audit log, then the author's middleware in its own order. Metrics only observe.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from .middleware import wrap
 if TYPE_CHECKING:
     from ..runtime import Runtime
     from .middleware import Middleware
+    from .rate_limit import RateLimit
 
 
 def set_up_operations(runtime: Runtime) -> None:
@@ -41,21 +42,26 @@ def set_up_operations(runtime: Runtime) -> None:
         runtime.observers.append(runtime.audit.observe)
         around.append(runtime.audit)
     if config.rate_limit.is_set():
-        around.append(_make_rate_limit(runtime))
+        runtime.dispatcher.around = runtime.rate_limit = _make_rate_limit(runtime)
     around += runtime.middleware
     if around:
         runtime.engine.around = partial(wrap, tuple(around))
 
 
-def _make_rate_limit(runtime: Runtime) -> Middleware:
+def _make_rate_limit(runtime: Runtime) -> RateLimit:
     from .rate_limit import make_rate_limit
 
-    limit = make_rate_limit(runtime.config.rate_limit, runtime.clock, runtime.logger)
+    limit = make_rate_limit(
+        runtime.config.rate_limit,
+        runtime.clock,
+        runtime.logger,
+        runtime.dispatcher,
+        lambda name: runtime.registry.get(name) is not None,
+    )
     if runtime.audit is not None:
-        limit.observers.append(runtime.audit.note_rate_limit)
+        limit.call_observers.append(runtime.audit.note_rate_limit)
     if runtime.metrics is not None:
-        limit.observers.append(runtime.metrics.note_rate_limit)
-    runtime.rate_limit = limit
+        limit.session_observers.append(runtime.metrics.note_rate_limit)
     return limit
 
 

@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from ..extensions.tasks.support import TaskSupport
     from ..features.table import Observer
     from ..logs.logger import StructuredLogger
+    from ..protocol.principal import Principal
     from ..protocol.revisions import Revision
     from ..schemas.headers import HeaderParameter
 
     Handler = Callable[[dict[str, Any], ToolContext], Any]
+    ArgumentScopes = Callable[[dict[str, Any]], frozenset[str]]
     Page = tuple[list[orjson.Fragment], str | None]
 
 MAX_TIMEOUT_MS = 2**31 - 1
@@ -72,6 +74,8 @@ class RegisteredTool:
         administrative: calls of it are subject to `tools.admin_policy` (ADMIN-03).
         scopes: what the principal of a call must have been granted, all of it.
         task: whether its calls may become tasks, and when (TASK-03); None: they never do.
+        argument_scopes: returns what a call needs besides `scopes`, given its arguments, which
+            nothing has validated yet; must not raise (AUTH-27).
         is_restricted: not everybody may call it.
     """
 
@@ -89,11 +93,19 @@ class RegisteredTool:
     administrative: bool
     scopes: frozenset[str] = frozenset()
     task: TaskSupport | None = None
+    argument_scopes: ArgumentScopes | None = None
     is_restricted: bool = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         needs_tasks = self.task is not None and self.task.required
-        self.is_restricted = bool(self.administrative or self.scopes or needs_tasks)
+        needs_scopes = self.scopes or self.argument_scopes is not None
+        self.is_restricted = bool(self.administrative or needs_scopes or needs_tasks)
+
+    def scopes_for(self, arguments: dict[str, Any]) -> frozenset[str]:
+        """Return the scopes that a call with these arguments needs (AUTH-13, AUTH-27)."""
+        if self.argument_scopes is None:
+            return self.scopes
+        return self.scopes | self.argument_scopes(arguments)
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         """How `tools/list` shows it."""
@@ -124,6 +136,7 @@ class ToolRegistry:
     _changes: Changes = field(factory=lambda: Changes("tools"), init=False)
     _tools: Table[RegisteredTool] = field(init=False)
     _separator: str = field(default=SEPARATOR, init=False)
+    _check_formats: bool = field(default=True, init=False)
     _held_warnings: list[tuple[str, dict[str, Any]]] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -142,15 +155,18 @@ class ToolRegistry:
         administrative: bool = False,
         scopes: Iterable[str] = (),
         task: TaskSupport | None = None,
+        argument_scopes: ArgumentScopes | None = None,
     ) -> RegisteredTool:
         """Add a tool; its validators are generated here, never on a call (REG-05).
 
         Args:
             handler: called with the arguments and a `ToolContext`.
-            is_dynamic: it came at run time; said in the log at WARN (REG-06).
+            is_dynamic: it came at run time; logged at WARN. It needs neither of the switches for
+                what clients register (REG-06).
             execution: where it runs; by default a task for `async def`, else a worker thread.
             timeout_ms: deadline of its calls in ms, at most `MAX_TIMEOUT_MS`.
-            tool_type, reserved, administrative, scopes, task: see `RegisteredTool`.
+            tool_type, reserved, administrative, scopes, task, argument_scopes: see
+                `RegisteredTool`.
 
         Raises:
             RegistrationError: the definition is not valid, or the name is taken.
@@ -166,10 +182,10 @@ class ToolRegistry:
             )
         if not callable(handler):
             raise RegistrationError(f"tool {name!r}: the handler is not callable")
-        granted = check_scopes(name, scopes)
+        granted = check_scopes(f"tool {name!r}", scopes)
         definition = definition.private_copy()
         try:
-            schemas = compile_tool(definition)
+            schemas = compile_tool(definition, check_formats=self._check_formats)
         except RegistrationError as error:
             raise RegistrationError(f"tool {name!r}: {error}") from error
         tool = RegisteredTool(
@@ -187,6 +203,7 @@ class ToolRegistry:
             administrative,
             granted,
             task,
+            argument_scopes,
         )
         self._add(tool)
         self._warn_of(tool, schemas.warnings)
@@ -226,21 +243,35 @@ class ToolRegistry:
         """All definitions, in lexicographic order of their names (REG-02)."""
         return tuple(tool.definition for tool in self._tools.entries())
 
-    def page(self, cursor: str | None, size: int, revision: Revision) -> Page:
+    @property
+    def has_scopes(self) -> bool:
+        """Return whether any tool has needed scopes."""
+        return self._tools.has_scopes
+
+    def page(
+        self,
+        cursor: str | None,
+        size: int,
+        revision: Revision,
+        principal: Principal | None = None,
+    ) -> Page:
         """One page of `tools/list` as JSON, and the cursor of the page after it (REG-04).
+
+        Args:
+            principal: only what it may use is shown (AUTH-26).
 
         Raises:
             InvalidCursor: `cursor` is none that was ever given out (PAGE-03).
         """
-        return self._tools.page(cursor, size, revision)
+        return self._tools.page(cursor, size, revision, principal)
 
     def has_async_tools(self) -> bool:
-        """Whether any handler needs an event loop."""
+        """Return whether any handler needs an event loop."""
         return any(tool.execution is Execution.ASYNC for tool in self._tools.entries())
 
     @property
     def has_tasks(self) -> bool:
-        """Whether the calls of any tool may become tasks."""
+        """Return whether the calls of any tool may become tasks."""
         return any(tool.task is not None for tool in self._tools.entries())
 
     def observe(self, observer: Observer) -> None:
@@ -282,6 +313,19 @@ class ToolRegistry:
             for tool in tools:
                 _rename(tool, separator)
             self._separator, self._tools = separator, renamed
+
+    def use_formats(self, check: bool) -> None:
+        """Enforce `format` in the schemas of all tools, or take it as an annotation (SCHEMA-25).
+
+        Tools that are registered already are compiled again if this changes anything.
+        """
+        with self._changes.lock:
+            if check == self._check_formats:
+                return
+            self._check_formats = check
+            for tool in self._tools.entries():
+                schemas = compile_tool(tool.definition, check_formats=check)
+                tool.validate, tool.validate_output = schemas.validate, schemas.validate_output
 
     def _add(self, tool: RegisteredTool) -> None:
         with self._changes.lock:
@@ -328,18 +372,21 @@ def _rename(tool: RegisteredTool, separator: str) -> None:
         tool.definition = evolve(tool.definition, name=called)
 
 
-def check_scopes(name: str, scopes: Iterable[str]) -> frozenset[str]:
-    """The scopes of the tool `name`, which stand in headers that refuse its calls (REG-03).
+def check_scopes(what: str, scopes: Iterable[str]) -> frozenset[str]:
+    """The scopes of a tool, a prompt, ..., which stand in headers that refuse its calls (REG-03).
+
+    Args:
+        what: it belongs to, as a refusal names it: ``tool 'echo'``.
 
     Raises:
         RegistrationError: they are no scopes of OAuth 2.1.
     """
     if isinstance(scopes, str):
-        raise RegistrationError(f"tool {name!r}: scopes must be several strings, not one")
+        raise RegistrationError(f"{what}: scopes must be several strings, not one")
     granted = frozenset(scopes)
     wrong = [scope for scope in granted if not SCOPE.accepts(scope)]
     if wrong:
-        raise RegistrationError(f"tool {name!r}: {wrong[0]!r} is no scope of OAuth 2.1")
+        raise RegistrationError(f"{what}: {wrong[0]!r} is no scope of OAuth 2.1")
     return granted
 
 

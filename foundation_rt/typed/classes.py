@@ -37,12 +37,12 @@ COMPUTED = object()
 
 
 def is_typed_dict(cls: type) -> bool:
-    """Whether `cls` is a ``TypedDict``, of `typing` or of a backport."""
+    """Return whether `cls` is a ``TypedDict``, of `typing` or of a backport."""
     return issubclass(cls, dict) and hasattr(cls, "__required_keys__")
 
 
 def is_class_with_members(cls: type) -> bool:
-    """Whether `members_of` can tell the members of `cls`."""
+    """Return whether `members_of` can tell the members of `cls`."""
     return attrs.has(cls) or dataclasses.is_dataclass(cls) or is_typed_dict(cls)
 
 

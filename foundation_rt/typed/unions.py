@@ -151,7 +151,7 @@ class _Shape:
         self._tag_values = [(key, tuple(choices)) for key, choices in self.tags.items()]
 
     def differs_from(self, other: _Shape) -> bool:
-        """Whether no object fits both."""
+        """Return whether no object fits both."""
         return (
             not self.required <= other.allowed
             or not other.required <= self.allowed

@@ -263,7 +263,7 @@ def _refusal(error: ValueError | TypeError, value: Any) -> str:
 
 
 def _echoes(text: str, value: Any) -> bool:
-    """Whether `text` repeats a string or a number out of `value`."""
+    """Return whether `text` repeats a string or a number out of `value`."""
     if isinstance(value, dict):
         return any(_echoes(text, element) for element in value.values())
     if isinstance(value, list):

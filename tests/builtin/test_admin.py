@@ -444,7 +444,7 @@ def test_a_name_that_the_registry_does_not_take_is_refused_in_its_words(name: st
     admin = Admin()
     error = admin.register(name)
     assert refusal(error) == ("INVALID_ARGUMENT", "invalid_definition")
-    assert "must be printable" in error["message"]
+    assert "must have ASCII letters, digits and _ - . / only" in error["message"]
     assert admin.told == 0
 
 
@@ -599,3 +599,18 @@ def test_with_another_separator_a_client_goes_on_with_the_names_it_is_told() -> 
     assert refusal(admin.call("admin_registerTool", **given)) == ("INVALID_ARGUMENT", "name_taken")
     assert refusal(admin.call("admin_unregisterTool", name="my/echo")) == ("NOT_FOUND", None)
     assert admin.call("admin_unregisterTool", name="my_echo") == {"unregistered": "my_echo"}
+
+
+@pytest.mark.rule("REG-06", "ADMIN-01")
+@pytest.mark.parametrize(("tools", "security"), [(True, False), (False, True), (False, False)])
+def test_the_switches_bind_clients_and_not_the_code_of_a_server(
+    tools: bool, security: bool
+) -> None:
+    admin = Admin(make_rig(tools=tools, security=security))
+    assert admin.register("late")["code"] == "NOT_FOUND"
+    definition = ToolDefinition("late", "", {"type": "object"})
+    admin.rig.server.register(
+        definition, lambda arguments, context: 1, is_dynamic=True, inline=True
+    )
+    assert admin.call("late") == 1
+    assert admin.warnings == [("Dynamic tool registered: late", "late", None)]

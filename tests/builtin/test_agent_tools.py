@@ -16,6 +16,7 @@ from foundation_rt import (
     AgentContext,
     AgentCoordinator,
     AgentMessage,
+    AgentStateTooLargeError,
     ErrorCode,
     RegistrationError,
     Server,
@@ -32,6 +33,7 @@ from foundation_rt.configuration.sections import (
     ServerConfig,
     ToolsSection,
 )
+from foundation_rt.ids import UuidGenerator
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.logs.redaction import Redactor
 from foundation_rt.testing import connect
@@ -544,7 +546,7 @@ def test_what_json_cannot_say_is_shown_as_it_would_be_logged() -> None:
 @pytest.mark.rule("AGENT-17", "AGENT-18")
 @pytest.mark.parametrize(
     "limits",
-    [{"max_state_bytes": 120}, {"max_response_bytes": 120}, {"max_state_bytes": 119}],
+    [{"max_state_bytes": 442}, {"max_response_bytes": 120}, {"max_response_bytes": 119}],
     ids=str,
 )
 def test_a_state_that_is_too_large_is_cut_after_the_last_key_that_fits(
@@ -574,6 +576,47 @@ def test_a_limit_without_room_for_anything_is_an_error_that_says_so() -> None:
         assert error["details"]["reason"] == "result_too_large"
 
     play(scene, max_state_bytes=10)
+
+
+@pytest.mark.rule("AGENT-20")
+def test_a_state_that_would_be_too_large_is_refused_and_stays_as_it_is() -> None:
+    async def keep(message: AgentMessage, context: AgentContext) -> None:
+        context.state[message.type] = message.payload
+
+    async def scene(rig: Rig) -> None:
+        peer = rig.connect()
+        rig.server.agents.register_agent("a", keep)
+        await send(peer, "a", "x", payload="y" * 50)
+        for name in ("x", "z"):
+            error = await send(peer, "a", name, payload="y" * 95)
+            assert error["code"] == "RESOURCE_EXHAUSTED"
+            assert error["details"] == {"reason": "state_too_large", "maxStateBytes": 100}
+        state = rig.server.agents.get_agent_state("a")
+        assert state == {"x": "y" * 50}
+        await send(peer, "a", "x", payload="y" * 92)
+        assert len(orjson.dumps(rig.server.agents.get_agent_state("a"))) == 100
+
+    play(scene, max_state_bytes=100)
+
+
+@pytest.mark.rule("AGENT-20")
+def test_an_agent_registered_before_the_server_starts_has_the_servers_limit() -> None:
+    async def keep_much(message: AgentMessage, context: AgentContext) -> None:
+        context.state["x"] = "y" * 20
+
+    async def main() -> None:
+        coordinator = AgentCoordinator()
+        coordinator.register_agent("early", keep_much)
+        await coordinator.send_message("early", AgentMessage("x"))
+        config = ServerConfig(tools=ToolsSection(max_state_bytes=20))
+        logger = StructuredLogger(MemorySink(), ManualClock())
+        coordinator.attach(logger, config, UuidGenerator())
+        coordinator.register_agent("late", keep_much)
+        for agent_id in ("early", "late"):
+            with pytest.raises(AgentStateTooLargeError):
+                await coordinator.send_message(agent_id, AgentMessage("x"))
+
+    asyncio.run(main())
 
 
 @pytest.mark.rule("AGENT-18")

@@ -169,3 +169,11 @@ def test_after_a_refusal_everything_is_as_before(folder: Path) -> None:
     refusal("app.py")
     (folder / "app.py").write_text(ONE)
     assert name_of(load_app("app.py")) == "one"
+
+
+@pytest.mark.rule("CLI-02", "CLIENT-34")
+def test_a_file_of_another_sdk_says_how_to_start_it(tmp_path: Path) -> None:
+    source = tmp_path / "server.py"
+    source.write_text("server = 5")
+    with pytest.raises(AppError, match=f"'python {source}'"):
+        load_app(str(source))

@@ -488,7 +488,9 @@ def test_a_warning_is_no_error_to_a_program(folder: Path, capsys: Captured) -> N
 
 
 @pytest.mark.rule("CLI-20")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_ends_the_server_first(folder: Path, number: signal.Signals, code: int) -> None:
     # The server shows by a pipe that it runs, and by its end that it does not any more.
     os.mkfifo("alive")

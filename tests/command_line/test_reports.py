@@ -39,6 +39,8 @@ def call(**members: Any) -> list[Any]:
             [Payload("c")],
         ),
         ({"content": [text('{"a": 1}')], "structuredContent": {"a": 1}}, [Json({"a": 1})]),
+        ({"content": [text("3")], "structuredContent": {"result": 3}}, [Json(3)]),
+        ({"content": [text("hi")], "structuredContent": {"result": "hi"}}, [Payload("hi")]),
         (
             {"content": [text("one"), IMAGE], "structuredContent": {"a": 1}},
             [Payload("one"), Payload(b"\x89PNG", "image/png"), Json({"a": 1})],

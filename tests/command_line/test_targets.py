@@ -10,9 +10,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from foundation_rt.client.server_files import ServerFileError, usual_places
 from foundation_rt.client.transports.http_server import HttpServer
 from foundation_rt.client.transports.stdio import StdioServer
-from foundation_rt.command_line.server_files import ServerFileError, usual_places
 from foundation_rt.command_line.targets import (
     AppTarget,
     Target,
@@ -205,3 +205,10 @@ def test_in_a_file_that_was_named_there_are_only_names() -> None:
         find_listed("sh", Path("mine.json"), os.environ)
     with pytest.raises(ServerFileError, match="cannot be read"):
         find_listed("sh", Path("nowhere.json"), os.environ)
+
+
+@pytest.mark.rule("CLI-11", "CLIENT-34")
+def test_a_command_line_that_begins_with_a_variable_says_where_it_goes() -> None:
+    with pytest.raises(TargetError, match="env NAME=VALUE") as caught:
+        find_target("TOKEN=verysecret python x.py", [], {})
+    assert "verysecret" not in str(caught.value)

@@ -576,7 +576,7 @@ def test_texts_that_are_no_booleans(text: str) -> None:
         ("iban", ("iban",)),
         ("iban, card number ,pin", ("iban", "card number", "pin")),
         ("[]", ()),
-        ('["a,b", "[", " c "]', ("a,b", "[", " c ")),
+        ('["a,b", "[d", " c "]', ("a,b", "[d", " c ")),
     ],
 )
 def test_lists_in_the_environment(text: str, value: tuple[str, ...]) -> None:

@@ -65,9 +65,9 @@ async def use_everything(client: Client) -> None:
     """Call all tools, read all resources, get all prompts."""
     await call_everything(client)
     for resource in await client.list_resources():
-        await client.read_resource(resource["uri"])
+        await client.read_resource(resource.uri)
     for prompt in await client.list_prompts():
-        await client.get_prompt(prompt["name"])
+        await client.get_prompt(prompt.name)
 
 
 async def answer_questions(client: Client) -> None:

@@ -25,6 +25,7 @@ class Thing:
 
     name: str
     written: int = 0
+    scopes: frozenset[str] = frozenset()
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         self.written += 1

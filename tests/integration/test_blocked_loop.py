@@ -16,7 +16,7 @@ import pytest
 from tests.support.process import decode, serve, serve_each
 
 APP = '''
-import asyncio, threading
+import asyncio, threading, time
 from foundation_rt import Server, ToolContext
 
 server = Server("blocked")
@@ -69,6 +69,16 @@ def late_inline(path: str) -> str:
     return wait_for(path)
 
 
+@server.tool
+async def block_briefly():
+    time.sleep(1.3)
+
+
+@server.tool
+def large() -> str:
+    return "x" * 1_000_000
+
+
 @server.tool(timeout_ms=100)
 async def times_out():
     await asyncio.Event().wait()
@@ -78,7 +88,7 @@ BLOCKS = "a handler blocks the event loop"
 BUDGET = {"server.shutdown_timeout_ms": 400, "server.eof_grace_ms": 50}
 
 
-@pytest.mark.rule("PROC-06", "TIME-09")
+@pytest.mark.rule("LOG-30", "PROC-06", "TIME-09")
 def test_end_of_file_ends_a_process_whose_loop_is_blocked() -> None:
     how = {"block_async": "spin", "block_inline": "sleep"}
     with serve_each(list(how), APP, BUDGET) as servers:
@@ -89,6 +99,8 @@ def test_end_of_file_ends_a_process_whose_loop_is_blocked() -> None:
             assert warning["level"] == "warn"
             assert warning["toolName"] == tool
             assert warning["blockedSeconds"] >= 1
+            started = server.record(message="started")
+            assert warning["correlationId"] == started["correlationId"]
             server.close_input()
         for server in servers.values():
             assert server.wait() == 0
@@ -177,3 +189,27 @@ def test_the_end_of_a_file_ends_a_blocked_process(tmp_path: Path) -> None:
     file = os.open(conversation, os.O_RDONLY)
     with serve(APP, BUDGET, handshake=False, stdin=(file, None)) as server:
         assert server.wait() == 0
+
+
+@pytest.mark.rule("TIME-09")
+def test_a_handler_that_blocks_a_little_over_a_second_is_always_named() -> None:
+    names = ["first", "second", "third", "fourth"]
+    with serve_each(names, APP, {}) as servers:
+        calls = {name: server.start("block_briefly") for name, server in servers.items()}
+        for name, server in servers.items():
+            assert server.outcome(calls[name]) is None
+            assert server.record(message=BLOCKS)["toolName"] == "block_briefly"
+            assert server.finish() == 0
+            assert len(server.records_with(message=BLOCKS)) == 1
+
+
+@pytest.mark.rule("TIME-09", "PROC-06")
+def test_no_handler_is_named_while_answers_wait_that_nobody_reads() -> None:
+    settings = {"server.shutdown_timeout_ms": 2000, "server.eof_grace_ms": 50}
+    with serve(APP, settings) as server:
+        server.reading = False
+        server.start("large")
+        server.completion("large")
+        server.close_input()
+        assert server.wait() == 0
+        assert server.records_with(message=BLOCKS) == []

@@ -7,7 +7,7 @@ import pytest
 from tests.support.process import serve
 
 APP = '''
-import asyncio, contextvars, threading
+import asyncio, contextvars, threading, time
 from foundation_rt import Server, ToolContext
 
 server = Server("deadlines")
@@ -74,6 +74,26 @@ def patient_thread(ctx: ToolContext) -> str:
 @server.tool
 async def quick() -> str:
     return "done"
+
+
+@server.tool(timeout_ms=300)
+async def blocks_first() -> str:
+    """Each of its two halves takes less than its deadline."""
+    time.sleep(0.25)
+    await asyncio.sleep(0.25)
+    return "late"
+
+
+@server.tool(timeout_ms=100)
+async def blocks_until_late() -> str:
+    time.sleep(0.15)
+    return "late"
+
+
+@server.tool(timeout_ms=100)
+async def blocks_and_raises() -> str:
+    time.sleep(0.15)
+    raise LookupError("late")
 
 
 # -- where handlers run --------------------------------------------------------------------------
@@ -198,6 +218,31 @@ def test_a_coroutine_that_is_late_is_told_and_then_cancelled() -> None:
         assert server.call("health")["resources"]["concurrentExecutions"] == 0
         assert server.finish() == 0
         assert [len(server.answers(call)) for call in calls.values()] == [1, 1, 1]
+
+
+@pytest.mark.rule("TIME-01", "TIME-10")
+def test_deadline_of_coroutine_counts_from_the_start_of_its_first_step() -> None:
+    with serve(APP, GRACE) as server:
+        calls = [server.start("blocks_first") for _ in range(4)]
+        for call in calls:
+            assert server.outcome(call)["code"] == "TIMEOUT"
+        server.wait_until(lambda: len(server.records_with(message=COMPLETED)) == 4, "all end")
+        ends = {each["outcome"] for each in server.records_with(message=COMPLETED)}
+        assert ends <= {"late_completed", "timeout"}
+        assert server.finish() == 0
+        assert [len(server.answers(call)) for call in calls] == [1] * 4
+
+
+@pytest.mark.rule("TIME-10", "TIME-06", "TIME-07")
+@pytest.mark.parametrize("tool", ["blocks_until_late", "blocks_and_raises"])
+def test_coroutine_that_ends_in_its_first_step_after_its_deadline_has_timed_out(tool: str) -> None:
+    with serve(APP, GRACE) as server:
+        call = server.start(tool)
+        assert server.outcome(call)["code"] == "TIMEOUT"
+        record = server.completion(tool)
+        assert (record["outcome"], record["errorCode"]) == ("late_completed", "TIMEOUT")
+        assert server.finish() == 0
+        assert len(server.answers(call)) == 1
 
 
 @pytest.mark.rule("TIME-05", "TIME-06", "CALL-15")

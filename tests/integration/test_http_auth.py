@@ -47,13 +47,15 @@ def app(tmp_path: Path) -> Path:
     return file
 
 
-def call(url: str, name: str = "who", **headers: str) -> httpx2.Response:
+def call(
+    url: str, name: str = "who", arguments: dict[str, Any] | None = None, **headers: str
+) -> httpx2.Response:
     """A call of the stateless era."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     }
-    params = {"name": name, "arguments": {}, "_meta": meta}
+    params = {"name": name, "arguments": arguments or {}, "_meta": meta}
     head = {
         "accept": "application/json, text/event-stream",
         "mcp-protocol-version": "2026-07-28",
@@ -177,3 +179,40 @@ def test_a_client_may_make_so_many_calls(app: Path, store: str) -> None:
         assert '"code":"RESOURCE_EXHAUSTED"' in refused["content"][0]["text"]
         assert '"retryAfterMs":' in refused["content"][0]["text"]
         assert text_of(call(server.url, **{"x-api-key": OTHER_KEY})) == f'"key:{bob}"'
+
+
+@pytest.mark.rule("RATE-06", "RATE-07")
+@pytest.mark.parametrize("store", ["memory", "redis"])
+def test_sessions_and_calls_that_are_not_valid_count(app: Path, store: str) -> None:
+    alice = unique_name("alice")
+    settings = {
+        "http.api_keys": f"{alice}:{KEY},{unique_name('bob')}:{OTHER_KEY}",
+        "rate_limit.per_key": 3,
+        "rate_limit.window_ms": 120_000,
+        "rate_limit.store": need_redis() if store == "redis" else store,
+    }
+    with serve_http(app, "--transport", "http", settings=settings) as server:
+        assert initialize(server.url, KEY).status_code == 200
+        head = {"x-api-key": KEY}
+        assert "NOT_FOUND" in call(server.url, "none", **head).text
+        assert "INVALID_ARGUMENT" in call(server.url, arguments={"no": 1}, **head).text
+        refused = initialize(server.url, KEY)
+        assert refused.status_code == 429
+        assert 1 <= int(refused.headers["retry-after"]) <= 40
+        data = refused.json()["error"]["data"]
+        assert (data["reason"], data["limit"]) == ("rate_limit", "client")
+        assert 1 <= data["retryAfterMs"] <= 40_000
+        assert "mcp-session-id" not in refused.headers
+        # The transport of 2024-11-05 opens a session with a GET.
+        stream = httpx2.get(server.url.replace("/mcp", "/sse"), headers=head, timeout=PATIENCE)
+        assert stream.status_code == 429
+        limited = call(server.url, arguments={"no": 1}, **head)
+        assert "RESOURCE_EXHAUSTED" in limited.text
+        assert initialize(server.url, OTHER_KEY).status_code == 200
+
+
+def initialize(url: str, key: str) -> httpx2.Response:
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests"}}
+    head = {"accept": "application/json, text/event-stream", "x-api-key": key}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    return httpx2.post(url, json=message, headers=head, timeout=PATIENCE)

@@ -132,6 +132,33 @@ SMUGGLED = {
 }
 
 
+@pytest.mark.rule("HTTP-30")
+@pytest.mark.parametrize(
+    ("line", "headers", "status"),
+    [
+        ("POST {path} HTTP/1.1", "Host: {host}\r\nTransfer-Encoding: gzip, chunked\r\n", 501),
+        ("POST {path} HTTP/1.1", "Host: {host}\r\nTransfer-Encoding: identity, chunked\r\n", 501),
+        ("POST {path} HTTP/2.0", "Host: {host}\r\nContent-Length: 2\r\n", 505),
+        ("POST http://evil.example{path} HTTP/1.1", "Host: {host}\r\nContent-Length: 2\r\n", 400),
+        ("POST http://{host}@evil.example{path} HTTP/1.1", "Host: {host}\r\n", 400),
+        ("POST http://evil.example{path} HTTP/1.1", "Host: evil.example\r\n", 421),
+        ("GET http://{host}/healthz HTTP/1.1", "Host: {host}\r\n", 200),
+    ],
+)
+def test_what_http_has_and_is_not_served_gets_a_status_of_its_own(
+    server: HttpServer, bystander: RawClient, line: str, headers: str, status: int
+) -> None:
+    with RawClient(server.url) as client:
+        head = f"{line}\r\n{headers}\r\n".format(path=client.path, host=client.host)
+        answer = client.fetch(head.encode())
+        assert answer.status == status
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        if status != 200:
+            assert answer.headers["connection"] == "close"
+            assert client.is_ended()
+    assert is_served(bystander)
+
+
 @pytest.mark.rule("HTTP-20")
 @pytest.mark.parametrize("headers", SMUGGLED.values(), ids=SMUGGLED)
 def test_ambiguous_bodies_are_refused(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,7 +81,7 @@ async def die() -> None:
 """
 
 SESSION = "mcp-session-id"
-SIGNALS = {signal.SIGTERM: 143, signal.SIGINT: 130}
+SIGNALS = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
 
 
 @pytest.fixture
@@ -341,7 +340,6 @@ def test_two_workers_share_a_port_and_one_that_dies_is_replaced(app: Path) -> No
         pids = {ask_pid(url) for _ in range(100)}
         assert len(pids) == 2
         assert process.pid not in pids
-        threading.Event().wait(2.1)  # the rule is about time: one that ends sooner ends all
         with RawClient(url) as client:
             client.send(client.call("die"))
             assert client.is_ended()
@@ -350,9 +348,33 @@ def test_two_workers_share_a_port_and_one_that_dies_is_replaced(app: Path) -> No
         )
         others = {ask_pid(url) for _ in range(100)}
         assert len(others) == 2 and len(others & pids) == 1
+        process.signal(signal.SIGHUP)
+        assert process.wait() == 129
+        assert len(process.records_with(message="left")) == 2
+
+
+@pytest.mark.rule("HTTP-23")
+def test_workers_that_die_at_once_are_replaced_and_the_others_serve_on(app: Path) -> None:
+    with serve_workers(app, 3) as (process, url):
+        steady = ask_pid(url)
+        died = 0
+        while died < 2:
+            with RawClient(url) as client:
+                if (
+                    int(client.fetch(client.call("pid")).json["result"]["content"][0]["text"])
+                    == steady
+                ):
+                    continue
+                client.send(client.call("die"))
+                assert client.is_ended()
+                died += 1
+        process.wait_until(
+            lambda: len(process.records_with(message="serving over HTTP")) == 5, "two more serve"
+        )
+        pids = {ask_pid(url) for _ in range(200)}
+        assert len(pids) == 3 and steady in pids
         process.signal(signal.SIGTERM)
         assert process.wait() == 143
-        assert len(process.records_with(message="left")) == 2
 
 
 @pytest.mark.rule("HTTP-23")

@@ -65,7 +65,7 @@ def test_a_task_left_behind_changes_neither_the_exit_code_nor_the_log(
         assert outcomes(server) == ["success"]
 
 
-@pytest.mark.rule("PROC-10", "PROC-06", "CALL-13")
+@pytest.mark.rule("LOG-30", "PROC-10", "PROC-06", "CALL-13")
 @pytest.mark.parametrize(("number", "exit_code"), ENDS)
 @pytest.mark.parametrize("tool", ["block", "stuck"])
 def test_a_handler_that_never_ends_has_its_record(
@@ -80,6 +80,7 @@ def test_a_handler_that_never_ends_has_its_record(
         [warning] = [each for each in server.records if "has not ended" in each["message"]]
         assert warning["level"] == "warn"
         assert warning["toolName"] == tool
+        assert warning["correlationId"] == server.record(message="started")["correlationId"]
 
 
 def end(server: Any, number: signal.Signals | None) -> None:

@@ -1,13 +1,14 @@
-"""SIGTERM and SIGINT: what is still answered, how the process ends, and with which exit code."""
+"""SIGTERM, SIGINT, SIGHUP: what is still answered, how the process ends, and its exit code."""
 
 from __future__ import annotations
 
 import ctypes
 import signal
+from pathlib import Path
 
 import pytest
 
-from tests.support.process import ServerProcess, serve
+from tests.support.process import ServerProcess, command, environment, serve
 
 APP = '''
 import asyncio, hashlib, signal, threading, time
@@ -75,6 +76,7 @@ async def block_the_loop(ctx: ToolContext):
 ENDS = [
     pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
     pytest.param(signal.SIGINT, 130, id="SIGINT"),
+    pytest.param(signal.SIGHUP, 129, id="SIGHUP"),
 ]
 PATIENT = {"server.shutdown_timeout_ms": 3_600_000}
 HASTY = {"server.shutdown_timeout_ms": 300}
@@ -93,6 +95,24 @@ def test_an_idle_process_ends_at_once(number: signal.Signals, exit_code: int) ->
         server.call("echo", message="hello")
         assert finish(server, number) == exit_code
         assert "Traceback" not in server.stderr
+
+
+@pytest.mark.rule("PROC-04")
+@pytest.mark.parametrize("by", ["nohup", "application"])
+def test_sighup_that_somebody_has_decided_on_before_ends_nothing(by: str, tmp_path: Path) -> None:
+    words = command("serve")
+    if by == "nohup":
+        words = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *words]
+    else:
+        handles = "import signal; signal.signal(signal.SIGHUP, lambda number, frame: None)\n"
+        (tmp_path / "app.py").write_text(handles + APP)
+        words = command("serve", str(tmp_path / "app.py"))
+    with ServerProcess(words, environment(HASTY)) as server:
+        server.handshake()
+        for _ in range(3):
+            server.signal(signal.SIGHUP)
+            assert server.call("health")["status"] == "healthy"
+        assert server.finish() == 0
 
 
 @pytest.mark.rule("PROC-04")

@@ -171,10 +171,11 @@ def test_rate_limits_that_bar_a_call_are_told() -> None:
             await client.request("tools/call", {"name": "one", "arguments": {}})
 
     lines = audited(server, talk)
-    *_, start, limited, failed, _ = lines
-    assert [start["eventType"], failed["eventType"]] == [CALL[0], "TOOL_INVOCATION_FAILED"]
+    *_, before, limited, refused, _ = lines
+    assert [before["eventType"], refused["eventType"]] == [CALL[1], "TOOL_INVOCATION_REFUSED"]
+    assert refused["metadata"]["reason"] == "rate_limit"
     assert (limited["eventType"], limited["category"]) == ("RATE_LIMIT_EXCEEDED", "SECURITY")
-    assert start["runId"] == limited["runId"] == failed["runId"]
+    assert limited["runId"] == refused["runId"] != before["runId"]
     assert limited["toolName"] == "one"
     assert limited["metadata"]["reason"] == "rate_limit"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,17 +14,25 @@ from pyrate_limiter import Rate
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.configuration.sections import RateLimitSection, ServerConfig
-from foundation_rt.errors import ErrorCode, ToolError
+from foundation_rt.dispatch.effects import Complete, Notify, Reply
+from foundation_rt.dispatch.session import create_session
 from foundation_rt.operations.rate_limit import (
     MemoryBuckets,
     RateLimit,
     RedisBuckets,
     make_rate_limit,
 )
+from foundation_rt.protocol.jsonrpc import ABSENT, Request
+from foundation_rt.protocol.peer import Peer
 from foundation_rt.protocol.principal import Principal
+from foundation_rt.protocol.revisions import REVISIONS
+from tests.support.asked import AskedClient
+from tests.support.core import make_core
 from tests.support.gate import Gate
+from tests.support.rig import Rig
 from tests.support.services import need_redis, unique_name
 
+DECIDED = Notify(b"decided")
 PATIENCE = 20.0
 
 
@@ -38,9 +46,23 @@ class Logger:
     def warn(self, message: str, fields: Any = None) -> None:
         self.records.append(("warn", f"{message} {fields}"))
 
+    def child(self, fields: Any) -> Logger:
+        return self
+
+
+TOOLS = ("a", "b", "c", "echo")
+HANDSHAKEN = Peer(REVISIONS["2025-11-25"])
+
 
 def made(clock: ManualClock, **settings: Any) -> RateLimit:
-    return make_rate_limit(RateLimitSection(**settings), clock, Logger())  # type: ignore[arg-type]
+    return limit_of(RateLimitSection(**settings), Logger(), clock)
+
+
+def limit_of(
+    settings: RateLimitSection, logger: Any, clock: ManualClock | None = None
+) -> RateLimit:
+    dispatcher = make_core().dispatcher
+    return make_rate_limit(settings, clock or ManualClock(), logger, dispatcher, TOOLS.__contains__)
 
 
 def attempt(
@@ -48,21 +70,24 @@ def attempt(
 ) -> dict[str, Any] | None:
     """Call something; return the details of the refusal, if it is one."""
     principal = None if subject is None else Principal(subject)
-    call: Any = SimpleNamespace(principal=principal, name=name, method=method)
-    handled = []
-
-    async def proceed() -> str:
-        handled.append(True)
-        return "done"
-
-    try:
-        assert asyncio.run(limit(call, proceed)) == "done"
-    except ToolError as error:
-        assert error.code is ErrorCode.RESOURCE_EXHAUSTED
-        assert handled == []
-        return dict(error.details or {})
-    assert handled == [True]
-    return None
+    session = create_session("http", "c", Logger(), principal=principal)  # type: ignore[arg-type]
+    effects = limit(session, HANDSHAKEN, Request(1, method, {"name": name}), lambda: [DECIDED])
+    if effects == [DECIDED]:
+        return None
+    reply, record = effects
+    assert isinstance(reply, Reply) and isinstance(record, Complete)
+    assert record.fields["errorCode"] == "RESOURCE_EXHAUSTED"
+    assert record.refusal == "rate_limit"
+    message = orjson.loads(reply.line)
+    if method == "tools/call":
+        assert message["result"]["isError"] is True
+        found = orjson.loads(message["result"]["content"][0]["text"])
+    else:
+        assert message["error"]["code"] == -32603
+        found = message["error"]["data"]
+    assert found["code"] == "RESOURCE_EXHAUSTED"
+    details: dict[str, Any] = found["details"]
+    return details
 
 
 @pytest.mark.rule("RATE-01", "RATE-02")
@@ -111,6 +136,205 @@ def test_both_limits_hold() -> None:
     assert (attempt(limit, name="a") or {})["limit"] == "tool"
     assert attempt(limit, name="b") is None
     assert (attempt(limit, name="c") or {})["limit"] == "client"
+
+
+@pytest.mark.rule("RATE-06")
+def test_names_that_no_tool_has_are_counted_together() -> None:
+    limit = made(ManualClock(), per_tool=2)
+    assert attempt(limit, name="x1") is None
+    assert attempt(limit, name="x2") is None
+    assert (attempt(limit, name="x3") or {})["limit"] == "tool"
+    assert attempt(limit, name="a") is None
+
+
+@pytest.mark.rule("RATE-06")
+@pytest.mark.parametrize(
+    "method", ["prompts/get", "resources/read", "completion/complete", "tools/call"]
+)
+@pytest.mark.parametrize("params", [ABSENT, 5, {}, {"name": 5, "uri": [], "ref": {}}])
+def test_a_call_of_no_valid_shape_counts(method: str, params: Any) -> None:
+    limit = made(ManualClock(), per_key=1)
+    session = create_session("http", "c", Logger())  # type: ignore[arg-type]
+    request = Request(1, method, params)
+    assert limit(session, HANDSHAKEN, request, lambda: [DECIDED]) == [DECIDED]
+    assert limit(session, HANDSHAKEN, request, lambda: [DECIDED]) != [DECIDED]
+    # What is no call is not counted, nor what comes before a client is known.
+    listing = Request(1, "tools/list", params)
+    assert limit(session, HANDSHAKEN, listing, lambda: [DECIDED]) == [DECIDED]
+    assert limit(session, None, request, lambda: [DECIDED]) == [DECIDED]
+
+
+@pytest.mark.rule("RATE-06")
+def test_a_call_beyond_the_limit_is_not_validated() -> None:
+    rig = Rig(ServerConfig(rate_limit=RateLimitSection(per_key=3)))
+    rig.server.tool(lambda: 1, name="one")  # type: ignore[call-overload]
+    tool = rig.server.runtime.registry.get("one")
+    assert tool is not None
+    checked = []
+    validate = tool.validate
+
+    def counting(arguments: Any) -> Any:
+        checked.append(arguments)
+        return validate(arguments)
+
+    tool.validate = counting
+    client = rig.connect()
+    calls = [("one", {"no": 1}), ("none", {}), ("one", {"no": 2}), ("one", {"no": 3}), ("one", {})]
+    outcomes = [client.outcome(client.start(name, arguments)) for name, arguments in calls]
+    assert [each["code"] for each in outcomes] == [
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "INVALID_ARGUMENT",
+        "RESOURCE_EXHAUSTED",
+        "RESOURCE_EXHAUSTED",
+    ]
+    assert checked == [{"no": 1}, {"no": 2}]
+    assert [record["outcome"] for record in rig.records] == ["tool_error"] * 5
+    rig.assert_all_ended()
+
+
+# Where the buckets are waited for
+
+
+class SlowBuckets:
+    """Answers what `answers` says, once it is let go."""
+
+    is_local = False
+
+    def __init__(self, *answers: int | None) -> None:
+        self.answers = iter(answers)
+        self.go = asyncio.Event()
+        self.asked = 0
+
+    async def take(self, key: str, rate: Rate) -> int | None:
+        self.asked += 1
+        await self.go.wait()
+        return next(self.answers)
+
+    async def close(self) -> None:
+        pass
+
+
+def slow(*answers: int | None, **tools: Any) -> tuple[Rig, SlowBuckets]:
+    rig, buckets = Rig(level="debug"), SlowBuckets(*answers)
+    rig.server.tool(lambda: 1, name="one", inline=True)  # type: ignore[call-overload]
+    runtime = rig.server.runtime
+    limit = RateLimit(buckets, runtime.dispatcher, TOOLS.__contains__, Rate(1, 1000), None)
+    runtime.dispatcher.around = runtime.rate_limit = limit
+    assert runtime.needs_event_loop()
+    return rig, buckets
+
+
+@pytest.mark.rule("RATE-08")
+def test_a_call_that_waits_to_be_let_through_is_decided_then() -> None:
+    async def main() -> None:
+        rig, buckets = slow(None, 500, None)
+        client = AskedClient(rig.server)
+        first, second = client.start("one"), client.start("one")
+        wrong = client.start("one", {"no": 1})
+        assert client.unread() == []
+        buckets.go.set()
+        answers = [await client.next() for _ in range(3)]
+        assert [each["id"] for each in answers] == [first, second, wrong]
+        texts = [each["result"]["content"][0]["text"] for each in answers]
+        assert texts[0] == "1"
+        assert '"retryAfterMs":500' in texts[1]
+        assert '"code":"INVALID_ARGUMENT"' in texts[2]
+        await client.settle()
+        assert [each["outcome"] for each in rig.records] == ["success", "tool_error", "tool_error"]
+        rig.assert_all_ended()
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("RATE-08", "TIME-05")
+@pytest.mark.parametrize("how", ["cancelled", "disconnected"])
+def test_a_call_that_is_given_up_while_it_waits_is_not_run(how: str) -> None:
+    async def main() -> None:
+        rig, buckets = slow(None)
+        ran: list[int] = []
+        rig.server.tool(lambda: ran.append(1), name="two")  # type: ignore[call-overload]
+        client = AskedClient(rig.server)
+        request_id = client.start("two")
+        await asyncio.sleep(0)
+        if how == "cancelled":
+            client.write(method="notifications/cancelled", params={"requestId": request_id})
+        else:
+            client.connection.close()
+        buckets.go.set()
+        while rig.server.runtime.engine.running:
+            await asyncio.sleep(0)
+        assert client.unread() == []
+        assert ran == []
+        assert [each["outcome"] for each in rig.records] == ["aborted"]
+        assert buckets.asked == 1
+        rig.assert_all_ended()
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("RATE-08", "RPC-05")
+def test_the_id_of_a_call_that_waits_is_taken() -> None:
+    async def main() -> None:
+        rig, buckets = slow(None)
+        client = AskedClient(rig.server)
+        request_id = client.start("one")
+        client.write(id=request_id, method="ping")
+        error = (await client.next())["error"]
+        assert error["data"]["reason"] == "duplicate_id"
+        buckets.go.set()
+        assert (await client.next())["id"] == request_id
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("RATE-08", "RPC-14")
+def test_a_batch_is_answered_when_its_calls_that_waited_have_ended() -> None:
+    async def main() -> None:
+        rig, buckets = slow(None, 7)
+        messages: list[Any] = []
+        connection = rig.server.connect(lambda line: messages.append(orjson.loads(line)))
+        shake = {"protocolVersion": "2025-03-26", "capabilities": {}}
+        batch = [
+            {"jsonrpc": "2.0", "id": each, "method": "tools/call", "params": {"name": "one"}}
+            for each in (1, 2)
+        ]
+        for message in (
+            {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": shake},
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            batch,
+        ):
+            connection.feed(orjson.dumps(message) + b"\n")
+        assert len(messages) == 1
+        buckets.go.set()
+        while len(messages) < 2:
+            await asyncio.sleep(0)
+        assert [each["id"] for each in messages[1]] == [1, 2]
+        assert [each["result"]["isError"] for each in messages[1]] == [False, True]
+        rig.assert_all_ended()
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("RATE-08", "OPS-07")
+def test_middleware_is_not_around_the_wait() -> None:
+    async def main() -> None:
+        rig, buckets = slow(None, 5)
+        seen: list[str] = []
+
+        def around(call: Any, proceed: Any) -> Any:
+            seen.append(call.name)
+            return proceed
+
+        rig.server.runtime.engine.around = around
+        client = AskedClient(rig.server)
+        buckets.go.set()
+        for _ in range(2):
+            client.start("one")
+            await client.next()
+        assert seen == ["one"]
+
+    asyncio.run(main())
 
 
 @pytest.mark.rule("RATE-01")
@@ -170,7 +394,7 @@ def test_without_limits_there_is_no_middleware() -> None:
 def test_limits_of_one_process_say_so() -> None:
     logger = Logger()
     settings = RateLimitSection(per_tool=5)
-    limit = make_rate_limit(settings, ManualClock(), logger)  # type: ignore[arg-type]
+    limit = limit_of(settings, logger)
     assert [level for level, _ in logger.records] == ["warn"]
     asyncio.run(limit.close())
 
@@ -294,5 +518,5 @@ def test_a_server_may_change_its_loop() -> None:
 def test_a_store_in_redis_is_not_warned_of() -> None:
     logger = Logger()
     settings = RateLimitSection(per_key=5, store="redis://127.0.0.1:1")
-    make_rate_limit(settings, ManualClock(), logger)  # type: ignore[arg-type]
+    limit_of(settings, logger)
     assert logger.records == []

@@ -78,8 +78,8 @@ class Bench:
         return peer
 
     def tool(self, handler: Callable[..., Any], **options: Any) -> str:
-        """Register a handler under its own name."""
-        name = getattr(handler, "__name__", type(handler).__name__)
+        """Register a handler under its own name; a lambda, which has none, as `lambda`."""
+        name = getattr(handler, "__name__", type(handler).__name__).strip("<>")
         self.rig.server.register(ToolDefinition(name, "", ANYTHING), handler, **options)
         return name
 

@@ -165,14 +165,14 @@ def _never(arguments: dict[str, Any], context: Any) -> Any:
 
 
 def make_core(
-    config: Mapping[str, Mapping[str, Any]] | None = None,
+    config: ServerConfig | Mapping[str, Mapping[str, Any]] | None = None,
     *,
     tools: Mapping[str, Handler] | None = None,
     instructions: str | None = None,
     level: str = "debug",
 ) -> Core:
     """A core with ids that count, a clock that stands still and no memory in use."""
-    whole = make_config(config)
+    whole = config if isinstance(config, ServerConfig) else make_config(config)
     clock, sink, ids = ManualClock(), MemorySink(), SequentialIds()
     logger = StructuredLogger(sink, clock, level)
     registry = ToolRegistry(logger)
@@ -180,15 +180,15 @@ def make_core(
         registry.register(ToolDefinition(name, "", ANY_OBJECT), handler)
     resources = ResourceManager(whole, lambda: 0)
     envelope = Envelope(ServerInfo(whole.server.name, whole.server.version, instructions))
-    subscriptions = Subscriptions()
-    tasks = TaskOffer(registry, whole.tasks, clock, envelope, subscriptions)
+    subscriptions = Subscriptions(whole)
     client_input = ClientInput(
         STATE_KEY,
-        whole.server.input_ttl_ms,
+        whole,
         lambda: int(clock.now().timestamp() * 1000),
         envelope,
         subscriptions,
     )
+    tasks = TaskOffer(registry, whole, clock, envelope, subscriptions, client_input)
     tools_call = ToolsCall(resources, whole.tools, registry, ids, envelope, tasks, client_input)
     dispatcher = Dispatcher(
         envelope,

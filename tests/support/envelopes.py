@@ -28,7 +28,7 @@ json_values = st.recursive(
 )
 
 uuids = st.uuids(version=4).map(str)
-request_ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", fullmatch=True)
+request_ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}(@[0-9a-f]{32})?", fullmatch=True)
 # Only characters that long have been assigned: later ones are a matter of the version of Unicode.
 printable = st.characters(exclude_categories=("C", "Z"), max_codepoint=0xFFFF)
 agent_ids = st.text(printable | st.just(" "), min_size=1, max_size=256).filter(

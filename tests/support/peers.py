@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foundation_rt.protocol.peer import Peer
+from foundation_rt.protocol.peer import Peer, describe_peer
 from foundation_rt.protocol.revisions import REVISIONS
 
 ABLE: dict[str, Any] = {
@@ -17,4 +17,4 @@ ABLE: dict[str, Any] = {
 
 def peer(revision: str = "2025-11-25", capabilities: dict[str, Any] | None = None) -> Peer:
     """A client; by default one that can be asked everything."""
-    return Peer(REVISIONS[revision], ABLE if capabilities is None else capabilities, {})
+    return describe_peer(REVISIONS[revision], ABLE if capabilities is None else capabilities, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import string
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -54,12 +55,14 @@ def shown(registry: ToolRegistry, revision: Revision) -> list[dict[str, Any]]:
 
 # -- names
 
+NAME_CHARACTERS = string.ascii_letters + string.digits + "_-./"
+
 
 @pytest.mark.rule("REG-01")
 @pytest.mark.parametrize(
-    "name", ["a", "x" * 256, "admin/registerTool", "größe", "two words", "\U0001f600"]
+    "name", ["a", "x" * 256, "admin/registerTool", "DATA_EXPORT-v2.1", "0", "/"]
 )
-def test_a_name_is_a_printable_string(name: str) -> None:
+def test_a_name_has_ascii_letters_digits_and_four_others(name: str) -> None:
     registry = ToolRegistry()
     registry.register(definition(name), handler)
     tool = registry.get(name)
@@ -67,7 +70,7 @@ def test_a_name_is_a_printable_string(name: str) -> None:
     assert tool.definition.name == name
 
 
-@pytest.mark.rule("REG-01", "REG-03")
+@pytest.mark.rule("REG-01", "REG-03", "REG-10")
 @pytest.mark.parametrize(
     "name",
     [
@@ -82,11 +85,19 @@ def test_a_name_is_a_printable_string(name: str) -> None:
         "a\u200bb",
         "\ud800",
         "a\u2028b",
+        "two words",
+        "größe",
+        "\U0001f600",
+        "p\u0430y",
+        "pay\u200d",
+        "\uff50ay",
+        "pay\u0661",
+        "pay\n",
     ],
 )
-def test_a_name_that_is_empty_long_or_not_printable_is_refused(name: str) -> None:
+def test_a_name_that_is_empty_long_or_has_other_characters_is_refused(name: str) -> None:
     registry = ToolRegistry()
-    with pytest.raises(RegistrationError, match="/name must be") as refusal:
+    with pytest.raises(RegistrationError, match=r"/name must (be|have)") as refusal:
         registry.register(definition(name), handler)
     assert refusal.value.code is ErrorCode.INVALID_ARGUMENT
     assert registry.list() == ()
@@ -237,7 +248,7 @@ def test_an_annotation_however_deep_is_refused_or_can_be_listed(depth: int) -> N
 
 
 @pytest.mark.rule("REG-02")
-@given(st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=6), unique=True))
+@given(st.lists(st.text(NAME_CHARACTERS, min_size=1, max_size=6), unique=True))
 def test_tools_are_listed_in_the_order_of_their_names_by_code_point(names: list[str]) -> None:
     registry = ToolRegistry()
     for name in names:
@@ -391,11 +402,9 @@ def test_what_is_said_of_a_tool_is_a_private_copy() -> None:
         ("agent/sendMessage", None),
         ("x" * 128, None),
         ("x" * 129, "129 characters"),
-        ("two words", "' '"),
-        ("gr\u00f6\u00dfe,", "',', '\u00df', '\u00f6'"),
     ],
 )
-def test_a_name_beyond_the_recommendation_is_taken_with_a_warning(
+def test_a_name_longer_than_recommended_is_taken_with_a_warning(
     name: str, doubt: str | None
 ) -> None:
     logger, sink = logged()
@@ -509,8 +518,8 @@ def test_a_call_makes_as_many_steps_with_a_thousand_tools_as_with_one() -> None:
     def steps(tools: int) -> int:
         core = make_core().handshake()
         for number in range(tools):
-            core.registry.register(definition(f"tool {number}"), handler)
-        message = parse(request("tools/call", {"name": "tool 0", "arguments": {"a": 1}}))
+            core.registry.register(definition(f"tool-{number}"), handler)
+        message = parse(request("tools/call", {"name": "tool-0", "arguments": {"a": 1}}))
         with CallCounter() as counter:
             [call] = core.dispatcher.dispatch(core.session, message)
             core.dispatcher.conclude(call, Returned(None), 1.0)  # type: ignore[arg-type]
@@ -660,15 +669,15 @@ def test_threads_that_register_list_and_unregister_see_one_registry() -> None:
 
     def come_and_go(number: int) -> None:
         for turn in range(30):
-            own = f"{number} {turn}"
+            own = f"{number}-{turn}"
             registry.register(definition(own), handler)
             if own not in {tool["name"] for tool in listed(registry)}:
                 stale.append(own)
             if own not in {tool.name for tool in registry.list()}:
                 stale.append(own)
             with suppress(RegistrationError):
-                registry.register(definition(f"shared {turn}"), handler)
-                taken.append(f"shared {turn}")
+                registry.register(definition(f"shared-{turn}"), handler)
+                taken.append(f"shared-{turn}")
             registry.has_async_tools()
             registry.unregister(own)
             if own in {tool["name"] for tool in listed(registry)}:
@@ -678,7 +687,7 @@ def test_threads_that_register_list_and_unregister_see_one_registry() -> None:
         for done in [pool.submit(come_and_go, number) for number in range(4)]:
             done.result(60)
     assert stale == []
-    shared = [f"shared {turn}" for turn in range(30)]
+    shared = [f"shared-{turn}" for turn in range(30)]
     assert sorted(taken) == sorted(shared)
     assert [tool["name"] for tool in listed(registry)] == sorted(shared)
 

@@ -1,0 +1,71 @@
+"""How much each section measures: enough for figures, or only enough to run once."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen
+class Sizes:
+    """Counts of rounds, calls and connections; durations are in seconds.
+
+    Attributes:
+        warm_up: calls, and requests of AACP, before measuring.
+        in_process: rounds, and calls in each.
+        sequential, pipelined: rounds over stdio, and calls in each.
+        starts: processes started for a figure about starting.
+        http: rounds, and the duration of each; the client's rounds likewise.
+        aacp: rounds.
+        aacp_share: the part of its requests that each case of AACP makes.
+        seeds: simulated histories, and requests in each.
+    """
+
+    warm_up: int
+    in_process: tuple[int, int]
+    sequential: tuple[int, int]
+    pipelined: tuple[int, int]
+    starts: int
+    http: tuple[int, float]
+    connections: tuple[int, ...]
+    subscribers: tuple[int, ...]
+    client: tuple[int, float]
+    in_flight: tuple[int, ...]
+    eras: tuple[str, ...]
+    aacp: int
+    aacp_share: float
+    seeds: tuple[int, int]
+
+
+FULL = Sizes(
+    warm_up=1000,
+    in_process=(400, 100),
+    sequential=(15, 1000),
+    pipelined=(9, 5000),
+    starts=15,
+    http=(5, 1.0),
+    connections=(1, 16, 128),
+    subscribers=(1_000, 10_000),
+    client=(7, 0.4),
+    in_flight=(1, 16, 128),
+    eras=("stateless", "handshake"),
+    aacp=5,
+    aacp_share=1.0,
+    seeds=(100, 200),
+)
+
+SHORTEST = Sizes(
+    warm_up=10,
+    in_process=(2, 1),
+    sequential=(1, 5),
+    pipelined=(1, 10),
+    starts=1,
+    http=(1, 0.01),
+    connections=(2,),
+    subscribers=(3,),
+    client=(1, 0.01),
+    in_flight=(2,),
+    eras=("handshake",),
+    aacp=1,
+    aacp_share=0.01,
+    seeds=(1, 5),
+)

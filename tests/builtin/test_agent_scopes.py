@@ -1,0 +1,245 @@
+"""The scopes of agents, asked by the tools through which a client uses agents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from foundation_rt import AgentContext, AgentCoordinator, AgentMessage, RegistrationError
+from foundation_rt.aacp.coordinator import AgentCoordinatorV2
+from foundation_rt.clock import ManualClock
+from foundation_rt.configuration.sections import (
+    AdminPolicy,
+    SecuritySection,
+    ServerConfig,
+    ToolsSection,
+)
+from foundation_rt.context import ToolContext
+from foundation_rt.ids import UuidGenerator
+from foundation_rt.protocol.principal import ALL_SCOPES, Principal
+from foundation_rt.tools.registry import ToolDefinition
+from tests.support.counting import CallCounter
+from tests.support.faulty_store import FaultyStore
+from tests.support.rig import Peer, Rig
+from tests.support.virtual_loop import run_virtual
+
+WEAK = Principal("alice", frozenset(("mail",)))
+STRONG = Principal("alice", frozenset(("mail", "office", "vault")))
+HOLDER_OF_A_KEY = Principal("key:alice", ALL_SCOPES)
+LACKING = {"reason": "insufficient_scope", "scopes": ["office", "vault"]}
+MESSAGE = {"type": "note", "payload": 1}
+
+
+class Office:
+    """A server with an agent that all may use and one that needs scopes."""
+
+    def __init__(self, clock: ManualClock, agents: AgentCoordinator) -> None:
+        tools = ToolsSection(
+            admin_registration_enabled=True, admin_policy=AdminPolicy("local_stdio_only")
+        )
+        config = ServerConfig(
+            tools=tools, security=SecuritySection(dynamic_registration_enabled=True)
+        )
+        self.rig = Rig(config, clock, agent_coordinator=agents, id_generator=UuidGenerator())
+        self.agents: Any = agents
+        self.handled: list[str] = []
+        agents.register_agent("open", self.handle)
+        agents.register_agent("closed", self.handle, scopes=["vault", "office"])
+
+    async def handle(self, message: AgentMessage, context: AgentContext) -> Any:
+        self.handled.append(context.agent_id)
+        if message.type == "forward":
+            return await self.agents.send_message("closed", AgentMessage("note"))
+        if message.type == "forward reliably":
+            return await self.agents.send_request("closed", AgentMessage("note"))
+        return context.agent_id
+
+    def connect(self, principal: Principal | None) -> Peer:
+        peer = self.rig.connect()
+        peer.connection.session.principal = principal
+        return peer
+
+
+def play(
+    scene: Callable[[Office], Coroutine[Any, Any, None]], *, version: int = 2, **options: Any
+) -> None:
+    async def main(clock: ManualClock) -> None:
+        ledger = {"store": FaultyStore(), "clock": clock, **options}
+        office = Office(clock, AgentCoordinator() if version == 1 else AgentCoordinatorV2(**ledger))
+        await scene(office)
+        await office.rig.server.runtime.stop_agents()
+        office.rig.assert_all_ended()
+
+    run_virtual(main)
+
+
+async def call(peer: Peer, tool: str, /, **arguments: Any) -> Any:
+    """Call a tool; return what it returns, or its error."""
+    request_id = peer.start(tool, arguments)
+    while not peer.answers(request_id):
+        await asyncio.sleep(0.001)
+    return peer.outcome(request_id)
+
+
+def assert_lacking(outcome: Any) -> None:
+    assert (outcome["code"], outcome["details"]) == ("UNAUTHORIZED", LACKING)
+
+
+@pytest.mark.rule("AUTH-27", "AUTH-13", "AGENT-21")
+@pytest.mark.parametrize("version", [1, 2])
+def test_agent_tools_refuse_an_agent_whose_scopes_the_token_lacks(version: int) -> None:
+    tools = [("agent/sendMessage", {"targetAgentId": "closed", "message": MESSAGE})]
+    tools.append(("agent/getState", {"agentId": "closed"}))
+    if version == 2:
+        tools.append(("agent/request", {"targetAgentId": "closed", "message": MESSAGE}))
+
+    async def scene(office: Office) -> None:
+        weak = office.connect(WEAK)
+        for tool, arguments in tools:
+            assert_lacking(await call(weak, tool, **arguments))
+        assert office.handled == []
+        for principal in (STRONG, HOLDER_OF_A_KEY, None):
+            peer = office.connect(principal)
+            for tool, arguments in tools:
+                assert "code" not in await call(peer, tool, **arguments)
+        to_open = {"targetAgentId": "open", "message": MESSAGE}
+        assert await call(weak, "agent/sendMessage", **to_open) == "open"
+        assert (await call(weak, "agent/getState", agentId="open"))["agentId"] == "open"
+
+    play(scene, version=version)
+
+
+@pytest.mark.rule("AUTH-27", "AGENT-16")
+@pytest.mark.parametrize("version", [1, 2])
+def test_agent_list_shows_only_agents_that_the_token_may_use(version: int) -> None:
+    async def scene(office: Office) -> None:
+        shown = [
+            (await call(office.connect(principal), "agent/list"))["agentIds"]
+            for principal in (WEAK, STRONG, HOLDER_OF_A_KEY, None)
+        ]
+        assert shown == [["open"], ["closed", "open"], ["closed", "open"], ["closed", "open"]]
+
+    play(scene, version=version)
+
+
+@pytest.mark.rule("AUTH-27")
+@pytest.mark.parametrize("agent_id", [5, None, ["closed"], {"closed": 1}])
+def test_an_agent_id_of_another_type_is_an_invalid_argument_and_no_fault(agent_id: Any) -> None:
+    async def scene(office: Office) -> None:
+        weak = office.connect(WEAK)
+        outcome = await call(weak, "agent/sendMessage", targetAgentId=agent_id, message=MESSAGE)
+        assert outcome["code"] == "INVALID_ARGUMENT"
+
+    play(scene)
+
+
+@pytest.mark.rule("AUTH-27", "ADMIN-05")
+def test_a_registered_agent_proxy_refuses_an_agent_whose_scopes_the_token_lacks() -> None:
+    async def scene(office: Office) -> None:
+        admin = office.rig.connect("stdio")
+        wanted = {"name": "ask", "description": "", "toolType": "agentProxy"}
+        assert (await call(admin, "admin/registerTool", **wanted))["registered"] == "ask"
+        weak, strong = office.connect(WEAK), office.connect(STRONG)
+        assert_lacking(await call(weak, "ask", targetAgentId="closed", message=MESSAGE))
+        assert office.handled == []
+        assert await call(weak, "ask", targetAgentId="open", message=MESSAGE) == "open"
+        assert await call(strong, "ask", targetAgentId="closed", message=MESSAGE) == "closed"
+
+    play(scene)
+
+
+@pytest.mark.rule("AUTH-27", "AACP-45")
+def test_status_of_a_request_needs_the_scopes_of_its_agent() -> None:
+    """The same principal may come with a token that allows less than that of its request."""
+
+    async def scene(office: Office) -> None:
+        weak, strong = office.connect(WEAK), office.connect(STRONG)
+        for agent_id in ("closed", "open"):
+            asked = {"targetAgentId": agent_id, "message": MESSAGE, "requestId": agent_id}
+            assert (await call(strong, "agent/request", **asked))["result"] == agent_id
+        event = await office.agents.send_reliable_message("closed", "x", principal=STRONG)
+        for request_id in ("closed", event):
+            assert_lacking(await call(weak, "agent/status", requestId=request_id))
+            assert (await call(strong, "agent/status", requestId=request_id))["outcome"]
+        assert (await call(weak, "agent/status", requestId="open"))["result"] == "open"
+        # To another principal it is an id that was never used, with or without the scopes.
+        for principal in (Principal("bob"), Principal("bob", STRONG.scopes)):
+            other = await call(office.connect(principal), "agent/status", requestId="closed")
+            assert other["code"] == "NOT_FOUND"
+
+    play(scene)
+
+
+@pytest.mark.rule("AGENT-22")
+def test_what_host_code_sends_needs_no_scopes() -> None:
+    async def scene(office: Office) -> None:
+        async def errand(arguments: dict[str, Any], context: ToolContext) -> Any:
+            return await office.agents.send_request(
+                "closed", AgentMessage("note"), principal=context.principal
+            )
+
+        office.rig.server.register(ToolDefinition("errand", "", {"type": "object"}), errand)
+        weak = office.connect(WEAK)
+        assert await call(weak, "errand") == "closed"
+        for kind in ("forward", "forward reliably"):
+            sent = {"targetAgentId": "open", "message": {"type": kind}}
+            assert await call(weak, "agent/sendMessage", **sent) == "closed"
+
+    play(scene)
+
+
+@pytest.mark.rule("AGENT-21", "AUTH-27")
+def test_required_scopes_hold_for_an_id_without_an_agent_and_besides_those_of_one() -> None:
+    store = FaultyStore(shared=True)  # another process may have the agent
+
+    async def scene(office: Office) -> None:
+        weak, strong = office.connect(WEAK), office.connect(STRONG)
+        sent = {"targetAgentId": "elsewhere", "message": MESSAGE}
+        office.agents.require_scopes("elsewhere", ["vault", "office"])
+        assert_lacking(await call(weak, "agent/request", **sent))
+        assert (await call(strong, "agent/request", timeoutMs=1, **sent))["outcome"] == "UNKNOWN"
+        office.agents.register_agent("elsewhere", office.handle, scopes=["more"])
+        assert office.agents.agent_scopes("elsewhere") == {"vault", "office", "more"}
+        office.agents.unregister_agent("elsewhere")
+        assert office.agents.agent_scopes("elsewhere") == {"vault", "office"}
+        office.agents.require_scopes("elsewhere", ())
+        assert office.agents.agent_scopes("elsewhere") == frozenset()
+        office.agents.unregister_agent("closed")
+        assert office.agents.agent_scopes("closed") == frozenset()
+
+    play(scene, store=store)
+
+
+@pytest.mark.rule("AGENT-21")
+@pytest.mark.parametrize("version", [AgentCoordinator, AgentCoordinatorV2])
+@pytest.mark.parametrize("scopes", ["office", [""], ["a b"], ['a"b'], [5]])
+def test_scopes_that_oauth_does_not_know_are_refused(
+    version: type[AgentCoordinator], scopes: Any
+) -> None:
+    async def handle(message: AgentMessage, context: AgentContext) -> None:
+        pass
+
+    agents = version()
+    with pytest.raises(RegistrationError, match="agent 'a'"):
+        agents.register_agent("a", handle, scopes=scopes)
+    with pytest.raises(RegistrationError, match="agent 'a'"):
+        agents.require_scopes("a", scopes)
+    with pytest.raises(RegistrationError, match="agent"):
+        agents.require_scopes(" a", ["office"])
+    assert agents.agent_ids() == []
+
+
+@pytest.mark.rule("AUTH-13", "AUTH-27")
+def test_scopes_are_looked_up_only_for_a_client_that_is_known() -> None:
+    async def scene(office: Office) -> None:
+        sent = {"targetAgentId": "open", "message": MESSAGE}
+        for principal, is_asked in ((None, False), (WEAK, True)):
+            peer = office.connect(principal)
+            with CallCounter() as counter:
+                assert await call(peer, "agent/sendMessage", **sent) == "open"
+            assert ("agent_scopes" in {name for _, name in counter.called}) is is_asked
+
+    play(scene)
