@@ -14,7 +14,7 @@ $(INSTALLED): pyproject.toml
 	touch $@
 
 demo: $(INSTALLED)
-	$(BIN)/python -m foundation_rt.builtin.tour
+	$(BIN)/python -m foundation_rt.cli.tour
 
 test: $(INSTALLED)
 	$(BIN)/coverage erase

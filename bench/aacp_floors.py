@@ -33,11 +33,11 @@ from bench.aacp_load import (
     new_name,
     new_schema,
 )
-from foundation_rt.aacp import PostgresAACPPersistenceAdapter, SqliteAACPPersistenceAdapter
-from foundation_rt.aacp.session_manager import LinkState
-from foundation_rt.aacp.stores.postgres import statements
-from foundation_rt.aacp.stores.postgres.arrays import register
-from foundation_rt.aacp.types import MessageType, RequestRecord, RequestState
+from foundation_rt.agents import PostgresAACPPersistenceAdapter, SqliteAACPPersistenceAdapter
+from foundation_rt.agents.ledger.session_manager import LinkState
+from foundation_rt.agents.ledger.types import MessageType, RequestRecord, RequestState
+from foundation_rt.agents.stores.postgres import statements
+from foundation_rt.agents.stores.postgres.arrays import register
 
 _SOURCE, _OWNER = "host", "floor"
 _PAYLOAD = b'{"payload":{"number":1},"type":"work"}'

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from attrs import define, field
 
-from foundation_rt.aacp import (
+from foundation_rt.agents import (
     AACPPersistenceAdapter,
     AgentCoordinatorV2,
     InMemoryAACPPersistenceAdapter,

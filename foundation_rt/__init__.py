@@ -11,52 +11,28 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .aacp.coordinator import AgentCoordinatorV2 as AgentCoordinatorV2
-    from .aacp.errors import OutcomeUnknownError as OutcomeUnknownError
-    from .aacp.errors import RequestConflictError as RequestConflictError
-    from .aacp.errors import RequestFailedError as RequestFailedError
     from .abort import AbortSignal as AbortSignal
-    from .agents.coordinator import AgentCoordinator as AgentCoordinator
     from .agents.errors import AgentCycleError as AgentCycleError
     from .agents.errors import AgentNotFoundError as AgentNotFoundError
     from .agents.errors import AgentQueueFullError as AgentQueueFullError
     from .agents.errors import AgentStateTooLargeError as AgentStateTooLargeError
     from .agents.errors import AgentUnregisteredError as AgentUnregisteredError
+    from .agents.ledger.coordinator import AgentCoordinatorV2 as AgentCoordinatorV2
+    from .agents.ledger.errors import OutcomeUnknownError as OutcomeUnknownError
+    from .agents.ledger.errors import RequestConflictError as RequestConflictError
+    from .agents.ledger.errors import RequestFailedError as RequestFailedError
+    from .agents.local import AgentCoordinator as AgentCoordinator
     from .agents.messages import AgentContext as AgentContext
     from .agents.messages import AgentMessage as AgentMessage
-    from .asking.elicitation import Elicit as Elicit
-    from .asking.elicitation import ElicitResult as ElicitResult
-    from .asking.elicitation import ElicitUrl as ElicitUrl
-    from .asking.errors import AnswerTimeoutError as AnswerTimeoutError
-    from .asking.errors import AskError as AskError
-    from .asking.errors import ClientCapabilityError as ClientCapabilityError
-    from .asking.errors import ClientGoneError as ClientGoneError
-    from .asking.errors import ClientRefusedError as ClientRefusedError
-    from .asking.errors import InvalidAnswerError as InvalidAnswerError
-    from .asking.errors import UrlElicitationRequired as UrlElicitationRequired
-    from .asking.roots import Root as Root
-    from .asking.roots import Roots as Roots
-    from .asking.sampled import SampleResult as SampleResult
-    from .asking.sampled import ToolUse as ToolUse
-    from .asking.sampling import ModelPreferences as ModelPreferences
-    from .asking.sampling import Sample as Sample
-    from .asking.sampling import SamplingMessage as SamplingMessage
-    from .asking.sampling import ToolUseResult as ToolUseResult
-    from .context import ToolContext as ToolContext
-    from .dispatch.dispatcher import Dispatcher as Dispatcher
+    from .core.context import ToolContext as ToolContext
+    from .core.dispatcher import Dispatcher as Dispatcher
+    from .engine.connection import Connection as Connection
     from .errors import AbortError as AbortError
     from .errors import ConfigError as ConfigError
     from .errors import ErrorCode as ErrorCode
     from .errors import RegistrationError as RegistrationError
     from .errors import ToolError as ToolError
     from .errors import UsageError as UsageError
-    from .features.completions import Completion as Completion
-    from .features.messages import PromptMessage as PromptMessage
-    from .features.messages import PromptResult as PromptResult
-    from .features.prompts import PromptArgument as PromptArgument
-    from .features.prompts import PromptDefinition as PromptDefinition
-    from .features.resources import ResourceDefinition as ResourceDefinition
-    from .features.resources import ResourceTemplateDefinition as ResourceTemplateDefinition
     from .protocol.content import Annotations as Annotations
     from .protocol.content import Audio as Audio
     from .protocol.content import BlobContents as BlobContents
@@ -68,21 +44,45 @@ if TYPE_CHECKING:
     from .protocol.content import TextContents as TextContents
     from .protocol.content import ToolResult as ToolResult
     from .protocol.tool_annotations import ToolAnnotations as ToolAnnotations
-    from .running.connection import Connection as Connection
+    from .registry.completions import Completion as Completion
+    from .registry.messages import PromptMessage as PromptMessage
+    from .registry.messages import PromptResult as PromptResult
+    from .registry.prompts import PromptArgument as PromptArgument
+    from .registry.prompts import PromptDefinition as PromptDefinition
+    from .registry.resources import ResourceDefinition as ResourceDefinition
+    from .registry.resources import ResourceTemplateDefinition as ResourceTemplateDefinition
+    from .registry.tool_definition import ToolDefinition as ToolDefinition
     from .runtime import ServerOptions as ServerOptions
     from .server import Server as Server
     from .server import create_server as create_server
     from .server import start_server as start_server
-    from .tools.definition import ToolDefinition as ToolDefinition
-    from .typed.constraints import Constraints as Constraints
-    from .typed.constraints import Header as Header
+    from .server_requests.elicitation import Elicit as Elicit
+    from .server_requests.elicitation import ElicitResult as ElicitResult
+    from .server_requests.elicitation import ElicitUrl as ElicitUrl
+    from .server_requests.errors import AnswerTimeoutError as AnswerTimeoutError
+    from .server_requests.errors import AskError as AskError
+    from .server_requests.errors import ClientCapabilityError as ClientCapabilityError
+    from .server_requests.errors import ClientGoneError as ClientGoneError
+    from .server_requests.errors import ClientRefusedError as ClientRefusedError
+    from .server_requests.errors import InvalidAnswerError as InvalidAnswerError
+    from .server_requests.errors import UrlElicitationRequired as UrlElicitationRequired
+    from .server_requests.roots import Root as Root
+    from .server_requests.roots import Roots as Roots
+    from .server_requests.sampled import SampleResult as SampleResult
+    from .server_requests.sampled import ToolUse as ToolUse
+    from .server_requests.sampling import ModelPreferences as ModelPreferences
+    from .server_requests.sampling import Sample as Sample
+    from .server_requests.sampling import SamplingMessage as SamplingMessage
+    from .server_requests.sampling import ToolUseResult as ToolUseResult
+    from .signatures.constraints import Constraints as Constraints
+    from .signatures.constraints import Header as Header
 
 _HOMES = {
     "AbortError": "errors",
     "AbortSignal": "abort",
     "AgentContext": "agents.messages",
-    "AgentCoordinator": "agents.coordinator",
-    "AgentCoordinatorV2": "aacp.coordinator",
+    "AgentCoordinator": "agents.local",
+    "AgentCoordinatorV2": "agents.ledger.coordinator",
     "AgentCycleError": "agents.errors",
     "AgentMessage": "agents.messages",
     "AgentNotFoundError": "agents.errors",
@@ -90,56 +90,56 @@ _HOMES = {
     "AgentStateTooLargeError": "agents.errors",
     "AgentUnregisteredError": "agents.errors",
     "Annotations": "protocol.content",
-    "AnswerTimeoutError": "asking.errors",
-    "AskError": "asking.errors",
+    "AnswerTimeoutError": "server_requests.errors",
+    "AskError": "server_requests.errors",
     "Audio": "protocol.content",
     "BlobContents": "protocol.content",
-    "ClientCapabilityError": "asking.errors",
-    "ClientGoneError": "asking.errors",
-    "ClientRefusedError": "asking.errors",
-    "Completion": "features.completions",
+    "ClientCapabilityError": "server_requests.errors",
+    "ClientGoneError": "server_requests.errors",
+    "ClientRefusedError": "server_requests.errors",
+    "Completion": "registry.completions",
     "ConfigError": "errors",
-    "Connection": "running.connection",
-    "Constraints": "typed.constraints",
-    "Dispatcher": "dispatch.dispatcher",
-    "Elicit": "asking.elicitation",
-    "ElicitResult": "asking.elicitation",
-    "ElicitUrl": "asking.elicitation",
+    "Connection": "engine.connection",
+    "Constraints": "signatures.constraints",
+    "Dispatcher": "core.dispatcher",
+    "Elicit": "server_requests.elicitation",
+    "ElicitResult": "server_requests.elicitation",
+    "ElicitUrl": "server_requests.elicitation",
     "EmbeddedResource": "protocol.content",
     "ErrorCode": "errors",
-    "Header": "typed.constraints",
+    "Header": "signatures.constraints",
     "Icon": "protocol.content",
     "Image": "protocol.content",
-    "InvalidAnswerError": "asking.errors",
-    "ModelPreferences": "asking.sampling",
-    "OutcomeUnknownError": "aacp.errors",
-    "PromptArgument": "features.prompts",
-    "PromptDefinition": "features.prompts",
-    "PromptMessage": "features.messages",
-    "PromptResult": "features.messages",
+    "InvalidAnswerError": "server_requests.errors",
+    "ModelPreferences": "server_requests.sampling",
+    "OutcomeUnknownError": "agents.ledger.errors",
+    "PromptArgument": "registry.prompts",
+    "PromptDefinition": "registry.prompts",
+    "PromptMessage": "registry.messages",
+    "PromptResult": "registry.messages",
     "RegistrationError": "errors",
-    "RequestConflictError": "aacp.errors",
-    "RequestFailedError": "aacp.errors",
-    "ResourceDefinition": "features.resources",
+    "RequestConflictError": "agents.ledger.errors",
+    "RequestFailedError": "agents.ledger.errors",
+    "ResourceDefinition": "registry.resources",
     "ResourceLink": "protocol.content",
-    "ResourceTemplateDefinition": "features.resources",
-    "Root": "asking.roots",
-    "Roots": "asking.roots",
-    "Sample": "asking.sampling",
-    "SampleResult": "asking.sampled",
-    "SamplingMessage": "asking.sampling",
+    "ResourceTemplateDefinition": "registry.resources",
+    "Root": "server_requests.roots",
+    "Roots": "server_requests.roots",
+    "Sample": "server_requests.sampling",
+    "SampleResult": "server_requests.sampled",
+    "SamplingMessage": "server_requests.sampling",
     "Server": "server",
     "ServerOptions": "runtime",
     "Text": "protocol.content",
     "TextContents": "protocol.content",
     "ToolAnnotations": "protocol.tool_annotations",
-    "ToolContext": "context",
-    "ToolDefinition": "tools.definition",
+    "ToolContext": "core.context",
+    "ToolDefinition": "registry.tool_definition",
     "ToolError": "errors",
     "ToolResult": "protocol.content",
-    "ToolUse": "asking.sampled",
-    "ToolUseResult": "asking.sampling",
-    "UrlElicitationRequired": "asking.errors",
+    "ToolUse": "server_requests.sampled",
+    "ToolUseResult": "server_requests.sampling",
+    "UrlElicitationRequired": "server_requests.errors",
     "UsageError": "errors",
     "create_server": "server",
     "start_server": "server",

@@ -11,7 +11,7 @@ def main() -> None:
     """Run the command line and exit with its code; interrupted, without a traceback (CLI-24)."""
     try:
         # Imported here, and so where an interrupt is caught: it takes most of the start.
-        from .command_line.cli import main as run
+        from .cli.main import main as run
 
         code = run()
     except KeyboardInterrupt:

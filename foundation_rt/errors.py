@@ -18,7 +18,7 @@ import orjson
 from attrs import define
 
 if TYPE_CHECKING:
-    from .configuration.loading import ConfigProblem
+    from .config.loading import ConfigProblem
 
 _T = TypeVar("_T")
 

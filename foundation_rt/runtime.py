@@ -8,44 +8,44 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from .calls.client_input import ClientInput
-from .calls.tools_call import ToolsCall
 from .clock import Clock, SystemClock
-from .configuration.sections import ServerConfig
-from .dispatch.dispatcher import Dispatcher
-from .dispatch.effects import Abort
-from .dispatch.envelope import Envelope, ServerInfo
-from .dispatch.session import Session, TransportType, create_session
-from .dispatch.subscriptions import Subscriptions
+from .config.settings import ServerConfig
+from .core.client_input import ClientInput
+from .core.dispatcher import Dispatcher
+from .core.effects import Abort
+from .core.envelope import Envelope, ServerInfo
+from .core.session import Session, TransportType, create_session
+from .core.subscriptions import Subscriptions
+from .core.tasks.offer import TaskOffer
+from .core.tools_call import ToolsCall
+from .engine.connection import Connection, Deliver, Observe, Send
+from .engine.executor import Engine
+from .engine.scheduling import Background, HostLoop
+from .engine.workers import WorkerPool
 from .errors import UsageError, describe_exception
-from .extensions.tasks.offer import TaskOffer
 from .ids import IdGenerator, UuidGenerator
+from .limits import ResourceManager, resident_memory_bytes
 from .logs.logger import StderrSink, StructuredLogger
 from .logs.redaction import Redactor
 from .protocol.framing import LineReader
-from .resources import ResourceManager, resident_memory_bytes
-from .running.connection import Connection, Deliver, Observe, Send
-from .running.engine import Engine
-from .running.scheduling import Background, HostLoop
-from .running.workers import WorkerPool
-from .tools.registry import ToolRegistry
+from .registry.tools import ToolRegistry
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
-    from .agents.coordinator import AgentCoordinator
-    from .dispatch.effects import Notify, Reply
-    from .features.features import Features
-    from .operations.audit import AuditLog
-    from .operations.metrics import Metrics
-    from .operations.middleware import Middleware
-    from .operations.rate_limit import RateLimit
+    from .agents.local import AgentCoordinator
+    from .core.effects import Notify, Reply
+    from .engine.lifespan import Lifespan
+    from .engine.loop_monitor import Closable, HostDelay
+    from .engine.scheduling import Scheduler
+    from .middleware.audit import AuditLog
+    from .middleware.metrics import Metrics
+    from .middleware.rate_limit import RateLimit
+    from .middleware.stack import Middleware
     from .protocol.content import Icon
     from .protocol.principal import Principal
-    from .running.lifespan import Lifespan
-    from .running.loop_delay import Closable, HostDelay
-    from .running.scheduling import Scheduler
+    from .registry.features import Features
 
 
 _QUIET = 0.5
@@ -290,7 +290,7 @@ class Runtime:
     def _host_delay(self, loop: asyncio.AbstractEventLoop) -> HostDelay:
         """What measures `loop`; the loop that was connected to last is the one reported."""
         if self._measured is None or self._measured.host.loop is not loop:
-            from .running.loop_delay import HostDelay
+            from .engine.loop_monitor import HostDelay
 
             self._measured = measured = HostDelay(HostLoop(loop))
             self.resources.event_loop_delay = lambda: measured.delay.p99_ms(time.monotonic())
@@ -382,7 +382,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     if options.agent_coordinator is not None:
         runtime.attach_agents(options.agent_coordinator)
     if middleware or config.is_operated():
-        from .operations.setup import set_up_operations
+        from .middleware.setup import set_up_operations
 
         set_up_operations(runtime)
     if config.is_dynamic_registration_effective():

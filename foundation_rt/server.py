@@ -14,32 +14,32 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 from attrs import evolve
 
 from .builtin.health import HEALTH, health_report
-from .configuration.sections import ServerConfig, ServerSection, needs_loading
-from .dispatch.session import TransportType
+from .config.settings import ServerConfig, ServerSection, needs_loading
+from .core.session import TransportType
+from .engine.connection import Connection, Send
 from .errors import ConfigError, RegistrationError, UsageError
-from .running.connection import Connection, Send
-from .runtime import Runtime, ServerOptions, compose
-from .server_features import FeatureServer
-from .tools.definition import ToolDefinition
-from .tools.registry import (
+from .registry.tool_definition import ToolDefinition
+from .registry.tools import (
     MAX_TIMEOUT_MS,
     Execution,
     RegisteredTool,
     ToolRegistry,
     is_async_callable,
 )
+from .runtime import Runtime, ServerOptions, compose
+from .server_features import FeatureServer
 
 if TYPE_CHECKING:
-    from .aacp.coordinator import AgentCoordinatorV2
-    from .agents.coordinator import AgentCoordinator
-    from .extensions.tasks.support import TaskSupport
-    from .features.features import Features
-    from .operations.middleware import Middleware
+    from .agents.ledger.coordinator import AgentCoordinatorV2
+    from .agents.local import AgentCoordinator
+    from .core.tasks.support import TaskSupport
+    from .engine.lifespan import Lifetime
+    from .jsonschema.validation import ValidationResult
+    from .middleware.stack import Middleware
     from .protocol.content import Icon
     from .protocol.tool_annotations import ToolAnnotations
-    from .running.lifespan import Lifetime
-    from .schemas.validation import ValidationResult
-    from .tools.registry import Handler
+    from .registry.features import Features
+    from .registry.tools import Handler
     from .transports.http.application import HttpApplication
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -200,7 +200,7 @@ class Server(FeatureServer):
         Raises:
             RegistrationError: says which parameter, or which option, and what to do.
         """
-        from .tools.signature import derive_tool
+        from .registry.tool_signature import derive_tool
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             typed = derive_tool(function, input_schema=input_schema, output_schema=output_schema)
@@ -282,7 +282,7 @@ class Server(FeatureServer):
         """The resources, prompts and completions of this server; made when first asked for."""
         features = self._options.features
         if features is None:
-            from .features.features import Features
+            from .registry.features import Features
 
             features = Features()
             self._options = evolve(self._options, features=features)
@@ -315,7 +315,7 @@ class Server(FeatureServer):
         """
         coordinator = self._options.agent_coordinator
         if coordinator is None:
-            from .aacp.coordinator import AgentCoordinatorV2
+            from .agents.ledger.coordinator import AgentCoordinatorV2
 
             coordinator = AgentCoordinatorV2()
             self._options = evolve(self._options, agent_coordinator=coordinator)
@@ -342,7 +342,7 @@ class Server(FeatureServer):
             RegistrationError: `hook` is neither.
             UsageError: the server has been started already.
         """
-        from .running.lifespan import Lifespan
+        from .engine.lifespan import Lifespan
 
         self._refuse_when_started("a lifespan hook")
         lifespan = self._options.lifespan or Lifespan(self)
@@ -360,7 +360,7 @@ class Server(FeatureServer):
             RegistrationError: `function` is no such function.
             UsageError: the server has been started already.
         """
-        from .operations.middleware import check_middleware
+        from .middleware.stack import check_middleware
 
         self._refuse_when_started("middleware")
         check_middleware(function)
@@ -374,7 +374,7 @@ class Server(FeatureServer):
         The lifespan hooks are entered at its beginning and left at its end. Connections are made
         within; a server without hooks needs none of it.
         """
-        from .running.lifespan import Lifetime
+        from .engine.lifespan import Lifetime
 
         return Lifetime(self.runtime)
 
@@ -449,12 +449,12 @@ class Server(FeatureServer):
             ConfigError: lists every problem of the configuration.
             UsageError: it is called while `foundation-rt serve` imports the file it stands in.
         """
-        from .command_line.apps import refuse_while_importing
+        from .cli.apps import refuse_while_importing
 
         refuse_while_importing()
         if config is not None:
             self.configure(config)
-        from .transports.stdio import serve
+        from .transports.stdio.transport import serve
 
         exit_code = serve(self.runtime, process_goes_on=True)
         if exit_code:
@@ -474,7 +474,7 @@ class Server(FeatureServer):
             UsageError: nothing can listen there, or everybody would be let in unintendedly; or it
                 is called while `foundation-rt serve` imports the file it stands in.
         """
-        from .command_line.apps import refuse_while_importing
+        from .cli.apps import refuse_while_importing
 
         refuse_while_importing()
         if config is not None:
@@ -527,7 +527,7 @@ class Server(FeatureServer):
             with suppress(TypeError, ValueError):
                 if self._code_config.keys() <= {"server"}:
                     return ServerConfig(server=ServerSection(**self._code_config.get("server", {})))
-        from .configuration.loading import load_config
+        from .config.loading import load_config
 
         return load_config(file=self._config_file, environ=environ, code=self._code_config)
 
@@ -545,7 +545,7 @@ def start_server(server: Server) -> int:
     Raises:
         ConfigError: lists every problem of the configuration.
     """
-    from .transports.stdio import serve
+    from .transports.stdio.transport import serve
 
     return serve(server.runtime)
 
@@ -600,7 +600,7 @@ def _task_support(
         return None
     if inline:
         raise RegistrationError(f"tool {tool_name!r}: what runs inline cannot be a task")
-    from .extensions.tasks.support import TaskSupport
+    from .core.tasks.support import TaskSupport
 
     return TaskSupport(task == "required", after_ms)
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
-    from .features.features import Features
-    from .features.prompts import PromptDefinition
-    from .features.resources import ResourceDefinition, ResourceTemplateDefinition
-    from .features.signatures import TypedFeature
     from .protocol.content import Annotations, Icon
-    from .tools.registry import Execution, Handler
+    from .registry.feature_signatures import TypedFeature
+    from .registry.features import Features
+    from .registry.prompts import PromptDefinition
+    from .registry.resources import ResourceDefinition, ResourceTemplateDefinition
+    from .registry.tools import Execution, Handler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,9 +76,9 @@ class FeatureServer(ABC):
             RegistrationError: says what to change.
         """
         from .errors import RegistrationError
-        from .features.resources import ResourceDefinition, ResourceTemplateDefinition
-        from .features.signatures import derive_resource
         from .protocol.uri_template import InvalidUri, parse_template
+        from .registry.feature_signatures import derive_resource
+        from .registry.resources import ResourceDefinition, ResourceTemplateDefinition
 
         given: object = uri  # of a decorator without brackets, the function itself
         if not isinstance(given, str):
@@ -227,8 +227,8 @@ class FeatureServer(ABC):
         Raises:
             RegistrationError: says which parameter, or which option, and what to do.
         """
-        from .features.prompts import PromptDefinition
-        from .features.signatures import derive_prompt
+        from .registry.feature_signatures import derive_prompt
+        from .registry.prompts import PromptDefinition
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             typed = derive_prompt(function)
@@ -298,7 +298,7 @@ class FeatureServer(ABC):
             RegistrationError: there is no such prompt, template or argument, or the function
                 takes something else.
         """
-        from .features.signatures import derive_completion
+        from .registry.feature_signatures import derive_completion
 
         def register(function: F) -> F:
             typed = derive_completion(function)
@@ -338,7 +338,7 @@ class FeatureServer(ABC):
 
 def _run_typed(typed: TypedFeature, inline: bool) -> Execution:
     from .errors import RegistrationError
-    from .tools.registry import Execution
+    from .registry.tools import Execution
 
     if inline and typed.execution is Execution.ASYNC:
         raise RegistrationError(f"{typed.name!r}: inline=True is for def, not for async def")
@@ -346,6 +346,6 @@ def _run_typed(typed: TypedFeature, inline: bool) -> Execution:
 
 
 def _run_plain(inline: bool) -> Execution | None:
-    from .tools.registry import Execution
+    from .registry.tools import Execution
 
     return Execution.INLINE if inline else None

@@ -11,9 +11,9 @@ from collections import defaultdict
 
 from attrs import define, field, frozen
 
-from .configuration.sections import ServerConfig
+from .config.settings import ServerConfig
 from .errors import ErrorCode, ToolError
-from .resources import SHARE_USED
+from .limits import SHARE_USED
 
 
 class LimitReached(ToolError):

@@ -29,7 +29,7 @@ from .protocol.peer import CAPABILITIES_KEY, INFO_KEY
 from .protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, VERSION_KEY
 
 if TYPE_CHECKING:
-    from .running.connection import Connection
+    from .engine.connection import Connection
     from .server import Server
 
 __all__ = ["ManualClock", "ProtocolError", "SequentialIds", "TestClient", "connect"]

@@ -19,12 +19,12 @@ import pytest
 
 import foundation_rt
 from foundation_rt import ToolContext, ToolDefinition, ToolError
-from foundation_rt.calls.invocation import Invocation, Raised, Returned
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import ResourcesSection, ServerConfig, ToolsSection
-from foundation_rt.dispatch.effects import Abort, Emit, Reply
+from foundation_rt.config.settings import ResourcesSection, ServerConfig, ToolsSection
+from foundation_rt.core.effects import Abort, Emit, Reply
+from foundation_rt.core.invocation import Invocation, Raised, Returned
+from foundation_rt.engine.timers import QueuedTimer
 from foundation_rt.protocol.jsonrpc import parse
-from foundation_rt.running.timers import QueuedTimer
 from tests.support.rig import COMPLETED, Peer, Rig
 from tests.support.virtual_loop import VirtualLoop, run_virtual
 

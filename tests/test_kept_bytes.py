@@ -11,17 +11,17 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.asking.forms import Forms
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import ServerConfig, TasksSection
-from foundation_rt.dispatch.batches import PendingBatch
-from foundation_rt.dispatch.effects import Reply
-from foundation_rt.extensions.tasks.desk import TaskDesk
-from foundation_rt.extensions.tasks.store import MemoryTaskStore
-from foundation_rt.features.table import Changes, Table
+from foundation_rt.config.settings import ServerConfig, TasksSection
+from foundation_rt.core.batches import PendingBatch
+from foundation_rt.core.effects import Reply
+from foundation_rt.core.tasks.desk import TaskDesk
+from foundation_rt.core.tasks.store import MemoryTaskStore
 from foundation_rt.logs.logger import StderrSink
 from foundation_rt.protocol.jsonrpc import compact, encode
 from foundation_rt.protocol.revisions import REVISIONS
+from foundation_rt.registry.catalog import Changes, Table
+from foundation_rt.server_requests.forms import Forms
 from foundation_rt.shares import Limit, Quota
 from tests.support.pipes import fill, pipe
 

@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
+from foundation_rt.cli.main import main
 from foundation_rt.client import connect as client_connect
-from foundation_rt.command_line.cli import main
-from foundation_rt.configuration.loading import settings
+from foundation_rt.config.loading import settings
 from foundation_rt.errors import ErrorCode, JsonRpcErrorCode
 from foundation_rt.testing import connect
 from tests.client.document_server import server as document_server

@@ -27,18 +27,18 @@ from foundation_rt import (
     create_server,
 )
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import (
+from foundation_rt.config.settings import (
     ResourcesSection,
     ServerConfig,
     ServerSection,
     ToolsSection,
 )
 from foundation_rt.ids import SequentialIds
+from foundation_rt.limits import ResourceManager
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.resources import ResourceManager
+from foundation_rt.registry.tools import ToolRegistry
 from foundation_rt.testing import connect as connect_client
-from foundation_rt.tools.registry import ToolRegistry
 from foundation_rt.version import __version__
 from tests.support.rig import HANDSHAKE, Peer, Rig
 

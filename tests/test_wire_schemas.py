@@ -224,7 +224,7 @@ def test_every_line_of_the_vectors_is_allowed_and_every_schema_is_used() -> None
         for step in vector.steps:
             performer.act(step)
         used |= used_by(performer)
-    # The envelope is held to its decoder by tests/aacp/test_encoder.py.
+    # The envelope is held to its decoder by tests/agents/ledger/test_encoder.py.
     elsewhere = {"health-report", "aacp-envelope", "client-request", "input-required-result"}
     assert used == set(WIRE_SCHEMAS) - elsewhere
 

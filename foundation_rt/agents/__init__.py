@@ -1,5 +1,87 @@
-"""Agents in one process: handlers with a state of their own that take messages one at a time."""
+"""Agents: handlers with a state of their own that take messages one at a time.
 
-from .coordinator import AgentCoordinator as AgentCoordinator
-from .messages import AgentContext as AgentContext
-from .messages import AgentMessage as AgentMessage
+`local` runs them in one process. `ledger` is AACP (spec/aacp.md): messages between agents that are
+not lost, not run twice, and not guessed about; `stores` keep its ledgers, `transports` carry its
+envelopes between processes.
+
+The names that a host needs are here, each imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .ledger.coordinator import AgentCoordinatorV2 as AgentCoordinatorV2
+    from .ledger.encoder import DecodeError as DecodeError
+    from .ledger.encoder import decode as decode
+    from .ledger.encoder import encode as encode
+    from .ledger.errors import OutcomeUnknownError as OutcomeUnknownError
+    from .ledger.errors import RequestConflictError as RequestConflictError
+    from .ledger.errors import RequestFailedError as RequestFailedError
+    from .ledger.retransmitter import RetryPolicy as RetryPolicy
+    from .ledger.status import MessageStatus as MessageStatus
+    from .ledger.types import Envelope as Envelope
+    from .ledger.types import MessageRecord as MessageRecord
+    from .ledger.types import MessageType as MessageType
+    from .ledger.types import Outcome as Outcome
+    from .ledger.types import RequestRecord as RequestRecord
+    from .local import AgentCoordinator as AgentCoordinator
+    from .messages import AgentContext as AgentContext
+    from .messages import AgentMessage as AgentMessage
+    from .persistence import AACPPersistenceAdapter as AACPPersistenceAdapter
+    from .persistence import StoreError as StoreError
+    from .stores.memory import InMemoryAACPPersistenceAdapter as InMemoryAACPPersistenceAdapter
+    from .stores.postgres import PostgresAACPPersistenceAdapter as PostgresAACPPersistenceAdapter
+    from .stores.sqlite import SqliteAACPPersistenceAdapter as SqliteAACPPersistenceAdapter
+    from .transports import AACPTransport as AACPTransport
+    from .transports import TransportError as TransportError
+    from .transports.nats import NatsTransport as NatsTransport
+
+_HOMES = {
+    "AgentCoordinator": "local",
+    "AgentContext": "messages",
+    "AgentMessage": "messages",
+    "AACPPersistenceAdapter": "persistence",
+    "AACPTransport": "transports",
+    "AgentCoordinatorV2": "ledger.coordinator",
+    "DecodeError": "ledger.encoder",
+    "Envelope": "ledger.types",
+    "InMemoryAACPPersistenceAdapter": "stores.memory",
+    "MessageRecord": "ledger.types",
+    "MessageStatus": "ledger.status",
+    "MessageType": "ledger.types",
+    "NatsTransport": "transports.nats",
+    "Outcome": "ledger.types",
+    "OutcomeUnknownError": "ledger.errors",
+    "PostgresAACPPersistenceAdapter": "stores.postgres",
+    "RequestConflictError": "ledger.errors",
+    "RequestFailedError": "ledger.errors",
+    "RequestRecord": "ledger.types",
+    "RetryPolicy": "ledger.retransmitter",
+    "SqliteAACPPersistenceAdapter": "stores.sqlite",
+    "StoreError": "persistence",
+    "TransportError": "transports",
+    "decode": "ledger.encoder",
+    "encode": "ledger.encoder",
+}
+
+_OF_EXTRAS = {"NatsTransport", "PostgresAACPPersistenceAdapter"}
+
+# `import *` imports every name in it: what needs an extra is imported by name.
+__all__ = [name for name in _HOMES if name not in _OF_EXTRAS]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

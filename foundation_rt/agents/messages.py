@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from ..errors import UsageError
-from ..tools.registry import is_async_callable
+from ..registry.tools import is_async_callable
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal

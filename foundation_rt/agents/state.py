@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import orjson
 
-from ..configuration.sections import ToolsSection
+from ..config.settings import ToolsSection
 from .errors import AgentStateTooLargeError
 
 DEFAULT_MAX_BYTES = ToolsSection().max_state_bytes

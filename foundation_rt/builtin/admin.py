@@ -19,18 +19,18 @@ from attrs import define
 
 from ..agents.errors import AgentNotFoundError
 from ..errors import ErrorCode, RegistrationError, ToolError
-from ..tools.definition import ToolDefinition
-from ..tools.names import MAX_TOOL_NAME_LENGTH
-from ..tools.registry import Execution
+from ..registry.tool_definition import ToolDefinition
+from ..registry.tool_names import MAX_TOOL_NAME_LENGTH
+from ..registry.tools import Execution
 from .agents import scopes_of_agent, send_message_handler
 from .health import HEALTH, health_report
 
 if TYPE_CHECKING:
-    from ..agents.coordinator import AgentCoordinator
-    from ..configuration.sections import ServerConfig
-    from ..context import ToolContext
-    from ..resources import ResourceManager
-    from ..tools.registry import ArgumentScopes, Handler, ToolRegistry
+    from ..agents.local import AgentCoordinator
+    from ..config.settings import ServerConfig
+    from ..core.context import ToolContext
+    from ..limits import ResourceManager
+    from ..registry.tools import ArgumentScopes, Handler, ToolRegistry
 
 CANONICAL_SCHEMAS: dict[str, Mapping[str, Any]] = {
     "echo": {

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..aacp.errors import OutcomeUnknownError, RequestFailedError
-from ..aacp.persistence import StoreError
-from ..aacp.transports import TransportError
+from ..agents.ledger.errors import OutcomeUnknownError, RequestFailedError
 from ..agents.messages import AgentMessage
+from ..agents.persistence import StoreError
+from ..agents.transports import TransportError
 from ..errors import ErrorCode, ToolError
-from ..tools.definition import ToolDefinition
+from ..registry.tool_definition import ToolDefinition
 
 if TYPE_CHECKING:
-    from ..aacp.coordinator import AgentCoordinatorV2
-    from ..aacp.status import MessageStatus
-    from ..configuration.sections import ToolsSection
-    from ..context import ToolContext
+    from ..agents.ledger.coordinator import AgentCoordinatorV2
+    from ..agents.ledger.status import MessageStatus
+    from ..config.settings import ToolsSection
+    from ..core.context import ToolContext
     from ..errors import StructuredError
     from ..protocol.principal import Principal
-    from ..tools.registry import Handler
+    from ..registry.tools import Handler
 
 _REQUEST_ID = {"type": "string", "minLength": 1, "maxLength": 128}
 
@@ -154,7 +154,7 @@ def _unavailable() -> ToolError:
 
 
 def _to_wire(request_id: str, status: MessageStatus) -> dict[str, Any]:
-    from ..aacp.encoder import format_time
+    from ..agents.ledger.encoder import format_time
 
     wire: dict[str, Any] = {
         "requestId": request_id,

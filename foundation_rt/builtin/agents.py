@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..aacp.coordinator import AgentCoordinatorV2
 from ..agents.errors import AgentNotFoundError
+from ..agents.ledger.coordinator import AgentCoordinatorV2
 from ..agents.messages import AgentMessage
-from ..calls.results import write_json
-from ..calls.truncation import truncate
+from ..core.results import write_json
+from ..core.truncation import truncate
 from ..errors import ErrorCode, ToolError
-from ..tools.definition import ToolDefinition
+from ..registry.tool_definition import ToolDefinition
 from .agent_requests import REQUEST, STATUS, request_handler, status_handler
 
 if TYPE_CHECKING:
-    from ..agents.coordinator import AgentCoordinator
-    from ..configuration.sections import ToolsSection
-    from ..context import ToolContext
+    from ..agents.local import AgentCoordinator
+    from ..config.settings import ToolsSection
+    from ..core.context import ToolContext
     from ..logs.redaction import Redactor
-    from ..tools.registry import ArgumentScopes, Handler, ToolRegistry
+    from ..registry.tools import ArgumentScopes, Handler, ToolRegistry
 
 SEND_MESSAGE = ToolDefinition(
     name="agent/sendMessage",

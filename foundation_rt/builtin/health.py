@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..tools.definition import ToolDefinition
+from ..registry.tool_definition import ToolDefinition
 
 if TYPE_CHECKING:
-    from ..configuration.sections import ServerConfig
-    from ..resources import ResourceManager
+    from ..config.settings import ServerConfig
+    from ..limits import ResourceManager
 
 HEALTH = ToolDefinition(
     name="health",

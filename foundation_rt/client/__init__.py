@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..asking.elicitation import ElicitResult as ElicitResult
-    from ..asking.roots import Root as Root
-    from ..asking.sampled import SampleResult as SampleResult
+    from ..server_requests.elicitation import ElicitResult as ElicitResult
+    from ..server_requests.roots import Root as Root
+    from ..server_requests.sampled import SampleResult as SampleResult
     from .answering.elicitation import ElicitationRequest as ElicitationRequest
     from .answering.elicitation import ElicitationUrlRequest as ElicitationUrlRequest
     from .answering.refusing import QuestionRefused as QuestionRefused

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from foundation_rt.agents.coordinator import AgentCoordinator
+from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import AgentsSection, ServerConfig
+from foundation_rt.config.settings import AgentsSection, ServerConfig
 from foundation_rt.ids import SequentialIds
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.support.virtual_loop import run_virtual

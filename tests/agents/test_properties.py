@@ -12,8 +12,8 @@ from attrs import define, field, frozen
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.agents.coordinator import AgentCoordinator
 from foundation_rt.agents.errors import AgentCycleError
+from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from tests.support.virtual_loop import run_virtual
 

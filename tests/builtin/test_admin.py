@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from foundation_rt import RegistrationError, ToolContext, ToolDefinition
 from foundation_rt.builtin.admin import CANONICAL_SCHEMAS, REGISTER_TOOL, UNREGISTER_TOOL
-from foundation_rt.calls.tools_call import _Refused, enforce_admin_policy
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import AdminMode, AdminPolicy
-from foundation_rt.dispatch.effects import Notify, Reply
-from foundation_rt.dispatch.session import TransportType
+from foundation_rt.config.settings import AdminMode, AdminPolicy
+from foundation_rt.core.effects import Notify, Reply
+from foundation_rt.core.session import TransportType
+from foundation_rt.core.tools_call import _Refused, enforce_admin_policy
 from foundation_rt.errors import ErrorCode
 from foundation_rt.ids import SequentialIds
 from foundation_rt.testing import connect

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from foundation_rt import AgentContext, AgentCoordinator, AgentMessage, Server, ServerOptions
-from foundation_rt.aacp.coordinator import AgentCoordinatorV2
+from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import AacpSection, ServerConfig, ToolsSection
-from foundation_rt.context import ToolContext
+from foundation_rt.config.settings import AacpSection, ServerConfig, ToolsSection
+from foundation_rt.core.context import ToolContext
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.ids import UuidGenerator
-from foundation_rt.tools.registry import ToolDefinition
+from foundation_rt.registry.tools import ToolDefinition
 from tests.support.faulty_store import FaultyStore
 from tests.support.rig import Peer, Rig
 from tests.support.virtual_loop import run_virtual

@@ -27,7 +27,7 @@ from foundation_rt import (
 from foundation_rt.abort import AbortSignal
 from foundation_rt.builtin.agents import send_message_handler
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import (
+from foundation_rt.config.settings import (
     AgentsSection,
     LoggingSection,
     ServerConfig,
@@ -36,8 +36,8 @@ from foundation_rt.configuration.sections import (
 from foundation_rt.ids import UuidGenerator
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.logs.redaction import Redactor
+from foundation_rt.registry.tools import ToolDefinition
 from foundation_rt.testing import connect
-from foundation_rt.tools.registry import ToolDefinition
 from tests.support.core import run_id
 from tests.support.rig import Peer, Rig
 from tests.support.virtual_loop import run_virtual

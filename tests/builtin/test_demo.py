@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from foundation_rt import ErrorCode, ToolError
-from foundation_rt.builtin.demo import demo_server
+from foundation_rt.cli.demo import demo_server
 from foundation_rt.testing import SequentialIds, TestClient, connect
 
 

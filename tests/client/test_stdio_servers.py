@@ -234,7 +234,7 @@ main()
 @pytest.mark.rule("CLI-24")
 @pytest.mark.parametrize("module", ["cli", "client_run", "client_commands"])
 def test_import_that_is_interrupted_prints_no_traceback(module: str) -> None:
-    name = f"foundation_rt.command_line.{module}"
+    name = f"foundation_rt.cli.{module}"
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, name],
         capture_output=True,

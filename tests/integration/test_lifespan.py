@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from foundation_rt import Server, ToolContext, UsageError
-from foundation_rt.running.lifespan import LifespanError
+from foundation_rt.engine.lifespan import LifespanError
 from foundation_rt.testing import ManualClock, connect
 from tests.support.process import ServerProcess, command, environment, run, serve
 from tests.support.rig import HANDSHAKE

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from foundation_rt.command_line.cli import main
+from foundation_rt.cli.main import main
 from tests.interop import servers
 
 Captured = pytest.CaptureFixture[str]

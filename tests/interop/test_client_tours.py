@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from foundation_rt import Text
+from foundation_rt.cli.apps import load_app
 from foundation_rt.client import StdioServer, ToolCallError, blocking, connect
-from foundation_rt.command_line.apps import load_app
 from tests.interop import our_client, servers, tour
 from tests.support.http_server import serve_http
 from tests.support.process import command

@@ -10,8 +10,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.aacp.encoder import DecodeError, decode, encode, encode_payload, is_agent_id
-from foundation_rt.aacp.types import Envelope, MessageType
+from foundation_rt.agents.ledger.encoder import (
+    DecodeError,
+    decode,
+    encode,
+    encode_payload,
+    is_agent_id,
+)
+from foundation_rt.agents.ledger.types import Envelope, MessageType
 from tests.support.envelopes import envelopes, mutations
 
 thorough = settings(max_examples=500)

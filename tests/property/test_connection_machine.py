@@ -35,19 +35,19 @@ from hypothesis.stateful import (
 )
 
 from foundation_rt import ErrorCode, ToolContext, ToolDefinition, ToolError
-from foundation_rt.calls.tools_call import ToolsCall
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import (
+from foundation_rt.config.settings import (
     ResourcesSection,
     ServerConfig,
     ToolsSection,
     TransportSection,
 )
-from foundation_rt.dispatch.dispatcher import Dispatcher
-from foundation_rt.dispatch.effects import Abort, Complete, Reply
-from foundation_rt.resources import ResourceManager
-from foundation_rt.running.connection import Connection
-from foundation_rt.running.engine import Engine
+from foundation_rt.core.dispatcher import Dispatcher
+from foundation_rt.core.effects import Abort, Complete, Reply
+from foundation_rt.core.tools_call import ToolsCall
+from foundation_rt.engine.connection import Connection
+from foundation_rt.engine.executor import Engine
+from foundation_rt.limits import ResourceManager
 from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
 from tests.support.rig import COMPLETED, HANDSHAKE, Rig
 

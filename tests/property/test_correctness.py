@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 
 from foundation_rt import ToolContext, ToolDefinition
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import (
+from foundation_rt.config.settings import (
     ResourcesSection,
     ServerConfig,
     ServerSection,
     ToolsSection,
 )
+from foundation_rt.jsonschema import validation
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
-from foundation_rt.schemas import validation
-from foundation_rt.tools import schemas as tool_schemas
+from foundation_rt.registry import tool_schemas as tool_schemas
 from tests.support.rig import COMPLETED, HANDSHAKE, Peer, Rig
 from tests.support.virtual_loop import run_virtual
 

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foundation_rt import ToolContext
-from foundation_rt.configuration.sections import ServerConfig, ToolsSection, TransportSection
+from foundation_rt.config.settings import ServerConfig, ToolsSection, TransportSection
 from foundation_rt.errors import JsonRpcErrorCode
 from tests.support.rig import HANDSHAKE, Peer, Rig
 

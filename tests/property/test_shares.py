@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foundation_rt import Roots, Server, ToolContext
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import (
+from foundation_rt.config.settings import (
     HttpSection,
     ResourcesSection,
     ServerConfig,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.calls.invocation import Invocation, Returned
-from foundation_rt.dispatch.envelope import Envelope, ServerInfo
-from foundation_rt.dispatch.session import State
+from foundation_rt.core.envelope import Envelope, ServerInfo
+from foundation_rt.core.invocation import Invocation, Returned
+from foundation_rt.core.session import State
 from foundation_rt.protocol.content import Icon
 from foundation_rt.protocol.levels import LOGGING_LEVELS, is_wanted
 from foundation_rt.protocol.peer import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from foundation_rt.aacp.types import MessageType, RequestState
+from foundation_rt.agents.ledger.types import MessageType, RequestState
 
 Outcome = tuple[RequestState, bytes | None, bytes | None]
 """State, result and error of a finished request."""

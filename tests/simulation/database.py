@@ -17,8 +17,8 @@ import psycopg
 from attrs import define, field
 from psycopg.pq import TransactionStatus
 
-from foundation_rt.aacp.stores.postgres.connections import OPERATION_S
-from foundation_rt.aacp.stores.postgres.outcome_writes import WRITE_S
+from foundation_rt.agents.stores.postgres.connections import OPERATION_S
+from foundation_rt.agents.stores.postgres.outcome_writes import WRITE_S
 from foundation_rt.clock import ManualClock
 from tests.support.virtual_loop import VirtualLoop
 

@@ -13,14 +13,14 @@ from typing import Any, cast
 import psycopg
 from attrs import define, evolve, field
 
-from foundation_rt.aacp.effects import Operation
-from foundation_rt.aacp.ledger import is_repeated, may_complete
-from foundation_rt.aacp.persistence import StoreError
-from foundation_rt.aacp.session_manager import LinkState
-from foundation_rt.aacp.stores.memory import InMemoryAACPPersistenceAdapter
-from foundation_rt.aacp.stores.postgres.connections import ATTEMPTS, OPERATION_S, Raced
-from foundation_rt.aacp.stores.postgres.outcome_writes import OutcomeWrites
-from foundation_rt.aacp.types import Completed, Completion, Link, RequestRecord
+from foundation_rt.agents.ledger.effects import Operation
+from foundation_rt.agents.ledger.rules import is_repeated, may_complete
+from foundation_rt.agents.ledger.session_manager import LinkState
+from foundation_rt.agents.ledger.types import Completed, Completion, Link, RequestRecord
+from foundation_rt.agents.persistence import StoreError
+from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
+from foundation_rt.agents.stores.postgres.connections import ATTEMPTS, OPERATION_S, Raced
+from foundation_rt.agents.stores.postgres.outcome_writes import OutcomeWrites
 
 from .database import Connection, Database, Row
 

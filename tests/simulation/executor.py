@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field
 
-from foundation_rt.aacp.types import Claim
+from foundation_rt.agents.ledger.types import Claim
 
 from .database import Write
 from .faults import Fault

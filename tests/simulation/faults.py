@@ -12,7 +12,7 @@ from random import Random
 
 from attrs import define, field
 
-from foundation_rt.aacp.effects import Operation
+from foundation_rt.agents.ledger.effects import Operation
 
 
 class Fault(StrEnum):

@@ -27,10 +27,10 @@ from typing import Any
 import orjson
 from attrs import define, field
 
-from foundation_rt.aacp.effects import Operation
-from foundation_rt.aacp.ledger import conflict_error, response_payload
-from foundation_rt.aacp.session_manager import LinkState
-from foundation_rt.aacp.types import (
+from foundation_rt.agents.ledger.effects import Operation
+from foundation_rt.agents.ledger.rules import conflict_error, response_payload
+from foundation_rt.agents.ledger.session_manager import LinkState
+from foundation_rt.agents.ledger.types import (
     TERMINAL,
     Appended,
     Arrival,

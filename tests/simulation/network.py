@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field
 
-from foundation_rt.aacp.encoder import decode, encode
-from foundation_rt.aacp.types import Envelope
+from foundation_rt.agents.ledger.encoder import decode, encode
+from foundation_rt.agents.ledger.types import Envelope
 
 from .faults import Fault
 

@@ -13,17 +13,12 @@ import orjson
 import psycopg
 from attrs import evolve
 
-from foundation_rt.aacp import node as node_module
-from foundation_rt.aacp.effects import Operation
-from foundation_rt.aacp.ledger import Claimability, claimability
-from foundation_rt.aacp.node import Node
-from foundation_rt.aacp.session_manager import Arrival, LinkState, arrive
-from foundation_rt.aacp.stores import memory, records
-from foundation_rt.aacp.stores.memory import InMemoryAACPPersistenceAdapter as Ledger
-from foundation_rt.aacp.stores.postgres import outcome_writes
-from foundation_rt.aacp.stores.postgres.connections import Raced
-from foundation_rt.aacp.stores.postgres.outcome_writes import WRITE_S, OutcomeWrites
-from foundation_rt.aacp.types import (
+from foundation_rt.agents.ledger import node as node_module
+from foundation_rt.agents.ledger.effects import Operation
+from foundation_rt.agents.ledger.node import Node
+from foundation_rt.agents.ledger.rules import Claimability, claimability
+from foundation_rt.agents.ledger.session_manager import Arrival, LinkState, arrive
+from foundation_rt.agents.ledger.types import (
     Claim,
     Completion,
     Draft,
@@ -34,6 +29,11 @@ from foundation_rt.aacp.types import (
     RequestState,
     Within,
 )
+from foundation_rt.agents.stores import memory, records
+from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter as Ledger
+from foundation_rt.agents.stores.postgres import outcome_writes
+from foundation_rt.agents.stores.postgres.connections import Raced
+from foundation_rt.agents.stores.postgres.outcome_writes import WRITE_S, OutcomeWrites
 from foundation_rt.errors import StructuredError
 
 from .process import Process

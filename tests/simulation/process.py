@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from foundation_rt.aacp.effects import (
+from foundation_rt.agents.ledger.effects import (
     Abandon,
     Execute,
     NoticeAbandoned,
@@ -22,9 +22,9 @@ from foundation_rt.aacp.effects import (
     Send,
     Tell,
 )
-from foundation_rt.aacp.node import Node
-from foundation_rt.aacp.persistence import StoreError
-from foundation_rt.aacp.retransmitter import Retransmitter
+from foundation_rt.agents.ledger.node import Node
+from foundation_rt.agents.ledger.retransmitter import Retransmitter
+from foundation_rt.agents.persistence import StoreError
 
 from .disk import Disk
 from .executor import Executor, take_all

@@ -12,8 +12,8 @@ from typing import Any
 
 from attrs import asdict, define, fields
 
-from foundation_rt.aacp.node import NodeSettings
-from foundation_rt.aacp.retransmitter import RetryPolicy
+from foundation_rt.agents.ledger.node import NodeSettings
+from foundation_rt.agents.ledger.retransmitter import RetryPolicy
 from foundation_rt.errors import ErrorCode, StructuredError
 
 from .faults import LEASE_KEEPING, SELECTABLE, Fault

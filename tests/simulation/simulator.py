@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, TypeAlias
 
-from foundation_rt.aacp.types import Claim
+from foundation_rt.agents.ledger.types import Claim
 
 from .accounts import Violation
 from .database import Database

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
-from foundation_rt.aacp.types import (
+from foundation_rt.agents.ledger.types import (
     Appended,
     Claim,
     Claimed,
@@ -21,7 +21,7 @@ from foundation_rt.aacp.types import (
     Release,
     RequestRecord,
 )
-from foundation_rt.aacp.types import Arrival as ArrivalOf
+from foundation_rt.agents.ledger.types import Arrival as ArrivalOf
 
 Event: TypeAlias = tuple[Any, ...]
 """Time in ms since the start; a word for what happened; whom it happened to; details."""

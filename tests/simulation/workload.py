@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
-from foundation_rt.aacp.ledger import digest_of
-from foundation_rt.aacp.node import Node
-from foundation_rt.aacp.types import (
+from foundation_rt.agents.ledger.node import Node
+from foundation_rt.agents.ledger.rules import digest_of
+from foundation_rt.agents.ledger.types import (
     TERMINAL,
     Appended,
     Draft,

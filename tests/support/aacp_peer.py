@@ -168,10 +168,10 @@ def say(*words: object) -> None:
 
 async def play(part: Part) -> None:
     """Be a peer."""
-    from foundation_rt.aacp.coordinator import AgentCoordinatorV2
-    from foundation_rt.aacp.retransmitter import RetryPolicy
+    from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
+    from foundation_rt.agents.ledger.retransmitter import RetryPolicy
     from foundation_rt.agents.messages import AgentContext, AgentMessage
-    from foundation_rt.configuration.sections import AacpSection
+    from foundation_rt.config.settings import AacpSection
     from foundation_rt.errors import ErrorCode, ToolError
 
     coordinator = AgentCoordinatorV2(
@@ -232,10 +232,10 @@ async def make_pending(coordinator: Any) -> list[Any]:
 def make_store(address: str) -> Any:
     """The store of a part."""
     if address.startswith("sqlite:"):
-        from foundation_rt.aacp.stores.sqlite import SqliteAACPPersistenceAdapter
+        from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
 
         return SqliteAACPPersistenceAdapter(address.removeprefix("sqlite:"))
-    from foundation_rt.aacp.stores.postgres import PostgresAACPPersistenceAdapter
+    from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
 
     schema, _, url = address.partition("@")
     return PostgresAACPPersistenceAdapter(url, schema=schema)
@@ -245,7 +245,7 @@ def make_transport(address: str) -> Any:
     """The transport of a part."""
     if not address:
         return None
-    from foundation_rt.aacp.transports.nats import NatsTransport
+    from foundation_rt.agents.transports.nats import NatsTransport
 
     stream, _, url = address.partition("@")
     return NatsTransport(url, stream=stream, prefix=stream)
@@ -253,11 +253,11 @@ def make_transport(address: str) -> Any:
 
 def main() -> None:
     """Fork a peer for every line, one at a time, until there are no more."""
-    import foundation_rt.aacp.coordinator
-    import foundation_rt.aacp.driver
-    import foundation_rt.aacp.stores.postgres
-    import foundation_rt.aacp.stores.sqlite
-    import foundation_rt.aacp.transports.nats  # noqa: F401
+    import foundation_rt.agents.ledger.coordinator
+    import foundation_rt.agents.ledger.driver
+    import foundation_rt.agents.stores.postgres
+    import foundation_rt.agents.stores.sqlite
+    import foundation_rt.agents.transports.nats  # noqa: F401
 
     for line in sys.stdin.buffer:
         pid = os.fork()

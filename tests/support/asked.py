@@ -12,7 +12,7 @@ import orjson
 from tests.support.peers import ABLE
 
 if TYPE_CHECKING:
-    from foundation_rt.running.connection import Connection
+    from foundation_rt.engine.connection import Connection
     from foundation_rt.server import Server
 
 PATIENCE = 20.0

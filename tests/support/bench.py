@@ -11,14 +11,14 @@ import orjson
 
 from foundation_rt import ToolContext, ToolDefinition
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import ResourcesSection, ServerConfig, ToolsSection
-from foundation_rt.operations.middleware import wrap
-from foundation_rt.running.engine import Engine
+from foundation_rt.config.settings import ResourcesSection, ServerConfig, ToolsSection
+from foundation_rt.engine.executor import Engine
+from foundation_rt.middleware.stack import wrap
 from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
 from tests.support.rig import LIST_CHANGED, Peer, Rig
 
 if TYPE_CHECKING:
-    from foundation_rt.operations.middleware import Middleware
+    from foundation_rt.middleware.stack import Middleware
 
 ANYTHING = {"type": "object"}
 

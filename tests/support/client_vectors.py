@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
-from foundation_rt.asking.elicitation import ElicitResult
 from foundation_rt.client.answering.questions import Questions
 from foundation_rt.client.client import Client
 from foundation_rt.client.failing.errors import MCPError
 from foundation_rt.client.options import from_environment
 from foundation_rt.ids import SequentialIds
+from foundation_rt.server_requests.elicitation import ElicitResult
 
 if TYPE_CHECKING:
     from foundation_rt.client.reading.results import CallResult

@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
-from foundation_rt.calls.client_input import ClientInput
-from foundation_rt.calls.invocation import Invocation, Outcome
-from foundation_rt.calls.records import TOOL_CALL_COMPLETED
-from foundation_rt.calls.tools_call import ToolsCall
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import (
+from foundation_rt.config.settings import (
     AdminPolicy,
     ResourcesSection,
     SecuritySection,
@@ -22,22 +18,26 @@ from foundation_rt.configuration.sections import (
     ToolsSection,
     TransportSection,
 )
-from foundation_rt.dispatch.dispatcher import Dispatcher
-from foundation_rt.dispatch.effects import Emit, Notify, Reply
-from foundation_rt.dispatch.envelope import Envelope, ServerInfo
-from foundation_rt.dispatch.session import Session, TransportType, create_session
-from foundation_rt.dispatch.subscriptions import Subscriptions
-from foundation_rt.extensions.tasks.offer import TaskOffer
+from foundation_rt.core.client_input import ClientInput
+from foundation_rt.core.dispatcher import Dispatcher
+from foundation_rt.core.effects import Emit, Notify, Reply
+from foundation_rt.core.envelope import Envelope, ServerInfo
+from foundation_rt.core.invocation import Invocation, Outcome
+from foundation_rt.core.records import TOOL_CALL_COMPLETED
+from foundation_rt.core.session import Session, TransportType, create_session
+from foundation_rt.core.subscriptions import Subscriptions
+from foundation_rt.core.tasks.offer import TaskOffer
+from foundation_rt.core.tools_call import ToolsCall
 from foundation_rt.ids import SequentialIds
+from foundation_rt.limits import ResourceManager
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.jsonrpc import parse
-from foundation_rt.resources import ResourceManager
-from foundation_rt.tools.registry import ToolDefinition, ToolRegistry
+from foundation_rt.registry.tools import ToolDefinition, ToolRegistry
 
 if TYPE_CHECKING:
-    from foundation_rt.dispatch.effects import Effect
-    from foundation_rt.tools.registry import Handler
+    from foundation_rt.core.effects import Effect
+    from foundation_rt.registry.tools import Handler
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 

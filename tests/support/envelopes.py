@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
-from foundation_rt.aacp.encoder import MAX_SEQ, MAX_TIME_MS, encode_payload
-from foundation_rt.aacp.ledger import response_payload
-from foundation_rt.aacp.types import VOID_PAYLOAD, Envelope, MessageType, RequestState
+from foundation_rt.agents.ledger.encoder import MAX_SEQ, MAX_TIME_MS, encode_payload
+from foundation_rt.agents.ledger.rules import response_payload
+from foundation_rt.agents.ledger.types import VOID_PAYLOAD, Envelope, MessageType, RequestState
 from foundation_rt.errors import ErrorCode
 
 scalars = (

@@ -53,7 +53,7 @@ class FakeScheduler:
     def timers(self) -> list[FakeTimer]:
         return [timer for timer in self._timers if timer.live]
 
-    # -- foundation_rt.running.scheduling.Scheduler --------------------------------------------
+    # -- foundation_rt.engine.scheduling.Scheduler --------------------------------------------
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> FakeTimer:
         timer = FakeTimer(self.clock.monotonic() + seconds, callback)

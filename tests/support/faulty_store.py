@@ -7,9 +7,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
-from foundation_rt.aacp.effects import Operation
-from foundation_rt.aacp.persistence import StoreError
-from foundation_rt.aacp.stores.memory import InMemoryAACPPersistenceAdapter
+from foundation_rt.agents.ledger.effects import Operation
+from foundation_rt.agents.persistence import StoreError
+from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 
 
 class FaultyStore(InMemoryAACPPersistenceAdapter):

@@ -13,10 +13,10 @@ from random import Random
 
 from attrs import define, field
 
-from foundation_rt.aacp.encoder import decode, encode
-from foundation_rt.aacp.persistence import StoreError
-from foundation_rt.aacp.transports import Deliver, TransportError
-from foundation_rt.aacp.types import Envelope
+from foundation_rt.agents.ledger.encoder import decode, encode
+from foundation_rt.agents.ledger.types import Envelope
+from foundation_rt.agents.persistence import StoreError
+from foundation_rt.agents.transports import Deliver, TransportError
 
 
 @define(eq=False)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from foundation_rt.clock import Clock, ManualClock
-from foundation_rt.configuration.sections import ServerConfig
+from foundation_rt.config.settings import ServerConfig
 from foundation_rt.ids import SequentialIds
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.runtime import ServerOptions
 from foundation_rt.server import Server
 
 if TYPE_CHECKING:
-    from foundation_rt.dispatch.session import TransportType
-    from foundation_rt.running.connection import Connection
+    from foundation_rt.core.session import TransportType
+    from foundation_rt.engine.connection import Connection
 
 COMPLETED = "tool call completed"
 LIST_CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from foundation_rt.aacp.coordinator import AgentCoordinatorV2
-from foundation_rt.aacp.types import RequestRecord
+from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
+from foundation_rt.agents.ledger.types import RequestRecord
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import AacpSection, ServerConfig
+from foundation_rt.config.settings import AacpSection, ServerConfig
 from foundation_rt.ids import UuidGenerator
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from tests.support.faulty_store import FaultyStore

@@ -17,25 +17,25 @@ import orjson
 from attrs import define, field
 
 from foundation_rt.abort import AbortSignal
-from foundation_rt.calls.invocation import Invocation, Outcome, Raised, Returned, Stopped
-from foundation_rt.calls.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
 from foundation_rt.clock import ManualClock
-from foundation_rt.context import ToolContext
-from foundation_rt.dispatch.batches import requests_of
-from foundation_rt.dispatch.effects import Emit, Notify, Reply
-from foundation_rt.dispatch.session import Session, State
+from foundation_rt.core.batches import requests_of
+from foundation_rt.core.context import ToolContext
+from foundation_rt.core.effects import Emit, Notify, Reply
+from foundation_rt.core.invocation import Invocation, Outcome, Raised, Returned, Stopped
+from foundation_rt.core.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
+from foundation_rt.core.session import Session, State
 from foundation_rt.ids import SequentialIds
+from foundation_rt.limits import ResourceManager
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.framing import LineReader, LineTooLong
 from foundation_rt.protocol.jsonrpc import Request, RequestId, parse
-from foundation_rt.resources import ResourceManager
+from foundation_rt.registry.tools import Execution
 from foundation_rt.runtime import Runtime, ServerOptions
-from foundation_rt.tools.registry import Execution
 from tests.support.core import make_config
 from tests.support.vector_app import NAME, SERVERS, VERSION, end_of_sleep
 
 if TYPE_CHECKING:
-    from foundation_rt.dispatch.effects import Effect
+    from foundation_rt.core.effects import Effect
 
 FOLDER = Path(__file__).parent.parent.parent / "spec" / "vectors"
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from attrs import frozen
 
-from ...asking.elicitation import ACTIONS, ElicitResult, is_web_page
-from ...asking.errors import InvalidAnswerError
 from ...errors import RegistrationError
+from ...jsonschema.issues import step
+from ...jsonschema.validation import Validator, compile_schema
 from ...protocol.exact_json import dumps
 from ...protocol.revisions import Revision
-from ...schemas.issues import step
-from ...schemas.validation import Validator, compile_schema
+from ...server_requests.elicitation import ACTIONS, ElicitResult, is_web_page
+from ...server_requests.errors import InvalidAnswerError
 from .json_answers import as_json
 from .refusing import malformed, optional, required
 

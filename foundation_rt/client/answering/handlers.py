@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ...tools.registry import is_async_callable
+from ...registry.tools import is_async_callable
 
 
 async def run_handler(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...asking.errors import InvalidAnswerError
 from ...protocol.exact_json import dumps, loads
+from ...server_requests.errors import InvalidAnswerError
 
 
 def as_json(value: Any, path: str) -> Any:

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...asking.errors import InvalidAnswerError
 from ...errors import JsonRpcErrorCode, UsageError
+from ...server_requests.errors import InvalidAnswerError
 from ..failing.errors import InvalidResponseError
 from .json_answers import as_json
 from .refusing import QuestionRefused, malformed
 
 if TYPE_CHECKING:
-    from ...asking.elicitation import ElicitResult
-    from ...asking.sampled import SampleResult
     from ...protocol.revisions import Revision
+    from ...server_requests.elicitation import ElicitResult
+    from ...server_requests.sampled import SampleResult
     from .elicitation import ElicitationRequest, ElicitationUrlRequest
     from .roots import Place
     from .sampling import SamplingRequest

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ...asking.errors import InvalidAnswerError
-from ...asking.roots import Root
+from ...server_requests.errors import InvalidAnswerError
+from ...server_requests.roots import Root
 
 Place = Root | Path | str
 """A root; a path, whose URI is made; or a `file:` URI."""

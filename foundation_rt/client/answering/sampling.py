@@ -7,9 +7,12 @@ from typing import Any, get_args
 
 from attrs import frozen
 
-from ...asking.errors import InvalidAnswerError
-from ...asking.sampled import SampledBlock, SampleResult, ToolUse, read_sample
-from ...asking.sampling import (
+from ...errors import UsageError
+from ...protocol.content import Audio, Block, Image, Text
+from ...protocol.revisions import Revision
+from ...server_requests.errors import InvalidAnswerError
+from ...server_requests.sampled import SampledBlock, SampleResult, ToolUse, read_sample
+from ...server_requests.sampling import (
     ContextScope,
     ModelPreferences,
     SamplingMessage,
@@ -17,9 +20,6 @@ from ...asking.sampling import (
     ToolUseResult,
     check_conversation,
 )
-from ...errors import UsageError
-from ...protocol.content import Audio, Block, Image, Text
-from ...protocol.revisions import Revision
 from ..failing.errors import InvalidResponseError
 from ..reading.content import read_block
 from .json_answers import as_json

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ..failing.attempt import Attempt
-from ..failing.errors import CallTimeoutError, InvalidArgumentsError, InvalidResponseError, MCPError
+from ..failing.errors import (
+    CallTimeoutError,
+    InvalidArgumentsError,
+    InvalidResponseError,
+    MCPError,
+)
 from ..reading.tool_schemas import ToolSchema
 from ..sessions.joining import join, shared
 from ..sessions.session import Session
@@ -22,7 +27,7 @@ from .paging import list_all
 from .tool_cache import ToolCache
 
 if TYPE_CHECKING:
-    from ...schemas.issues import ValidationIssue
+    from ...jsonschema.issues import ValidationIssue
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -162,7 +167,7 @@ def _issues(tool: ToolSchema, arguments: Any) -> tuple[ValidationIssue, ...]:
 
     The server checks them anyway (CTOOL-24).
     """
-    from ...schemas.issues import TOO_COMPLEX
+    from ...jsonschema.issues import TOO_COMPLEX
 
     issues = tool.check_arguments(arguments)
     if issues is TOO_COMPLEX:

@@ -17,7 +17,7 @@ from .catalogue import CATALOGUE
 
 if TYPE_CHECKING:
     from ...errors import ErrorCode
-    from ...schemas.issues import ValidationIssue
+    from ...jsonschema.issues import ValidationIssue
 
 
 class _Portable(Exception):

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ...errors import RegistrationError
-from ...schemas.dialects import HEADER_KEYWORD, SHAPES_IN, dialects_with, subschemas
-from ...schemas.headers import HeaderParameter, header_parameters
-from ...schemas.issues import ValidationIssue, step
-from ...schemas.survey import place
+from ...jsonschema.analysis import place
+from ...jsonschema.dialects import HEADER_KEYWORD, SHAPES_IN, dialects_with, subschemas
+from ...jsonschema.headers import HeaderParameter, header_parameters
+from ...jsonschema.issues import ValidationIssue, step
 
 MAX_INTEGER: Final = 2**53 - 1
 """The largest integer that every intermediary reads as it is (MCP 2026-07-28, `x-mcp-header`)."""

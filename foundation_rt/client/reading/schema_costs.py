@@ -2,7 +2,7 @@
 
 A schema of a few kilobytes can take seconds and gigabytes to compile. What exceeds a limit here is
 not compiled, and its values are not checked (CTOOL-19). Patterns are limited in number; the engine
-bounds the size of each one (`foundation_rt.schemas.later`).
+bounds the size of each one (`foundation_rt.jsonschema.rust`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Final
 from attrs import define, field
 
 from ...errors import RegistrationError
-from ...schemas.dialects import DIALECTS, SHAPES_IN, SILENT
-from ...schemas.survey import target_of
+from ...jsonschema.analysis import target_of
+from ...jsonschema.dialects import DIALECTS, SHAPES_IN, SILENT
 
 MAX_PARTS: Final = 2000
 """Most keywords, names, choices and alternatives of a schema: 0.1 ms and 12 kB each, compiled."""

@@ -18,8 +18,8 @@ from .members import text_of
 from .schema_check import SchemaCheck
 
 if TYPE_CHECKING:
-    from ...schemas.headers import HeaderParameter
-    from ...schemas.issues import ValidationIssue
+    from ...jsonschema.headers import HeaderParameter
+    from ...jsonschema.issues import ValidationIssue
 
 
 @define(eq=False, repr=False)

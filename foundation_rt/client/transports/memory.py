@@ -16,8 +16,8 @@ from ...errors import UsageError
 from ..failing.errors import ConnectionLostError
 
 if TYPE_CHECKING:
+    from ...engine.connection import Connection
     from ...protocol.revisions import Revision
-    from ...running.connection import Connection
     from ...server import Server
     from ..sessions.channel import Outgoing, Receiver
 

@@ -13,8 +13,8 @@ from attrs import define, field
 
 if TYPE_CHECKING:
     from ...clock import Clock
-    from ...running.connection import Connection
-    from ...running.timers import Timer
+    from ...engine.connection import Connection
+    from ...engine.timers import Timer
 
 
 @define(eq=False, repr=False)

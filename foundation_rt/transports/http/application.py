@@ -29,7 +29,7 @@ from .responses import send_body, send_json
 from .sessions import SessionTable, session_quota
 
 if TYPE_CHECKING:
-    from ...operations.metrics import Metrics
+    from ...middleware.metrics import Metrics
     from ...runtime import Runtime
     from .authentication import Authenticator
     from .events import EventStore

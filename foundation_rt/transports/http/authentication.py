@@ -19,7 +19,7 @@ from .refusal import HttpRefusal
 
 if TYPE_CHECKING:
     from ...clock import Clock
-    from ...configuration.sections import ServerConfig
+    from ...config.settings import ServerConfig
     from ...logs.logger import StructuredLogger
     from .headers import RequestHead
     from .oauth import ResourceServer

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ...dispatch.effects import Reply
+from ...core.effects import Reply
 from .absence import Absence
 from .events import event_id, parse_event_id
 from .exchange import Exchange, Message
 
 if TYPE_CHECKING:
     from ...clock import Clock
+    from ...engine.connection import Connection
     from ...protocol import jsonrpc
     from ...protocol.jsonrpc import RequestId
-    from ...running.connection import Connection
     from .events import EventStore, Trail
     from .streams import EventBody
 

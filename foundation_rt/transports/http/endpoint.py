@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ...dispatch.batches import requests_of
+from ...core.batches import requests_of
+from ...core.methods.scopes import SCOPED_METHODS, scopes_of
 from ...errors import JsonRpcErrorCode
-from ...methods.scopes import SCOPED_METHODS, scopes_of
 from ...protocol.jsonrpc import ABSENT, Batch, Notification, Request, Response, parse
 from ...protocol.principal import identity_of
 from .channel import Channel
@@ -40,14 +40,14 @@ from .wire import CUT_CONNECTION, HOLD_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...configuration.sections import HttpSection
-    from ...dispatch.effects import Reply
+    from ...config.settings import HttpSection
+    from ...core.effects import Reply
+    from ...engine.connection import Connection
+    from ...engine.scheduling import HostLoop
     from ...protocol.jsonrpc import Message
     from ...protocol.principal import Principal
-    from ...running.connection import Connection
-    from ...running.scheduling import HostLoop
+    from ...registry.tools import RegisteredTool
     from ...runtime import Runtime
-    from ...tools.registry import RegisteredTool
     from .authentication import Authenticator
     from .events import EventStore, Replay
     from .headers import RequestHead

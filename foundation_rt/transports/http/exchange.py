@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import define, field
 
-from ...dispatch.effects import Notify, Reply
+from ...core.effects import Notify, Reply
 from .streams import EventBody, encode_event, encode_priming, encode_retry
 
 if TYPE_CHECKING:

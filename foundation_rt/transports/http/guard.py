@@ -19,7 +19,7 @@ from attrs import define, field
 from .refusal import HttpRefusal, RawHeaders
 
 if TYPE_CHECKING:
-    from ...configuration.sections import HttpSection
+    from ...config.settings import HttpSection
     from .headers import RequestHead
 
 Scope = MutableMapping[str, Any]

@@ -19,12 +19,7 @@ from ...errors import JsonRpcErrorCode
 from ...protocol.http_headers import NAME_SOURCES, decode_header_value
 from ...protocol.jsonrpc import Request
 from ...protocol.peer import brings_peer, unsupported_data
-from ...protocol.revisions import (
-    HANDSHAKE_REVISIONS,
-    REVISIONS,
-    STATELESS_REVISIONS,
-    VERSION_KEY,
-)
+from ...protocol.revisions import HANDSHAKE_REVISIONS, REVISIONS, STATELESS_REVISIONS, VERSION_KEY
 from .refusal import HttpRefusal
 
 HeaderParameter = tuple[str, tuple[str, ...], str]

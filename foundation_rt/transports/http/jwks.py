@@ -24,7 +24,7 @@ from attrs import define, field
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from ...configuration.kinds import ISSUER_URL
+from ...config.types import ISSUER_URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from .responses import send_empty
 from .streams import EventBody, encode_event
 
 if TYPE_CHECKING:
-    from ...running.connection import Connection
+    from ...engine.connection import Connection
     from .endpoint import Endpoint
     from .exchange import Message
     from .sessions import SessionTable

@@ -18,7 +18,7 @@ from joserfc import jws
 from joserfc.errors import JoseError
 
 from ...clock import Clock
-from ...configuration.sections import OauthSection
+from ...config.settings import OauthSection
 from ...errors import UsageError
 from ...logs.logger import StructuredLogger
 from ...protocol.principal import Principal

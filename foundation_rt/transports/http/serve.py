@@ -28,13 +28,13 @@ import uvicorn
 import uvloop
 from attrs import define, field
 
-from ...calls.records import identity_fields
+from ...core.records import identity_fields
+from ...engine.forks import ForkGuard
+from ...engine.loop_monitor import LoopDelay
+from ...engine.scheduling import report_errors, run_protected
 from ...errors import UsageError
-from ...running.forks import ForkGuard
-from ...running.loop_delay import LoopDelay
-from ...running.scheduling import report_errors, run_protected
-from ..reactor_loop import finish_loop
-from ..watchdog import Watchdog
+from ..stdio.loop import finish_loop
+from ..stdio.watchdog import Watchdog
 from .application import HttpApplication
 from .garbage import collecting_rarely
 from .guard import is_loopback
@@ -46,7 +46,7 @@ from .workers import report_serving
 if TYPE_CHECKING:
     from types import FrameType
 
-    from ...configuration.sections import HttpSection
+    from ...config.settings import HttpSection
     from ...runtime import Runtime
 
 _BACKLOG = 2048

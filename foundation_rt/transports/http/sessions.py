@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from attrs import define, field
 
 from ...errors import JsonRpcErrorCode
+from ...limits import SHARE_USED
 from ...protocol.principal import identity_of
-from ...resources import SHARE_USED
 from ...shares import Limit, Quota
 from .refusal import HttpRefusal
 
 if TYPE_CHECKING:
     from ...clock import Clock
-    from ...configuration.sections import ServerConfig
+    from ...config.settings import ServerConfig
     from ...protocol.principal import Principal
 
 _RETRY_AFTER_SECONDS = b"10"

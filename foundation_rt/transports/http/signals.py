@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from ..watchdog import ending_signals
+from ..stdio.watchdog import ending_signals
 
 
 @contextmanager

@@ -12,9 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.asking.elicitation import Elicit, ElicitResult, ElicitUrl
-from foundation_rt.asking.errors import InvalidAnswerError
-from foundation_rt.asking.forms import Forms
 from foundation_rt.client.answering.elicitation import (
     MAX_CHOICES,
     MAX_FIELDS,
@@ -24,6 +21,9 @@ from foundation_rt.client.answering.elicitation import (
 )
 from foundation_rt.client.answering.refusing import QuestionRefused
 from foundation_rt.protocol.revisions import REVISIONS
+from foundation_rt.server_requests.elicitation import Elicit, ElicitResult, ElicitUrl
+from foundation_rt.server_requests.errors import InvalidAnswerError
+from foundation_rt.server_requests.forms import Forms
 from tests.support.peers import peer
 
 NEWEST = REVISIONS["2026-07-28"]

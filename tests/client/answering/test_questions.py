@@ -19,11 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import Server, ToolContext
-from foundation_rt.asking.elicitation import Elicit, ElicitResult
-from foundation_rt.asking.forms import Forms
-from foundation_rt.asking.roots import Root, Roots
-from foundation_rt.asking.sampled import SampleResult
-from foundation_rt.asking.sampling import Sample
 from foundation_rt.client import connect
 from foundation_rt.client.answering.questions import MAX_HANDLERS, Questions
 from foundation_rt.client.answering.refusing import QuestionRefused
@@ -32,6 +27,11 @@ from foundation_rt.errors import UsageError
 from foundation_rt.protocol.content import Text
 from foundation_rt.protocol.jsonrpc import ABSENT
 from foundation_rt.protocol.revisions import REVISIONS
+from foundation_rt.server_requests.elicitation import Elicit, ElicitResult
+from foundation_rt.server_requests.forms import Forms
+from foundation_rt.server_requests.roots import Root, Roots
+from foundation_rt.server_requests.sampled import SampleResult
+from foundation_rt.server_requests.sampling import Sample
 from tests.support.peers import peer
 
 PATIENCE = 20.0

@@ -9,15 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.asking.errors import InvalidAnswerError
-from foundation_rt.asking.forms import Forms
-from foundation_rt.asking.sampled import SampleResult, ToolUse, read_sample
-from foundation_rt.asking.sampling import ModelPreferences, Sample, SamplingMessage, ToolUseResult
 from foundation_rt.client.answering.refusing import QuestionRefused
 from foundation_rt.client.answering.sampling import SamplingRequest, read_sampling
 from foundation_rt.protocol.content import Audio, Image, Text
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.tools.definition import ToolDefinition
+from foundation_rt.registry.tool_definition import ToolDefinition
+from foundation_rt.server_requests.errors import InvalidAnswerError
+from foundation_rt.server_requests.forms import Forms
+from foundation_rt.server_requests.sampled import SampleResult, ToolUse, read_sample
+from foundation_rt.server_requests.sampling import (
+    ModelPreferences,
+    Sample,
+    SamplingMessage,
+    ToolUseResult,
+)
 from tests.support.peers import peer
 
 TEXT = {"type": "text", "text": "Hello"}

@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.failing import error_mapping
 from foundation_rt.client.failing.catalogue import CATALOGUE
-from foundation_rt.client.failing.error_mapping import (
-    BY_NUMBER,
-    map_http_status,
-    map_mcp_error,
-)
+from foundation_rt.client.failing.error_mapping import BY_NUMBER, map_http_status, map_mcp_error
 from foundation_rt.client.failing.errors import CallTimeoutError, MCPError, SessionExpiredError
 from foundation_rt.client.failing.printable import MAX_MESSAGE_CHARACTERS
 from foundation_rt.errors import ErrorCode, JsonRpcErrorCode

@@ -23,7 +23,7 @@ from foundation_rt.client.failing.errors import (
     ToolCallError,
 )
 from foundation_rt.errors import ErrorCode
-from foundation_rt.schemas.issues import ValidationIssue
+from foundation_rt.jsonschema.issues import ValidationIssue
 
 ISSUES = (
     ValidationIssue("", 'must have the property "city"'),

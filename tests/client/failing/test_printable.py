@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation_rt.cli.plain import pretty_json
 from foundation_rt.client.failing.printable import printable_json, printable_line, printable_text
-from foundation_rt.command_line.plain import pretty_json
 
 ANY_TEXT = st.text(st.characters())
 JSON = st.recursive(

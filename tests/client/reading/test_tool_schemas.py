@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from foundation_rt.client.failing.errors import InvalidArgumentsError, InvalidResponseError
 from foundation_rt.client.reading.schema_check import MAX_SCHEMA_BYTES
 from foundation_rt.client.reading.tool_schemas import ToolSchema
-from foundation_rt.schemas.headers import HeaderParameter
+from foundation_rt.jsonschema.headers import HeaderParameter
 
 FORECAST = {
     "name": "forecast",

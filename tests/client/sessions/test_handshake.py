@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.client.failing.error_mapping import map_http_status, map_mcp_error
-from foundation_rt.client.failing.errors import ConnectionLostError, InvalidResponseError, MCPError
+from foundation_rt.client.failing.errors import (
+    ConnectionLostError,
+    InvalidResponseError,
+    MCPError,
+)
 from foundation_rt.client.sessions.handshake import Handshake, Opening
 from foundation_rt.client.sessions.server_description import ServerDescription
 from foundation_rt.protocol.peer import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY

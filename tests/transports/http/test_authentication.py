@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import HttpSection, OauthSection, ServerConfig
+from foundation_rt.config.settings import HttpSection, OauthSection, ServerConfig
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
 from foundation_rt.transports.http.authentication import (

@@ -22,10 +22,10 @@ except MissingExtraError as error:
     ("missing", "use", "extra"),
     [
         ("redis", "import foundation_rt.transports.http.events_redis", "redis"),
-        ("pyrate_limiter", "import foundation_rt.operations.rate_limit", "http"),
+        ("pyrate_limiter", "import foundation_rt.middleware.rate_limit", "http"),
         (
             "redis",
-            "from foundation_rt.operations.rate_limit import RedisBuckets;"
+            "from foundation_rt.middleware.rate_limit import RedisBuckets;"
             " RedisBuckets('redis://127.0.0.1:1', None, None)",
             "redis",
         ),

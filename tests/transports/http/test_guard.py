@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import HttpSection
+from foundation_rt.config.settings import HttpSection
 from foundation_rt.transports.http.guard import (
     ClientGone,
     Event,

@@ -18,7 +18,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import HttpSection, OauthSection, ServerConfig
+from foundation_rt.config.settings import HttpSection, OauthSection, ServerConfig
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.transports.http import jwks

@@ -16,12 +16,7 @@ from starlette.routing import Mount
 
 from foundation_rt import Server, ServerOptions
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import (
-    HttpSection,
-    OauthSection,
-    ServerConfig,
-    ServerSection,
-)
+from foundation_rt.config.settings import HttpSection, OauthSection, ServerConfig, ServerSection
 from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
 from tests.support.asgi import META, REVISION

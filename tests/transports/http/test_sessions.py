@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.configuration.sections import HttpSection, ServerConfig
+from foundation_rt.config.settings import HttpSection, ServerConfig
 from foundation_rt.protocol.principal import Principal, identity_of
 from foundation_rt.transports.http.sessions import SessionTable, new_session_id, session_quota
 

@@ -1,0 +1,1 @@
+"""AACP: one participant of durable messaging, its decisions pure in `node` (spec/aacp.md)."""

@@ -1,0 +1,571 @@
+"""Does what a node decides, on an event loop: the only place of AACP that knows tasks and timers.
+
+Effects are performed in the order in which they were decided. Operations of the ledger and sends
+run as tasks, of which the node keeps few; claims are executed one after another for each agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from contextvars import Context
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import define, field
+
+from ...abort import AbortSignal
+from ...errors import StructuredError, describe_exception
+from ..persistence import StoreError
+from ..transports import TransportError
+from .cancellation import is_cancelled
+from .effects import (
+    Abandon,
+    Effect,
+    Execute,
+    NoticeAbandoned,
+    NoticeFailure,
+    NoticeOutdated,
+    NoticeReceived,
+    NoticeSettled,
+    Persist,
+    Send,
+    Tell,
+)
+from .node import Node
+from .types import Claim, Envelope, Within
+
+if TYPE_CHECKING:
+    from ...clock import Clock
+    from ...logs.logger import StructuredLogger
+    from ..persistence import AACPPersistenceAdapter
+    from ..transports import AACPTransport
+
+Ended: TypeAlias = tuple[bytes | None, StructuredError | None, Within | None]
+"""How an execution ended: a result in JSON, or an error; and what is written with the outcome."""
+
+Run: TypeAlias = Callable[[Claim, AbortSignal], Awaitable["Ended | None"]]
+"""Executes a claim; None means that it was not, and is to be given back. What it raises is no
+outcome: then the claim is given back too, and not claimed again at once."""
+
+_CLOCK_TOLERANCE_MS = 1_000
+
+_LISTEN_RETRY_SECONDS = 1.0
+
+_MAX_UNSENT = 100
+_SEND_ATTEMPTS = 30
+_SEND_RETRY_SECONDS = 1.0
+
+_QUIET_SECONDS = 2.0
+"""In which, at the end, the ledger may still take what was decided; and again as long for handlers
+that do not heed their cancellation."""
+
+_GLANCE_SECONDS = 0.01
+
+
+class NodeClock:
+    """Whole milliseconds since 1970, as steady as can be.
+
+    It is the wall clock as it was when it was last set by, and what has passed since then: so it
+    does not jump by itself. A wall clock that has been put right, or a machine that was suspended,
+    is noticed when it is compared (`set_by_wall`).
+    """
+
+    __slots__ = ("_clock", "_origin_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._origin_ms = self._wall_origin_ms()
+
+    def __call__(self) -> int:
+        return int(self._origin_ms + self._clock.monotonic() * 1000)
+
+    def set_by_wall(self) -> int:
+        """Follow the wall clock if it is more than a second off; return by how much, in ms."""
+        origin_ms = self._wall_origin_ms()
+        jump_ms = int(origin_ms - self._origin_ms)
+        if abs(jump_ms) <= _CLOCK_TOLERANCE_MS:
+            return 0
+        self._origin_ms = origin_ms
+        return jump_ms
+
+    def _wall_origin_ms(self) -> float:
+        return self._clock.now().timestamp() * 1000 - self._clock.monotonic() * 1000
+
+
+@define(eq=False, repr=False)
+class _Execution:
+    claim: Claim
+    signal: AbortSignal = field(factory=AbortSignal)
+
+
+@define(eq=False, repr=False)
+class Driver:
+    """Runs one node.
+
+    Args:
+        run: executes a claim.
+        on_received, on_settled: are told what the node notices (AACP-29).
+    """
+
+    node: Node
+    store: AACPPersistenceAdapter
+    transport: AACPTransport | None
+    now_ms: NodeClock
+    logger: StructuredLogger
+    run: Run
+    on_received: Callable[[Envelope], Awaitable[None]] | None = None
+    on_settled: Callable[[str, StructuredError | None], Awaitable[None]] | None = None
+    _loop: asyncio.AbstractEventLoop = field(init=False)
+    # What runs for all is not part of whatever happens to have caused it.
+    _context: Context = field(factory=Context, init=False)
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
+    _due_ms: int | None = field(default=None, init=False)
+    _kicked: bool = field(default=False, init=False)
+    _stopping: bool = field(default=False, init=False)
+    _over: bool = field(default=False, init=False)
+    _stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
+    _listening: set[asyncio.Task[Any]] = field(factory=set, init=False)
+    _tickets: set[asyncio.Future[Any]] = field(factory=set, init=False)
+    # By agent: what it has to execute, and the task that does.
+    _queues: dict[str, deque[_Execution]] = field(factory=dict, init=False)
+    _workers: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
+    _executions: dict[int, _Execution] = field(factory=dict, init=False)
+    _unsent: int = field(default=0, init=False)
+    _notices: deque[NoticeReceived | NoticeSettled] = field(factory=deque, init=False)
+    _noticing: asyncio.Task[None] | None = field(default=None, init=False)
+
+    # -- its life -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open store and transport and resume what is pending (AACP-27).
+
+        Raises:
+            StoreError, TransportError, UsageError: one of them cannot be used.
+        """
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self.store.open()
+            self.node.series = self.store.series
+            if self.transport is not None:
+                await self.transport.open(self.deliver)
+        except BaseException:
+            await self._close()
+            raise
+        self.store.on_change(self._on_change)
+        self.node.start(self.now_ms())
+        self.kick()
+
+    async def stop(self, grace: float, last: Callable[[], Awaitable[None]]) -> None:
+        """Stop; a second call waits for the end of the first.
+
+        Args:
+            grace: seconds in which handlers may still end; then they are aborted and cancelled.
+            last: called before the ledger is closed.
+        """
+        if self._stopping:
+            await self._stopped.wait()
+            return
+        self._stopping = True
+        try:
+            await self._stop(grace)
+        finally:
+            try:
+                await self._end()
+                await last()
+            finally:
+                await self._close()
+                self._stopped.set()
+
+    async def _stop(self, grace: float) -> None:
+        self.node.stop()
+        for task in self._listening:
+            task.cancel()
+        for queue in self._queues.values():
+            self._give_back_all(queue)
+        if self._workers and grace > 0:
+            await asyncio.wait(self._workers.values(), timeout=grace)
+        for execution in list(self._executions.values()):
+            self._fire(execution, "shutdown")
+        for worker in self._workers.values():
+            worker.cancel()
+        await self._settle_down()
+
+    async def _settle_down(self) -> None:
+        """Let the ledger take what was decided."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_QUIET_SECONDS):
+                while self._workers or self._tasks or not self.node.is_quiet:
+                    pending = {*self._workers.values(), *self._tasks}
+                    if pending:
+                        await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                    else:
+                        await asyncio.sleep(_GLANCE_SECONDS)
+
+    async def _end(self) -> None:
+        """Do nothing any more; whoever still waits for the ledger is told so."""
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for ticket in self._tickets:
+            if not ticket.done():
+                ticket.set_exception(StoreError(_CLOSED))
+        leftovers = {*self._workers.values(), *self._tasks}
+        for task in leftovers:
+            task.cancel()
+        if leftovers:
+            _, running = await asyncio.wait(leftovers, timeout=_QUIET_SECONDS)
+            if running:
+                self.logger.warn("tasks did not end when they were cancelled", {"n": len(running)})
+
+    async def _close(self) -> None:
+        try:
+            if self.transport is not None:
+                with suppress(TransportError):
+                    await self.transport.close()
+        finally:
+            await self.store.close()
+
+    # -- what others ask of it ----------------------------------------------------------------
+
+    async def deliver(self, envelopes: Sequence[Envelope]) -> None:
+        """Envelopes have come in; returns when they are in the ledger (AACP-41).
+
+        Raises:
+            StoreError: they may not be; they have to come again.
+        """
+        if self._stopping:
+            raise StoreError(_CLOSED)
+        ticket = self.open_ticket()
+        try:
+            self.node.deliver(envelopes, ticket, self.now_ms())
+            self.kick()
+            await ticket
+        finally:
+            self.close_ticket(ticket)
+
+    def is_here(self) -> bool:
+        """Return whether this is the event loop on which it runs."""
+        return asyncio.get_running_loop() is self._loop
+
+    def open_ticket(self) -> asyncio.Future[Any]:
+        """What the node is to answer; with a `StoreError` when this ends before."""
+        ticket: asyncio.Future[Any] = self._loop.create_future()
+        self._tickets.add(ticket)
+        return ticket
+
+    def close_ticket(self, ticket: asyncio.Future[Any]) -> None:
+        """Nobody waits for it any more."""
+        self._tickets.discard(ticket)
+
+    def kick(self) -> None:
+        """Something was told to the node: soon do what it decides, with what else happens."""
+        if not (self._kicked or self._over):
+            self._kicked = True
+            self._loop.call_soon(self._perform, context=self._context)
+
+    def add_agent(self, agent_id: str) -> None:
+        """An agent was registered: execute, and receive, what is for it."""
+        self.node.add_agent(agent_id, self.now_ms())
+        self.listen(agent_id)
+        self.kick()
+
+    def listen(self, agent_id: str) -> None:
+        """Receive what other ledgers have for an agent, from now on (AACP-42)."""
+        if self.transport is not None:
+            task = self._spawn(self._do_listen(self.transport, agent_id))
+            self._listening.add(task)
+            task.add_done_callback(self._listening.discard)
+
+    async def _do_listen(self, transport: AACPTransport, agent_id: str) -> None:
+        while True:
+            try:
+                await transport.listen(agent_id)
+            except TransportError as error:
+                what = {"agentId": agent_id, "why": str(error)}
+                self.logger.warn("cannot listen; it is tried again", what)
+                await asyncio.sleep(_LISTEN_RETRY_SECONDS)
+            else:
+                return
+
+    def remove_agent(self, agent_id: str) -> None:
+        """An agent was unregistered: give back what it has not begun.
+
+        Its messages are still received: its queue is in this ledger, whoever executes it (AACP-42).
+        """
+        self.node.remove_agent(agent_id)
+        self._give_back_all(self._queues.get(agent_id, deque()))
+
+    # -- performing ---------------------------------------------------------------------------
+
+    def _perform(self) -> None:
+        if self._over:
+            return
+        self._kicked = True  # what is told to the node meanwhile is done here
+        while effects := self.node.take_effects():
+            for effect in effects:
+                try:
+                    _PERFORM[type(effect)](self, effect)
+                except Exception as error:  # a bug: it stays with this effect
+                    what = {"effect": type(effect).__name__, "error": describe_exception(error)}
+                    self.logger.error("internal error", what)
+        self._kicked = False
+        self._arm()
+
+    def _arm(self) -> None:
+        """Be back when the node wants to know that time has passed."""
+        due_ms = self.node.wake_at_ms
+        if due_ms == self._due_ms:
+            return
+        self._due_ms = due_ms
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due_ms is not None:
+            delay = max(0, due_ms - self.now_ms()) / 1000
+            self._timer = self._loop.call_later(delay, self._tick, context=self._context)
+
+    def _tick(self) -> None:
+        self._timer = self._due_ms = None
+        jump_ms = self.now_ms.set_by_wall()
+        if jump_ms:
+            self.logger.warn("the clock was put right", {"byMs": jump_ms})
+            self.node.shift_timers(jump_ms)
+        self.node.tick(self.now_ms())
+        self._perform()
+
+    def _on_change(self) -> None:
+        self.node.look_around(self.now_ms())
+        self.kick()
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(coroutine, context=self._context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _persist(self, effect: Persist) -> None:
+        performing = self._do_persist(effect)
+        if not self.store.immediate:
+            task = self._spawn(performing)
+            task.add_done_callback(partial(self._doubt_if_cancelled, effect))
+            return
+        # A task, and two turns of the loop, for what never waits: 40 us a request, one at a time.
+        try:
+            performing.send(None)
+        except StopIteration:
+            return
+        performing.close()
+        raise RuntimeError("an operation of an immediate store has waited")
+
+    def _doubt_if_cancelled(self, persist: Persist, task: asyncio.Task[None]) -> None:
+        """A loop that ends cancels all its tasks at once, and this is stopped after that."""
+        if task.cancelled() and not self._over:
+            self.node.failed(persist, StoreError("cancelled"), self.now_ms())
+            self.kick()
+
+    async def _do_persist(self, persist: Persist) -> None:
+        operation = getattr(self.store, persist.operation.value)
+        try:
+            result = await operation(*persist.arguments)
+        except Exception as error:
+            what = {"operation": persist.operation.value, "error": describe_exception(error)}
+            self.logger.error("ledger operation failed; it is repeated", what)
+            self.node.failed(persist, error, self.now_ms())
+        else:
+            self.node.persisted(persist, result, self.now_ms())
+        self.kick()
+
+    def _send(self, effect: Send) -> None:
+        if self.transport is not None:
+            self._spawn(self._do_send(self.transport, effect.envelopes))
+
+    async def _do_send(self, transport: AACPTransport, envelopes: list[Envelope]) -> None:
+        """Send envelopes; while the transport cannot, a limited number of sends wait for it.
+
+        What is given up here is sent again when its next attempt is due (AACP-13).
+        """
+        try:
+            await transport.send(envelopes)
+            return
+        except TransportError as error:
+            self.logger.warn("envelopes not sent; they are sent again", {"why": str(error)})
+        except Exception as error:
+            self.logger.error("transport failed", {"error": describe_exception(error)})
+        if self._unsent >= _MAX_UNSENT:
+            return
+        self._unsent += 1
+        try:
+            for _ in range(_SEND_ATTEMPTS):
+                await asyncio.sleep(_SEND_RETRY_SECONDS)
+                with suppress(Exception):  # which was logged already
+                    await transport.send(envelopes)
+                    return
+        finally:
+            self._unsent -= 1
+
+    def _tell(self, effect: Tell) -> None:
+        ticket: asyncio.Future[Any] = effect.ticket
+        if ticket.done():
+            return
+        if isinstance(effect.answer, StoreError):
+            ticket.set_exception(effect.answer)
+        elif isinstance(effect.answer, Exception):
+            ticket.set_exception(StoreError(str(effect.answer)))
+        else:
+            ticket.set_result(effect.answer)
+
+    # -- executing ----------------------------------------------------------------------------
+
+    def _execute(self, effect: Execute) -> None:
+        execution = _Execution(effect.claim)
+        if self._stopping:
+            self._give_back(execution)
+            return
+        self._executions[id(effect.claim)] = execution
+        agent_id = effect.claim.target_agent_id
+        self._queues.setdefault(agent_id, deque()).append(execution)
+        if agent_id not in self._workers:
+            worker = self._workers[agent_id] = self._loop.create_task(
+                self._work(agent_id), context=self._context.copy()
+            )
+            worker.add_done_callback(partial(self._clean_up_after, agent_id))
+
+    async def _work(self, agent_id: str) -> None:
+        """Execute what an agent has been given, in order; the task ends when nothing is left."""
+        queue = self._queues[agent_id]
+        try:
+            while queue:
+                execution = queue.popleft()
+                if self.node.holds(execution.claim):
+                    if not await self._is_done(execution):
+                        self._give_back_all(queue)  # what is behind it waits for it (AACP-04)
+                else:
+                    self._forget(execution)
+        finally:
+            self._leave(agent_id)
+
+    def _clean_up_after(self, agent_id: str, worker: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step never gets to do that itself."""
+        if self._workers.get(agent_id) is worker:
+            self._leave(agent_id)
+
+    def _leave(self, agent_id: str) -> None:
+        del self._workers[agent_id]
+        self._give_back_all(self._queues.pop(agent_id))  # there is something if it was cancelled
+
+    async def _is_done(self, execution: _Execution) -> bool:
+        """Execute a claim; whether it has ended, and was not given back."""
+        claim = execution.claim
+        try:
+            ended = await self.run(claim, execution.signal)
+        except BaseException as error:
+            self._give_back(execution, self._not_before_ms(claim, error), begun=True)
+            if not isinstance(error, Exception):
+                raise
+            return False
+        if ended is None:
+            self._give_back(execution, begun=execution.signal.aborted)
+            return False
+        self._forget(execution)
+        result, failure, within = ended
+        self.node.executed(claim, result, failure, self.now_ms(), within)
+        self.kick()
+        return True
+
+    def _not_before_ms(self, claim: Claim, error: BaseException) -> int | None:
+        """When a claim whose execution broke off may be claimed again; None for at once."""
+        if self._stopping:
+            return None
+        described = {**claim.identity_fields, "error": describe_exception(error)}
+        self.logger.error("claim not executed; it is tried again", described)
+        return self.now_ms() + self.node.retransmitter.backoff_delay_ms(claim.executions)
+
+    def _give_back(
+        self, execution: _Execution, not_before_ms: int | None = None, *, begun: bool = False
+    ) -> None:
+        self._forget(execution)
+        self.node.give_back(execution.claim, self.now_ms(), not_before_ms, begun=begun)
+        self.kick()
+
+    def _give_back_all(self, queue: deque[_Execution]) -> None:
+        while queue:
+            self._give_back(queue.popleft())
+
+    def _forget(self, execution: _Execution) -> None:
+        self._executions.pop(id(execution.claim), None)
+
+    def _abandon(self, effect: Abandon) -> None:
+        execution = self._executions.get(id(effect.claim))
+        if execution is not None:
+            self.logger.warn("lease lost", effect.claim.identity_fields)
+            self._fire(execution, "lease_lost")
+
+    def _fire(self, execution: _Execution, reason: str) -> None:
+        for error in execution.signal.fire(reason):
+            described = {**execution.claim.identity_fields, "error": describe_exception(error)}
+            self.logger.error("abort callback failed", described)
+
+    def _report_outdated(self, effect: NoticeOutdated) -> None:
+        envelope = effect.envelope
+        fields = {
+            "sourceAgentId": envelope.source_agent_id,
+            "targetAgentId": envelope.target_agent_id,
+            "series": envelope.series,
+        }
+        self.logger.warn("messages of an older ledger of this agent are refused", fields)
+
+    def _complain(self, effect: NoticeFailure) -> None:
+        fields = {**effect.claim.identity_fields, "error": describe_exception(effect.error)}
+        self.logger.error("writes of an agent failed", fields)
+
+    def _report_abandoned(self, effect: NoticeAbandoned) -> None:
+        fields = {**effect.claim.identity_fields, "executions": effect.claim.executions - 1}
+        self.logger.error("request abandoned: its execution never ends", fields)
+
+    # -- hooks --------------------------------------------------------------------------------
+
+    def _notice(self, effect: NoticeReceived | NoticeSettled) -> None:
+        self._notices.append(effect)
+        if self._noticing is None or self._noticing.done():
+            self._noticing = self._spawn(self._do_notice())
+
+    async def _do_notice(self) -> None:
+        """Call the hooks, one at a time and in order; one that fails is logged (AACP-29)."""
+        try:
+            while self._notices:
+                notice = self._notices.popleft()
+                try:
+                    await self._call_hook(notice)
+                except BaseException as error:
+                    if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                        raise
+                    self.logger.error("hook failed", {"error": describe_exception(error)})
+        finally:
+            self._noticing = None
+
+    async def _call_hook(self, notice: NoticeReceived | NoticeSettled) -> None:
+        if isinstance(notice, NoticeReceived):
+            if self.on_received is not None:
+                await self.on_received(notice.envelope)
+        elif self.on_settled is not None:
+            await self.on_settled(notice.message_id, notice.error)
+
+
+_CLOSED = "the ledger was closed before it could answer"
+
+_PERFORM: dict[type[Effect], Callable[[Driver, Any], None]] = {
+    Persist: Driver._persist,
+    Send: Driver._send,
+    Tell: Driver._tell,
+    Execute: Driver._execute,
+    Abandon: Driver._abandon,
+    NoticeFailure: Driver._complain,
+    NoticeOutdated: Driver._report_outdated,
+    NoticeAbandoned: Driver._report_abandoned,
+    NoticeReceived: Driver._notice,
+    NoticeSettled: Driver._notice,
+}

@@ -1,0 +1,316 @@
+"""Envelopes to bytes and back; what comes in is believed as far as it is well-formed (AACP-40).
+
+On the wire an envelope is one JSON object with the member names of the specification; the schema of
+it is spec/schemas/aacp-envelope.schema.json. Decoding is strict: every member has its type and
+range, no member is unknown, and what belongs to one type of message is not taken from another.
+
+Numbers are what JSON readers make of them: an integer beyond 64 bits arrives as the nearest float,
+and of members of one name the last counts. What is decoded has one meaning all the same, because
+the payload goes on in canonical form and the bytes that came in do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import attrs
+import orjson
+
+from ...errors import ErrorCode
+from ...protocol.jsonrpc import compact
+from .ownership import is_ledger_id
+from .rules import response_payload
+from .types import VOID_PAYLOAD, Envelope, MessageType, RequestState
+
+MAX_AGENT_ID_LENGTH = 256
+MAX_SEQ = 2**63 - 1
+MAX_TIME_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999: ISO 8601 says no later time in four digits."""
+
+_UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_TIME = re.compile(
+    r"(?:19[7-9][0-9]|[2-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
+    r"T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"
+)
+_EPOCH = datetime(1970, 1, 1)  # in UTC, as all here: naive ones are twice as fast
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class DecodeError(ValueError):
+    """What came in is no envelope.
+
+    Attributes:
+        path: the member that is wrong, as "/seq"; "" for the whole.
+        expected: completes "expected ...". What came instead is not repeated: it may be a secret.
+    """
+
+    def __init__(self, path: str, expected: str) -> None:
+        super().__init__(f"{path or 'the envelope'}: expected {expected}")
+        self.path = path
+        self.expected = expected
+
+
+class PayloadError(ValueError):
+    """A payload cannot be said in JSON."""
+
+
+# -- what may stand in an envelope --------------------------------------------------------------
+
+
+def is_agent_id(value: object) -> bool:
+    """A printable string of 1 to 256 characters without white space at its ends (AGENT-01)."""
+    return (
+        type(value) is str
+        and 0 < len(value) <= MAX_AGENT_ID_LENGTH
+        and value.isprintable()
+        and value == value.strip()
+    )
+
+
+def encode_payload(value: Any) -> bytes:
+    """A payload as canonical JSON: keys sorted, no spaces; equal values give equal bytes.
+
+    Equal means equal as JSON, where 1, 1.0 and true are three values, and 0.0 and -0.0 two. attrs
+    instances and dataclasses become objects, NaN and the infinities null, as in CALL-10; but keys
+    have to be strings, since 1 and "1" would become the same.
+
+    Raises:
+        PayloadError: JSON cannot say it, or not within 64-bit integers and 254 levels.
+    """
+    try:
+        return compact(orjson.dumps(value, default=_unstructure, option=_CANONICAL))
+    except (TypeError, RecursionError) as error:
+        raise PayloadError(str(error)) from None
+
+
+# orjson would write the fields of a dataclass in the order of their definition.
+_CANONICAL = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
+
+
+def _unstructure(value: Any) -> dict[str, Any]:
+    kind = type(value)
+    if attrs.has(kind):
+        names = [each.name for each in attrs.fields(kind)]
+    elif is_dataclass(kind):
+        names = [each.name for each in fields(kind)]
+    else:
+        raise TypeError(f"{kind.__name__} is not JSON-serializable")
+    return {name: getattr(value, name) for name in names}
+
+
+def format_time(time_ms: int) -> str:
+    """Milliseconds since 1970 as ISO 8601: ``2024-01-15T10:30:00.000Z``.
+
+    A time before 1970 or after 9999 is told as the nearest within: what expires beyond that does
+    not expire, and an envelope can always be sent.
+    """
+    instant = _EPOCH + timedelta(milliseconds=min(max(time_ms, 0), MAX_TIME_MS))
+    return instant.isoformat("T", "milliseconds") + "Z"
+
+
+def parse_time(text: str) -> int:
+    """The inverse of `format_time`.
+
+    Raises:
+        ValueError: it is no such time.
+    """
+    if not _TIME.fullmatch(text):
+        raise ValueError("no time as format_time writes it")
+    return (datetime.fromisoformat(text[:-1]) - _EPOCH) // _MILLISECOND
+
+
+# -- encoding -----------------------------------------------------------------------------------
+
+
+def encode(envelope: Envelope) -> bytes:
+    """An envelope as one JSON object; what is None or false is left out."""
+    wire: dict[str, Any] = {"messageId": envelope.message_id}
+    if envelope.request_id is not None:
+        wire["requestId"] = envelope.request_id
+    wire["sourceAgentId"] = envelope.source_agent_id
+    wire["targetAgentId"] = envelope.target_agent_id
+    wire["seq"] = envelope.seq
+    wire["series"] = envelope.series
+    if envelope.seq:
+        wire["floor"] = envelope.floor
+    if envelope.ack is not None:
+        wire["ack"] = envelope.ack
+        wire["ackSeries"] = envelope.ack_series
+    wire["messageType"] = envelope.message_type._value_
+    wire["timestamp"] = format_time(envelope.timestamp_ms)
+    if envelope.expires_at_ms is not None:
+        wire["expiresAt"] = format_time(envelope.expires_at_ms)
+    if envelope.tombstone:
+        wire["tombstone"] = True
+    wire["payload"] = orjson.Fragment(VOID_PAYLOAD if envelope.tombstone else envelope.payload)
+    return orjson.dumps(wire)
+
+
+# -- decoding -----------------------------------------------------------------------------------
+
+
+def decode(data: bytes) -> Envelope:
+    """The envelope in `data`.
+
+    Raises:
+        DecodeError: says which member is wrong and what was expected.
+    """
+    try:
+        wire = orjson.loads(data)
+    except ValueError:
+        wire = None
+    # Raised out here, an error does not carry the one above along, which holds all that came in.
+    if type(wire) is not dict:
+        raise DecodeError("", "a JSON object in UTF-8")
+    envelope = _read_members(wire)
+    payload = wire["payload"]
+    _check_combination(envelope, payload)
+    try:
+        if envelope.message_type is MessageType.RESPONSE and not envelope.tombstone:
+            envelope.payload = _read_response(payload)
+        else:
+            envelope.payload = encode_payload(payload)
+    except PayloadError:
+        raise DecodeError("/payload", "at most 254 levels") from None
+    return envelope
+
+
+def _read_members(wire: dict[str, Any]) -> Envelope:
+    values: list[Any] = []
+    for name, absent, read, expected in _MEMBERS:
+        value = read(wire[name]) if name in wire else absent
+        if value is _INVALID:
+            raise DecodeError(f"/{name}", expected)
+        values.append(value)
+    if not wire.keys() <= _NAMES:
+        raise DecodeError("", f"no members but {', '.join(sorted(_NAMES))}")
+    return Envelope(*values)
+
+
+_INVALID: Any = object()
+"""What reading a member gives that is not valid."""
+
+
+def _read_uuid4(value: object) -> Any:
+    return value if type(value) is str and _UUID4.fullmatch(value) else _INVALID
+
+
+def _read_request_id(value: object) -> Any:
+    return value if is_ledger_id(value) else _INVALID
+
+
+def _read_agent_id(value: object) -> Any:
+    return value if is_agent_id(value) else _INVALID
+
+
+def _read_number(value: object) -> Any:
+    return value if type(value) is int and 0 <= value <= MAX_SEQ else _INVALID
+
+
+def _read_counter(value: object) -> Any:
+    return value if type(value) is int and 1 <= value <= MAX_SEQ else _INVALID
+
+
+def _read_type(value: object) -> Any:
+    return _TYPES.get(value, _INVALID) if type(value) is str else _INVALID
+
+
+def _read_time(value: object) -> Any:
+    try:
+        return parse_time(value) if type(value) is str else _INVALID
+    except ValueError:
+        return _INVALID
+
+
+def _read_payload(value: object) -> Any:
+    return VOID_PAYLOAD  # until it is known of which type the message is
+
+
+def _read_tombstone(value: object) -> Any:
+    return True if value is True else _INVALID
+
+
+_TYPES = {each._value_: each for each in MessageType}
+
+_LEDGER_ID = "1 to 128 letters, digits and . _ : -, then nothing, or @ and 32 hexadecimal digits"
+_AGENT_ID = "a printable string of 1 to 256 characters without white space at its ends"
+_INSTANT = "a time as 2024-01-15T10:30:00.000Z, from 1970 on"
+_NUMBER = "an integer from 0 to 2^63-1"
+
+# In the order of the attributes of `Envelope`. A member: what it is when it is absent, what reads
+# it, and how to say what is valid.
+_MEMBERS: tuple[tuple[str, Any, Callable[[object], Any], str], ...] = (
+    ("messageId", _INVALID, _read_uuid4, "a UUID of version 4"),
+    ("requestId", None, _read_request_id, _LEDGER_ID),
+    ("sourceAgentId", _INVALID, _read_agent_id, _AGENT_ID),
+    ("targetAgentId", _INVALID, _read_agent_id, _AGENT_ID),
+    ("seq", _INVALID, _read_number, _NUMBER),
+    ("ack", None, _read_number, _NUMBER),
+    ("messageType", _INVALID, _read_type, "REQUEST, RESPONSE or EVENT"),
+    ("timestamp", _INVALID, _read_time, _INSTANT),
+    ("payload", _INVALID, _read_payload, "any JSON"),
+    ("expiresAt", None, _read_time, _INSTANT),
+    ("tombstone", False, _read_tombstone, "true, or nothing"),
+    ("series", _INVALID, _read_number, _NUMBER),
+    ("ackSeries", None, _read_number, _NUMBER),
+    ("floor", 0, _read_counter, "an integer from 1 to 2^63-1"),
+)
+_NAMES = {name for name, *_ in _MEMBERS}
+
+
+def _check_combination(envelope: Envelope, payload: Any) -> None:
+    is_event = envelope.message_type is MessageType.EVENT
+    if envelope.request_id is None and not is_event:
+        raise DecodeError("/requestId", f"one, since it is a {envelope.message_type._value_}")
+    if (envelope.ack is None) != (envelope.ack_series is None):
+        raise DecodeError("/ackSeries", "one with an ack, and none without")
+    if envelope.tombstone and payload is not None:
+        raise DecodeError("/payload", "null, since it is a tombstone")
+    if envelope.seq > 0 and envelope.floor == 0:
+        raise DecodeError("/floor", "one, since seq is at least 1")
+    if envelope.seq == 0 and not (is_event and _carries_only_an_ack(envelope, payload)):
+        raise DecodeError("/seq", "at least 1, unless it is an EVENT that carries only an ack")
+
+
+def _carries_only_an_ack(envelope: Envelope, payload: Any) -> bool:
+    return (
+        envelope.ack is not None
+        and envelope.request_id is None
+        and envelope.expires_at_ms is None
+        and not envelope.tombstone
+        and envelope.floor == 0
+        and payload is None
+    )
+
+
+def _read_response(payload: Any) -> bytes:
+    """The payload of a RESPONSE, whose result or error may have 254 levels of its own (AACP-16)."""
+    if type(payload) is dict:
+        outcome = payload.get("outcome")
+        if outcome == "COMPLETED" and payload.keys() == {"outcome", "result"}:
+            result = encode_payload(payload["result"])
+            return response_payload(RequestState.COMPLETED, result, None)
+        if outcome == "FAILED" and payload.keys() == {"outcome", "error"}:
+            _check_error(payload["error"])
+            return response_payload(RequestState.FAILED, None, encode_payload(payload["error"]))
+    raise DecodeError("/payload", "an outcome: COMPLETED with a result, or FAILED with an error")
+
+
+def _check_error(error: Any) -> None:
+    """It is what `StructuredError.to_wire` makes; `details` may be anything, as in ERR-02."""
+    if not (
+        type(error) is dict
+        and error.keys() <= _ERROR_MEMBERS
+        and all(type(error.get(name, "")) is str for name in _ERROR_MEMBERS - {"details"})
+        and error.get("code") in _ERROR_CODES
+        and "message" in error
+    ):
+        raise DecodeError("/payload/error", "a structured error: code, message, details")
+
+
+_ERROR_MEMBERS = {"code", "message", "details", "runId", "correlationId"}
+_ERROR_CODES = frozenset(ErrorCode)

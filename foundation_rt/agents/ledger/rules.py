@@ -1,0 +1,127 @@
+"""What may become of a request: every rule about records, as plain functions over them.
+
+Stores differ in where they keep records and in how they make several changes one. What they change
+is decided here, or, where a database has to decide for itself, held to this by the suite that all
+stores pass.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from hashlib import blake2b
+
+import orjson
+
+from ...errors import ErrorCode, StructuredError
+from .ownership import given_id
+from .types import (
+    TERMINAL,
+    Completion,
+    Envelope,
+    MessageType,
+    RequestRecord,
+    RequestState,
+    Verdict,
+)
+
+_DIGEST_BYTES = 16
+
+
+def digest_of(
+    source_agent_id: str, target_agent_id: str, message_type: MessageType, payload: bytes
+) -> bytes:
+    """What two requests of one id must have in common to be the same request (AACP-12).
+
+    Args:
+        payload: canonical JSON, as `encoder.encode_payload` writes it.
+    """
+    head = f"{source_agent_id}\0{target_agent_id}\0{message_type._value_}\0".encode()
+    return blake2b(head + payload, digest_size=_DIGEST_BYTES).digest()
+
+
+def judge(existing: RequestRecord | None, digest: bytes) -> Verdict:
+    """What a request is to a ledger that has `existing` under its id (AACP-12)."""
+    if existing is None:
+        return Verdict.NEW
+    return Verdict.DUPLICATE if existing.digest == digest else Verdict.CONFLICT
+
+
+class Claimability(Enum):
+    """What a claimer does at one place of a queue (AACP-22)."""
+
+    TAKE = auto()
+    PASS_OVER = auto()
+    """Its own already, or expired: what is behind it may be taken."""
+    STOP = auto()
+    """Another executes it, or it waits to be tried again: what is behind it waits too."""
+
+
+def claimability(record: RequestRecord, owner: str, now_ms: int) -> Claimability:
+    """Return whether `owner` may claim a record that is RECEIVED or CLAIMED."""
+    if record.expires_at_ms <= now_ms:
+        return Claimability.PASS_OVER
+    if (
+        record.state is RequestState.CLAIMED
+        and record.lease_until_ms is not None
+        and record.lease_until_ms > now_ms
+    ):
+        return Claimability.PASS_OVER if record.owner == owner else Claimability.STOP
+    if record.not_before_ms is not None and record.not_before_ms > now_ms:
+        return Claimability.STOP
+    return Claimability.TAKE
+
+
+def may_complete(record: RequestRecord | None, completion: Completion) -> bool:
+    """Whether an outcome is taken: only that of the newest claim, and only once (AACP-23)."""
+    return (
+        record is not None
+        and record.state is RequestState.CLAIMED
+        and record.epoch == completion.epoch
+    )
+
+
+def is_repeated(record: RequestRecord | None, completion: Completion) -> bool:
+    """Return whether this very completion was taken before: the answer to it was lost."""
+    return (
+        record is not None
+        and record.state in TERMINAL
+        and record.epoch == completion.epoch
+        and record.epoch > 0
+    )
+
+
+def may_settle(record: RequestRecord | None, response: Envelope) -> bool:
+    """Return whether a RESPONSE is the answer to a request that was made here (AACP-16)."""
+    return (
+        record is not None
+        and record.state is RequestState.SENT
+        and record.source_agent_id == response.target_agent_id
+        and record.target_agent_id == response.source_agent_id
+    )
+
+
+# -- what a RESPONSE carries --------------------------------------------------------------------
+
+
+def response_payload(state: RequestState, result: bytes | None, error: bytes | None) -> bytes:
+    """The payload of a RESPONSE: the outcome, with the result or the error (AACP-16)."""
+    if state is RequestState.COMPLETED:
+        return b'{"outcome":"COMPLETED","result":' + (result or b"null") + b"}"
+    return b'{"error":' + (error or b"null") + b',"outcome":"FAILED"}'
+
+
+def read_response(payload: bytes) -> tuple[RequestState, bytes | None, bytes | None]:
+    """State, result and error out of the payload of a RESPONSE that was decoded strictly."""
+    body = orjson.loads(payload)
+    if body["outcome"] == RequestState.COMPLETED:
+        return RequestState.COMPLETED, orjson.dumps(body["result"]), None
+    return RequestState.FAILED, None, orjson.dumps(body["error"])
+
+
+def conflict_error(request_id: str) -> StructuredError:
+    """What the maker of a request gets whose id belongs to another (AACP-12)."""
+    return StructuredError(
+        ErrorCode.INVALID_ARGUMENT,
+        "Another request has this id: use a new id for a new request.",
+        {"reason": "request_id_conflict", "requestId": given_id(request_id)},
+    )

@@ -1,0 +1,135 @@
+"""Stores and transports by their addresses in the configuration."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ...config.settings import DEFAULT_AACP_NAME
+from ...errors import MissingExtraError, UsageError
+from .encoder import is_agent_id
+
+if TYPE_CHECKING:
+    from ...config.settings import AacpSection, ServerConfig
+    from ...logs.logger import StructuredLogger
+    from ..persistence import AACPPersistenceAdapter
+    from ..stores.memory_usage import MemoryLimits
+    from ..transports import AACPTransport
+
+
+_ANYBODY = ""
+"""Some principal: all have the same share."""
+
+
+def check_settings(settings: AacpSection) -> None:
+    """See before anything starts what cannot work, as far as that can be seen without trying.
+
+    Nothing expensive is imported.
+
+    Raises:
+        UsageError: says what to change; no password is repeated.
+        MissingExtraError: names the extra that is needed.
+    """
+    if not is_agent_id(settings.name):
+        raise UsageError(
+            "aacp.name must be a printable string of 1 to 256 characters without white space at its"
+            f" ends, not {settings.name!r}"
+        )
+    store, transport = settings.store, settings.transport
+    scheme, _, rest = store.partition(":")
+    if scheme == "sqlite":
+        _check_file(rest)
+    elif scheme == "postgresql":
+        _check_extra("psycopg", "postgres", "a ledger in PostgreSQL")
+        _check_url(store, "aacp.store")
+    if transport != "none":
+        _check_extra("nats", "nats", "the transport over NATS")
+        _check_url(transport, "aacp.transport")
+        _check_identity(settings)
+
+
+def _check_identity(settings: AacpSection) -> None:
+    """What other ledgers were told is here has to be here after a restart, under the same name."""
+    if settings.store == "memory":
+        raise UsageError(
+            "aacp.transport needs a ledger that outlives the process: set aacp.store to sqlite:PATH"
+            " or postgresql://..."
+        )
+    if settings.name == DEFAULT_AACP_NAME:
+        raise UsageError(
+            f"aacp.transport needs an aacp.name that no other ledger has: not {settings.name!r},"
+            " which is everybody's default"
+        )
+
+
+def _check_file(path: str) -> None:
+    folder = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 - pathlib is slow to load
+    if path.startswith(":") or os.path.isdir(path):  # noqa: PTH112
+        raise UsageError(f"aacp.store: {path!r} is no file: name one, as in sqlite:/var/lib/x.db")
+    if not os.path.isdir(folder):  # noqa: PTH112
+        raise UsageError(f"aacp.store: there is no folder {folder!r}: make it, or name another")
+
+
+def _check_extra(module: str, extra: str, what: str) -> None:
+    if find_spec(module) is None:
+        raise MissingExtraError(what, extra)
+
+
+def _check_url(url: str, setting: str) -> None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise UsageError(f"{setting}: the URL is not valid: its port must be a number") from None
+    if not parts.hostname and not parts.query:
+        raise UsageError(f"{setting}: the URL names no host: {parts.scheme}://host:port")
+
+
+def make_store(
+    settings: AacpSection, logger: StructuredLogger, shares: ServerConfig | None
+) -> AACPPersistenceAdapter:
+    """Return the ledger that `aacp.store` names; not opened yet.
+
+    Args:
+        shares: says how much of a ledger in memory one principal may use; None: all.
+
+    Raises:
+        MissingExtraError: names the extra it needs.
+    """
+    scheme, _, rest = settings.store.partition(":")
+    if scheme == "sqlite":
+        from ..stores.sqlite import SqliteAACPPersistenceAdapter
+
+        return SqliteAACPPersistenceAdapter(rest, logger=logger)
+    if scheme == "postgresql":
+        from ..stores.postgres import PostgresAACPPersistenceAdapter
+
+        return PostgresAACPPersistenceAdapter(settings.store, logger=logger)
+    from ..stores.memory import InMemoryAACPPersistenceAdapter
+
+    limits = make_limits(settings.max_memory_records, settings.max_memory_bytes, shares)
+    return InMemoryAACPPersistenceAdapter(limits=limits)
+
+
+def make_limits(records: int, size: int, shares: ServerConfig | None) -> MemoryLimits:
+    """Return limits in which a principal has the share that `shares` says; None: all."""
+    from ..stores.memory_usage import MemoryLimits
+
+    most = (records, size)
+    share = most if shares is None else (shares.share_of(each, _ANYBODY) for each in most)
+    return MemoryLimits(*most, *share)
+
+
+def make_transport(address: str, logger: StructuredLogger) -> AACPTransport | None:
+    """The transport that `aacp.transport` names, if it names one; not opened yet.
+
+    Raises:
+        MissingExtraError: names the extra it needs.
+    """
+    if address == "none":
+        return None
+    from ..transports.nats import NatsTransport
+
+    return NatsTransport(address, logger=logger)

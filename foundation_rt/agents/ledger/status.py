@@ -1,0 +1,68 @@
+"""What a ledger says of a message, as callers see it (AACP-20)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from attrs import define
+
+from ...errors import StructuredError
+from .ownership import given_id
+from .types import MessageRecord, MessageType, Outcome, RequestRecord
+
+
+@define
+class MessageStatus:
+    """What the ledger says of a message (AACP-20).
+
+    Attributes:
+        message_id: of the first attempt; None where the ledger keeps the request only.
+        request_id: None for an EVENT without one.
+        result: what the handler returned, once COMPLETED.
+        error: once FAILED.
+        timestamp_ms: when that became so, or else when the message was made.
+        target_agent_id: the receiver; None for a tool call that the ledger does not have yet.
+    """
+
+    message_id: str | None
+    request_id: str | None
+    outcome: Outcome
+    timestamp_ms: int
+    result: Any = None
+    error: StructuredError | None = None
+    completion_ref: str | None = None
+    target_agent_id: str | None = None
+
+
+def request_status(record: RequestRecord) -> MessageStatus:
+    """What a request's record, or that of an event that is to be executed, says."""
+    is_request = record.message_type is MessageType.REQUEST
+    given = given_id(record.request_id)
+    return MessageStatus(
+        None if is_request else given,
+        given if is_request else None,
+        record.outcome,
+        record.finished_at_ms or record.created_at_ms,
+        None if record.result is None else orjson.loads(record.result),
+        recorded_error(record),
+        record.completion_ref,
+        record.target_agent_id,
+    )
+
+
+def message_status(message: MessageRecord) -> MessageStatus:
+    """What the record of a message to another ledger says."""
+    given = None if message.request_id is None else given_id(message.request_id)
+    return MessageStatus(
+        message.message_id,
+        given,
+        message.outcome,
+        message.created_at_ms,
+        target_agent_id=message.target_agent_id,
+    )
+
+
+def recorded_error(record: RequestRecord) -> StructuredError | None:
+    """The error of a request that FAILED."""
+    return None if record.error is None else StructuredError.from_wire(orjson.loads(record.error))

@@ -1,0 +1,167 @@
+"""How much is held in memory, in all and for each owner, and how much may be (AACP-49, AACP-51).
+
+For a ledger in memory, and for what waits to be entered in any ledger.
+"""
+
+from __future__ import annotations
+
+import orjson
+from attrs import Factory, define, field, frozen
+
+from ...errors import ErrorCode, StructuredError
+from ...protocol.jsonrpc import compact
+from ..ledger.ownership import owner_of
+from ..ledger.types import (
+    Draft,
+    Envelope,
+    MessageRecord,
+    MessageType,
+    RequestRecord,
+    RequestState,
+)
+from ..persistence import LedgerFullError
+
+RECORD_BYTES = 1024
+"""What a record counts beside its payload; with ids, indexes and a small outcome it takes less."""
+
+SMALL_OUTCOME_BYTES = 256
+"""An outcome so small counts nothing: every request that was taken can be finished."""
+
+
+@frozen
+class MemoryLimits:
+    """The most that is held in memory.
+
+    Attributes:
+        records, bytes: in all.
+        principal_records, principal_bytes: for one owner (AACP-48); by default all.
+    """
+
+    records: int = 200_000
+    bytes: int = 256 * 1024 * 1024
+    principal_records: int = Factory(lambda self: self.records, takes_self=True)
+    principal_bytes: int = Factory(lambda self: self.bytes, takes_self=True)
+
+
+@define(eq=False, repr=False)
+class _Held:
+    """What is held: of all, or of one owner."""
+
+    records: int = 0
+    size: int = 0
+
+    def add(self, records: int, size: int) -> None:
+        self.records += records
+        self.size += size
+
+
+NO_ROOM = orjson.dumps(
+    StructuredError(
+        ErrorCode.RESOURCE_EXHAUSTED,
+        "The ledger has no room for the outcome.",
+        {"reason": "ledger_full"},
+    ).to_wire()
+)
+"""The error of a request that was executed and whose outcome could not be kept."""
+
+
+def outcome_size(outcome: bytes | None) -> int:
+    """Return for how many bytes a result, or an error, counts."""
+    return max(0, len(outcome or b"") - SMALL_OUTCOME_BYTES)
+
+
+def size_of(record: RequestRecord | MessageRecord) -> int:
+    """Return for how many bytes a record counts."""
+    size = RECORD_BYTES + len(record.payload)
+    if isinstance(record, RequestRecord):
+        size += outcome_size(record.result or record.error)
+    return size
+
+
+@define(eq=False, repr=False)
+class Usage:
+    """Counts records and bytes, and says what there is room for."""
+
+    limits: MemoryLimits
+    _total: _Held = field(factory=_Held, init=False)
+    _owners: dict[str, _Held] = field(factory=dict, init=False)
+
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return self._total.records
+
+    @property
+    def size(self) -> int:
+        """For how many bytes they count."""
+        return self._total.size
+
+    def has_room(self, request_id: str | None, records: int, size: int) -> bool:
+        """Return whether so much more may be held of a request, and so of its owner."""
+        limits, total = self.limits, self._total
+        if total.records + records > limits.records or total.size + size > limits.bytes:
+            return False
+        owner = owner_of(request_id or "")
+        if owner is None:
+            return True
+        held = self._owners.get(owner) or _Held()
+        return (
+            held.records + records <= limits.principal_records
+            and held.size + size <= limits.principal_bytes
+        )
+
+    def has_room_for_draft(self, draft: Draft) -> bool:
+        """Return whether a message may be entered that is made here."""
+        # A request to another ledger is a record here, and a message to there.
+        records = 2 if draft.message_type is MessageType.REQUEST and not draft.local else 1
+        size = RECORD_BYTES + len(draft.payload)
+        return self.has_room(draft.request_id, records, records * size)
+
+    def has_room_for_envelope(self, envelope: Envelope) -> bool:
+        """Return whether a message may be taken that comes in, should it not be known."""
+        if envelope.message_type is MessageType.RESPONSE or envelope.tombstone:
+            return True
+        size = RECORD_BYTES + len(envelope.payload)
+        return self.has_room(envelope.request_id, 1, size)
+
+    def demand(self, request_id: str | None, records: int, size: int) -> None:
+        """Raise `LedgerFullError` unless so much more may be held."""
+        if not self.has_room(request_id, records, size):
+            raise LedgerFullError("the ledger in memory has no room for this record")
+
+    def add(self, record: RequestRecord | MessageRecord) -> None:
+        """Count a record that is new."""
+        self.change(record.request_id, 1, size_of(record))
+
+    def remove(self, record: RequestRecord | MessageRecord) -> None:
+        """Count a record no longer."""
+        self.change(record.request_id, -1, -size_of(record))
+
+    def change(self, request_id: str | None, records: int, size: int) -> None:
+        """Count more, or less, of a request, and so of its owner."""
+        self._total.add(records, size)
+        owner = owner_of(request_id or "")
+        if owner is not None:
+            held = self._owners.setdefault(owner, _Held())
+            held.add(records, size)
+            if held.records == 0:
+                del self._owners[owner]
+
+    def finish(
+        self,
+        record: RequestRecord,
+        state: RequestState,
+        result: bytes | None,
+        error: bytes | None,
+        now_ms: int,
+    ) -> None:
+        """Enter an outcome; one for which there is no room is FAILED instead."""
+        size = outcome_size(result or error)
+        if not self.has_room(record.request_id, 0, size):
+            state, result, error, size = RequestState.FAILED, None, NO_ROOM, 0
+        self.change(record.request_id, 0, size)
+        record.state = state
+        record.result = None if result is None else compact(result)
+        record.error = error if error is None or error is NO_ROOM else compact(error)
+        record.owner = record.lease_until_ms = None
+        record.finished_at_ms = now_ms

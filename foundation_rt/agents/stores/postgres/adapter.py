@@ -1,0 +1,488 @@
+"""The operations of a ledger in PostgreSQL: each one transaction, of a batch of any size."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import orjson
+from attrs import define, field
+
+from ....errors import StructuredError, UsageError
+from ....logs.logger import StructuredLogger
+from ...ledger.rules import is_repeated, may_complete, response_payload
+from ...ledger.types import (
+    MESSAGE_STATES,
+    Appended,
+    Arrival,
+    Claimed,
+    Completed,
+    Completion,
+    Draft,
+    Due,
+    Envelope,
+    MessageRecord,
+    MessageType,
+    Outcome,
+    Received,
+    Release,
+    RequestRecord,
+    RequestState,
+)
+from ...persistence import RetryDecision, StoreError
+from .. import records
+from . import statements
+from .connections import Connections, Query, Row, Transaction, read_url
+from .listening import Listener
+from .migrations import migrate
+from .outcome_writes import OutcomeWrites
+from .sheet import Sheet
+
+T = TypeVar("T")
+
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_MAX_CLOCK_DIFFERENCE_MS = 10_000
+"""A clock further off would take live claims for lapsed ones, and delete what has not expired."""
+_BUSY_MS = 10
+"""After how long it is worth while to ask again for a queue for which another is claiming."""
+_PURGE_BATCH = 5_000
+"""How many records are deleted in one transaction: well within what a statement may take."""
+
+
+@define(eq=False, repr=False)
+class PostgresAACPPersistenceAdapter:
+    """Keeps a ledger in the tables of one schema, which any number of processes may share.
+
+    What changes something costs two round trips: one that locks and reads, one that writes and
+    commits. A statement costs the client about 0.1 ms, in a batch of 500 as in one of 1: singly an
+    append took 2 to 4 ms, in batches of 500 0.04 to 0.06 ms each. Batches of 50 and 500 reach half
+    to all of what a loop with one bare statement for each operation does. Nodes gather what waits
+    while an operation runs into the next one, so nothing is gathered here once more.
+
+    Args:
+        url: ``postgresql://user:password@host:port/database``, or what else libpq takes.
+        schema: lower-case letters, digits and ``_``; it is made, and its tables with it.
+        connections: how many are used at most, beside one that listens.
+        logger: is told when the server is set to lose what it has acknowledged.
+        wall_ms: the time of this machine, in ms since 1970.
+
+    Raises:
+        UsageError: says what to change.
+    """
+
+    durability = (
+        "An acknowledged message survives the end of the process, of the database server and of its"
+        " machine, if the server runs with fsync, full_page_writes and synchronous_commit on, as is"
+        " its default, and as far as its disk keeps what it says it has written."
+    )
+    shared = True
+    takes_writes = True
+    immediate = False
+
+    series: int = field(default=0, init=False)
+    _parameters: dict[str, Any] = field(alias="url", converter=read_url)
+    _schema: str = field(default="aacp", kw_only=True)
+    _size: int = field(default=4, alias="connections", kw_only=True)
+    _logger: StructuredLogger | None = field(default=None, kw_only=True)
+    _connections: Connections | None = field(default=None, init=False)
+    _loop: asyncio.AbstractEventLoop = field(init=False)  # while it is open
+    _callback: Callable[[], object] | None = field(default=None, init=False)
+    _listening: asyncio.Task[None] | None = field(default=None, init=False)
+    _wall_ms: Callable[[], float] = field(default=lambda: time.time() * 1000, kw_only=True)
+    _writes: OutcomeWrites = field(factory=OutcomeWrites, init=False)
+
+    @_schema.validator
+    def _check_schema(self, _: object, schema: str) -> None:
+        if not _SCHEMA.fullmatch(schema):
+            raise UsageError(
+                f"{schema!r} cannot be the schema of a ledger: use 1 to 63 lower-case letters,"
+                " digits and _, not beginning with a digit"
+            )
+
+    async def open(self) -> None:
+        """Connect, and make the tables or bring them up to date.
+
+        Raises:
+            StoreError: the server cannot be reached, or does not let us do that.
+            UsageError: the tables are those of a newer version of this package.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._connections = Connections(self._parameters, self._schema, self._size)
+        try:
+            await self._connections.transact(migrate)
+            [(self.series,)] = await self._ask(statements.series())
+            await self._check_server()
+            await self._check_clock()
+        except BaseException:
+            await self.close()
+            raise
+        self._listen()
+
+    async def close(self) -> None:
+        """See `AACPPersistenceAdapter`."""
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await listening
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.close()
+
+    def on_change(self, callback: Callable[[], object]) -> None:
+        """See `AACPPersistenceAdapter`; told by NOTIFY."""
+        self._callback = callback
+        self._listen()
+
+    def _listen(self) -> None:
+        if self._callback is not None and self._connections is not None and not self._listening:
+            listener = Listener(self._connections, f'"{self._schema}"', self._callback)
+            self._listening = self._loop.create_task(listener.run())
+
+    async def _check_server(self) -> None:
+        rows = await self._ask(statements.server_settings())
+        unsafe = [name for name, setting in rows if setting == "off"]
+        if unsafe and self._logger is not None:
+            self._logger.warn(
+                "PostgreSQL may lose what it has acknowledged: these of its settings are off",
+                {"settings": unsafe},
+            )
+
+    async def _check_clock(self) -> None:
+        """Leases and lifetimes are compared with the clocks of all who share the ledger."""
+        [(server_ms,)] = await self._ask(statements.server_time())
+        off_ms = int(self._wall_ms() - server_ms)
+        if abs(off_ms) > _MAX_CLOCK_DIFFERENCE_MS:
+            raise StoreError(
+                f"the clock of this machine is {off_ms} ms ahead of the database server's:"
+                " put them right"
+            )
+
+    async def _transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        if self._connections is None:
+            raise StoreError("the ledger is not open")
+        return await self._connections.transact(work)
+
+    async def _ask(self, *queries: Query, then: Sequence[Query] = ()) -> list[Row]:
+        """One transaction of these queries; the rows of the last."""
+
+        async def work(transaction: Transaction) -> list[Row]:
+            return (await transaction.commit(*queries, then=then))[-1]
+
+        return await self._transact(work)
+
+    @property
+    def _news(self) -> tuple[Query]:
+        """Tells other processes; once for a batch, and after its commit.
+
+        Within the transaction it would keep all others that notify from committing until this one
+        is on disk.
+        """
+        return (statements.notify(self._schema),)
+
+    # -- what correctness needs in one transaction --------------------------------------------
+
+    async def append(self, drafts: Sequence[Draft], now_ms: int) -> list[Appended]:
+        """See `AACPPersistenceAdapter`."""
+        if not drafts:
+            return []
+
+        async def work(transaction: Transaction) -> list[Appended]:
+            sheet = await Sheet.read(
+                transaction,
+                self.series,
+                on_links=[(each.source_agent_id, each.target_agent_id) for each in drafts],
+                agents=[each.target_agent_id for each in drafts if each.local],
+                request_ids=[each.key for each in drafts],
+                message_ids=[
+                    each.message_id for each in drafts if each.request_id is None or not each.local
+                ],
+            )
+            await sheet.read_held_before(transaction, drafts)
+            appended = [sheet.append(draft) for draft in drafts]
+            await sheet.write(transaction, self._news if any(d.local for d in drafts) else ())
+            return appended
+
+        return await self._transact(work)
+
+    async def receive(self, arrivals: Sequence[Arrival], now_ms: int, ttl_ms: int) -> Received:
+        """See `AACPPersistenceAdapter`."""
+        envelopes = [arrival.envelope for arrival in arrivals]
+        numbered = [each for each in envelopes if each.seq]
+        there = [(each.source_agent_id, each.target_agent_id) for each in envelopes]
+        # The other direction: for acknowledgements, and for answers that are known already.
+        links = [*there, *((target, source) for source, target in there)]
+        responses = [each for each in numbered if each.message_type is MessageType.RESPONSE]
+        others = [each for each in numbered if each.message_type is not MessageType.RESPONSE]
+
+        async def work(transaction: Transaction) -> Received:
+            received = Received({}, [], [], [], [], 0, False)
+            sheet = await Sheet.read(
+                transaction,
+                self.series,
+                on_links=links,
+                # Of RESPONSEs too: one may fill the gap for which a request waits.
+                agents=[each.target_agent_id for each in numbered],
+                request_ids=[each.request_id or each.message_id for each in others],
+                sent=[each.request_id or "" for each in responses],
+            )
+            await sheet.read_held(transaction, numbered)
+            for arrival in arrivals:
+                sheet.receive(arrival, now_ms, ttl_ms, received)
+            news = self._news if received.ready or received.finished else ()
+            received.acknowledged = await sheet.write(transaction, news)
+            return received
+
+        return await self._transact(work)
+
+    async def claim(
+        self,
+        wanted: Mapping[str, int],
+        owner: str,
+        now_ms: int,
+        lease_until_ms: int,
+        idle: Collection[str] = (),
+    ) -> Claimed:
+        """See `AACPPersistenceAdapter`.
+
+        Who claims holds the mailbox of the agent until that is committed, so that the next sees it.
+        """
+
+        async def work(transaction: Transaction) -> Claimed:
+            mailboxes, heads = await transaction.ask(
+                statements.lock_mailboxes(wanted, owner, now_ms),
+                statements.heads(wanted, owner, now_ms),
+            )
+            chosen, next_at_ms = _choose(heads, {agent for (agent,) in mailboxes}, now_ms, idle)
+            if not chosen:
+                await transaction.commit()
+                return Claimed([], next_at_ms)
+            [rows] = await transaction.commit(
+                statements.claim(chosen, owner, now_ms, lease_until_ms)
+            )
+            claims = {row[0]: statements.claim_of(row) for row in rows}
+            return Claimed([claims[request_id] for request_id, _, _ in chosen], next_at_ms)
+
+        return await self._transact(work)
+
+    async def complete(self, completions: Sequence[Completion], now_ms: int) -> list[Completed]:
+        """See `AACPPersistenceAdapter`.
+
+        `Completion.within` is given an `psycopg.AsyncConnection` in a transaction. It may use
+        savepoints (``connection.transaction()``), and may neither commit nor roll back.
+        """
+        if not completions:
+            return []
+        request_ids = [each.request_id for each in completions]
+
+        async def work(transaction: Transaction) -> list[Completed]:
+            [rows] = await transaction.ask(statements.lock_claims(request_ids))
+            known = {row[0]: records.request_of(row) for row in rows}
+            completed, taken = [], []
+            for completion in completions:
+                record = known.get(completion.request_id)
+                if is_repeated(record, completion):
+                    completed.append(Completed(record, None))
+                elif record is None or not may_complete(record, completion):
+                    completed.append(Completed(None, None))
+                elif failure := await self._writes.perform(transaction.connection, completion):
+                    completed.append(Completed(None, None, failure))
+                else:
+                    records.finish(record, completion, now_ms)
+                    completed.append(Completed(record, None))
+                    taken.append((completion, record, completed[-1]))
+            await self._write(transaction, taken, now_ms)
+            return completed
+
+        completed = await self._transact(work)
+        self._writes.forget(request_ids)
+        return completed
+
+    async def _write(
+        self,
+        transaction: Transaction,
+        taken: Sequence[tuple[Completion, RequestRecord, Completed]],
+        now_ms: int,
+    ) -> None:
+        """Write outcomes, and enter the RESPONSEs."""
+        answered = [record for _, record, _ in taken if record.by_message]
+        links = [(record.target_agent_id, record.source_agent_id) for record in answered]
+        sheet = Sheet(self.series)
+        if links:
+            sheet = await Sheet.read(transaction, self.series, links)
+        for completion, record, each in taken:
+            sheet.finish(record)
+            if record.by_message:
+                payload = response_payload(record.state, record.result, record.error)
+                expires_at_ms = record.expires_at_ms
+                each.response = sheet.respond(record, payload, expires_at_ms, completion, now_ms)
+        await sheet.write(transaction, self._news if taken else ())
+
+    async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
+        """See `AACPPersistenceAdapter`."""
+        held = set(await self._ask(statements.renew(claims, lease_until_ms)))
+        return [claim in held for claim in claims]
+
+    async def release(self, releases: Sequence[Release]) -> None:
+        """See `AACPPersistenceAdapter`."""
+        # Of several for one claim the first counts: after it the claim is no longer held.
+        firsts = {(each.request_id, each.epoch): each for each in reversed(releases)}
+        await self._ask(statements.release(list(firsts.values())), then=self._news)
+
+    async def take_due(self, now_ms: int, limit: int, decide: RetryDecision) -> Due:
+        """See `AACPPersistenceAdapter`; of several who ask at once, each gets others."""
+
+        async def work(transaction: Transaction) -> Due:
+            rows, [(next_at_ms,)] = await transaction.ask(
+                statements.lock_due(now_ms, limit), statements.next_due()
+            )
+            due = Due([], [], next_at_ms)
+            if not rows:
+                await transaction.commit()
+                return due
+            for *row, floor in rows:
+                records.retry(records.message_of(row), floor, now_ms, decide, due)
+            _, [(due.next_at_ms,)] = await transaction.commit(
+                statements.plan(due.messages), statements.next_due()
+            )
+            return due
+
+        return await self._transact(work)
+
+    async def reschedule(
+        self, message_id: str, at_ms: int, *, give_up: bool = False
+    ) -> MessageRecord | None:
+        """See `AACPPersistenceAdapter`."""
+        rows = await self._ask(statements.reschedule(message_id, at_ms, give_up))
+        return records.message_of(rows[0]) if rows else None
+
+    # -- records ------------------------------------------------------------------------------
+
+    async def put_request_record(self, request_id: str, record: RequestRecord) -> None:
+        """See `AACPPersistenceAdapter`."""
+        await self._ask(statements.put_request(record))
+
+    async def put_message_record(self, message_id: str, record: MessageRecord) -> None:
+        """See `AACPPersistenceAdapter`."""
+        link = (record.source_agent_id, record.target_agent_id)
+
+        async def work(transaction: Transaction) -> None:
+            sheet = await Sheet.read(transaction, self.series, [link], message_ids=[message_id])
+            if message_id not in sheet.numbers:
+                sheet.advance(link, record.seq)
+                sheet.post(record)
+            await sheet.write(transaction)
+
+        await self._transact(work)
+
+    async def get_request_record(self, request_id: str) -> RequestRecord | None:
+        """See `AACPPersistenceAdapter`."""
+        found = await self.get_request_records([request_id])
+        return found[0] if found else None
+
+    async def get_request_records(self, request_ids: Sequence[str]) -> list[RequestRecord]:
+        """See `AACPPersistenceAdapter`."""
+        return list(map(records.request_of, await self._ask(statements.requests(request_ids))))
+
+    async def get_message_record(self, message_id: str) -> MessageRecord | None:
+        """See `AACPPersistenceAdapter`."""
+        rows = await self._ask(statements.messages([message_id]))
+        return records.message_of(rows[0]) if rows else None
+
+    async def mark_completed(
+        self, request_id: str, result: bytes | None, now_ms: int, completion_ref: str | None = None
+    ) -> bool:
+        """See `AACPPersistenceAdapter`."""
+        return await self._mark(
+            request_id, RequestState.COMPLETED, result, None, completion_ref, now_ms
+        )
+
+    async def mark_failed(self, request_id: str, error: StructuredError, now_ms: int) -> bool:
+        """See `AACPPersistenceAdapter`."""
+        encoded = orjson.dumps(error.to_wire())
+        return await self._mark(request_id, RequestState.FAILED, None, encoded, None, now_ms)
+
+    async def _mark(
+        self,
+        request_id: str,
+        state: RequestState,
+        result: bytes | None,
+        error: bytes | None,
+        completion_ref: str | None,
+        now_ms: int,
+    ) -> bool:
+        queries = statements.mark(request_id, state, result, error, completion_ref, now_ms)
+        return await self._ask(*queries, then=self._news) == [(state,)]
+
+    # -- numbers ------------------------------------------------------------------------------
+
+    async def get_last_sequence(self, source_agent_id: str, target_agent_id: str) -> int:
+        """See `AACPPersistenceAdapter`."""
+        rows = await self._ask(statements.last_seq((source_agent_id, target_agent_id)))
+        return int(rows[0][0]) if rows else 0
+
+    async def update_last_sequence(
+        self, source_agent_id: str, target_agent_id: str, seq: int
+    ) -> None:
+        """See `AACPPersistenceAdapter`."""
+        link = (source_agent_id, target_agent_id)
+
+        async def work(transaction: Transaction) -> None:
+            sheet = await Sheet.read(transaction, self.series, [link])
+            sheet.advance(link, seq)
+            await sheet.write(transaction)
+
+        await self._transact(work)
+
+    # -- recovery and retention ---------------------------------------------------------------
+
+    async def get_unacknowledged_messages(
+        self, source_agent_id: str, target_agent_id: str
+    ) -> list[Envelope]:
+        """See `AACPPersistenceAdapter`."""
+        rows = await self._ask(statements.outbox((source_agent_id, target_agent_id)))
+        messages = map(records.message_of, rows)
+        return [message.envelope(message.message_id, None, self.series) for message in messages]
+
+    async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
+        """See `AACPPersistenceAdapter`."""
+        return list(map(records.request_of, await self._ask(statements.pending(older_than_ms))))
+
+    async def list_messages_in_state(
+        self, outcome: Outcome, older_than_ms: int | None = None
+    ) -> list[MessageRecord]:
+        """See `AACPPersistenceAdapter`."""
+        query = statements.in_state(MESSAGE_STATES[outcome], older_than_ms)
+        return list(map(records.message_of, await self._ask(query)))
+
+    async def purge_expired(self, now_ms: int) -> int:
+        """See `AACPPersistenceAdapter`; in several transactions, so that nobody waits for long."""
+        purged = 0
+        for query in statements.purges(now_ms, _PURGE_BATCH):
+            batch = _PURGE_BATCH
+            while batch == _PURGE_BATCH:
+                batch = len(await self._ask(query))
+                purged += batch
+        return purged
+
+
+def _choose(
+    heads: Sequence[Row], mailboxes: set[str], now_ms: int, idle: Collection[str]
+) -> tuple[list[statements.Choice], int | None]:
+    """What is claimed, in order; and when it is worth while to ask again."""
+    chosen: list[statements.Choice] = []
+    begin = set(idle)
+    hints = []
+    for request_id, agent_id, epoch, stops, until_ms in heads:
+        if stops:
+            hints.append(until_ms)
+        elif agent_id in mailboxes:
+            chosen.append((request_id, epoch, agent_id in begin))
+            begin.discard(agent_id)
+        else:
+            hints.append(now_ms + _BUSY_MS)
+    return chosen, min(hints, default=None)

@@ -1,0 +1,627 @@
+"""The SQL of a ledger.
+
+Functions make queries of values; `link_of` and `claim_of` make values of rows, as `records` does of
+requests and messages. Statements work on whole batches: each column is an array. Rows are locked in
+one order everywhere, so that two transactions seldom wait for each other in a circle: links, queues
+and mailboxes by their names, requests by target and position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+
+from attrs import astuple
+
+from ...ledger.session_manager import LinkState
+from ...ledger.types import (
+    TERMINAL,
+    VOID_PAYLOAD,
+    Claim,
+    Link,
+    MessageRecord,
+    MessageState,
+    Release,
+    RequestRecord,
+    RequestState,
+)
+from ..records import MESSAGE_COLUMNS, MESSAGE_TYPES, REQUEST_COLUMNS
+from .arrays import blobs, flags, numbers, texts
+from .connections import Query, Row
+
+_REQUEST = ", ".join(REQUEST_COLUMNS)
+_MESSAGE = ", ".join(MESSAGE_COLUMNS)
+
+# -- links and queues -----------------------------------------------------------------------------
+
+_LOCK_LINKS = """
+SELECT l.source_agent_id, l.target_agent_id, last_seq, acked, contiguous, ahead, series
+FROM {schema}.link AS l
+JOIN unnest(%b::text[], %b::text[]) AS given (source_agent_id, target_agent_id)
+    USING (source_agent_id, target_agent_id)
+ORDER BY 1, 2 FOR UPDATE OF l
+"""
+_LOCK_QUEUES = """
+SELECT agent_id, last_position FROM {schema}.queue WHERE agent_id = ANY (%b)
+ORDER BY agent_id FOR UPDATE
+"""
+_SERIES = "SELECT series FROM {schema}.ledger"
+_LAST_SEQ = """
+SELECT last_seq FROM {schema}.link WHERE source_agent_id = %b AND target_agent_id = %b
+"""
+_MAKE_LINKS = """
+INSERT INTO {schema}.link (source_agent_id, target_agent_id)
+SELECT * FROM unnest(%b::text[], %b::text[]) ORDER BY 1, 2 ON CONFLICT DO NOTHING
+"""
+_MAKE_QUEUES = """
+INSERT INTO {schema}.queue (agent_id) SELECT * FROM unnest(%b::text[]) ORDER BY 1
+ON CONFLICT DO NOTHING
+"""
+_MAKE_MAILBOXES = """
+INSERT INTO {schema}.mailbox (agent_id) SELECT * FROM unnest(%b::text[]) ORDER BY 1
+ON CONFLICT DO NOTHING
+"""
+_WRITE_LINKS = """
+UPDATE {schema}.link AS l
+SET last_seq = n.last_seq, acked = n.acked, contiguous = n.contiguous, ahead = n.ahead::bigint[],
+    series = n.series
+FROM unnest(
+    %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::bigint[]
+)
+    AS n (source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead, series)
+WHERE l.source_agent_id = n.source_agent_id AND l.target_agent_id = n.target_agent_id
+"""
+_WRITE_QUEUES = """
+UPDATE {schema}.queue AS q SET last_position = n.last_position
+FROM unnest(%b::text[], %b::bigint[]) AS n (agent_id, last_position)
+WHERE q.agent_id = n.agent_id
+"""
+
+
+def _ends(links: Iterable[Link]) -> list[object]:
+    pairs = list(links)
+    return [texts([pair[0] for pair in pairs]), texts([pair[1] for pair in pairs])]
+
+
+def lock_links(links: Iterable[Link]) -> Query:
+    """Rows for `link_of`; a link that has no row yet is missing."""
+    return _LOCK_LINKS, _ends(links)
+
+
+def series() -> Query:
+    """One row."""
+    return _SERIES, ()
+
+
+def last_seq(link: Link) -> Query:
+    """One row, or none."""
+    return _LAST_SEQ, link
+
+
+def lock_queues(agents: Iterable[str]) -> Query:
+    """Rows of agent and last position."""
+    return _LOCK_QUEUES, [texts(agents)]
+
+
+def make_rows(links: Iterable[Link], agents: Iterable[str]) -> list[Query]:
+    """Give links and agents their rows."""
+    named = texts(agents)
+    return [(_MAKE_LINKS, _ends(links)), (_MAKE_QUEUES, [named]), (_MAKE_MAILBOXES, [named])]
+
+
+def link_of(row: Row) -> tuple[Link, LinkState]:
+    """A row of `lock_links`."""
+    return (row[0], row[1]), LinkState(row[2], row[3], row[4], set(row[5]), row[6])
+
+
+def write_links(links: dict[Link, LinkState]) -> Query:
+    """Their states as they are now."""
+    states = list(links.values())
+    return _WRITE_LINKS, [
+        *_ends(links),
+        numbers([state.last_seq for state in states]),
+        numbers([state.acked for state in states]),
+        numbers([state.contiguous for state in states]),
+        texts([f"{{{','.join(map(str, state.ahead))}}}" for state in states]),
+        numbers([state.series for state in states]),
+    ]
+
+
+def write_queues(queues: dict[str, int]) -> Query:
+    """The last positions that were given out."""
+    return _WRITE_QUEUES, [texts(queues), numbers(queues.values())]
+
+
+# -- requests -------------------------------------------------------------------------------------
+
+_REQUESTS = f"SELECT {_REQUEST} FROM {{schema}}.request WHERE request_id = ANY (%b)"
+_LOCK_SENT = f"""
+SELECT {_REQUEST} FROM {{schema}}.request WHERE request_id = ANY (%b) AND state = 'SENT'
+ORDER BY target_agent_id, position, request_id FOR UPDATE
+"""
+_LOCK_CLAIMS = f"""
+SELECT {_REQUEST} FROM {{schema}}.request WHERE request_id = ANY (%b) AND epoch > 0
+ORDER BY target_agent_id, position, request_id FOR UPDATE
+"""
+# Of what is held only its place counts.
+_LOCK_HELD = f"""
+SELECT {_REQUEST.replace("payload", "''::bytea")} FROM {{schema}}.request
+JOIN unnest(%b::text[], %b::text[]) AS given (source_agent_id, target_agent_id)
+    USING (source_agent_id, target_agent_id)
+WHERE held ORDER BY target_agent_id, position, request_id FOR UPDATE OF request
+"""
+_PENDING = f"""
+SELECT {_REQUEST} FROM {{schema}}.request
+WHERE NOT finished AND created_at_ms < %b::bigint ORDER BY created_at_ms, request_id
+"""
+_ADD_REQUESTS = """
+INSERT INTO {schema}.request (
+    request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
+    created_at_ms, expires_at_ms, by_message, position, held, queued
+)
+SELECT n.*, n.state = 'HELD', n.state = 'RECEIVED'
+FROM unnest(
+    %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[],
+    %b::text[], %b::bigint[], %b::bigint[], %b::boolean[], %b::bigint[]
+) AS n (
+    request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
+    created_at_ms, expires_at_ms, by_message, position
+)
+ORDER BY request_id
+"""
+_PUT_REQUEST = f"""
+INSERT INTO {{schema}}.request (finished, {_REQUEST})
+VALUES (%b{", %b" * len(REQUEST_COLUMNS)})
+ON CONFLICT DO NOTHING
+"""
+_ENTER = """
+UPDATE {schema}.request AS r
+SET state = n.state, seq = n.seq, by_message = n.by_message, position = n.position,
+    held = n.state = 'HELD', queued = n.state = 'RECEIVED'
+FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::boolean[], %b::bigint[])
+    AS n (request_id, state, seq, by_message, position)
+WHERE r.request_id = n.request_id AND r.state IN ('SENT', 'HELD')
+"""
+_FINISH = """
+UPDATE {schema}.request AS r
+SET state = n.state, result = n.result, error = n.error, finished_at_ms = n.finished_at_ms,
+    owner = NULL, lease_until_ms = NULL, queued = false, finished = true
+FROM unnest(%b::text[], %b::text[], %b::bytea[], %b::bytea[], %b::bigint[])
+    AS n (request_id, state, result, error, finished_at_ms)
+WHERE r.request_id = n.request_id
+"""
+_MARK = """
+UPDATE {schema}.request
+SET state = %b, result = %b, error = %b, completion_ref = %b, finished_at_ms = %b::bigint,
+    finished = true
+WHERE request_id = %b AND state = 'SENT'
+"""
+_STATE = "SELECT state FROM {schema}.request WHERE request_id = %b"
+_PURGE_REQUESTS = """
+DELETE FROM {schema}.request WHERE request_id IN (
+    SELECT request_id FROM {schema}.request WHERE request_id IN (
+        SELECT request_id FROM {schema}.request WHERE expires_at_ms <= %b::bigint
+        ORDER BY expires_at_ms LIMIT %b::bigint
+    )
+    ORDER BY target_agent_id, position, request_id FOR UPDATE
+)
+RETURNING true
+"""
+
+
+def requests(request_ids: Iterable[str]) -> Query:
+    """Rows for `records.request_of`."""
+    return _REQUESTS, [texts(request_ids)]
+
+
+def lock_sent(request_ids: Iterable[str]) -> Query:
+    """Rows for `records.request_of`: those that were made here and have no outcome."""
+    return _LOCK_SENT, [texts(request_ids)]
+
+
+def lock_claims(request_ids: Iterable[str]) -> Query:
+    """Rows for `records.request_of`: those that were ever claimed."""
+    return _LOCK_CLAIMS, [texts(request_ids)]
+
+
+def lock_held(links: Iterable[Link]) -> Query:
+    """Rows for `records.request_of`, without payloads: what waits for a gap of these links."""
+    return _LOCK_HELD, _ends(links)
+
+
+def pending(older_than_ms: int | None) -> Query:
+    """Rows for `records.request_of`: those without an outcome, the oldest first."""
+    return _PENDING, [_or_any_time(older_than_ms)]
+
+
+def add_requests(records: Sequence[RequestRecord]) -> Query:
+    """Enter requests that nobody has claimed; fails if one is there."""
+    return _ADD_REQUESTS, [
+        texts([each.request_id for each in records]),
+        texts([each.message_type for each in records]),
+        texts([each.source_agent_id for each in records]),
+        texts([each.target_agent_id for each in records]),
+        numbers([each.seq for each in records]),
+        blobs([each.digest for each in records]),
+        blobs([each.payload for each in records]),
+        texts([each.state for each in records]),
+        numbers([each.created_at_ms for each in records]),
+        numbers([each.expires_at_ms for each in records]),
+        flags([each.by_message for each in records]),
+        numbers([each.position for each in records]),
+    ]
+
+
+def put_request(record: RequestRecord) -> Query:
+    """Keep a record, in whatever state, unless it is there; it enters no queue."""
+    return _PUT_REQUEST, [record.state in TERMINAL, *_row_of(record)]
+
+
+def enter(records: Sequence[RequestRecord]) -> Query:
+    """Hold or queue requests that are in the ledger."""
+    return _ENTER, [
+        texts([each.request_id for each in records]),
+        texts([each.state for each in records]),
+        numbers([each.seq for each in records]),
+        flags([each.by_message for each in records]),
+        numbers([each.position for each in records]),
+    ]
+
+
+def finish(records: Sequence[RequestRecord]) -> Query:
+    """Write outcomes; the rows are locked."""
+    return _FINISH, [
+        texts([each.request_id for each in records]),
+        texts([each.state for each in records]),
+        blobs([each.result for each in records]),
+        blobs([each.error for each in records]),
+        numbers([each.finished_at_ms for each in records]),
+    ]
+
+
+def mark(
+    request_id: str,
+    state: RequestState,
+    result: bytes | None,
+    error: bytes | None,
+    completion_ref: str | None,
+    now_ms: int,
+) -> list[Query]:
+    """Finish a request that is SENT; the second query has one row, of the state it has now."""
+    values = (str(state), result, error, completion_ref, now_ms, request_id)
+    return [(_MARK, values), (_STATE, (request_id,))]
+
+
+# -- claims ---------------------------------------------------------------------------------------
+
+# `ledger.claimability`, for a database: passed over; and, of the rest, what stops a queue.
+_IS_LIVE = "(state = 'CLAIMED' AND lease_until_ms > %(now)b)"
+_COUNTS = f"(expires_at_ms > %(now)b AND NOT ({_IS_LIVE} AND owner = %(owner)b))"
+_STOPS = f"({_IS_LIVE} OR coalesce(not_before_ms > %(now)b, false))"
+
+# Agents for whom there is something to claim, and for whom nobody else is claiming at the moment.
+_LOCK_MAILBOXES = f"""
+SELECT agent_id FROM {{schema}}.mailbox AS m
+WHERE agent_id = ANY (%(agents)b) AND (
+    SELECT NOT {_STOPS} FROM {{schema}}.request
+    WHERE target_agent_id = m.agent_id AND queued AND {_COUNTS} ORDER BY position LIMIT 1
+)
+ORDER BY agent_id FOR UPDATE OF m SKIP LOCKED
+"""
+# The heads of the queues up to what stops them, that included.
+_HEADS = f"""
+SELECT h.request_id, a.agent_id, h.epoch, h.stops, h.until_ms
+FROM unnest(%(agents)b::text[], %(most)b::bigint[])
+    WITH ORDINALITY AS a (agent_id, most, place)
+CROSS JOIN LATERAL (
+    SELECT *, count(*) FILTER (WHERE stops) OVER (ORDER BY position) AS stopped
+    FROM (
+        SELECT request_id, epoch, position, {_STOPS} AS stops,
+            CASE WHEN state = 'CLAIMED' THEN lease_until_ms ELSE not_before_ms END AS until_ms
+        FROM {{schema}}.request
+        WHERE target_agent_id = a.agent_id AND queued AND {_COUNTS}
+        ORDER BY position LIMIT a.most
+    ) AS waiting
+) AS h
+WHERE h.stopped = 0 OR h.stopped = 1 AND h.stops
+ORDER BY a.place, h.position
+"""
+# Whoever had a claim before may have renewed it meanwhile, completed it, or given it back. All are
+# claimed or none, for they are the head of a queue: the division fails, and with it the COMMIT that
+# is already on its way, which saves a round trip.
+_CLAIM = f"""
+WITH claimed AS (
+    UPDATE {{schema}}.request AS r
+    SET state = 'CLAIMED', epoch = r.epoch + 1, owner = %(owner)b, lease_until_ms = %(until)b,
+        not_before_ms = NULL, executions = r.executions + given.begins::integer
+    FROM unnest(%(request_ids)b::text[], %(epochs)b::bigint[], %(begins)b::boolean[])
+        AS given (request_id, epoch, begins)
+    WHERE r.request_id = given.request_id AND r.epoch = given.epoch AND queued AND NOT {_STOPS}
+    RETURNING r.request_id, r.epoch, executions + (NOT given.begins)::integer, source_agent_id,
+        target_agent_id, message_type, payload, seq, created_at_ms, expires_at_ms
+),
+counted AS (
+    SELECT 1 / (count(*) = cardinality(%(request_ids)b::text[]))::integer AS all_of_them
+    FROM claimed
+)
+SELECT claimed.* FROM counted LEFT JOIN claimed ON true WHERE all_of_them = 1
+"""
+_RENEW = """
+WITH kept AS MATERIALIZED (
+    SELECT r.request_id FROM {schema}.request AS r
+    JOIN unnest(%b::text[], %b::bigint[]) AS given (request_id, epoch) USING (request_id, epoch)
+    WHERE state = 'CLAIMED' ORDER BY target_agent_id, position FOR UPDATE OF r
+)
+UPDATE {schema}.request AS r SET lease_until_ms = %b::bigint FROM kept
+WHERE r.request_id = kept.request_id RETURNING r.request_id, r.epoch
+"""
+_RELEASE = """
+WITH kept AS MATERIALIZED (
+    SELECT r.request_id, given.executions, given.not_before_ms FROM {schema}.request AS r
+    JOIN unnest(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[])
+        AS given (request_id, epoch, executions, not_before_ms)
+        USING (request_id, epoch)
+    WHERE state = 'CLAIMED' ORDER BY target_agent_id, position FOR UPDATE OF r
+)
+UPDATE {schema}.request AS r
+SET state = 'RECEIVED', owner = NULL, lease_until_ms = NULL, not_before_ms = kept.not_before_ms,
+    executions = kept.executions
+FROM kept WHERE r.request_id = kept.request_id
+"""
+
+
+Choice = tuple[str, int, bool]
+"""A request that is to be claimed, the epoch that it has, and whether it is begun at once."""
+
+
+def lock_mailboxes(agents: Iterable[str], owner: str, now_ms: int) -> Query:
+    """Rows of the agents for whom nobody else may claim until the end of the transaction."""
+    return _LOCK_MAILBOXES, {"agents": texts(agents), "owner": owner, "now": now_ms}
+
+
+def heads(wanted: Mapping[str, int], owner: str, now_ms: int) -> Query:
+    """Rows of request, agent, epoch; whether it stops its queue, and until when.
+
+    In the order of the agents and their queues; for each agent at most as many as are wanted.
+    """
+    return _HEADS, {
+        "agents": texts(wanted),
+        "most": numbers(wanted.values()),
+        "owner": owner,
+        "now": now_ms,
+    }
+
+
+def claim(chosen: Sequence[Choice], owner: str, now_ms: int, until_ms: int) -> Query:
+    """Rows for `claim_of`, in any order; fails if one of them may not be claimed any more."""
+    return _CLAIM, {
+        "request_ids": texts([each[0] for each in chosen]),
+        "epochs": numbers([each[1] for each in chosen]),
+        "begins": flags([each[2] for each in chosen]),
+        "owner": owner,
+        "now": now_ms,
+        "until": until_ms,
+    }
+
+
+def claim_of(row: Row) -> Claim:
+    """A row of `claim`."""
+    values = list(row)
+    values[5] = MESSAGE_TYPES[row[5]]
+    return Claim(*values)
+
+
+def renew(claims: Sequence[tuple[str, int]], until_ms: int) -> Query:
+    """Rows of request and epoch: the claims that still hold."""
+    return _RENEW, [
+        texts([each[0] for each in claims]),
+        numbers([each[1] for each in claims]),
+        until_ms,
+    ]
+
+
+def release(releases: Sequence[Release]) -> Query:
+    """Give claims back."""
+    return _RELEASE, [
+        texts([each.request_id for each in releases]),
+        numbers([each.epoch for each in releases]),
+        numbers([each.executions for each in releases]),
+        numbers([each.not_before_ms for each in releases]),
+    ]
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+_MESSAGES = f"SELECT {_MESSAGE} FROM {{schema}}.message WHERE message_id = ANY (%b)"
+_ADD_MESSAGES = f"""
+INSERT INTO {{schema}}.message ({_MESSAGE})
+SELECT * FROM unnest(
+    %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[], %b::text[], %b::bytea[],
+    %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[]
+)
+ON CONFLICT DO NOTHING RETURNING true
+"""
+_ACKNOWLEDGE = f"""
+UPDATE {{schema}}.message SET state = 'ACKNOWLEDGED', payload = %b, next_attempt_at_ms = NULL
+FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[]) AS n (source, target, low, high)
+WHERE source_agent_id = source AND target_agent_id = target AND seq BETWEEN low AND high
+    AND state = 'PENDING'
+RETURNING {_MESSAGE}
+"""
+_FORGET_TOMBSTONES = """
+DELETE FROM {schema}.message
+USING unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[]) AS n (source, target, low, high)
+WHERE source_agent_id = source AND target_agent_id = target AND seq BETWEEN low AND high
+    AND state = 'TOMBSTONE'
+"""
+_LOCK_DUE = f"""
+SELECT {_MESSAGE}, (
+    SELECT acked + 1 FROM {{schema}}.link AS l
+    WHERE l.source_agent_id = m.source_agent_id AND l.target_agent_id = m.target_agent_id
+)
+FROM {{schema}}.message AS m WHERE next_attempt_at_ms <= %b::bigint
+ORDER BY next_attempt_at_ms, message_id LIMIT %b::bigint FOR UPDATE SKIP LOCKED
+"""
+_PLAN = """
+UPDATE {schema}.message AS m
+SET state = n.state, attempts = n.attempts, next_attempt_at_ms = n.next_attempt_at_ms,
+    payload = CASE n.state WHEN 'TOMBSTONE' THEN %b ELSE m.payload END
+FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[])
+    AS n (message_id, state, attempts, next_attempt_at_ms)
+WHERE m.message_id = n.message_id
+"""
+_RESCHEDULE = f"""
+UPDATE {{schema}}.message
+SET state = coalesce(%b::text, state), payload = coalesce(%b::bytea, payload),
+    next_attempt_at_ms = %b::bigint
+WHERE message_id = %b AND state <> 'ACKNOWLEDGED' RETURNING {_MESSAGE}
+"""
+_NEXT_DUE = "SELECT min(next_attempt_at_ms) FROM {schema}.message"
+_OUTBOX = f"""
+SELECT {_MESSAGE} FROM {{schema}}.message
+WHERE source_agent_id = %b AND target_agent_id = %b AND state <> 'ACKNOWLEDGED' ORDER BY seq
+"""
+_IN_STATE = f"""
+SELECT {_MESSAGE} FROM {{schema}}.message WHERE state = %b AND created_at_ms < %b::bigint
+ORDER BY created_at_ms, message_id
+"""
+_PURGE_ACKNOWLEDGED = """
+DELETE FROM {schema}.message WHERE message_id IN (
+    SELECT message_id FROM {schema}.message
+    WHERE expires_at_ms <= %b::bigint AND state = 'ACKNOWLEDGED'
+    ORDER BY expires_at_ms LIMIT %b::bigint FOR UPDATE
+)
+RETURNING true
+"""
+_VOID_EXPIRED = """
+UPDATE {schema}.message SET state = 'TOMBSTONE', payload = %b, next_attempt_at_ms = %b::bigint
+WHERE message_id IN (
+    SELECT message_id FROM {schema}.message
+    WHERE expires_at_ms <= %b::bigint AND state = 'PENDING'
+    ORDER BY expires_at_ms LIMIT %b::bigint FOR UPDATE
+)
+RETURNING true
+"""
+
+Settled = dict[Link, tuple[int, int]]
+"""For each link the first and the last of the numbers that were acknowledged."""
+
+
+def messages(message_ids: Iterable[str]) -> Query:
+    """Rows for `records.message_of`."""
+    return _MESSAGES, [texts(message_ids)]
+
+
+def add_messages(records: Sequence[MessageRecord]) -> Query:
+    """Enter messages that are not there; one row for each."""
+    return _ADD_MESSAGES, [
+        texts([each.message_id for each in records]),
+        texts([each.request_id for each in records]),
+        texts([each.source_agent_id for each in records]),
+        texts([each.target_agent_id for each in records]),
+        numbers([each.seq for each in records]),
+        texts([each.message_type for each in records]),
+        blobs([each.payload for each in records]),
+        texts([each.state for each in records]),
+        numbers([each.created_at_ms for each in records]),
+        numbers([each.expires_at_ms for each in records]),
+        numbers([each.attempts for each in records]),
+        numbers([each.next_attempt_at_ms for each in records]),
+    ]
+
+
+def acknowledge(settled: Settled) -> Query:
+    """Rows for `records.message_of`: what was pending among them and is acknowledged now."""
+    return _ACKNOWLEDGE, [VOID_PAYLOAD, *_ranges(settled)]
+
+
+def forget_tombstones(settled: Settled) -> Query:
+    """Delete what was void among them: nobody has to be sent its number any more."""
+    return _FORGET_TOMBSTONES, _ranges(settled)
+
+
+def lock_due(now_ms: int, limit: int) -> Query:
+    """Rows for `records.message_of`, and their floors, that nobody else is taking."""
+    return _LOCK_DUE, (now_ms, limit)
+
+
+def plan(records: Sequence[MessageRecord]) -> Query:
+    """Write state, attempts and next attempt."""
+    return _PLAN, [
+        VOID_PAYLOAD,
+        texts([each.message_id for each in records]),
+        texts([each.state for each in records]),
+        numbers([each.attempts for each in records]),
+        numbers([each.next_attempt_at_ms for each in records]),
+    ]
+
+
+def reschedule(message_id: str, at_ms: int, give_up: bool) -> Query:
+    """Return a row for `records.message_of`, unless it is acknowledged or not there."""
+    void = (str(MessageState.TOMBSTONE), VOID_PAYLOAD) if give_up else (None, None)
+    return _RESCHEDULE, (*void, at_ms, message_id)
+
+
+def next_due() -> Query:
+    """One row: when the next attempt of all is due, or NULL."""
+    return _NEXT_DUE, ()
+
+
+def outbox(link: Link) -> Query:
+    """Rows for `records.message_of`: what is not acknowledged, by number."""
+    return _OUTBOX, link
+
+
+def in_state(state: MessageState, older_than_ms: int | None) -> Query:
+    """Rows for `records.message_of`, the oldest first."""
+    return _IN_STATE, (str(state), _or_any_time(older_than_ms))
+
+
+def _ranges(settled: Settled) -> list[object]:
+    return [
+        *_ends(settled),
+        numbers([first for first, _ in settled.values()]),
+        numbers([last for _, last in settled.values()]),
+    ]
+
+
+# -- others ---------------------------------------------------------------------------------------
+
+_NOTIFY = "SELECT pg_notify(%b, '')"
+_SERVER_SETTINGS = """
+SELECT name, setting FROM pg_settings
+WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name
+"""
+
+
+def notify(channel: str) -> Query:
+    """Tell all who listen."""
+    return _NOTIFY, (channel,)
+
+
+def purges(now_ms: int, limit: int) -> list[Query]:
+    """One row for each record that is deleted or made void; at most `limit`, so ask again."""
+    return [
+        (_PURGE_REQUESTS, (now_ms, limit)),
+        (_PURGE_ACKNOWLEDGED, (now_ms, limit)),
+        (_VOID_EXPIRED, (VOID_PAYLOAD, now_ms, now_ms, limit)),
+    ]
+
+
+def server_settings() -> Query:
+    """Rows of name and setting: on what durability depends."""
+    return _SERVER_SETTINGS, ()
+
+
+def server_time() -> Query:
+    """One row: the time of the database server, in ms since 1970."""
+    return "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8", ()
+
+
+def _or_any_time(older_than_ms: int | None) -> int:
+    return 2**63 - 1 if older_than_ms is None else older_than_ms
+
+
+def _row_of(record: RequestRecord) -> list[object]:
+    values = astuple(record, recurse=False)
+    return [str(each) if isinstance(each, StrEnum) else each for each in values]

@@ -1,0 +1,291 @@
+"""Taking envelopes out of NATS: one agent's, from its consumer to the ledger, then acknowledged.
+
+One request for a batch is outstanding at a time; the next one is made before the last part of a
+batch is handed over, so that the server fills the one while the ledger writes the other. What has
+come in meanwhile is handed over as one: the slower the ledger, the larger its batches.
+
+What goes wrong is never the end of it: the stream, the consumer and the subscription are made anew
+where they are gone, until the listener is stopped. What was not acknowledged comes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import orjson
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+
+from ...errors import UsageError, describe_exception
+from ..ledger.encoder import DecodeError, decode
+from ..ledger.types import Envelope
+from ..persistence import StoreError
+from . import Deliver, TransportError
+
+if TYPE_CHECKING:
+    from .nats import NatsTransport
+
+RETRY_DELAY: Final = 1
+"""Seconds after which is tried again what the server, or the ledger, did not do."""
+
+# Envelopes that are requested at one time; and their bytes, so that large ones do not fill the
+# memory. Requests that are not filled lapse, at the server and, should it forget them, here.
+_BATCH = 512
+_BATCH_BYTES = 32 * 1024 * 1024
+_LIFETIME = 30  # seconds
+_GRACE = 5  # seconds
+
+# Seconds for which the server is waited for to have sent what it was sending.
+_DRAIN_TIMEOUT = 1
+
+# At most: two batches, and what waits to be handed out again.
+MAX_ACK_PENDING: Final = 4 * _BATCH
+
+_EXPIRED = "408"
+
+
+class _Trouble(Exception):
+    """The server ended a fetch for a reason that does not go away by fetching again."""
+
+
+class NatsListener:
+    """Fetches the envelopes for one agent, hands them over, and acknowledges what was taken.
+
+    Its task may be cancelled while it waits, and not while it hands over: then it is asked to stop.
+
+    Args:
+        transport: has the connection, the stream's layout and the logger.
+        deliver: enters envelopes in the ledger.
+    """
+
+    def __init__(self, transport: NatsTransport, agent_id: str, deliver: Deliver) -> None:
+        self._transport = transport
+        self._deliver = deliver
+        self._agent_id = agent_id
+        self._consumer = transport.layout.consumer_of(agent_id)
+        self._subscription: Subscription | None = None
+        self._inbox = ""
+        self._numbers = count()
+        # The outstanding request: how much of it has not come yet, and when it has lapsed.
+        self._request = ""
+        self._wanted = 0
+        self._deadline = 0.0
+        # Whether there is all that is needed; and why not, if the server has said so.
+        self._ready = False
+        self._trouble = ""
+        self._messages: list[Msg] = []
+        self._news = asyncio.Event()
+        self._busy = False
+        self._stopping = False
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Finish what is being handed over, give the rest back to the server, end the task."""
+        self._stopping = True
+        self._news.set()
+        if not self._busy:
+            self._task.cancel()
+        try:
+            await asyncio.wait((self._task,))
+        except asyncio.CancelledError:
+            self._task.cancel()
+            raise
+        await self._give_back()
+
+    def reconnected(self, *, subscribed: bool) -> None:
+        """There is a connection again: to a server that has forgotten the request, and may have
+        been another one.
+
+        Args:
+            subscribed: it knows the subscriptions of the one before.
+        """
+        if not subscribed:
+            self._subscription = None
+        self._ready = False
+        self._news.set()
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            try:
+                await self._set_up()
+                while self._ready and not self._stopping:
+                    await self._turn()
+                continue
+            except (NatsError, TransportError, UsageError, _Trouble) as error:
+                self._warn("nats: not fetching", {"error": str(error)})
+            except Exception as error:  # of nats-py
+                self._fail("nats: fetching failed", error)
+            if not self._stopping:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait a little, or until there is a connection again."""
+        try:
+            self._transport.connected()
+        except TransportError:
+            self._news.clear()
+            await self._news.wait()
+        else:
+            await asyncio.sleep(RETRY_DELAY)
+
+    async def _set_up(self) -> None:
+        """Make the stream, the consumer and the subscription, where they are missing."""
+        self._ready = True
+        client = self._transport.connected()
+        layout = self._transport.layout
+        await layout.ensure_stream(client)
+        await layout.ensure_consumer(client, self._agent_id)
+        if self._subscription is None:
+            self._inbox = client.new_inbox()
+            self._subscription = await client.subscribe(f"{self._inbox}.*", cb=self._on_message)
+        self._wanted, self._trouble = 0, ""
+
+    async def _turn(self) -> None:
+        """Wait for something to come in, and hand it over."""
+        if not self._messages:
+            await self._pull()
+            try:
+                async with asyncio.timeout_at(self._deadline):
+                    await self._news.wait()
+            except TimeoutError:  # the server says nothing to who asks for what it does not have
+                self._ready = False
+        self._news.clear()
+        messages, self._messages = self._messages, []
+        if messages:
+            self._busy = True
+            try:
+                with suppress(NatsError, TransportError):  # the next turn will tell
+                    await self._pull()
+                await self._hand_over(messages)
+            finally:
+                self._busy = False
+        if self._trouble:
+            raise _Trouble(self._trouble)
+
+    # -- fetching -----------------------------------------------------------------------------
+
+    async def _pull(self) -> None:
+        """Request a batch, unless one is outstanding."""
+        if self._wanted > 0 or self._stopping or self._trouble or not self._ready:
+            return
+        client = self._transport.connected()
+        request = {
+            "batch": _BATCH,
+            "max_bytes": max(_BATCH_BYTES, client.max_payload),
+            "expires": _LIFETIME * 1_000_000_000,
+        }
+        self._wanted = _BATCH
+        self._deadline = asyncio.get_running_loop().time() + _LIFETIME + _GRACE
+        self._request = f"{self._inbox}.{next(self._numbers)}"
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._transport.stream}.{self._consumer}"
+        await client.publish(subject, orjson.dumps(request), self._request)
+
+    async def _on_message(self, message: Msg) -> None:
+        if message.reply:
+            self._messages.append(message)
+            self._wanted -= 1
+        elif message.subject == self._request:  # else it speaks of an earlier request
+            self._take_status(message.headers or {})
+        self._news.set()
+
+    def _take_status(self, headers: dict[str, str]) -> None:
+        """The server has ended the outstanding request before it was filled."""
+        self._wanted = 0
+        status, description = headers.get("Status", ""), headers.get("Description", "")
+        if status != _EXPIRED and "MaxBytes" not in description:
+            self._trouble = f"the server says {status} {description}".rstrip()
+
+    # -- handing over -------------------------------------------------------------------------
+
+    async def _hand_over(self, messages: Sequence[Msg]) -> None:
+        """Deliver what is well-formed; then, and only then, acknowledge it."""
+        taken, refused = self._read(messages)
+        await self._answer(refused, b"+TERM")
+        if not taken:
+            return
+        # Redelivered envelopes come late: in their order they spare the ledger from holding others.
+        envelopes = sorted((envelope for envelope, _ in taken), key=lambda each: each.seq)
+        try:
+            await self._deliver(envelopes)
+        except StoreError as error:
+            self._warn("nats: not in the ledger, comes again", {"error": str(error)})
+        except Exception as error:
+            self._fail("nats: delivery failed, comes again", error)
+        else:
+            await self._acknowledge([message for _, message in taken])
+            return
+        delay = b'-NAK {"delay": %d}' % (RETRY_DELAY * 1_000_000_000)
+        await self._answer((message for _, message in taken), delay)
+
+    def _read(self, messages: Sequence[Msg]) -> tuple[list[tuple[Envelope, Msg]], list[Msg]]:
+        """The envelopes in messages; and the messages that hold none, which must not come again."""
+        taken: list[tuple[Envelope, Msg]] = []
+        refused = []
+        for message in messages:
+            try:
+                taken.append((self._envelope_in(message), message))
+            except DecodeError as error:
+                refused.append(message)
+                self._warn("nats: no envelope", {"subject": message.subject, "error": str(error)})
+        return taken, refused
+
+    def _envelope_in(self, message: Msg) -> Envelope:
+        envelope = decode(message.data)
+        # Permissions on subjects are how NATS says who may speak for whom.
+        if self._transport.layout.subject_of(envelope) != message.subject:
+            raise DecodeError("/sourceAgentId", "the agents that its subject names")
+        return envelope
+
+    async def _acknowledge(self, messages: Sequence[Msg]) -> None:
+        """Acknowledge all, and wait for the server's word on the last: it takes them in order.
+
+        When that fails they come again, which does no harm.
+        """
+        try:
+            client = self._transport.connected()
+            with self._transport.expecting(1) as (inbox, answers):
+                for message in messages[:-1]:
+                    await client.publish(message.reply, b"+ACK")
+                await client.publish(messages[-1].reply, b"+ACK", inbox)
+                problem = await answers.wait(self._transport.timeout_ms / 1000)
+        except (NatsError, TransportError) as error:
+            problem = str(error)
+        if problem:
+            self._warn("nats: not acknowledged, comes again", {"error": problem})
+
+    async def _answer(self, messages: Iterable[Msg], word: bytes) -> None:
+        """Tell the server what becomes of messages; if it is not heard, they come again."""
+        try:
+            for message in messages:
+                await self._transport.connected().publish(message.reply, word)
+        except (NatsError, TransportError) as error:
+            self._warn("nats: not answered, comes again", {"error": str(error)})
+
+    async def _give_back(self) -> None:
+        """End the subscription, and have what it brought handed out again at once."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is None:
+            return
+        try:
+            self._transport.connected()
+            async with asyncio.timeout(_DRAIN_TIMEOUT):
+                await subscription.drain()  # type: ignore[no-untyped-call]
+        except (NatsError, TransportError, TimeoutError):
+            with suppress(NatsError):
+                await subscription.unsubscribe()
+        await self._answer(self._messages, b"-NAK")
+
+    def _fail(self, message: str, error: Exception) -> None:
+        """Log what is a mistake of somebody's; what was under way comes again."""
+        logger = self._transport.logger
+        if logger is not None:
+            logger.error(message, {"agentId": self._agent_id, "error": describe_exception(error)})
+
+    def _warn(self, message: str, fields: dict[str, str]) -> None:
+        if self._transport.logger is not None:
+            self._transport.logger.warn(message, {"agentId": self._agent_id, **fields})

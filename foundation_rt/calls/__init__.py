@@ -1,1 +1,0 @@
-"""One call of a handler, from its ids to its reply and its record: pure decisions."""

@@ -1,0 +1,185 @@
+"""Running a command that asks a server: from its words to its exit code (CLI-20)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..client.failing.errors import InvalidArgumentsError, MCPError, ToolCallError
+from ..errors import UsageError
+from ..transports.stdio.watchdog import ending_signals
+from .client_commands import CLIENT_COMMANDS, FAILURE_EXIT, Answer, ClientCommand
+from .client_target import FLAGS, VALUED_OPTIONS, reach
+from .output import Output
+from .plain import pretty_json
+from .words import CommandLine, UsageProblem, take_apart
+
+if TYPE_CHECKING:
+    from ..client.client import Client
+
+_TOOL_EXIT = 1
+_USAGE_EXIT = 2
+_INTERRUPTED_EXIT = 130
+_STDERR = 2
+
+_log = logging.getLogger("foundation_rt.client")
+
+
+class _EndedBySignal(Exception):
+    """SIGTERM or SIGHUP came, and the server's process has been ended."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def run(name: str, words: list[str]) -> int:
+    """Run one of `CLIENT_COMMANDS`; return the exit code. What goes wrong is printed."""
+    output = Output(sys.stdout, sys.stderr, as_json="--json" in words)
+    if output.out is None:
+        return output.write(b"")  # before a server does what nobody would hear of
+    _fill_descriptors()
+    try:
+        with _warnings_to(output):
+            answer = _perform(CLIENT_COMMANDS[name], name, words)
+        return output.result(answer.data, answer.page) or answer.exit_code
+    except KeyboardInterrupt:
+        return _INTERRUPTED_EXIT
+    except _EndedBySignal as ended:
+        return 128 + ended.number
+    except (UsageProblem, UsageError, MCPError, ToolCallError) as error:
+        return _report(error, output)
+
+
+def _fill_descriptors() -> None:
+    """Let no socket take the number of a stream that is closed: logs are written to it."""
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(opened)
+
+
+def _perform(command: ClientCommand, name: str, words: list[str]) -> Answer:
+    line = _take_apart(command, name, words)
+    with reach(line, require=command.require, **command.options) as client:
+        return asyncio.run(_ask(command, client, line))
+
+
+def _take_apart(command: ClientCommand, name: str, words: list[str]) -> CommandLine:
+    at_most = None if command.takes_more else len(command.takes)
+    line = take_apart(words, VALUED_OPTIONS, FLAGS, at_most)
+    if len(line.positional) < len(command.takes):
+        raise UsageProblem(f"{name} needs {' and '.join(command.takes)}")
+    if "--count" in line.options and name != "ping":
+        raise UsageProblem("--count goes with ping")
+    for word in line.positional[1:]:
+        if not _is_text(word):
+            raise UsageProblem(f"{word!r} is no text in UTF-8")
+    return line
+
+
+async def _ask(command: ClientCommand, client: Client, line: CommandLine) -> Answer:
+    """Ask; whatever comes between, the server's process is ended in order."""
+    task = asyncio.current_task()
+    assert task is not None
+    received: list[int] = []
+
+    def end(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    # SIGINT does the same by itself; the others would leave a child behind.
+    for number in ending_signals():
+        if number != signal.SIGINT:
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+    try:
+        async with client:
+            return await command.perform(client, line)
+    except asyncio.CancelledError:
+        if received:
+            raise _EndedBySignal(received[0]) from None
+        raise
+
+
+def _report(error: Exception, output: Output) -> int:
+    match error:
+        case UsageProblem():
+            output.error(
+                {"code": "USAGE", "message": str(error)}, f"{error}; see foundation-rt --help"
+            )
+            return _USAGE_EXIT
+        case ToolCallError():
+            details = f"\n{pretty_json(error.details)}" if error.details else ""
+            output.error(_tool_error(error), f"the tool failed: {error}{details}")
+            return _TOOL_EXIT
+        case MCPError():
+            text = f"{error.code} {error.message.rstrip()}\n{error.suggested_action}"
+            output.error(_mcp_error(error), text)
+            return _USAGE_EXIT if isinstance(error, InvalidArgumentsError) else FAILURE_EXIT
+        case _:
+            output.error({"code": "USAGE", "message": str(error)}, str(error))
+            return _USAGE_EXIT
+
+
+def _tool_error(error: ToolCallError) -> dict[str, Any]:
+    return {
+        "code": error.code,
+        "message": error.message,
+        "details": error.details,
+        "runId": error.run_id,
+        "correlationId": error.correlation_id,
+    }
+
+
+def _mcp_error(error: MCPError) -> dict[str, Any]:
+    data = error.data
+    if isinstance(error, InvalidArgumentsError):
+        data = {"errors": [{"path": each.path, "message": each.message} for each in error.issues]}
+    return {
+        "code": error.code,
+        "message": error.message,
+        "userMessage": error.user_message,
+        "suggestedAction": error.suggested_action,
+        "retryable": error.retryable,
+        "originalCode": error.original_code,
+        "data": data,
+    }
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:  # bytes of the command line that are no UTF-8
+        return False
+    return True
+
+
+class _Warnings(logging.Handler):
+    """Shows the warnings of the client, which repeat what servers say, fit for a terminal."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(logging.WARNING)
+        self._output = output
+        self._shown: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self._shown:
+            self._shown.add(text)
+            self._output.warning(text)
+
+
+@contextmanager
+def _warnings_to(output: Output) -> Iterator[None]:
+    handler, propagates = _Warnings(output), _log.propagate
+    _log.addHandler(handler)
+    _log.propagate = False
+    try:
+        yield
+    finally:
+        _log.removeHandler(handler)
+        _log.propagate = propagates

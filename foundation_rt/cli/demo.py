@@ -1,0 +1,35 @@
+"""The tools a server without an application offers: one to call, and one to wait for."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ..core.context import ToolContext
+from ..server import Server
+
+
+def demo_server() -> Server:
+    """A server with `echo` and `sleep`, and `health` as every server has it."""
+    server = Server("foundation-rt-demo")
+
+    @server.tool(inline=True)
+    def echo(message: Annotated[str, "What to send back."]) -> dict[str, str]:
+        """Send a message back."""
+        return {"message": message}
+
+    @server.tool
+    async def sleep(
+        ms: Annotated[int, "How long to sleep, in milliseconds."], *, ctx: ToolContext
+    ) -> dict[str, int]:
+        """Sleep, unless the call is aborted first."""
+        import asyncio
+
+        try:
+            async with asyncio.timeout(ms / 1000):
+                await ctx.abort_signal.wait()
+        except TimeoutError:
+            return {"sleptMs": ms}
+        ctx.abort_signal.raise_if_aborted()
+        raise AssertionError("wait() returned without an abort")
+
+    return server

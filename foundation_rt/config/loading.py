@@ -1,0 +1,301 @@
+"""From a file, environment variables and code to one `ServerConfig`, or to every reason why not.
+
+The sources are laid over one another first, key by key, and only what comes out on top is checked:
+one pass of cattrs over one mapping finds every problem, and a second mapping says which source had
+the last word on the key. A value that another source overrides is of no consequence and is not
+judged (CONF-02).
+
+Nothing is converted on the way. The values of a file are what its format says they are; the text
+of a variable is read as its setting's type, or left as it is for the check to refuse. So what is
+valid is decided in `config` alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from os import PathLike, fspath
+from pathlib import Path
+from reprlib import Repr
+from types import MappingProxyType
+from typing import Any
+
+from attrs import Attribute, Factory, asdict, define, field, fields, fields_dict, frozen
+from cattrs import ClassValidationError, Converter, ForbiddenExtraKeysError
+from cattrs.gen import make_dict_structure_fn, override
+
+from ..errors import ConfigError
+from ..logs.redaction import sanitize
+from ..logs.shapes import REDACTED
+from .file import UnusableFileError, read_file
+from .settings import ENVIRONMENT_PREFIX, ServerConfig, is_setting_variable
+from .types import Flag, Integer, Kind, ListOf, Section, SettingError
+
+Key = tuple[str, ...]
+"""Where a setting is: the names of the sections it is in, then its own."""
+
+_LONGEST_SHOWN = 100  # characters of a key, a variable or a string
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,20}")
+_FLAGS = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
+
+
+@frozen
+class ConfigProblem:
+    """One reason why a configuration is refused (CONF-04).
+
+    Attributes:
+        key: the setting, as in ``tools.default_timeout_ms``; empty if a whole file is refused.
+        value: what was found there, or ``"[REDACTED]"`` (CONF-05); None if nothing was.
+        expected: what would have been accepted; completes "expected ...".
+        source: ``environment NAME``, ``file PATH`` or ``code``.
+    """
+
+    key: str
+    value: object = field(repr=False)
+    expected: str
+    source: str
+
+    def __str__(self) -> str:
+        found = f"{self.key} = {_shown(self.value)} ({self.source})" if self.key else self.source
+        return sanitize(f"{found}: expected {self.expected}")
+
+
+def load_config(
+    *,
+    file: str | PathLike[str] | None = None,
+    environ: Mapping[str, str] = MappingProxyType({}),
+    code: Mapping[str, Any] | None = None,
+) -> ServerConfig:
+    """The configuration that `code`, then `file`, then `environ` make of the defaults (CONF-02).
+
+    Args:
+        file: path of a ``.toml`` or ``.json`` file with one table for each section.
+        environ: environment variables; those that are none of the configuration's are ignored.
+        code: one mapping for each section, as a file would have it; ``attrs.asdict`` of a
+            `ServerConfig` is one.
+
+    Raises:
+        ConfigError: with every problem there is, in its message and as `ConfigProblem` in
+            `problems` (CONF-04).
+    """
+    draft = _Draft()
+    if code is not None:
+        draft.overlay(code, "code")
+    if file is not None:
+        draft.overlay_file(fspath(file))
+    draft.overlay_environment(environ)
+    return draft.finish()
+
+
+def to_mapping(config: ServerConfig) -> dict[str, dict[str, Any]]:
+    """The effective configuration as JSON-serializable data, without secrets (CONF-05)."""
+    mapping = asdict(config)
+    for key, kind in settings():
+        table = _table_with(key, mapping)
+        if kind.is_secret and table[key[-1]] not in (None, ()):
+            table[key[-1]] = REDACTED
+    return mapping
+
+
+def settings(cls: type[Any] = ServerConfig, above: Key = ()) -> Iterator[tuple[Key, Kind]]:
+    """Every setting of a section with what it accepts, in the order of definition."""
+    for attribute in fields(cls):
+        key = (*above, attribute.name)
+        kind = attribute.validator
+        if isinstance(kind, Section):
+            yield from settings(kind.cls, key)
+        else:
+            yield key, kind
+
+
+def variable_name(key: Key) -> str:
+    """The environment variable of a setting (CONF-07)."""
+    return ENVIRONMENT_PREFIX + "__".join(key).upper()
+
+
+@define
+class _Draft:
+    """What the sources say so far, who said it last, and what is wrong already."""
+
+    values: dict[str, Any] = Factory(dict)
+    sources: dict[Key, str] = Factory(dict)
+    problems: list[ConfigProblem] = Factory(list)
+
+    def overlay(
+        self,
+        layer: Mapping[str, Any],
+        source: str,
+        cls: type[Any] = ServerConfig,
+        above: Key = (),
+    ) -> None:
+        known = fields_dict(cls)
+        for name, value in layer.items():
+            key = (*above, name)
+            kind = known[name].validator if name in known else None
+            if not isinstance(kind, Section):
+                self._put(key, value, source)
+            elif isinstance(value, Mapping):
+                self.overlay(value, source, kind.cls, key)
+            else:
+                self.problems.append(ConfigProblem(_dotted(key), value, "a table", source))
+
+    def overlay_file(self, path: str) -> None:
+        source = f"file {path}"
+        try:
+            self.overlay(read_file(Path(path)), source)
+        except UnusableFileError as error:
+            self.problems.append(ConfigProblem("", None, str(error), source))
+
+    def overlay_environment(self, environ: Mapping[str, str]) -> None:
+        known = {variable_name(key): (key, kind) for key, kind in settings()}
+        for name in sorted(filter(is_setting_variable, environ)):
+            source = f"environment {name[:_LONGEST_SHOWN]}"
+            if name in known:
+                key, kind = known[name]
+                self._put(key, _read_as(kind, environ[name]), source)
+            else:
+                words = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+                expected = f"a known variable; the nearest is {_nearest(name, known)}"
+                self.problems.append(ConfigProblem(_dotted(words), REDACTED, expected, source))
+
+    def finish(self) -> ServerConfig:
+        try:
+            config: ServerConfig = _structure()(self.values, ServerConfig)
+        except ClassValidationError as error:
+            for section, cause in _causes(error):
+                self.problems.extend(self._explain(section, cause))
+        if self.problems:
+            lines = "".join(f"\n  {problem}" for problem in self.problems)
+            raise ConfigError(f"the configuration is refused:{lines}", tuple(self.problems))
+        return config
+
+    def _put(self, key: Key, value: object, source: str) -> None:
+        table = self.values
+        for depth, name in enumerate(key[:-1], 1):
+            self.sources[key[:depth]] = source
+            table = table.setdefault(name, {})
+        self.sources[key] = source
+        table[key[-1]] = value
+
+    def _explain(self, section: Key, cause: Exception) -> Iterator[ConfigProblem]:
+        """The problems behind one exception that cattrs collected in `section`."""
+        if isinstance(cause, ForbiddenExtraKeysError):
+            for name in sorted(cause.extra_fields, key=str):
+                key = (*section, name)
+                expected = f"a known key; the nearest is {_nearest(_dotted(key), _known_keys())}"
+                yield ConfigProblem(_dotted(key), REDACTED, expected, self.sources[key])
+            return
+        assert isinstance(cause, SettingError), cause
+        key = (*section, cause.key)
+        value = _table_with(key, self.values).get(cause.key)
+        if value is not None and dict(settings())[key].is_secret:
+            value = REDACTED
+        # A setting that is missed has no source; who spoke last of its section made it necessary.
+        source = self.sources.get(key) or self.sources[section]
+        yield ConfigProblem(_dotted(key), value, cause.expected, source)
+
+
+@cache
+def _structure() -> Callable[[Any, Any], Any]:
+    """The function that makes a `ServerConfig` of a mapping, or raises all that is wrong.
+
+    It is generated code, the same each time, and takes a hundred times as long to make as to run.
+    """
+    return _structurer(ServerConfig, Converter(forbid_extra_keys=True))
+
+
+def _structurer(cls: type[Any], converter: Converter) -> Callable[[Any, Any], Any]:
+    hooks: dict[str, Any] = {
+        attribute.name: override(struct_hook=_hook(attribute, attribute.validator, converter))
+        for attribute in fields(cls)
+    }
+    return make_dict_structure_fn(cls, converter, **hooks)
+
+
+def _hook(attribute: Attribute[Any], kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    """Structures one attribute, strictly: no value becomes another, but for a list a tuple."""
+
+    def structure_setting(value: Any, _: Any) -> Any:
+        if isinstance(kind, ListOf) and type(value) is list:
+            value = tuple(value)
+        kind(None, attribute, value)
+        return value
+
+    if isinstance(kind, Section):
+        return _structurer(kind.cls, converter)
+    return structure_setting
+
+
+def _table_with(key: Key, mapping: dict[str, Any]) -> dict[str, Any]:
+    """The table within `mapping` that the setting is or would be in."""
+    for section in key[:-1]:
+        mapping = mapping[section]
+    return mapping
+
+
+def _causes(error: ClassValidationError, section: Key = ()) -> Iterator[tuple[Key, Exception]]:
+    """Each exception that cattrs collected, with the section it was raised in."""
+    in_attributes, in_section = error.group_exceptions()
+    for cause, note in in_attributes:
+        if isinstance(cause, ClassValidationError):
+            yield from _causes(cause, (*section, note.name))
+        else:
+            yield section, cause
+    for cause in in_section:
+        yield section, cause
+
+
+def _read_as(kind: Kind, text: str) -> object:
+    """The text of a variable as its setting's type, or as it is where it cannot be read so."""
+    match kind:
+        case Integer():
+            return int(text) if _DECIMAL.fullmatch(text) else text
+        case Flag():
+            return _FLAGS.get(text.lower(), text)
+        case ListOf():
+            return _read_list(text)
+        case _:
+            return text
+
+
+def _read_list(text: str) -> object:
+    if text.startswith("["):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return [item.strip() for item in text.split(",")] if text else []
+
+
+def _known_keys() -> list[str]:
+    """Every section and every setting."""
+    return [_dotted(key[: i + 1]) for key, _ in settings() for i in range(len(key))]
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    """The one of `known` that `word` was most likely meant to be, capitals aside."""
+    from difflib import get_close_matches  # for errors only
+
+    spelled = {candidate.lower(): candidate for candidate in known}
+    return spelled[get_close_matches(word[:_LONGEST_SHOWN].lower(), spelled, n=1, cutoff=0)[0]]
+
+
+def _dotted(key: Iterable[object]) -> str:
+    return ".".join(map(str, key))[:_LONGEST_SHOWN]
+
+
+def _shown(value: object) -> str:
+    """`value` in one short line, whatever a file holds; tables are not opened."""
+    brief = Repr()
+    brief.maxlevel = 2
+    brief.maxdict = 0
+    brief.maxstring = _LONGEST_SHOWN
+    try:
+        return brief.repr(value) if value != REDACTED else REDACTED
+    except ValueError:
+        return "an integer too long to show"

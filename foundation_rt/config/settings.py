@@ -1,0 +1,504 @@
+"""What an operator can set: the sections of the configuration, their defaults and their limits.
+
+Each setting is one statement that says everything about it: type, default, limits, meaning. The
+file loader, the environment variables, the published JSON Schema and the table in spec/config.md
+all follow from it or are held to it by a test, so a setting is added here and nowhere else.
+
+Two invariants carry the rest of the runtime: a configuration that exists is valid, however it was
+made (CONF-01), and it never changes. Hence nothing downstream checks a limit again.
+
+A start with defaults imports this module, `config_kinds`, and no more. Reading files and
+environment variables is the business of `config_loading`, which costs several times as much and is
+imported only when a file is named or `needs_loading` says so.
+"""
+
+# ruff: noqa: RUF009 - the functions called in the classes make fields, not defaults.
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeVar, get_args
+
+from attrs import astuple, field, fields, frozen
+
+from ..version import __version__
+from .types import (
+    API_KEY,
+    HOST_NAME,
+    HTTP_PATH,
+    ISSUER_URL,
+    KEY_NAME,
+    ORIGIN,
+    RESOURCE_URL,
+    SCOPE,
+    STATE_KEY,
+    Address,
+    Choice,
+    Flag,
+    Integer,
+    Kind,
+    ListOf,
+    Section,
+    SettingError,
+    Text,
+    VariableName,
+)
+
+ENVIRONMENT_PREFIX = "FOUNDATION_RT_"
+"""What the name of every environment variable of the runtime starts with (CONF-07)."""
+
+AdminMode = Literal["deny_all", "local_stdio_only", "token"]
+LogLevel = Literal["debug", "info", "warn", "error"]
+CacheScope = Literal["private", "public"]
+AuditCategory = Literal["SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"]
+SensitiveData = Literal["truncate", "redact", "full"]
+
+_Value = TypeVar("_Value")
+
+
+def _setting(default: _Value, kind: Kind, meaning: str) -> _Value:
+    return field(
+        default=default, validator=kind, repr=not kind.is_secret, metadata={"meaning": meaning}
+    )
+
+
+def _flag(default: bool, meaning: str) -> bool:
+    return _setting(default, Flag(), meaning)
+
+
+def _milliseconds(default: int, meaning: str, *, minimum: int = 1) -> int:
+    return _setting(default, Integer(minimum, 2**31 - 1, "milliseconds"), meaning)
+
+
+def _bytes(default: int, meaning: str, *, minimum: int = 1) -> int:
+    return _setting(default, Integer(minimum, 2**40, "bytes"), meaning)
+
+
+def _section(default: _Value) -> _Value:
+    # One default instance serves every configuration: it never changes.
+    return field(default=default, validator=Section(type(default)))
+
+
+@frozen(eq=False, repr=False)
+class Settings:
+    """What all sections do alike: they are compared by value, and show no secret.
+
+    attrs would compile it for each of them, which is a third of what importing this module costs.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and astuple(self, recurse=False) == astuple(
+            other, recurse=False
+        )
+
+    def __hash__(self) -> int:
+        return hash(astuple(self, recurse=False))
+
+    def __repr__(self) -> str:
+        shown = (each.name for each in fields(type(self)) if each.repr)
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__name__}({values})"
+
+
+@frozen(eq=False, repr=False)
+class ServerSection(Settings):
+    """Who the server says it is, and how it ends."""
+
+    name: str = _setting("foundation-rt", Text(), "Name of the server, told to clients.")
+    version: str = _setting(__version__, Text(), "Version of the server, told to clients.")
+    shutdown_timeout_ms: int = _milliseconds(
+        10_000, "Longest time from the order to stop to the end of the process."
+    )
+    eof_grace_ms: int = _milliseconds(
+        250, "How long running calls may still finish once input has ended.", minimum=0
+    )
+    page_size: int = _setting(
+        1_000, Integer(1, 100_000), "Most entries of a list that one answer holds."
+    )
+    cache_ttl_ms: int = _milliseconds(
+        0, "How long clients may keep lists and resources that say nothing else.", minimum=0
+    )
+    cache_scope: CacheScope = _setting(
+        "private",
+        Choice(get_args(CacheScope)),
+        "Whether caches may share lists and resources among users.",
+    )
+    input_ttl_ms: int = _milliseconds(
+        600_000,
+        "How long an answer of the client is waited for, and a stateless call's state is good.",
+    )
+
+
+@frozen(eq=False, repr=False)
+class AdminPolicy(Settings):
+    """Who may use the administrative tools."""
+
+    mode: AdminMode = _setting(
+        "deny_all",
+        Choice(get_args(AdminMode)),
+        "Who may use the administrative tools; `token` is reserved and refuses every call.",
+    )
+    token_env_var: str | None = _setting(
+        None, VariableName(), "Environment variable that holds the token of mode `token`."
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.mode == "token" and self.token_env_var is None:
+            raise SettingError("token_env_var", 'the name of a variable, because mode is "token"')
+
+
+@frozen(eq=False, repr=False)
+class ToolsSection(Settings):
+    """The limits of every tool call."""
+
+    default_timeout_ms: int = _milliseconds(
+        30_000, "Deadline of a call to a tool that states none."
+    )
+    max_payload_bytes: int = _bytes(1_048_576, "Largest arguments of a call, as JSON in UTF-8.")
+    max_state_bytes: int = _bytes(262_144, "Largest state of an agent, as JSON in UTF-8.")
+    max_response_bytes: int = _bytes(
+        16 * 1024 * 1024, "Largest result of a call, as JSON in UTF-8."
+    )
+    cancel_grace_ms: int = _milliseconds(
+        5_000, "How long an aborted async handler runs on before it is cancelled.", minimum=0
+    )
+    expose_error_details: bool = _flag(
+        False, "Tell clients the text of unexpected exceptions; it is always logged."
+    )
+    check_formats: bool = _flag(
+        True, "Refuse arguments and results that do not fit a `format` in the schema of their tool."
+    )
+    admin_registration_enabled: bool = _flag(
+        False,
+        "One half of dynamic registration; the other is `security.dynamic_registration_enabled`.",
+    )
+    admin_policy: AdminPolicy = _section(AdminPolicy())
+    name_separator: str = _setting(
+        "/",
+        Choice(("/", "_", "__", "-", ".")),
+        "What stands for `/` in the names of tools, for clients that refuse it.",
+    )
+
+
+@frozen(eq=False, repr=False)
+class ResourcesSection(Settings):
+    """How much may run at once."""
+
+    max_concurrent_executions: int = _setting(
+        10, Integer(1, 10_000), "How many calls may run at once, `health` not counted."
+    )
+    max_questions: int = _setting(
+        1_000, Integer(1, 1_000_000), "Most questions to clients that are open at once."
+    )
+    max_subscriptions: int = _setting(
+        20_000,
+        Integer(1, 1_000_000),
+        "Most subscriptions at once: resources, tasks and open `subscriptions/listen`.",
+    )
+    principal_share_percent: int = _setting(
+        25,
+        Integer(1, 100, "percent"),
+        "Share of each limit that one principal may use, where there can be several.",
+    )
+
+
+@frozen(eq=False, repr=False)
+class LoggingSection(Settings):
+    """What is written to stderr."""
+
+    level: LogLevel = _setting(
+        "info", Choice(get_args(LogLevel)), "Least severe level that is logged."
+    )
+    redact_keys: tuple[str, ...] = _setting(
+        (), ListOf(KEY_NAME), "Keys whose values are redacted in logs, besides the built-in ones."
+    )
+    buffer_bytes: int = _bytes(
+        4 * 1024 * 1024, "Most log text held while stderr is slow; what is beyond is dropped."
+    )
+
+
+@frozen(eq=False, repr=False)
+class SecuritySection(Settings):
+    """What is off unless an operator turns it on."""
+
+    dynamic_registration_enabled: bool = _flag(
+        False, "One half of dynamic registration; the other is `tools.admin_registration_enabled`."
+    )
+    allow_arbitrary_code_tools: bool = _flag(False, "Reserved; has no effect.")
+    state_key: str | None = _setting(
+        None, STATE_KEY, "Seals what stateless clients carry; the same for all workers."
+    )
+
+
+@frozen(eq=False, repr=False)
+class TransportSection(Settings):
+    """The limits of the bytes that come in."""
+
+    max_line_bytes: int = _bytes(
+        16 * 1024 * 1024, "Longest incoming line; a longer one is discarded.", minimum=1024
+    )
+
+
+@frozen(eq=False, repr=False)
+class AgentsSection(Settings):
+    """Messages to agents in the process."""
+
+    max_queue: int = _setting(
+        1_000, Integer(1, 1_000_000), "How many messages may wait for one agent."
+    )
+
+
+DEFAULT_AACP_NAME = "host"
+
+REDIS_SCHEMES = ("redis", "rediss", "unix")
+"""Of URLs of a Redis server."""
+
+SIGNATURE_ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "Ed25519"),
+)
+"""What tokens may be signed with: never with a secret that the server would have to share."""
+
+
+@frozen(eq=False, repr=False)
+class AacpSection(Settings):
+    """Delivery of messages between agents."""
+
+    name: str = _setting(
+        DEFAULT_AACP_NAME,
+        Text(),
+        "Who sends what no agent sends; unique among ledgers that a transport joins.",
+    )
+    store: str = _setting(
+        "memory",
+        Address(("memory",), ("sqlite", "postgresql")),
+        "The ledger: `memory`, `sqlite:PATH` or `postgresql://...`.",
+    )
+    transport: str = _setting(
+        "none",
+        Address(("none",), ("nats",)),
+        "The way to other ledgers: `none` or `nats://...`.",
+    )
+    default_ttl_ms: int = _milliseconds(
+        86_400_000, "How long a message is kept unless it says otherwise."
+    )
+    request_timeout_ms: int = _milliseconds(
+        30_000, "How long a request is waited for unless its sender says otherwise."
+    )
+    lease_ms: int = _milliseconds(
+        30_000, "How long a claim to execute a request lasts unless it is renewed.", minimum=100
+    )
+    max_payload_bytes: int = _bytes(
+        524_288, "Largest message between agents, and largest response, as JSON in UTF-8."
+    )
+    max_memory_records: int = _setting(
+        200_000, Integer(1, 2**31 - 1), "The most records that a ledger in memory holds."
+    )
+    max_memory_bytes: int = _bytes(
+        256 * 1024 * 1024, "The most bytes that a ledger in memory holds, 1 KiB a record included."
+    )
+
+    def is_ledger_named(self) -> bool:
+        """Return whether there is a ledger other than that in memory, or a way to one."""
+        return self.store != "memory" or self.transport != "none"
+
+
+@frozen(eq=False, repr=False)
+class TasksSection(Settings):
+    """Calls that outlive their request: the extension `io.modelcontextprotocol/tasks`."""
+
+    max_run_ms: int = _milliseconds(
+        1_800_000, "Deadline of a call that has become a task, from then on."
+    )
+    keep_ms: int = _milliseconds(
+        1_800_000, "How long a task is kept beyond that, so that its result can be fetched."
+    )
+    poll_interval_ms: int = _milliseconds(1_000, "How often clients are told to ask.")
+    max_tasks: int = _setting(1_000, Integer(1, 1_000_000), "Most tasks that are kept.")
+    max_result_bytes: int = _bytes(
+        64 * 1024 * 1024, "Most bytes that the results of all tasks have together."
+    )
+
+
+@frozen(eq=False, repr=False)
+class HttpSection(Settings):
+    """The HTTP transport, and who may use it."""
+
+    host: str = _setting("127.0.0.1", Text(), "Address that is listened on.")
+    port: int = _setting(8000, Integer(0, 65_535), "Port; 0 takes any that is free.")
+    path: str = _setting("/mcp", HTTP_PATH, "Path of the endpoint.")
+    allowed_hosts: tuple[str, ...] = _setting(
+        (), ListOf(HOST_NAME), "Values of `Host` besides those of the bound address; `*` is any."
+    )
+    allowed_origins: tuple[str, ...] = _setting(
+        (), ListOf(ORIGIN), "Values of `Origin` besides those of this machine; `*` is any."
+    )
+    cors_origins: tuple[str, ...] = _setting(
+        (), ListOf(ORIGIN), "Origins whose pages may use the server from a browser; `*` is any."
+    )
+    api_keys: tuple[str, ...] = _setting(
+        (), ListOf(API_KEY), "Keys that open the server, each `KEY` or `NAME:KEY`."
+    )
+    no_auth: bool = _flag(False, "Serve everybody: no key and no token is asked for.")
+    max_body_bytes: int = _bytes(4 * 1024 * 1024, "Largest body of a request.", minimum=1024)
+    header_timeout_ms: int = _milliseconds(
+        10_000, "Longest time until the head of a request has come."
+    )
+    body_timeout_ms: int = _milliseconds(
+        30_000, "Longest time until the body of a request has come."
+    )
+    keep_alive_ms: int = _milliseconds(
+        15_000, "Silence after which a stream carries a comment, so that nothing cuts it."
+    )
+    session_idle_ms: int = _milliseconds(1_800_000, "How long a session is kept that nobody uses.")
+    max_sessions: int = _setting(10_000, Integer(1, 1_000_000), "Most sessions at once.")
+    max_connections: int = _setting(20_000, Integer(1, 1_000_000), "Most connections at once.")
+    max_unread_bytes: int = _bytes(
+        64 * 1024 * 1024,
+        "Most bytes of answers that clients have not read, of all connections.",
+        minimum=1024 * 1024,
+    )
+    event_store: str = _setting(
+        "memory",
+        Address(("memory",), REDIS_SCHEMES),
+        "What keeps the messages of streams, so that clients can resume: `memory` or `redis://...`.",
+    )
+    max_events: int = _setting(
+        1_000, Integer(1, 1_000_000), "Most messages of one session that are kept."
+    )
+    event_ttl_ms: int = _milliseconds(300_000, "How long a message is kept.")
+    retry_ms: int = _milliseconds(
+        1_000, "When a client shall come back whose stream has ended.", minimum=0
+    )
+    question_grace_ms: int = _milliseconds(
+        60_000,
+        "How long, beyond `http.retry_ms`, a question waits for a client without a connection.",
+    )
+
+
+@frozen(eq=False, repr=False)
+class OauthSection(Settings):
+    """The server as a resource server of OAuth 2.1."""
+
+    issuer: str | None = _setting(
+        None, ISSUER_URL, "The authorization server whose tokens are accepted."
+    )
+    audience: str | None = _setting(
+        None, RESOURCE_URL, "The URL of this server, as tokens have to name it."
+    )
+    jwks_uri: str | None = _setting(
+        None, ISSUER_URL, "Where the issuer's keys are, if its metadata shall not be asked."
+    )
+    scopes: tuple[str, ...] = _setting((), ListOf(SCOPE), "Scopes that every token needs.")
+    algorithms: tuple[str, ...] = _setting(
+        ("RS256", "ES256"),
+        ListOf(Choice(SIGNATURE_ALGORITHMS)),
+        "Algorithms that a token may be signed with.",
+    )
+
+
+@frozen(eq=False, repr=False)
+class RateLimitSection(Settings):
+    """How many calls a client may make in a time."""
+
+    store: str = _setting(
+        "memory",
+        Address(("memory",), REDIS_SCHEMES),
+        "Where calls are counted: `memory` (of one process) or `redis://...`.",
+    )
+    per_key: int = _setting(
+        0, Integer(0, 1_000_000), "Calls of one client in a window; 0 is no limit."
+    )
+    per_tool: int = _setting(
+        0, Integer(0, 1_000_000), "Calls of one client to one tool in a window; 0 is no limit."
+    )
+    window_ms: int = _milliseconds(60_000, "Length of the window.")
+
+    def is_set(self) -> bool:
+        """Return whether there is any limit."""
+        return self.per_key > 0 or self.per_tool > 0
+
+
+@frozen(eq=False, repr=False)
+class AuditSection(Settings):
+    """The record of who did what."""
+
+    enabled: bool = _flag(False, "Write audit records.")
+    categories: tuple[AuditCategory, ...] = _setting(
+        get_args(AuditCategory), ListOf(Choice(get_args(AuditCategory))), "What is recorded."
+    )
+    sensitive_data: SensitiveData = _setting(
+        "truncate", Choice(get_args(SensitiveData)), "What is shown of arguments."
+    )
+
+
+@frozen(eq=False, repr=False)
+class TelemetrySection(Settings):
+    """What is told to monitoring."""
+
+    metrics: bool = _flag(False, "Count for Prometheus, at `/metrics` (extra `metrics`).")
+    tracing: bool = _flag(False, "Make OpenTelemetry spans (extra `otel`).")
+
+
+@frozen(eq=False, repr=False)
+class ServerConfig(Settings):
+    """The whole configuration of a server.
+
+    Like every section it raises `SettingError`, a ValueError, for a value that its setting does
+    not accept (CONF-01).
+    """
+
+    server: ServerSection = _section(ServerSection())
+    tools: ToolsSection = _section(ToolsSection())
+    resources: ResourcesSection = _section(ResourcesSection())
+    logging: LoggingSection = _section(LoggingSection())
+    security: SecuritySection = _section(SecuritySection())
+    transport: TransportSection = _section(TransportSection())
+    agents: AgentsSection = _section(AgentsSection())
+    aacp: AacpSection = _section(AacpSection())
+    tasks: TasksSection = _section(TasksSection())
+    http: HttpSection = _section(HttpSection())
+    oauth: OauthSection = _section(OauthSection())
+    rate_limit: RateLimitSection = _section(RateLimitSection())
+    audit: AuditSection = _section(AuditSection())
+    telemetry: TelemetrySection = _section(TelemetrySection())
+
+    def is_operated(self) -> bool:
+        """Whether calls are limited, audited, counted or traced, so that this is to be set up."""
+        return (
+            self.audit.enabled
+            or self.telemetry.metrics
+            or self.telemetry.tracing
+            or self.rate_limit.is_set()
+        )
+
+    def has_shares(self) -> bool:
+        """Return whether several principals can connect: two API keys, or an issuer (RES-12)."""
+        return len(self.http.api_keys) > 1 or self.oauth.issuer is not None
+
+    def share_of(self, limit: int, identity: str | None) -> int:
+        """Return how much of `limit` one principal may use: a share of it, or all (RES-12).
+
+        Args:
+            limit: a limit of the process, in whatever unit it has; at least 1.
+            identity: the principal's `identity_of`; None where the peer has none.
+
+        Returns:
+            At least 1, and at most `limit`.
+        """
+        if identity is None or not self.has_shares():
+            return limit
+        return -(-limit * self.resources.principal_share_percent // 100)  # rounded up
+
+    def is_dynamic_registration_effective(self) -> bool:
+        """Whether tools may be registered while the server runs: both halves say so (CONF-17)."""
+        return self.tools.admin_registration_enabled and self.security.dynamic_registration_enabled
+
+
+def needs_loading(environ: Mapping[str, str]) -> bool:
+    """Whether `environ` sets anything, so that `config_loading` is to be imported (CONF-07)."""
+    return any(map(is_setting_variable, environ))
+
+
+def is_setting_variable(name: str) -> bool:
+    """Return whether an environment variable of this name is the configuration's, known or not."""
+    return name.startswith(ENVIRONMENT_PREFIX) and "__" in name[len(ENVIRONMENT_PREFIX) :]

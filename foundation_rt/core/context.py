@@ -1,0 +1,230 @@
+"""What a handler is given besides its arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+
+from attrs import define, field
+
+from ..errors import UsageError
+from ..protocol.levels import LOGGING_LEVELS, is_wanted
+from ..protocol.peer import Peer
+from ..protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ..abort import AbortSignal
+    from ..logs.logger import StructuredLogger
+    from ..protocol.principal import Principal
+    from ..server_requests.elicitation import ElicitResult
+    from ..server_requests.questions import Question
+    from ..server_requests.requester import Conversation
+    from ..server_requests.roots import Root
+    from ..server_requests.sampled import SampleResult
+    from ..server_requests.sampling import SampleOptions, SamplingMessage
+    from .invocation import Invocation
+
+
+_NOBODY = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], log_level=None)
+"""Who asks where a host made the context itself, and named no call."""
+
+
+_Content = TypeVar("_Content")
+
+
+class Channel(Protocol):
+    """The way back to whoever called."""
+
+    def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> None:
+        """Send a notification that belongs to `call`; safe from any thread."""
+
+    def close_stream(self, call: Invocation) -> None:
+        """End the response of a call that goes on; safe from any thread."""
+
+    def converse(self, call: Invocation, signal: AbortSignal) -> Conversation:
+        """What the handler of `call` asks its client with; raises `UsageError` if it cannot."""
+
+
+@define(eq=False, repr=False)
+class ToolContext:
+    """The call that a handler is serving, of a tool or of another feature (CALL-11).
+
+    Attributes:
+        run_id: UUID v4 of this invocation.
+        correlation_id: the client's correlation id, or a generated one.
+        abort_signal: fires when nobody waits for the result any more.
+        state: what the lifespan hook of the server gave; None without one.
+    """
+
+    run_id: str
+    correlation_id: str
+    abort_signal: AbortSignal
+    _base_logger: StructuredLogger
+    _call: Invocation | None = None
+    _channel: Channel | None = None
+    state: Any = None
+    _logger: StructuredLogger | None = field(default=None, init=False)
+    _conversation: Conversation | None = field(default=None, init=False)
+
+    @property
+    def logger(self) -> StructuredLogger:
+        """A logger whose lines carry this call's ids; made when first asked for."""
+        if self._logger is None:
+            self._logger = self._base_logger.child(
+                {"runId": self.run_id, "correlationId": self.correlation_id}
+            )
+        return self._logger
+
+    @property
+    def client(self) -> Peer:
+        """Who asks, as it describes itself: its revision, capabilities, name."""
+        return _NOBODY if self._call is None else self._call.peer
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who asks, as was proved; None where nobody has to prove anything."""
+        return None if self._call is None else self._call.principal
+
+    # -- telling the client --------------------------------------------------------------------
+
+    def report_progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Tell the client how far the call has come, if it asked to be told (NOTE-01).
+
+        May be called in any thread. A value that is not above the one before is not sent (NOTE-02).
+
+        Args:
+            progress: of `total`, if that is known.
+            message: what is being done; not sent where the revision has no room for it.
+        """
+        if self._call is None or self._call.meta is None:
+            return
+        token = self._call.meta.get("progressToken")
+        if type(token) is not str and type(token) is not int:
+            return
+        params: dict[str, Any] = {"progressToken": token, "progress": progress}
+        if total is not None and math.isfinite(total):
+            params["total"] = total
+        if message is not None and self.client.revision.has("progress", "message"):
+            params["message"] = message
+        call, channel = self._way_back()
+        channel.notify(call, "notifications/progress", params)
+
+    def close_stream(self) -> None:
+        """Let go of the client's connection while the call goes on (HTTP-15).
+
+        For calls that take long, over HTTP: the client comes back for the result by itself, after
+        `http.retry_ms`. May be called in any thread. Where the transport or the revision knows no
+        such thing, nothing happens.
+        """
+        if self._call is not None and self._channel is not None:
+            self._channel.close_stream(self._call)
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        """Send the client a log message, if it wants those of this level (NOTE-04).
+
+        May be called in any thread. The server's own log is `logger`.
+
+        Args:
+            level: one of `protocol.levels.LOGGING_LEVELS`.
+            data: anything that can be written as JSON.
+            logger: the name of what logs.
+
+        Raises:
+            UsageError: there is no such level.
+        """
+        if level not in LOGGING_LEVELS:
+            raise UsageError(f"a log message is {', '.join(LOGGING_LEVELS)}, not {level!r}")
+        if not is_wanted(level, self.client.log_level):
+            return
+        params: dict[str, Any] = {"level": level, "data": data}
+        if logger is not None:
+            params["logger"] = logger
+        call, channel = self._way_back()
+        channel.notify(call, "notifications/message", params)
+
+    # -- asking the client ---------------------------------------------------------------------
+
+    @overload
+    async def elicit(
+        self, message: str, schema: type[_Content], *, key: str | None = None
+    ) -> ElicitResult[_Content]: ...
+
+    @overload
+    async def elicit(
+        self, message: str, schema: Mapping[str, Any], *, key: str | None = None
+    ) -> ElicitResult[dict[str, Any]]: ...
+
+    async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> Any:
+        """Have the user fill in a form; see `asking.elicitation.Elicit` (ASK-06).
+
+        From revision 2026-07-28 on the handler is unwound here, and runs again from its start when
+        the answer has come. So nothing may be done before a question that may not be done twice,
+        and the same questions must be asked in the same words (ASK-10, ASK-13).
+
+        Args:
+            schema: what is asked for: a JSON Schema of a flat object, or a class.
+            key: names the question among those of the call; by default they are numbered.
+
+        Raises:
+            ClientCapabilityError: the client cannot be asked this; likewise for all questions.
+            AskError: it refused, or its answer cannot be used.
+            UsageError: it is no proper question.
+        """
+        from ..server_requests.elicitation import Elicit
+
+        return await self._converse().ask_one(Elicit(message, schema), key)
+
+    async def elicit_url(
+        self, message: str, url: str, *, elicitation_id: str = "", key: str | None = None
+    ) -> ElicitResult[None]:
+        """Have the user visit a page; see `asking.elicitation.ElicitUrl`. Raises as `elicit`."""
+        from ..server_requests.elicitation import ElicitUrl
+
+        page = ElicitUrl(message, url, elicitation_id)
+        result: ElicitResult[None] = await self._converse().ask_one(page, key)
+        return result
+
+    async def sample(
+        self,
+        messages: str | SamplingMessage | Sequence[str | SamplingMessage],
+        *,
+        max_tokens: int,
+        key: str | None = None,
+        **options: Unpack[SampleOptions],
+    ) -> SampleResult:
+        """Have the client's model answer; see `asking.sampling.Sample`. Raises as `elicit`."""
+        from ..server_requests.sampling import Sample
+
+        question = Sample(messages, max_tokens, **options)
+        result: SampleResult = await self._converse().ask_one(question, key)
+        return result
+
+    async def roots(self, *, key: str | None = None) -> tuple[Root, ...]:
+        """The places the client works in. Raises as `elicit`."""
+        from ..server_requests.roots import Roots
+
+        roots: tuple[Root, ...] = await self._converse().ask_one(Roots(), key)
+        return roots
+
+    async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+        """Ask several things at once; the answers have the keys of the questions (ASK-03).
+
+        Raises as `elicit`: nothing is asked if the client cannot be asked all of it.
+        """
+        return await self._converse().ask(questions)
+
+    def _converse(self) -> Conversation:
+        if self._conversation is None:
+            call, channel = self._way_back()
+            self._conversation = channel.converse(call, self.abort_signal)
+        return self._conversation
+
+    def _way_back(self) -> tuple[Invocation, Channel]:
+        if self._call is None or self._channel is None:
+            raise UsageError("this context was made by hand: it has no client to talk to")
+        return self._call, self._channel

@@ -1,0 +1,28 @@
+"""`logging/setLevel`: from which level on a client of the handshake era is sent log messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.jsonrpc import ABSENT
+from ...protocol.levels import LOGGING_LEVELS
+from ..envelope import result_reply
+from ..replies import invalid_params
+
+if TYPE_CHECKING:
+    from ...protocol.jsonrpc import Request
+    from ...protocol.peer import Peer
+    from ..dispatcher import Dispatcher
+    from ..effects import Effect
+    from ..session import Session
+
+
+def set_level(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """The level counts from now on, for calls that run as well (NOTE-04)."""
+    level = None if request.params is ABSENT else request.params.get("level")
+    if level not in LOGGING_LEVELS:
+        return invalid_params(session, request, f"level must be one of {', '.join(LOGGING_LEVELS)}")
+    peer.log_level = level
+    return [result_reply(request.id, {})]

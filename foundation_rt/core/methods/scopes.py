@@ -1,0 +1,55 @@
+"""The scopes that a request needs, beside those of tools (AUTH-13)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import ErrorCode, JsonRpcErrorCode, StructuredError
+from ..replies import Refused, derive_correlation_id, error_reply
+
+if TYPE_CHECKING:
+    from ...protocol.jsonrpc import Request
+    from ...registry.features import Features
+    from ..session import Session
+
+SCOPED_METHODS = ("prompts/get", "resources/read", "completion/complete")
+"""The methods about prompts, resources and templates that need the scopes of those."""
+
+_NONE: frozenset[str] = frozenset()
+
+
+def require_scopes(session: Session, request: Request, scopes: frozenset[str]) -> None:
+    """Raise `Refused` where the principal of the session lacks any of `scopes` (AUTH-13)."""
+    if session.principal is None or not session.principal.lacks(scopes):
+        return
+    error = StructuredError(
+        ErrorCode.UNAUTHORIZED,
+        "The client lacks scopes of this.",
+        {"reason": "insufficient_scope", "scopes": sorted(scopes)},
+        correlation_id=derive_correlation_id(session, request.params),
+    )
+    code = JsonRpcErrorCode.INTERNAL_ERROR  # as FEAT-02 has it
+    raise Refused([error_reply(code, error.message, error.to_wire(), request.id)])
+
+
+def scopes_of(features: Features, request: Request) -> frozenset[str]:
+    """Return the scopes of the prompt, resource or template that `request` is about."""
+    params = request.params
+    if type(params) is not dict:
+        return _NONE
+    if request.method == "completion/complete":
+        ref = params.get("ref")
+        params = ref if type(ref) is dict else {}
+    name, uri = params.get("name"), params.get("uri")
+    if request.method != "resources/read" and type(name) is str:
+        prompt = features.prompts.prompts.get(name)
+        return _NONE if prompt is None else prompt.scopes
+    if request.method != "prompts/get" and type(uri) is str:
+        template = features.resources.templates.get(uri)
+        if template is not None and request.method == "completion/complete":
+            return template.scopes
+        try:
+            return features.resources.find(uri)[0].scopes
+        except LookupError:
+            return _NONE
+    return _NONE

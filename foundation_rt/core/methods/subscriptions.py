@@ -1,0 +1,191 @@
+"""`resources/subscribe`, `resources/unsubscribe`, and `subscriptions/listen`, their successor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...errors import JsonRpcErrorCode
+from ...protocol.jsonrpc import ABSENT, encode
+from ...protocol.peer import SUBSCRIPTION_ID_KEY
+from ...shares import LimitReached
+from ..effects import Notify
+from ..envelope import result_reply
+from ..replies import Refused, invalid_params, refuse, resource_exhausted
+from ..subscriptions import MAX_LISTENING, MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
+from .resources import not_found, offered, read_uri
+from .tasks import require_extension
+
+if TYPE_CHECKING:
+    from ...protocol.jsonrpc import Request
+    from ...protocol.peer import Peer
+    from ..dispatcher import Dispatcher
+    from ..effects import Effect
+    from ..session import Session
+    from ..subscriptions import Listening, Topic
+
+_CANCELLED_REASON = "The server ends the subscription."
+
+
+# -- the handshake era -------------------------------------------------------------------------
+
+
+def subscribe(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """The session hears of updates of a resource (SUB-01)."""
+    offered(dispatcher, session, request)
+    uri = read_uri(session, request)
+    if not _is_resource(dispatcher, session, uri):
+        raise not_found(session, peer, request, uri)
+    listening = dispatcher.subscriptions.listen(session)
+    try:
+        if not dispatcher.subscriptions.add(listening, ("resource", uri)):
+            return _too_many(session, request, MAX_TOPICS)
+    except LimitReached as refused:
+        return resource_exhausted(session, request, refused)
+    return [result_reply(request.id, {})]
+
+
+def unsubscribe(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """It hears of them no more; one that never did is as good (SUB-01)."""
+    offered(dispatcher, session, request)
+    uri = read_uri(session, request)
+    listening = dispatcher.subscriptions.listen(session)
+    dispatcher.subscriptions.remove(listening, ("resource", uri))
+    return [result_reply(request.id, {})]
+
+
+# -- the stateless era -------------------------------------------------------------------------
+
+
+def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Request) -> list[Effect]:
+    """The request stays open; what it asked for is sent as it happens (SUB-03, SUB-04)."""
+    wanted = None if request.params is ABSENT else request.params.get("notifications")
+    if type(wanted) is not dict:
+        return invalid_params(session, request, "notifications must be an object")
+    if type(request.id) is str and len(request.id) > MAX_SUBSCRIPTION_ID_LENGTH:
+        what = f"the id of a subscription has at most {MAX_SUBSCRIPTION_ID_LENGTH} characters"
+        return invalid_params(session, request, what)
+    if len(session.listening) >= MAX_LISTENING:
+        return _too_many(session, request, MAX_LISTENING)
+    honoured: dict[str, Any] = {}
+    topics: list[Topic] = []
+    for name, read in _FIELDS.items():
+        if wanted.get(name) is not None:
+            value, found = read(dispatcher, session, peer, request, wanted[name])
+            if found:
+                honoured[name] = value
+                topics += found
+    try:
+        dispatcher.subscriptions.listen(session, request.id, peer.retain(), topics)
+    except LimitReached as refused:
+        return resource_exhausted(session, request, refused)
+    acknowledged = {
+        "jsonrpc": "2.0",
+        "method": "notifications/subscriptions/acknowledged",
+        "params": {"_meta": {SUBSCRIPTION_ID_KEY: request.id}, "notifications": honoured},
+    }
+    return [Notify(encode(acknowledged), request.id)]
+
+
+def final(dispatcher: Dispatcher, listening: Listening) -> list[Effect]:
+    """The result of a `subscriptions/listen` that the server ends (SUB-08).
+
+    Where other messages go the same way, the client is also told that it is cancelled.
+    """
+    subscription_id, peer = listening.subscription_id, listening.peer
+    assert subscription_id is not None and peer is not None  # only a request has a result
+    result = {"_meta": {SUBSCRIPTION_ID_KEY: subscription_id}}
+    completed = dispatcher.envelope.complete(peer, result)
+    effects: list[Effect] = [result_reply(subscription_id, completed)]
+    if not listening.session.stateless:
+        params = {"requestId": subscription_id, "reason": _CANCELLED_REASON}
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+        effects.append(Notify(encode(cancelled)))
+    return effects
+
+
+_Found = tuple[Any, list["Topic"]]
+"""What of a field is honoured, and what there is to hear of for it."""
+
+
+def _changes_of(kind: str) -> Callable[..., _Found]:
+    def read(
+        dispatcher: Dispatcher, session: Session, peer: Peer, request: Request, value: Any
+    ) -> _Found:
+        if type(value) is not bool:
+            what = f"notifications.{kind}ListChanged must be true or false"
+            raise Refused(invalid_params(session, request, what))
+        return value, [("list", kind)] if value else []
+
+    return read
+
+
+def _updates(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request, value: Any
+) -> _Found:
+    uris = _texts(session, request, value, "resourceSubscriptions")
+    known = [uri for uri in uris if _is_resource(dispatcher, session, uri)]
+    return known, [("resource", uri) for uri in known]
+
+
+def _tasks(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request, value: Any
+) -> _Found:
+    ids = _texts(session, request, value, "taskIds")
+    require_extension(session, peer, request)
+    desk = dispatcher.tasks.desk() if dispatcher.tasks.offered else None
+    known = [one for one in ids if desk and desk.find(one, session.principal) is not None]
+    return known, [("task", one) for one in known]
+
+
+_FIELDS: dict[str, Callable[..., _Found]] = {
+    "toolsListChanged": _changes_of("tools"),
+    "promptsListChanged": _changes_of("prompts"),
+    "resourcesListChanged": _changes_of("resources"),
+    "resourceSubscriptions": _updates,
+    "taskIds": _tasks,
+}
+"""What a client may ask to hear of; other fields are not honoured, and so not acknowledged."""
+
+
+def _texts(session: Session, request: Request, value: Any, name: str) -> list[str]:
+    if type(value) is not list or not all(type(one) is str for one in value):
+        what = f"notifications.{name} must be an array of strings"
+        raise Refused(invalid_params(session, request, what))
+    if len(value) > MAX_TOPICS:
+        raise Refused(_too_many(session, request, MAX_TOPICS))
+    return list(dict.fromkeys(value))
+
+
+# -- both --------------------------------------------------------------------------------------
+
+
+def _is_resource(dispatcher: Dispatcher, session: Session, uri: str) -> bool:
+    """Return whether there is such a resource, and the client may read it (AUTH-26)."""
+    if dispatcher.features is None:
+        return False
+    from ...protocol.uri_template import MAX_URI_LENGTH
+
+    if len(uri) > MAX_URI_LENGTH:
+        return False
+    try:
+        found, _ = dispatcher.features.resources.find(uri)
+    except LookupError:
+        return False
+    return session.principal is None or not session.principal.lacks(found.scopes)
+
+
+def _too_many(session: Session, request: Request, limit: int) -> list[Effect]:
+    """SUB-05: what one client can have kept for it is bounded."""
+    return refuse(
+        session,
+        request,
+        JsonRpcErrorCode.INVALID_PARAMS,
+        f"Invalid params: at most {limit} subscriptions",
+        "too_many_subscriptions",
+        maxSubscriptions=limit,
+    )

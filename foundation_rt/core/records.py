@@ -1,0 +1,63 @@
+"""What the log is told of a call: one record of how it ended, and what went wrong inside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ErrorCode, ToolCompletionOutcome, chosen_error, describe_exception
+from .effects import Complete, Emit
+from .invocation import OUTCOMES, Outcome, Phase, Raised
+
+if TYPE_CHECKING:
+    from .invocation import Invocation
+
+TOOL_CALL_COMPLETED = "tool call completed"
+REQUEST_COMPLETED = "request completed"
+
+
+def completion_record(
+    call: Invocation,
+    outcome: ToolCompletionOutcome,
+    error_code: ErrorCode | None,
+    duration_ms: float,
+) -> Complete:
+    """The one record of a call: never its arguments, never its result (CALL-13, FEAT-04).
+
+    `_value_` is an enum member's value as a plain attribute; `value` is a descriptor in Python.
+    """
+    fields = identity_fields(call)
+    fields["durationMs"] = duration_ms
+    fields["outcome"] = outcome._value_
+    fields["payloadBytes"] = call.payload_bytes
+    if error_code is not None:
+        fields["errorCode"] = error_code.value
+    level = "warn" if outcome is ToolCompletionOutcome.LATE_COMPLETED else "info"
+    message = TOOL_CALL_COMPLETED if call.method == "tools/call" else REQUEST_COMPLETED
+    return Complete(level, message, fields)
+
+
+def late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> Complete:
+    """The record of a call whose answer nobody waits for; what it returned is dropped."""
+    error_code = None
+    if call.phase in (Phase.EXPIRED, Phase.DISCONNECTED_THEN_EXPIRED):
+        error_code = ErrorCode.TIMEOUT
+    elif isinstance(outcome, Raised):
+        chosen = chosen_error(outcome.error)
+        error_code = ErrorCode.INTERNAL if chosen is None else chosen.code
+    return completion_record(call, OUTCOMES[call.phase, type(outcome)], error_code, duration_ms)
+
+
+def failure_log(call: Invocation, message: str, error: BaseException) -> Emit:
+    """What went wrong inside a handler is for the operator's log, not for the client (ERR-05)."""
+    return Emit("error", message, {**identity_fields(call), "error": describe_exception(error)})
+
+
+def identity_fields(call: Invocation) -> dict[str, Any]:
+    """Return the fields by which every log line about a call names it (LOG-30)."""
+    fields: dict[str, Any] = {"runId": call.run_id, "correlationId": call.correlation_id}
+    if call.method == "tools/call":
+        fields["toolName"] = call.name
+    else:
+        fields["method"] = call.method
+        fields["name"] = call.name
+    return fields

@@ -1,0 +1,102 @@
+"""Results that are more than a plain value: content blocks, and what an output schema is held to.
+
+Imported when the first tool returns one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from ..errors import ErrorCode, ToolError, has_type
+from ..jsonschema.issues import TOO_COMPLEX
+from ..protocol.content import Block, Text, ToolResult
+from .results import is_shaped, too_large, write_json
+
+if TYPE_CHECKING:
+    from ..jsonschema.validation import Validator
+    from ..protocol.revisions import Revision
+    from ..registry.tools import RegisteredTool
+
+
+class OutputSchemaViolation(Exception):
+    """What a tool returned is not what its output schema says; for the log (CONT-06)."""
+
+
+def shaped_result(
+    value: Any, tool: RegisteredTool, revision: Revision, max_bytes: int
+) -> dict[str, Any]:
+    """The result of a call of `tool` that returned `value`; see `results.tool_result`."""
+    given = _to_tool_result(value)
+    structured = _structured(given, tool.validate_output)
+    content = _content(given, structured, revision)
+    size = len(content) + len(structured or b"")
+    if size > max_bytes:
+        raise too_large(size, max_bytes)
+    result: dict[str, Any] = {"content": orjson.Fragment(content), "isError": given.is_error}
+    if structured is not None and _has_room_for(structured, revision):
+        result["structuredContent"] = orjson.Fragment(structured)
+    if given.meta is not None:
+        result["_meta"] = orjson.loads(write_json(given.meta))
+    return result
+
+
+def _to_tool_result(value: Any) -> ToolResult:
+    if has_type(value, ToolResult):
+        return value
+    if not is_shaped(value):
+        return ToolResult(structured=value)
+    try:
+        return ToolResult(value)
+    except TypeError as error:  # a list that begins with content, and goes on with something else
+        raise _unserializable() from error
+
+
+def _structured(given: ToolResult, validate: Validator | None) -> bytes | None:
+    """The structured value as JSON, held against the output schema, if there is one (CONT-06)."""
+    if validate is None:
+        return None if given.structured is None else write_json(given.structured)
+    if given.is_error:
+        return None
+    written = write_json(given.structured)
+    issues = validate(orjson.loads(written))
+    if issues is TOO_COMPLEX:
+        raise ToolError(
+            ErrorCode.INTERNAL,
+            "The tool's result is too complex to be checked against its output schema.",
+            {"reason": "too_complex"},
+        )
+    if issues:
+        found = "; ".join(f"{issue.path or 'the result'} {issue.message}" for issue in issues)
+        raise ToolError(
+            ErrorCode.INTERNAL,
+            "The tool's result is not what its output schema says.",
+            {"reason": "output_schema_violation"},
+        ) from OutputSchemaViolation(found)
+    return written
+
+
+def _content(given: ToolResult, structured: bytes | None, revision: Revision) -> bytes:
+    """The content blocks as JSON; the structured value as text where there are none (CONT-03)."""
+    blocks: list[Block | str] = [*(given.content or ())]
+    if given.content is None and structured is not None:
+        blocks = [structured.decode()]
+    return write_json(
+        [(Text(one) if isinstance(one, str) else one).to_wire(revision) for one in blocks]
+    )
+
+
+def _has_room_for(structured: bytes, revision: Revision) -> bool:
+    """Whether a result of this revision can have it: until late, only an object (CONT-07)."""
+    if revision.any_structured_content:
+        return True
+    return structured.startswith(b"{") and revision.has("tool_result", "structuredContent")
+
+
+def _unserializable() -> ToolError:
+    return ToolError(
+        ErrorCode.INTERNAL,
+        "The tool's result cannot be written as JSON.",
+        {"reason": "result_not_serializable"},
+    )

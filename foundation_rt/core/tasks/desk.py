@@ -1,0 +1,229 @@
+"""Where tasks are opened, asked for, answered and ended: records, and the calls behind them.
+
+Every change of a task is made under its own lock: the handler ends on one connection while its
+client asks, answers or cancels on another. The lock is held for a few steps and nothing is called
+under it that could wait. Who listens is told without it, and is told of the record.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from attrs import define, evolve, field
+
+from ...protocol.jsonrpc import compact
+from ...protocol.principal import identity_of
+from ..effects import Announce
+from .record import Event, TaskRecord
+
+if TYPE_CHECKING:
+    from ...clock import Clock
+    from ...config.settings import TasksSection
+    from ...protocol.principal import Principal
+    from ...shares import Quota
+    from ..effects import Effect, Reply
+    from ..invocation import Invocation
+    from .store import TaskStore
+
+MAX_MESSAGE_LENGTH = 1024
+"""Characters of a status message that are kept."""
+
+
+@define(eq=False, repr=False)
+class RunningTask:
+    """A task, as its call and its client change it; it does not hold its call.
+
+    Attributes:
+        owner: the identity of its principal.
+        record: what its client sees of it.
+        asks: by key, who waits for the client's response.
+        last_key: how many keys have been given out: each is used once (TASK-08).
+    """
+
+    owner: str | None
+    record: TaskRecord
+    asks: dict[str, Callable[[Any], object]] = field(factory=dict, init=False)
+    last_key: int = field(default=0, init=False)
+    lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+
+@define(eq=False, repr=False)
+class TaskDesk:
+    """The tasks of a server.
+
+    Args:
+        new_id: makes ids that nobody can guess (TASK-10).
+        questions: counts the questions that are open, of tasks and of other calls.
+        tell: is given every record that somebody may want to hear of, from any thread (TASK-11).
+    """
+
+    clock: Clock
+    limits: TasksSection
+    store: TaskStore
+    questions: Quota
+    new_id: Callable[[], str]
+    tell: Callable[[TaskRecord], object]
+    # The only way from a task to its call, which leads back: a cycle would keep the arguments.
+    _running: dict[str, tuple[RunningTask, Invocation]] = field(factory=dict, init=False)
+
+    # -- a task begins and ends ----------------------------------------------------------------
+
+    def open(self, call: Invocation) -> RunningTask:
+        """Make a task of `call` (TASK-12).
+
+        Raises:
+            LimitReached: there is no room for one.
+        """
+        now = self.clock.timestamp()
+        record = TaskRecord(
+            self.new_id(),
+            identity_of(call.principal),
+            now,
+            now,
+            self.limits.max_run_ms + self.limits.keep_ms,
+            self.limits.poll_interval_ms,
+        )
+        self.store.add(record)
+        task = RunningTask(record.owner, record)
+        self._running[record.task_id] = (task, call)
+        return task
+
+    def settle(self, task: RunningTask, reply: Reply) -> list[Effect]:
+        """The request has been answered: keep its result or its error; under the lock (TASK-06)."""
+        message = orjson.loads(reply.line)
+        if "result" in message:
+            result = message["result"]
+            if result["resultType"] != "input_required":
+                return self._end(task, Event.COMPLETE, compact(orjson.dumps(result)))
+            # Its handler was unwound by an exception of its own instead of asking (ASK-18).
+            return self._end(task, Event.FAIL, None, _CANNOT_ASK)
+        error = message["error"]
+        return self._end(task, Event.FAIL, compact(orjson.dumps(error)), error["message"])
+
+    def give_up(self, task: RunningTask, message: str | None = None) -> list[Effect]:
+        """It will have no result: its client, or the server, wants none; under the lock."""
+        return self._end(task, Event.CANCEL, None, message)
+
+    def _end(
+        self, task: RunningTask, event: Event, outcome: bytes | None, message: str | None = None
+    ) -> list[Effect]:
+        task.asks.clear()
+        self._running.pop(task.record.task_id, None)
+        changes: dict[str, Any] = {"outcome": outcome}
+        if message is not None:
+            changes["message"] = message[:MAX_MESSAGE_LENGTH]
+        now = self.clock.timestamp()
+        record = task.record.advance(event, now, **changes)
+        if record is None:
+            return []
+        if not self.store.replace(record):
+            record = task.record.advance(Event.FAIL, now, message=_NO_ROOM)
+            assert record is not None  # whatever can complete can fail
+            self.store.replace(record)
+        task.record = record
+        return [self._announce(record)]
+
+    # -- in between ----------------------------------------------------------------------------
+
+    def ask(
+        self, task: RunningTask, requests: Mapping[str, Any], respond: Callable[[str, Any], object]
+    ) -> list[str]:
+        """Let the client be asked `requests`; each response goes to `respond(name, response)`.
+
+        Returns:
+            The keys under which they are shown, for `withdraw`; none where the task has ended.
+        """
+        with task.lock:
+            if task.record.is_terminal:
+                return []
+            shown = dict(task.record.input_requests)
+            keys = []
+            for name, request in requests.items():
+                task.last_key += 1
+                key = str(task.last_key)
+                keys.append(key)
+                shown[key] = request
+                task.asks[key] = partial(respond, name)
+            record = self._step(task, Event.ASK, input_requests=shown)
+        self.tell(record)
+        return keys
+
+    def withdraw(self, task: RunningTask, keys: Iterable[str]) -> None:
+        """Nobody waits for the responses to these questions any more."""
+        with task.lock:
+            dropped = [task.asks.pop(key) for key in keys if key in task.asks]
+            if not dropped:
+                return
+            record = self._close_asks(task)
+        self.tell(record)
+
+    def answer(self, task: RunningTask, responses: Mapping[str, Any]) -> list[Effect]:
+        """Hand responses to who waits for them; what nobody waits for is ignored (TASK-08)."""
+        with task.lock:
+            keys = [key for key in task.asks if key in responses]
+            if not keys:
+                return []
+            answered = [(task.asks.pop(key), responses[key]) for key in keys]
+            record = self._close_asks(task)
+        for respond, response in answered:
+            respond(response)
+        return [self._announce(record)]
+
+    def _close_asks(self, task: RunningTask) -> TaskRecord:
+        """The record shows what is still asked; under the lock."""
+        shown = task.record.input_requests
+        still_open = {key: shown[key] for key in shown if key in task.asks}
+        if still_open:
+            return self._step(task, Event.ASK, input_requests=still_open)
+        return self._step(task, Event.ANSWERED)
+
+    def describe(self, task: RunningTask, message: str) -> None:
+        """Say how far it has come (TASK-07)."""
+        with task.lock:
+            if not task.record.is_terminal:
+                now = self.clock.timestamp()
+                short = message[:MAX_MESSAGE_LENGTH]
+                task.record = evolve(task.record, message=short, updated_at=now)
+                self.store.replace(task.record)
+
+    def _step(self, task: RunningTask, event: Event, **changes: Any) -> TaskRecord:
+        """Change a task that has not ended; under the lock."""
+        record = task.record.advance(event, self.clock.timestamp(), **changes)
+        assert record is not None  # the callers look at its status first
+        task.record = record
+        self.store.replace(record)
+        return record
+
+    # -- who asks ------------------------------------------------------------------------------
+
+    def find(self, task_id: str, principal: Principal | None) -> TaskRecord | None:
+        """The task of that id, if there is one and it is this principal's (TASK-10)."""
+        record = self.store.get(task_id)
+        if record is None or record.owner != identity_of(principal):
+            return None
+        return record
+
+    def running(self, task_id: str) -> RunningTask | None:
+        """What runs for the task of that id, if it has not ended."""
+        found = self._running.get(task_id)
+        return None if found is None else found[0]
+
+    def call_of(self, task_id: str) -> Invocation | None:
+        """Return the call behind the task of that id; None once that has ended."""
+        found = self._running.get(task_id)
+        return None if found is None else found[1]
+
+    def calls(self) -> list[Invocation]:
+        """Return what runs for any task."""
+        return [call for _, call in list(self._running.values())]
+
+    def _announce(self, record: TaskRecord) -> Announce:
+        return Announce(partial(self.tell, record))
+
+
+_CANNOT_ASK = "The tool ended with a question, which a task cannot do."
+_NO_ROOM = "There was no room to keep the outcome."

@@ -1,0 +1,106 @@
+"""Asking the client out of a task: its handler waits where it is for the answer (TASK-08).
+
+Until its call becomes a task, a handler asks in rounds, as every call of the stateless era does.
+From then on there is no request to end and none to come again: the questions are shown with the
+task, and answered by `tasks/update`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from attrs import define
+
+from ...server_requests.errors import InvalidAnswerError
+from ...server_requests.round_trips import InputRequired
+
+if TYPE_CHECKING:
+    from ...abort import AbortSignal
+    from ...server_requests.questions import Prepared
+    from ...server_requests.round_trips import Rounds
+    from .call import TaskCall
+    from .desk import RunningTask, TaskDesk
+
+
+@define(eq=False, repr=False)
+class TaskExchange:
+    """An `Exchange` for a call that may become a task.
+
+    Args:
+        rounds: has the answers that came with the request.
+        signal: the call's; a handler that waits for an answer is unwound when it fires.
+    """
+
+    call: TaskCall
+    rounds: Rounds
+    signal: AbortSignal
+
+    async def exchange(self, questions: Mapping[str, Prepared]) -> dict[str, Any]:
+        """The answers to `questions`, however long they take.
+
+        Raises:
+            InputRequired: the call is no task, and has not been given them.
+            AbortError: the task has ended meanwhile.
+            LimitReached: too many questions are open.
+        """
+        answers: dict[str, Any] = {}
+        lacking = dict(questions)
+        for key, question in questions.items():
+            try:
+                answers |= await self.rounds.exchange({key: question})
+            except InputRequired:
+                continue
+            del lacking[key]
+        if lacking and self.call.stay_plain():
+            raise InputRequired(lacking)
+        task, desk = self.call.task, self.call.desk
+        while lacking:
+            assert task is not None
+            responses = await self._ask(task, desk, lacking)
+            for key, response in responses.items():
+                try:
+                    answers[key] = lacking[key].read(response)
+                except InvalidAnswerError:
+                    continue  # it is asked again, under a new key
+                del lacking[key]
+        return answers
+
+    async def _ask(
+        self, task: RunningTask, desk: TaskDesk, questions: Mapping[str, Prepared]
+    ) -> dict[str, Any]:
+        """One response to each of `questions`, as the client sent it (RES-17)."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[None] = loop.create_future()
+        responses: dict[str, Any] = {}
+
+        def wake() -> None:
+            if not answered.done():
+                answered.set_result(None)
+
+        def wake_in_loop() -> None:
+            with suppress(RuntimeError):  # the loop has been closed: nobody waits there any more
+                loop.call_soon_threadsafe(wake)
+
+        def respond(key: str, response: Any) -> None:
+            responses[key] = response
+            if len(responses) == len(questions):
+                wake_in_loop()
+
+        remove = self.signal.add_callback(wake_in_loop)
+        shown = {key: question.to_wire() for key, question in questions.items()}
+        desk.questions.take(task.owner, len(questions))
+        keys: list[str] = []
+        try:
+            keys = desk.ask(task, shown, respond)
+            if keys:
+                await answered
+            self.signal.raise_if_aborted()
+        finally:
+            remove()
+            desk.withdraw(task, keys)
+            desk.questions.give_back(task.owner, len(questions))
+        return responses

@@ -1,0 +1,116 @@
+"""The tasks of a server, as the rest of it sees them.
+
+A server without tools that have tasks pays nothing for them: what they are made of is imported when
+the first such tool is called.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from ..effects import Abort, Announce
+from .support import can_have_tasks
+
+if TYPE_CHECKING:
+    from ...clock import Clock
+    from ...config.settings import ServerConfig
+    from ...registry.tools import ToolRegistry
+    from ..client_input import ClientInput
+    from ..effects import Reply
+    from ..envelope import Envelope
+    from ..invocation import Invocation
+    from ..subscriptions import Subscriptions
+    from .desk import TaskDesk
+    from .record import TaskRecord
+    from .support import TaskSupport
+
+
+@define(eq=False, repr=False)
+class TaskOffer:
+    """Makes tasks of calls, where a tool has them and a client takes them."""
+
+    registry: ToolRegistry
+    config: ServerConfig
+    clock: Clock
+    envelope: Envelope
+    subscriptions: Subscriptions
+    client_input: ClientInput
+    _desk: TaskDesk | None = field(default=None, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    @property
+    def offered(self) -> bool:
+        """Return whether a client may ever be given a task, or has been (TASK-01)."""
+        return self._desk is not None or self.registry.has_tasks
+
+    def desk(self) -> TaskDesk:
+        """Where the tasks are."""
+        with self._lock:
+            if self._desk is None:
+                self._desk = self._open_desk()
+            return self._desk
+
+    def _open_desk(self) -> TaskDesk:
+        from secrets import token_urlsafe
+
+        from ...shares import Limit, Quota
+        from .desk import TaskDesk
+        from .store import MemoryTaskStore
+
+        limits = self.config.tasks
+        room = Limit(limits.max_tasks, "places for tasks", "maxTasks", "task_limit")
+        size = Limit(limits.max_result_bytes, "bytes of results", "maxResultBytes", "task_limit")
+        store = MemoryTaskStore(self.clock, Quota(self.config, room), Quota(self.config, size))
+        questions = self.client_input.questions
+        return TaskDesk(self.clock, limits, store, questions, token_urlsafe, self._publish)
+
+    def take(self, call: Invocation, support: TaskSupport) -> Reply | None:
+        """A call is about to start: have it become a task, now or later, or not (TASK-03).
+
+        Returns:
+            The answer to its request, if it is a task already.
+
+        Raises:
+            LimitReached: it has to be one at once, and there is no room (TASK-12).
+        """
+        if not can_have_tasks(call.peer) or call.timeout_ms <= support.after_ms:
+            return None
+        from ...shares import LimitReached
+        from .call import TaskCall
+
+        inner = call.procedure
+        taken = TaskCall(
+            inner.resources,
+            inner.limits,
+            inner,
+            self.desk(),
+            self.envelope,
+            call.timeout_ms - support.after_ms,
+        )
+        if support.after_ms > 0:
+            call.procedure = taken
+            call.timeout_ms = support.after_ms
+            return None
+        try:
+            handle = taken.promote(call)
+        except LimitReached:
+            if support.required:
+                raise
+            return None
+        call.procedure = taken
+        return handle
+
+    def _publish(self, record: TaskRecord) -> None:
+        topic = ("task", record.task_id)
+        self.subscriptions.publish(topic, "notifications/tasks", record.detailed())
+
+    def disconnect_all(self, reason: str) -> list[Abort | Announce]:
+        """The server ends: so does every task."""
+        if self._desk is None:
+            return []
+        calls = self._desk.calls()
+        effects = [effect for call in calls for effect in call.procedure.disconnect(call, reason)]
+        return [effect for effect in effects if isinstance(effect, Abort | Announce)]

@@ -1,0 +1,481 @@
+"""Performs what was decided: the only place that knows tasks, threads, deadlines and signals.
+
+A handler that runs is a `Run`. From its start to its end, whatever happens in between, the engine
+holds exactly one `Run` for it; its end is reported once to the dispatcher, which gives the slot
+back and decides the reply and the record (CALL-09). A handler runs in one of three ways:
+
+* `async def`: a task on the connection's event loop;
+* `def`: in a worker thread;
+* inline: in place, for what takes microseconds.
+
+Where there is middleware every call is a task, and within it the handler is called in its own way
+(OPS-09).
+
+The deadline answers and aborts; it stops nothing. A coroutine that goes on `cancel_grace_ms` after
+it was aborted is cancelled at its next await; a thread cannot be stopped (TIME-04).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from ..abort import AbortSignal
+from ..clock import Clock
+from ..config.settings import ToolsSection
+from ..core.context import ToolContext
+from ..core.dispatcher import Dispatcher
+from ..core.invocation import Invocation, Outcome, Phase, Raised, Returned, Stopped
+from ..errors import AbortError, describe_exception, has_type
+from ..registry.tools import Execution
+from .workers import WorkerPool
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ..core.effects import Effect, Performed
+    from .connection import Connection
+    from .lifespan import Lifespan
+    from .timers import Timer
+
+
+Tell = Callable[["list[Effect]"], "list[Performed]"]
+"""`Connection.tell`, or its sibling for worker threads."""
+
+Proceed = Callable[[], Awaitable[Any]]
+"""Runs a handler, or a handler with middleware around it."""
+
+
+@define(eq=False, repr=False)
+class Run:
+    """A handler that has been started and has not ended.
+
+    Attributes:
+        started: when its handler began, in monotonic seconds.
+        due: when its deadline passes; infinite where it has none.
+        ending: the handler has ended, and that is being reported.
+    """
+
+    connection: Connection
+    call: Invocation
+    context: ToolContext
+    started: float
+    deadline: Timer | None = field(default=None, init=False)
+    cancellation: Timer | None = field(default=None, init=False)
+    coroutine: Coroutine[Any, Any, None] | None = field(default=None, init=False)
+    task: asyncio.Task[None] | None = field(default=None, init=False)
+    ended: bool = field(default=False, init=False)
+    due: float = field(default=math.inf, init=False)
+    ending: bool = field(default=False, init=False)
+    # How often it waits for its client now, and since when, in seconds.
+    waits: int = field(default=0, init=False)
+    waits_since: float = field(default=0.0, init=False)
+    # Only within middleware: the worker threads that run the handler, and how the task ended where
+    # it did not wait for them.
+    threads: int = field(default=0, init=False)
+    left: Outcome | None = field(default=None, init=False)
+
+    @property
+    def signal(self) -> AbortSignal:
+        """The abort signal its handler was given."""
+        return self.context.abort_signal
+
+
+@define(eq=False, repr=False)
+class Engine:
+    """Runs handlers for all connections of a server.
+
+    Args:
+        limits: the `tools` section of the configuration.
+        on_idle: called, from any thread, whenever the last running handler has ended.
+        on_unanswered: called, from any thread, with a tool call that nobody waits for any more
+            and None, and again with how its handler ended (AACP-28).
+        around: puts the middleware of the server around a handler; None where there is none.
+        lifespan: has the state that handlers are given; None where there are no hooks.
+    """
+
+    dispatcher: Dispatcher
+    clock: Clock
+    limits: ToolsSection
+    workers: WorkerPool
+    on_idle: Callable[[], object] = field(default=lambda: None)
+    on_unanswered: Callable[[Invocation, Outcome | None], object] | None = field(default=None)
+    around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
+    lifespan: Lifespan | None = field(default=None)
+    _runs: dict[str, Run] = field(factory=dict, init=False)
+    _inline: Run | None = field(default=None, init=False)
+    _ended: threading.Condition = field(factory=threading.Condition, init=False)
+    _waiting: int = field(default=0, init=False)
+
+    @property
+    def running(self) -> list[Invocation]:
+        """The calls whose handlers have not ended, answered or not."""
+        return [run.call for run in list(self._runs.values())]
+
+    def start(self, connection: Connection, call: Invocation) -> None:
+        """Step 8: run the handler of `call`."""
+        context = ToolContext(
+            call.run_id,
+            call.correlation_id,
+            AbortSignal(),
+            connection.session.logger,
+            call,
+            connection,
+            None if self.lifespan is None else self.lifespan.state,
+        )
+        run = Run(connection, call, context, self.clock.monotonic())
+        self._runs[call.run_id] = run
+        if call.phase is not Phase.WAITED_FOR:
+            # Its connection was closed, in another thread, after it was decided to start it.
+            self.abort(call, "disconnected")
+        if call.execution is Execution.INLINE and self.around is None:
+            self._inline = run
+            try:
+                self._finish(run, self._run_in_place(run))
+            except BaseException as error:
+                self._finish(run, Raised(error))
+                raise
+            finally:
+                self._inline = None
+            return
+        try:
+            self._launch(run)
+        except BaseException as error:
+            # No thread to be had, or the host's loop is closed: the call ends before it began.
+            if run.coroutine is not None:
+                run.coroutine.close()
+            self._finish(run, Raised(error))
+            if not isinstance(error, Exception):
+                raise
+
+    def _launch(self, run: Run) -> None:
+        run.due = run.started + run.call.timeout_ms / 1000
+        if self._is_task(run.call):
+            run.coroutine = self._run_in_task(run)
+            run.connection.scheduler.start_task(run.coroutine, partial(self._started, run))
+        else:
+            self._arm_deadline(run, run.started)
+            self.workers.submit(partial(self._run_in_thread, run))
+
+    def _is_task(self, call: Invocation) -> bool:
+        return call.execution is Execution.ASYNC or self.around is not None
+
+    def has_started(self, call: Invocation) -> bool:
+        """Return whether the handler of `call` was started and has not ended."""
+        return call.run_id in self._runs
+
+    def abort(self, call: Invocation, reason: str) -> None:
+        """Fire the signal of a call; a task still running after the grace is cancelled."""
+        run = self._runs.get(call.run_id)
+        if run is None:
+            return
+        if call.phase is not Phase.EXPIRED:
+            self._note_unanswered(call, None)
+        for error in run.signal.fire(reason):
+            run.context.logger.error("abort callback failed", {"error": describe_exception(error)})
+        if self._is_task(call) and not run.ending:
+            run.cancellation = run.connection.scheduler.call_later(
+                self.limits.cancel_grace_ms / 1000, partial(self._cancel, run)
+            )
+
+    def extend(self, call: Invocation, timeout_ms: int) -> None:
+        """Give a call whose deadline has passed another one, `timeout_ms` from now."""
+        run = self._runs.get(call.run_id)
+        if run is None:
+            return
+        with run.connection.lock:
+            if not run.ended:
+                now = self.clock.monotonic()
+                run.due = now + timeout_ms / 1000
+                self._arm_deadline(run, now)
+
+    def hold(self, call: Invocation) -> None:
+        """A handler waits for its client: its deadline stands still until `resume` (ASK-17)."""
+        run = self._runs.get(call.run_id)
+        if run is None:
+            return
+        with run.connection.lock:
+            run.waits += 1
+            if run.waits == 1:
+                run.waits_since = self.clock.monotonic()
+                if run.deadline is not None:
+                    run.deadline.cancel()
+
+    def resume(self, call: Invocation) -> None:
+        """A handler has what it waited for, or never will: its deadline goes on."""
+        run = self._runs.get(call.run_id)
+        if run is None:
+            return  # it was given up meanwhile
+        with run.connection.lock:
+            run.waits -= 1
+            if run.waits:
+                return
+            now = self.clock.monotonic()
+            run.due += now - run.waits_since
+            if run.task is not None and not run.ended:
+                self._arm_deadline(run, now)
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait, at most `timeout` seconds, until no handler runs; return whether none does."""
+        with self._ended:
+            self._waiting += 1
+            try:
+                return self._ended.wait_for(lambda: not self._runs, timeout)
+            finally:
+                self._waiting -= 1
+
+    def give_up(self) -> list[Invocation]:
+        """The process ends: every handler that has not ended is taken for stopped (PROC-10).
+
+        Returns:
+            The calls it was done to.
+        """
+        runs = list(self._runs.values())
+        for run in runs:
+            self._finish(run, Stopped())
+        return [run.call for run in runs]
+
+    def on_loop(self, loop: asyncio.AbstractEventLoop | None) -> Invocation | None:
+        """The call that a loop, or the thread that feeds, is busy with; from any thread."""
+        if self._inline is not None:
+            return self._inline.call
+        if loop is None:
+            return None
+        import asyncio
+
+        current = asyncio.current_task(loop)
+        coroutine = None if current is None else current.get_coro()
+        for run in list(self._runs.values()):
+            if run.coroutine is not None and run.coroutine is coroutine:
+                return run.call
+        return None
+
+    # -- the three ways to run ---------------------------------------------------------------
+
+    def _run_in_place(self, run: Run) -> Outcome:
+        """Call the handler; whatever it raises is an outcome, `SystemExit` included (ERR-05)."""
+        call = run.call
+        try:
+            return Returned(copy_context().run(call.handler, call.arguments, run.context))
+        except BaseException as error:
+            return _outcome_of(error, run.signal)
+
+    def _run_in_thread(self, run: Run) -> None:
+        tell = run.connection.tell_from_thread
+        try:
+            self._finish(run, self._run_in_place(run), tell)
+        except BaseException as error:
+            self._finish(run, Raised(error), tell)
+            raise
+
+    async def _run_in_task(self, run: Run) -> None:
+        call = run.call
+        # A task may have its first step long after it was made: others block the loop before it.
+        run.started = self.clock.monotonic()
+        run.due = run.started + call.timeout_ms / 1000
+        try:
+            if self.around is None or not call.procedure.is_wrapped:
+                value = await call.handler(call.arguments, run.context)
+            else:
+                value = await self.around(call, partial(self._proceed, run))()
+        except BaseException as error:
+            # Not kept in a variable: this frame is in its traceback, and the two would be garbage
+            # that only the collector finds.
+            self._end_task(run, _outcome_of(error, run.signal))
+        else:
+            self._end_task(run, Returned(value))
+
+    def _started(self, run: Run, task: asyncio.Task[None]) -> None:
+        """Its task has had its first go: arm the deadline, unless that was all."""
+        run.task = task
+        if not run.ended:
+            if not run.waits:
+                self._arm_deadline(run, self.clock.monotonic())
+            # A task that is cancelled before its first step never gets to report its own end.
+            task.add_done_callback(lambda _: self._end_task(run, Stopped()))
+
+    def _end_task(self, run: Run, outcome: Outcome) -> None:
+        """The task has ended; the call has too, unless a thread still runs its handler."""
+        if run.threads:
+            with run.connection.lock:
+                if run.threads:
+                    run.left = outcome if run.left is None else run.left
+                    return
+        self._finish(run, outcome)
+
+    # -- within middleware -------------------------------------------------------------------
+
+    async def _proceed(self, run: Run) -> Any:
+        """Call the handler in its own way; return or raise what it does."""
+        call = run.call
+        if run.ended:
+            raise RuntimeError("proceed() was called after its call had ended")
+        if call.execution is Execution.ASYNC:
+            return await call.handler(call.arguments, run.context)
+        if call.execution is Execution.INLINE:
+            return copy_context().run(call.handler, call.arguments, run.context)
+        return await self._await_thread(run)
+
+    async def _await_thread(self, run: Run) -> Any:
+        """Call a `def` handler in a worker thread; who is cancelled does not wait for its end."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[list[Outcome]] = loop.create_future()
+        with run.connection.lock:
+            self.workers.submit(partial(copy_context().run, self._work, run, loop, ended))
+            run.threads += 1
+        # Taken out of the future, and deleted below: this frame, and those of the worker that know
+        # the future, are in the traceback of what is raised; see `_run_in_task`.
+        outcome = (await ended).pop()
+        try:
+            if isinstance(outcome, Returned):
+                return outcome.value
+            raise outcome.error if isinstance(outcome, Raised) else AbortError(run.signal.reason)
+        finally:
+            del outcome
+
+    def _work(
+        self, run: Run, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[list[Outcome]]
+    ) -> None:
+        # No variable holds the outcome, for the same reason.
+        self._end_work(run, loop, ended, self._run_in_place(run))
+
+    def _end_work(
+        self,
+        run: Run,
+        loop: asyncio.AbstractEventLoop,
+        ended: asyncio.Future[list[Outcome]],
+        outcome: Outcome,
+    ) -> None:
+        """A worker thread has run the handler: tell the task, or end the call if that has gone."""
+        with run.connection.lock:
+            run.threads -= 1
+            left = None if run.threads else run.left
+        if left is None:
+            try:
+                loop.call_soon_threadsafe(_resolve, ended, outcome)
+            except RuntimeError:
+                left = Stopped()  # the loop is closed, and with it the task
+        if left is not None:
+            # A task that was cancelled says nothing of the call; its handler does.
+            cancelled = isinstance(left, Raised) and _is_cancellation(left.error)
+            ending = outcome if cancelled or isinstance(left, Stopped) else left
+            self._finish(run, ending, run.connection.tell_from_thread)
+
+    # -- deadline, cancellation, end ---------------------------------------------------------
+
+    def _arm_deadline(self, run: Run, now: float) -> None:
+        """Arm the timer of its deadline; none for a handler that has just ended."""
+        if not run.ending:
+            run.deadline = run.connection.scheduler.call_later(
+                max(0.0, run.due - now), partial(self._expire, run)
+            )
+
+    def _expire_overdue(self, run: Run, now: float, tell: Tell) -> None:
+        """Its deadline passed before it ended, and no timer could say so (TIME-10)."""
+        run.ending = True
+        while run.due <= now:
+            run.due = math.inf  # unless it is given another one
+            self._expire(run, tell)
+
+    def _expire(self, run: Run, tell: Tell | None = None) -> None:
+        connection = run.connection
+        with connection.lock:
+            if run.ended or run.waits:
+                return
+            # Before the client hears of it, and asks.
+            self._note_unanswered(run.call, None)
+            rest = (tell or connection.tell)(self.dispatcher.expire(run.call))
+        connection.perform(rest)
+
+    def _cancel(self, run: Run) -> None:
+        run.connection.scheduler.call_in_loop(partial(self._cancel_task, run))
+
+    def _cancel_task(self, run: Run) -> None:
+        if run.task is not None and not run.task.done():
+            run.task.cancel()
+
+    def _finish(self, run: Run, outcome: Outcome, tell: Tell | None = None) -> None:
+        """The handler has ended: report it, once (CALL-09).
+
+        Args:
+            tell: performs what the dispatcher decides; by default in this thread.
+        """
+        # Whole microseconds; round() would take 0.4 us to find the nearest.
+        now = self.clock.monotonic()
+        duration_ms = int((now - run.started) * 1_000_000) / 1000
+        call, connection = run.call, run.connection
+        tell = tell or connection.tell
+        effects: list[Effect] | None = None
+        ours = False
+        try:
+            if run.due <= now and not run.ending:
+                self._expire_overdue(run, now, tell)
+            with connection.lock:
+                if run.ended:
+                    return
+                run.ended = ours = True
+                effects = self.dispatcher.conclude(call, outcome, duration_ms)
+                rest = tell(effects)
+        except BaseException as error:
+            # A bug, what a result raises when it is looked at, or another thread has thrown it.
+            with connection.lock:
+                if run.ended and not ours:
+                    return
+                run.ended = True
+                if effects is None:
+                    effects = self.dispatcher.break_off(call, error, duration_ms)
+                else:
+                    described = {"error": describe_exception(error)}
+                    run.context.logger.error("internal error", described)
+                rest = tell(effects)
+        try:
+            if run.deadline is not None:
+                run.deadline.cancel()
+            if run.cancellation is not None:
+                run.cancellation.cancel()
+            if rest:
+                connection.perform(rest)
+            if call.phase is not Phase.WAITED_FOR:
+                self._note_unanswered(call, outcome)
+        finally:
+            # Only now: whoever waits for the engine to be idle waits for the last reply as well.
+            self._runs.pop(call.run_id, None)
+            if not self._runs:
+                self._report_idle()
+
+    def _note_unanswered(self, call: Invocation, outcome: Outcome | None) -> None:
+        if self.on_unanswered is not None and call.method == "tools/call":
+            self.on_unanswered(call, outcome)
+
+    def _report_idle(self) -> None:
+        if self._waiting:
+            with self._ended:
+                self._ended.notify_all()
+        self.on_idle()
+
+
+def _resolve(ended: asyncio.Future[list[Outcome]], outcome: Outcome) -> None:
+    if not ended.done():
+        ended.set_result([outcome])
+
+
+def _outcome_of(error: BaseException, signal: AbortSignal) -> Outcome:
+    if signal.aborted and (has_type(error, AbortError) or _is_cancellation(error)):
+        return Stopped()
+    return Raised(error)
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Return whether it is asyncio's, without importing asyncio where nobody has."""
+    import sys
+
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and has_type(error, asyncio.CancelledError)

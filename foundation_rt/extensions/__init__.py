@@ -1,1 +1,0 @@
-"""Extensions of the protocol, each in a package of its own."""

@@ -1,1 +1,0 @@
-"""What a server offers besides tools, and what all that can be listed has in common."""

@@ -1,0 +1,196 @@
+"""Numbers about calls for Prometheus: counted here, written out by its client library.
+
+Counting is a few additions under a lock, done by observers after a call was answered. The client
+library is asked only when somebody reads the metrics; its own counters would cost a call more, and
+bring a series for the time of their creation along with each.
+
+How many series there can be is bounded (OPS-15): the label `name` is that of a tool or prompt that
+is registered, at most `_MAX_NAMES` of them over the life of the process, and "other" for all else.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from ..core.effects import Complete, Connect, Disconnect, Observed
+from ..errors import ErrorCode, MissingExtraError
+from ..version import __version__
+
+try:
+    import prometheus_client as prometheus
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+        Metric,
+    )
+except ImportError:
+    raise MissingExtraError("Metrics", "metrics") from None
+
+if TYPE_CHECKING:
+    from ..core.session import Session
+    from ..errors import StructuredError
+    from ..limits import ResourceManager
+
+OTHER = "other"
+"""Stands for every name beyond those that have series of their own."""
+
+_MAX_NAMES = 1000
+
+_NAMED = ("tools/call", "prompts/get")
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+"""Upper bounds in seconds; the widest is beyond any deadline that a person would wait for."""
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@define(eq=False, repr=False)
+class _Durations:
+    """How many calls took how long: one count for each bucket, and one for what is beyond."""
+
+    counts: list[int] = field(factory=lambda: [0] * (len(_BUCKETS) + 1), init=False)
+    total_seconds: float = field(default=0.0, init=False)
+
+    def add(self, seconds: float) -> None:
+        """Count one call."""
+        self.counts[bisect_left(_BUCKETS, seconds)] += 1
+        self.total_seconds += seconds
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """The buckets as Prometheus has them: each holds all that is below its bound."""
+        bounds = [*map(prometheus.utils.floatToGoString, _BUCKETS), "+Inf"]
+        running, buckets = 0, []
+        for bound, count in zip(bounds, self.counts, strict=True):
+            running += count
+            buckets.append((bound, float(running)))
+        return buckets
+
+
+@define(eq=False, repr=False)
+class Metrics:
+    """Counts what observers tell, and renders it; safe from any thread.
+
+    Args:
+        resources: read when the metrics are.
+        is_registered: whether there is a tool or prompt, by method and name.
+    """
+
+    _resources: ResourceManager
+    _is_registered: Callable[[str, str], bool]
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _names: set[str] = field(factory=set, init=False)
+    _calls: dict[tuple[str, str, str], int] = field(factory=dict, init=False)
+    _durations: dict[tuple[str, str], _Durations] = field(factory=dict, init=False)
+    _rejections: dict[str, int] = field(factory=dict, init=False)
+    _sessions: dict[str, int] = field(factory=dict, init=False)
+    _series: prometheus.CollectorRegistry = field(factory=prometheus.CollectorRegistry, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._series.register(self)
+
+    def observe(self, session: Session, record: Observed) -> None:
+        """Count a call that has ended, a session that began or one that ended."""
+        if isinstance(record, Complete):
+            self._count_call(record)
+        elif isinstance(record, Connect):
+            self._count(self._sessions, session.transport_type, 1)
+        elif isinstance(record, Disconnect):
+            self._count(self._sessions, session.transport_type, -1)
+
+    def note_rate_limit(self, refusal: StructuredError) -> None:
+        """Count a session that a rate limit has refused; of calls their records say so."""
+        self._count(self._rejections, "rate_limit", 1)
+
+    def _count(self, counts: dict[str, int], key: str, step: int) -> None:
+        with self._lock:
+            counts[key] = counts.get(key, 0) + step
+
+    def _count_call(self, record: Complete) -> None:
+        fields = record.fields
+        method = fields.get("method", "tools/call")
+        outcome, seconds = fields["outcome"], fields["durationMs"] / 1000
+        with self._lock:
+            name = self._label(method, fields.get("toolName") or fields.get("name", ""))
+            calls = self._calls
+            calls[method, name, outcome] = calls.get((method, name, outcome), 0) + 1
+            durations = self._durations.get((method, name))
+            if durations is None:
+                durations = self._durations[method, name] = _Durations()
+            durations.add(seconds)
+        if record.refusal is not None and fields.get("errorCode") == ErrorCode.RESOURCE_EXHAUSTED:
+            self._count(self._rejections, record.refusal, 1)
+
+    def render(self) -> tuple[str, bytes]:
+        """The content type, and everything in the text format of Prometheus (0.0.4)."""
+        return CONTENT_TYPE, prometheus.generate_latest(self._series)
+
+    def collect(self) -> Iterator[Metric]:
+        """The series; called by the client library, for `render`."""
+        with self._lock:
+            families = [*self._collect_calls()]
+        yield from families
+        yield from self._collect_process()
+
+    def _label(self, method: str, name: str) -> str:
+        """The label of what was called; only tools and prompts have one, and it is bounded."""
+        if method not in _NAMED:
+            return ""
+        if name in self._names:
+            return name
+        if len(self._names) >= _MAX_NAMES or not self._is_registered(method, name):
+            return OTHER
+        self._names.add(name)
+        return name
+
+    def _collect_calls(self) -> Iterator[Metric]:
+        calls = CounterMetricFamily(
+            "foundation_rt_calls", "Calls, by outcome.", labels=("method", "name", "outcome")
+        )
+        for labels, count in self._calls.items():
+            calls.add_metric(labels, count)
+        yield calls
+        durations = HistogramMetricFamily(
+            "foundation_rt_call_duration_seconds",
+            "How long handlers ran.",
+            labels=("method", "name"),
+        )
+        for (method, name), each in self._durations.items():
+            durations.add_metric((method, name), each.cumulative(), each.total_seconds)
+        yield durations
+        rejections = CounterMetricFamily(
+            "foundation_rt_rejections", "Calls refused for load, by reason.", labels=("reason",)
+        )
+        for reason, count in self._rejections.items():
+            rejections.add_metric((reason,), count)
+        yield rejections
+        sessions = GaugeMetricFamily(
+            "foundation_rt_sessions", "Open sessions, by transport.", labels=("transport",)
+        )
+        for transport, count in self._sessions.items():
+            sessions.add_metric((transport,), count)
+        yield sessions
+
+    def _collect_process(self) -> Iterator[Metric]:
+        reading = self._resources.get_telemetry()
+        for name, meaning, value in (
+            ("slots_in_use", "Execution slots that calls hold.", reading.concurrent_executions),
+            ("slots", "Execution slots there are.", reading.max_concurrent_executions),
+            (
+                "event_loop_delay_seconds",
+                "What an event waits to be served: p99 of the last 10 s.",
+                reading.event_loop_delay_ms / 1000,
+            ),
+            ("resident_memory_bytes", "Resident memory.", reading.memory_usage_bytes),
+        ):
+            yield GaugeMetricFamily(f"foundation_rt_{name}", meaning, value=value)
+        about = GaugeMetricFamily(
+            "foundation_rt_info", "Always 1; the version that runs.", labels=("version",)
+        )
+        about.add_metric((__version__,), 1)
+        yield about

@@ -1,0 +1,166 @@
+"""A span for every call whose handler runs, as OpenTelemetry's conventions for MCP have it.
+
+The parent is the W3C trace context in the request's `_meta` (SEP-414); the span that is current
+where the request arrived, that of an HTTP server say, is linked. In the handler the call's
+span is the current one, whichever thread it runs in, so that what the handler traces hangs below.
+
+Only the API of OpenTelemetry is used: where spans go is the business of the program that serves,
+which sets up an SDK, and without one nothing is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from ..core.feature_calls import json_rpc_code
+from ..core.invocation import Phase
+from ..errors import ErrorCode, MissingExtraError, ToolError
+from ..protocol.content import ToolResult
+from ..server_requests.round_trips import InputRequired
+from ..version import __version__
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.baggage.propagation import W3CBaggagePropagator
+    from opentelemetry.context import attach, detach, get_current
+    from opentelemetry.propagators.composite import CompositePropagator
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError:
+    raise MissingExtraError("Tracing", "otel") from None
+
+if TYPE_CHECKING:
+    from ..core.invocation import Invocation
+    from .stack import Proceed
+
+_CARRIED = ("traceparent", "tracestate", "baggage")
+_MAX_CARRIED = 8192  # characters: the longest baggage that W3C asks anybody to pass on
+
+_TARGETS = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+_NETWORK = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
+
+_TOOL_ERROR = "tool_error"
+
+_ENDED_EARLY = {
+    Phase.EXPIRED: "timeout",
+    Phase.CANCELLED: "cancelled",
+    Phase.DISCONNECTED: "disconnected",
+    Phase.DISCONNECTED_THEN_EXPIRED: "disconnected",
+}
+"""`error.type` of a call whose client did not get what the handler made."""
+
+
+@define(eq=False, repr=False)
+class Tracing:
+    """The middleware that makes the spans.
+
+    Args:
+        provider: where spans go; by default what the program has set up for all.
+    """
+
+    _provider: trace.TracerProvider | None = None
+    _tracer: trace.Tracer = field(init=False)
+    _propagator: CompositePropagator = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._tracer = trace.get_tracer("foundation_rt", __version__, self._provider)
+        self._propagator = CompositePropagator(
+            [TraceContextTextMapPropagator(), W3CBaggagePropagator()]
+        )
+
+    async def __call__(self, call: Invocation, proceed: Proceed) -> Any:
+        """Run the rest of the call within its span."""
+        around = trace.get_current_span().get_span_context()
+        token = attach(self._propagator.extract(_carried(call.meta), get_current()))
+        try:
+            sent = trace.get_current_span().get_span_context()
+            links = [trace.Link(around)] if around.is_valid and sent != around else []
+            return await self._trace(call, proceed, links)
+        finally:
+            detach(token)
+
+    async def _trace(self, call: Invocation, proceed: Proceed, links: list[trace.Link]) -> Any:
+        with self._tracer.start_as_current_span(
+            _span_name(call),
+            kind=trace.SpanKind.SERVER,
+            attributes=_attributes(call),
+            links=links,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                value = await proceed()
+            except BaseException as error:
+                _note_error(span, call, error)
+                raise
+            _note_return(span, call, value)
+            return value
+
+
+def _carried(meta: Mapping[str, Any] | None) -> dict[str, str]:
+    """The context in `_meta`; the propagators ignore what is malformed (OPS-17)."""
+    found = {key: (meta or {}).get(key) for key in _CARRIED}
+    return {
+        key: value
+        for key, value in found.items()
+        if type(value) is str and len(value) <= _MAX_CARRIED
+    }
+
+
+def _span_name(call: Invocation) -> str:
+    """The method and, where there are few of them, what is called (OPS-16)."""
+    return f"{call.method} {call.name}" if call.method in _TARGETS else call.method
+
+
+def _attributes(call: Invocation) -> dict[str, str]:
+    attributes = {
+        "mcp.method.name": call.method,
+        "mcp.protocol.version": call.peer.revision.name,
+        "jsonrpc.request.id": str(call.request_id),
+        "foundation_rt.run_id": call.run_id,
+        "foundation_rt.correlation_id": call.correlation_id,
+    }
+    transport = _NETWORK.get(call.session.transport_type)
+    if transport is not None:
+        attributes["network.transport"] = transport
+    if call.method == "tools/call":
+        attributes["gen_ai.operation.name"] = "execute_tool"
+    target = _TARGETS.get(call.method)
+    if target is not None:
+        attributes[target] = call.name
+    elif call.method == "resources/read":
+        attributes["mcp.resource.uri"] = call.name
+    return attributes
+
+
+def _note_return(span: trace.Span, call: Invocation, value: Any) -> None:
+    if call.phase is not Phase.WAITED_FOR:
+        _note_failure(span, _ENDED_EARLY[call.phase])
+    elif isinstance(value, ToolResult) and value.is_error:
+        _note_failure(span, _TOOL_ERROR)
+
+
+def _note_error(span: trace.Span, call: Invocation, error: BaseException) -> None:
+    """What the client is told of it, and, where that is nothing, what was raised (OPS-18)."""
+    if call.phase is not Phase.WAITED_FOR:
+        _note_failure(span, _ENDED_EARLY[call.phase])
+    elif not isinstance(error, InputRequired):  # which asks the client, and is no failure
+        told = isinstance(error, ToolError)
+        code = error.code if isinstance(error, ToolError) else ErrorCode.INTERNAL
+        description = error.message if isinstance(error, ToolError) else None
+        if call.method == "tools/call":
+            _note_failure(span, _TOOL_ERROR, description)
+        else:
+            number = str(int(json_rpc_code(call, code)))
+            _note_failure(span, number, description)
+            span.set_attribute("rpc.response.status_code", number)
+        span.set_attribute("foundation_rt.error_code", code.value)
+        if not told:
+            span.record_exception(error)
+
+
+def _note_failure(span: trace.Span, kind: str, description: str | None = None) -> None:
+    span.set_attribute("error.type", kind)
+    span.set_status(trace.StatusCode.ERROR, description)

@@ -1,0 +1,1 @@
+"""The catalogs of a server: tools, resources, prompts, completions."""

@@ -1,0 +1,42 @@
+"""What a server offers besides tools, together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from .completions import CompletionRegistry
+from .prompts import PromptRegistry
+from .resources import ResourceRegistry
+from .tools import Execution
+
+if TYPE_CHECKING:
+    from .catalog import Observer
+
+
+@define(eq=False, repr=False)
+class Features:
+    """The resources, prompts and completions of one server; made when it has the first of them."""
+
+    resources: ResourceRegistry = field(factory=ResourceRegistry)
+    prompts: PromptRegistry = field(factory=PromptRegistry)
+    completions: CompletionRegistry = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.completions = CompletionRegistry(self.prompts, self.resources)
+
+    def observe(self, observer: Observer) -> None:
+        """Tell `observer` of every change of a list from now on (MRES-12, PROMPT-07)."""
+        self.resources.observe(observer)
+        self.prompts.observe(observer)
+
+    def has_async_handlers(self) -> bool:
+        """Return whether any handler needs an event loop."""
+        resources, prompts = self.resources, self.prompts
+        handlings = [
+            *(entry.handling for entry in resources.resources.entries()),
+            *(entry.handling for entry in resources.templates.entries()),
+            *(entry.handling for entry in prompts.prompts.entries()),
+        ]
+        return any(handling.execution is Execution.ASYNC for handling in handlings)

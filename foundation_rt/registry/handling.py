@@ -1,0 +1,52 @@
+"""How a handler of a feature is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+from .tools import Execution, check_scopes, is_async_callable
+
+if TYPE_CHECKING:
+    from .checks import Checks
+    from .tools import Handler
+
+
+@define(eq=False, repr=False)
+class Handling:
+    """A handler, and how it is run.
+
+    Args:
+        handler: called with a dict of arguments and a `ToolContext`.
+        execution: where it runs.
+        timeout_ms: deadline in ms; None means `tools.default_timeout_ms`.
+        scopes: what the principal of a call must have been granted, all of it.
+    """
+
+    handler: Handler
+    execution: Execution
+    timeout_ms: int | None
+    scopes: frozenset[str] = frozenset()
+
+
+def make_handling(
+    checks: Checks,
+    handler: Handler,
+    execution: Execution | None,
+    timeout_ms: int | None,
+    scopes: Iterable[str] = (),
+) -> Handling:
+    """A `Handling`; by default `async def` runs as a task and anything else in a worker thread.
+
+    Raises:
+        RegistrationError: it cannot be run so.
+    """
+    checks.handler(handler)
+    checks.timeout(timeout_ms)
+    if execution is None:
+        execution = Execution.ASYNC if is_async_callable(handler) else Execution.THREAD
+    elif execution is Execution.INLINE and is_async_callable(handler):
+        raise checks.refusal("inline=True is for def, not for async def")
+    return Handling(handler, execution, timeout_ms, check_scopes(checks.what, scopes))

@@ -1,4 +1,0 @@
-"""JSON Schema inside: dialects, patterns, formats, and what becomes of a value that does not fit.
-
-`foundation_rt.schemas.validation` is the door to all of it; nothing else imports from here.
-"""

@@ -1,0 +1,266 @@
+"""Forms: the restricted JSON Schemas by which a client asks its user, and reading what came back.
+
+The specification allows flat objects of primitive properties (ASK-06), and nothing that a form
+cannot show. A class says the same in Python: an attrs class, a dataclass or a ``TypedDict`` whose
+members are strings, numbers, booleans, or choices of strings (ASK-07).
+
+A schema is compiled once for all calls that use it: handlers write it in place, anew on each call.
+"""
+
+from __future__ import annotations
+
+import threading
+import types
+import typing
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from attrs import define, field
+
+from ..errors import UsageError
+from ..jsonschema.validation import Validator, compile_schema
+from ..protocol.jsonrpc import compact
+from .errors import ClientCapabilityError, InvalidAnswerError
+
+if TYPE_CHECKING:
+    from ..protocol.revisions import Revision
+    from ..signatures.converters import Structure
+
+_TEXT = {"title", "description"}
+_STRING = _TEXT | {"type", "minLength", "maxLength", "format", "default"}
+_NUMBER = _TEXT | {"type", "minimum", "maximum", "default"}
+_FIELD_KEYWORDS: dict[str, set[str]] = {
+    "string": _STRING,
+    "integer": _NUMBER,
+    "number": _NUMBER,
+    "boolean": _TEXT | {"type", "default"},
+    "array": _TEXT | {"type", "minItems", "maxItems", "items", "default"},
+}
+_CHOICE_KEYWORDS = _TEXT | {"type", "enum", "enumNames", "oneOf", "default"}
+_FORMATS = ("email", "uri", "date", "date-time")
+_ROOT_KEYWORDS = {"$schema", "type", "properties", "required"}
+
+
+@define(eq=False, repr=False)
+class Form:
+    """A form that can be sent, and can read what was filled in.
+
+    Attributes:
+        schema: as the newest revisions have it.
+    """
+
+    schema: dict[str, Any]
+    _validate: Validator
+    _structure: Structure | None = None
+
+    def to_wire(self, revision: Revision) -> dict[str, Any]:
+        """The schema as a client of `revision` understands it (ASK-06).
+
+        Raises:
+            ClientCapabilityError: the revision has no way to ask for this.
+        """
+        fields = self.schema["properties"].items()
+        properties = {name: _field_to_wire(name, one, revision) for name, one in fields}
+        return revision.keep("form", {**self.schema, "properties": properties})
+
+    def read(self, content: Any) -> Any:
+        """What the user filled in: a dict, or an instance of the class the form was made of.
+
+        What the form did not ask for is left out.
+
+        Raises:
+            InvalidAnswerError: it is not what the form asked for (ASK-09).
+        """
+        if type(content) is not dict:
+            raise InvalidAnswerError(("/content", "is not an object"))
+        known = {name: content[name] for name in self.schema["properties"] if name in content}
+        issues = self._validate(known)
+        if issues:
+            raise InvalidAnswerError(*((f"/content{one.path}", one.message) for one in issues))
+        if self._structure is None:
+            return known
+        from ..signatures.converters import Misfit
+
+        try:
+            return self._structure(known)
+        except Misfit as misfit:
+            path = "".join(f"/{step}" for step in reversed(misfit.path))
+            raise InvalidAnswerError((f"/content{path}", misfit.text)) from None
+
+
+@define(eq=False, repr=False)
+class Forms:
+    """The forms in use, each made once; safe from any thread.
+
+    Args:
+        capacity: how many are kept; the one not used for longest goes first.
+    """
+
+    capacity: int = 256
+    _made: OrderedDict[Any, Form] = field(factory=OrderedDict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def form(self, schema: Mapping[str, Any] | type) -> Form:
+        """The form of a schema or of a class.
+
+        Raises:
+            UsageError: a form cannot ask for this; the message says what to change.
+        """
+        key = schema if isinstance(schema, type) else _canonical(schema)
+        with self._lock:
+            form = self._made.get(key)
+            if form is not None:
+                self._made.move_to_end(key)
+                return form
+        form = _form_of_class(key) if isinstance(key, type) else _form_of_schema(key)
+        with self._lock:
+            self._made[key] = form
+            while len(self._made) > self.capacity:
+                self._made.popitem(last=False)
+        return form
+
+
+def _canonical(schema: Mapping[str, Any]) -> bytes:
+    if not isinstance(schema, Mapping):
+        raise UsageError(f"a form is asked for by a JSON Schema or a class, not by {schema!r}")
+    try:
+        return compact(orjson.dumps(dict(schema)))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the schema of a form must be JSON: {error}") from None
+
+
+def _form_of_schema(canonical: bytes) -> Form:
+    schema: dict[str, Any] = orjson.loads(canonical)
+    schema.setdefault("properties", {})
+    _check(schema)
+    return Form(schema, compile_schema(schema).validate)
+
+
+# -- what a form may ask for ---------------------------------------------------------------------
+
+
+def _check(schema: dict[str, Any]) -> None:
+    """Refuse what the specification's restricted schemas do not have (ASK-06)."""
+    if schema.get("type") != "object" or type(schema["properties"]) is not dict:
+        raise UsageError('the schema of a form must be {"type": "object", "properties": {...}}')
+    unknown = schema.keys() - _ROOT_KEYWORDS
+    if unknown:
+        raise UsageError(f"a form cannot say {min(unknown)!r}: remove it from its schema")
+    required = schema.get("required", [])
+    if type(required) is not list or any(name not in [*schema["properties"]] for name in required):
+        raise UsageError("`required` of a form must list names of its properties")
+    for name, one in schema["properties"].items():
+        problem = _problem_of_field(one)
+        if problem:
+            raise UsageError(f"a form cannot ask for {name!r}: {problem}")
+
+
+def _problem_of_field(one: Any) -> str:
+    """What keeps a property from being a field of a form; "" if nothing does."""
+    kind = one.get("type") if type(one) is dict else None
+    if type(kind) is not str or kind not in _FIELD_KEYWORDS:
+        return f"its type must be one of {', '.join(_FIELD_KEYWORDS)}"
+    is_choice = kind == "string" and ("enum" in one or "oneOf" in one)
+    unknown = one.keys() - (_CHOICE_KEYWORDS if is_choice else _FIELD_KEYWORDS[kind])
+    if unknown:
+        return f"a field of type {kind} has no {min(unknown)!r}"
+    if kind == "array":
+        return _problem_of_items(one.get("items"))
+    if is_choice:
+        return _problem_of_choice(one, "oneOf")
+    if kind == "string" and one.get("format", _FORMATS[0]) not in _FORMATS:
+        return f"its format must be one of {', '.join(_FORMATS)}"
+    return ""
+
+
+def _problem_of_items(items: Any) -> str:
+    what = "the items of a list must be a choice of strings, by `enum` or titled by `anyOf`"
+    if type(items) is not dict or not ("enum" in items or "anyOf" in items):
+        return what
+    if items.keys() - {"type", "enum", "anyOf"} or items.get("type", "string") != "string":
+        return what
+    return _problem_of_choice(items, "anyOf")
+
+
+def _problem_of_choice(one: dict[str, Any], titled: str) -> str:
+    if "enum" in one and titled in one:
+        return f"it is given by `enum` and by `{titled}`: keep one"
+    if "enum" in one:
+        names = one.get("enumNames", one["enum"])
+        if not _are_texts(one["enum"]) or not _are_texts(names) or len(names) != len(one["enum"]):
+            return "`enum` must list strings, and `enumNames` as many"
+        return ""
+    options = one[titled]
+    if type(options) is not list or not options or not all(map(_is_option, options)):
+        return f'`{titled}` must list options {{"const": ..., "title": ...}} of strings'
+    return ""
+
+
+def _are_texts(values: Any) -> bool:
+    return type(values) is list and bool(values) and all(type(value) is str for value in values)
+
+
+def _is_option(option: Any) -> bool:
+    return (
+        type(option) is dict
+        and option.keys() == {"const", "title"}
+        and all(type(value) is str for value in option.values())
+    )
+
+
+def _field_to_wire(name: str, one: dict[str, Any], revision: Revision) -> dict[str, Any]:
+    """A field for a client of `revision`, which may know fewer kinds of it."""
+    if one["type"] == "array" and not revision.has("form_field", "items"):
+        why = f" and a revision that has lists, for the field {name!r}"
+        raise ClientCapabilityError({"elicitation": {"form": {}}}, why)
+    wire = dict(one)
+    if "oneOf" in one and not revision.has("form_field", "oneOf"):
+        options = wire.pop("oneOf")
+        wire["enum"] = [option["const"] for option in options]
+        wire["enumNames"] = [option["title"] for option in options]
+    if one["type"] != "boolean":  # a boolean has had a default from the start
+        wire = revision.keep("form_field", wire)
+    return wire
+
+
+# -- forms of classes ----------------------------------------------------------------------------
+
+
+def _form_of_class(cls: type) -> Form:
+    """The form whose fields are the members of `cls` (ASK-07)."""
+    from ..signatures.annotations import Names
+    from ..signatures.classes import is_class_with_members, members_of
+    from ..signatures.schema_deriver import Deriver
+    from ..signatures.type_schema import REQUIRED, Underivable
+
+    if not is_class_with_members(cls):
+        raise UsageError(f"a form is made of an attrs class, a dataclass or a TypedDict: {cls!r}")
+    names = Names({}, {}, {})
+    properties: dict[str, Any] = {}
+    try:
+        members = members_of(cls, names)
+        for member in members:
+            default = REQUIRED if member.default is None else member.default
+            hint = _without_none(member.hint) if member.default is None else member.hint
+            derived = Deriver(names).derive(hint, description=member.description, default=default)
+            properties[member.key] = derived.schema
+        structure = Deriver(names).derive(cls).structure
+    except Underivable as error:
+        raise UsageError(f"a form cannot be made of {cls.__name__}: {error}") from None
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": [member.key for member in members if member.default is REQUIRED],
+    }
+    _check(schema)
+    return Form(schema, compile_schema(schema).validate, structure)
+
+
+def _without_none(hint: Any) -> Any:
+    """``str`` for ``str | None``: with the default None it says that a field may be left out."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        kept = tuple(one for one in typing.get_args(hint) if one is not type(None))
+        return typing.Union[kept]  # noqa: UP007 - how many there are is known only here
+    return hint

@@ -1,0 +1,175 @@
+"""The members of attrs classes, dataclasses and typed dicts, all in one shape (TYPED-10)."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from .annotations import Names, Unresolvable, names_of_class, without_metadata
+from .converters import exact
+from .docstrings import parse_docstring
+from .type_schema import REQUIRED, Underivable
+
+
+@attrs.frozen
+class Member:
+    """One member of the JSON object that stands for an instance.
+
+    Attributes:
+        key: its name there: the name of the constructor's parameter, for an attrs class the alias.
+        hint: its type.
+        default: the value the class gives it; `REQUIRED` when it has to be sent; `COMPUTED` when
+            it may be left out and there is no value to show.
+        description: from the docstring of the class; "" when there is none.
+    """
+
+    key: str
+    hint: Any
+    default: Any
+    description: str
+
+
+COMPUTED = object()
+
+
+def is_typed_dict(cls: type) -> bool:
+    """Return whether `cls` is a ``TypedDict``, of `typing` or of a backport."""
+    return issubclass(cls, dict) and hasattr(cls, "__required_keys__")
+
+
+def is_class_with_members(cls: type) -> bool:
+    """Return whether `members_of` can tell the members of `cls`."""
+    return attrs.has(cls) or dataclasses.is_dataclass(cls) or is_typed_dict(cls)
+
+
+def class_description(cls: type) -> str:
+    """The docstring of `cls` without its sections; "" when it has none of its own."""
+    text = _own_docstring(cls)
+    return parse_docstring(text, ())[0] if text else ""
+
+
+def members_of(cls: type, around: Names) -> Sequence[Member]:
+    """The members of `cls`, in order.
+
+    Args:
+        cls: a class for which `is_class_with_members` holds.
+        around: the names of whatever uses the class.
+
+    Raises:
+        Underivable: a type is missing or cannot be resolved.
+    """
+    hints = _hints(cls, around)
+    if is_typed_dict(cls):
+        found = _typed_dict_members(cls, hints)
+    elif attrs.has(cls):
+        found = _attrs_members(cls, hints)
+    else:
+        found = _dataclass_members(cls, hints)
+    return _described(cls, found)
+
+
+def written_members_of(cls: type, around: Names) -> Sequence[Member]:
+    """The members of an instance of `cls` as `results.write_json` writes them, in order.
+
+    Args, Raises: as `members_of`. An instance has all of its attributes, so each is required; only
+    a typed dict can lack some.
+    """
+    hints = _hints(cls, around)
+    if is_typed_dict(cls):
+        return _described(cls, _typed_dict_members(cls, hints))
+    if attrs.has(cls):
+        names = [field.name for field in attrs.fields(cls)]
+        return _described(cls, [(name, hints.get(name), REQUIRED) for name in names])
+    return _described(cls, _written_by_orjson(cls, hints))
+
+
+def _written_by_orjson(cls: Any, hints: dict[str, Any]) -> _Found:
+    """The attributes of a dataclass without those that orjson passes over."""
+    found: _Found = []
+    for field in dataclasses.fields(cls):
+        if not field.name.startswith("_"):
+            # A default that no constructor sets stays in the class, where orjson does not look.
+            in_class = not field.init and field.default is not dataclasses.MISSING
+            found.append((field.name, hints[field.name], COMPUTED if in_class else REQUIRED))
+    return found
+
+
+def _hints(cls: type, around: Names) -> dict[str, Any]:
+    try:
+        return names_of_class(cls, around).resolve_class(cls)
+    except Unresolvable as error:
+        raise Underivable(
+            f"the annotations of {cls.__name__} cannot be resolved: {error}"
+        ) from None
+
+
+def _described(cls: type, found: _Found) -> Sequence[Member]:
+    for key, hint, _ in found:
+        if hint is None:
+            raise Underivable(f"{cls.__name__}.{key} has no type")
+    text = _own_docstring(cls)
+    described = parse_docstring(text, [key for key, _, _ in found])[1] if text else {}
+    return [Member(key, hint, default, described.get(key, "")) for key, hint, default in found]
+
+
+def tags(members: Sequence[Member]) -> Mapping[str, frozenset[tuple[bool, Any]]]:
+    """The required members that can only have a few values, and those values (`exact`)."""
+    found = {}
+    for member in members:
+        hint = without_metadata(member.hint)
+        if member.default is REQUIRED and typing.get_origin(hint) is typing.Literal:
+            values = [getattr(value, "value", value) for value in typing.get_args(hint)]
+            found[member.key] = frozenset(map(exact, values))
+    return found
+
+
+_Found = list[tuple[str, Any, Any]]
+
+
+def _typed_dict_members(cls: Any, hints: dict[str, Any]) -> _Found:
+    found = []
+    for key, hint in hints.items():
+        # Under postponed evaluation the class itself cannot see NotRequired[...]; the hint can.
+        wrapper = typing.get_origin(without_metadata(hint))
+        if wrapper in (typing.Required, typing.NotRequired):
+            required = wrapper is typing.Required
+        else:
+            required = key in cls.__required_keys__
+        found.append((key, hint, REQUIRED if required else COMPUTED))
+    return found
+
+
+def _attrs_members(cls: type[attrs.AttrsInstance], hints: dict[str, Any]) -> _Found:
+    found: _Found = []
+    for field in attrs.fields(cls):
+        if field.init:
+            default: Any = REQUIRED if field.default is attrs.NOTHING else field.default
+            if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+                default = COMPUTED
+            found.append((field.alias or field.name, hints.get(field.name, field.type), default))
+    return found
+
+
+def _dataclass_members(cls: Any, hints: dict[str, Any]) -> _Found:
+    if any(isinstance(hint, dataclasses.InitVar) for hint in hints.values()):
+        raise Underivable(f"{cls.__name__} has an InitVar")
+    found: _Found = []
+    for field in dataclasses.fields(cls):
+        if field.init:
+            default = field.default
+            if default is dataclasses.MISSING:
+                computed = field.default_factory is not dataclasses.MISSING
+                default = COMPUTED if computed else REQUIRED
+            found.append((field.name, hints[field.name], default))
+    return found
+
+
+def _own_docstring(cls: type) -> str:
+    """The docstring written in `cls`: not inherited, not the one ``@dataclass`` makes up."""
+    text = cls.__dict__.get("__doc__") or ""
+    made_up = dataclasses.is_dataclass(cls) and text.startswith(f"{cls.__name__}(")
+    return "" if made_up else text

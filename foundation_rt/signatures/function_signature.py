@@ -1,0 +1,101 @@
+"""A function that an author gave: its name, its parameters, and the types that they have.
+
+What is made of it, a tool or a prompt say, is its `kind`; only messages to the author name it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import RegistrationError
+from .annotations import Names, Unresolvable, names_of_function, without_metadata
+from .type_schema import Underivable
+
+
+class Subject:
+    """The function as it was written, under partials, bindings and wrappers.
+
+    Args:
+        function: a function, a bound method, a ``functools.partial`` of one, or an object whose
+            class defines ``__call__``.
+        kind: what is made of it.
+
+    Raises:
+        RegistrationError: it is none of these.
+
+    Attributes:
+        parameters: those that a partial has not fixed.
+        names: what its annotations may name.
+    """
+
+    def __init__(self, function: Callable[..., Any], kind: str) -> None:
+        self.kind = kind
+        inner, fixed = function, set[str]()
+        while isinstance(inner, functools.partial):
+            fixed.update(inner.keywords)
+            inner = inner.func
+        self.function = function
+        self.name: str = getattr(inner, "__name__", type(inner).__name__)
+        if inspect.isclass(inner) or not callable(inner):
+            raise RegistrationError(f"{self.name!r} is not a function")
+        code = inner if inspect.isroutine(inner) else type(inner).__call__
+        self.docstring: str = code.__doc__ or inner.__doc__ or ""
+        if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
+            raise RegistrationError(
+                f"{kind} {self.name!r} is a generator, and a {kind} has one result: return a list"
+            )
+        self.is_async = inspect.iscoroutinefunction(code)
+        written = inspect.unwrap(getattr(code, "__func__", code))
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError, NameError) as error:
+            raise RegistrationError(
+                f"{kind} {self.name!r}: its signature cannot be read: {error}"
+            ) from None
+        # What a partial has fixed is the author's business, no argument of what is made of it.
+        self.parameters = [p for p in signature.parameters.values() if p.name not in fixed]
+        self._return_annotation = signature.return_annotation
+        from ..core.context import ToolContext  # most modules that define tools import it anyway
+
+        self._context_type = ToolContext
+        # A module may import it for type checkers only.
+        fallbacks = {"ToolContext": ToolContext}
+        self.names = (
+            names_of_function(written, fallbacks)
+            if inspect.isfunction(written)
+            else Names({}, {}, fallbacks)
+        )
+
+    def hint(self, parameter: inspect.Parameter) -> Any:
+        """The type of a parameter; raises `Underivable` when it has none that can be found."""
+        return self._resolve(parameter.annotation)
+
+    def returned(self) -> Any:
+        """The type of what the function returns; raises `Underivable` as `hint` does."""
+        return self._resolve(self._return_annotation)
+
+    def _resolve(self, annotation: Any) -> Any:
+        if annotation is inspect.Signature.empty:
+            raise Underivable("it has no annotation")
+        try:
+            return self.names.resolve(annotation)
+        except Unresolvable as error:
+            raise Underivable(
+                f"its annotation {annotation!r} cannot be resolved: {error}"
+            ) from None
+
+    def is_context(self, hint: Any) -> bool:
+        """Whether a parameter of this type is given the context: ``ToolContext | None`` is."""
+        hint = without_metadata(hint)
+        if typing.get_origin(hint) in (typing.Union, types.UnionType):
+            return any(map(self.is_context, typing.get_args(hint)))
+        return hint is self._context_type
+
+    def refusal(self, parameter: str, why: str) -> RegistrationError:
+        """The error that refuses one parameter."""
+        return RegistrationError(f"{self.kind} {self.name!r}, parameter {parameter!r}: {why}")

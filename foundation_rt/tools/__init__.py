@@ -1,1 +1,0 @@
-"""Tools: their definitions, names, schemas, and the registry that finds them."""

@@ -1,0 +1,230 @@
+"""A thread that sees to it that the process ends, even when the main thread can't.
+
+A handler that blocks the event loop blocks whatever would notice end of file, run a deadline or
+answer a signal. This thread notices for it (PROC-06, TIME-09):
+
+* a turn that lasts over a second: the handler that is blocking is named in a WARN;
+* the client hangs up while a turn lasts on: `hang_up_budget` later the process ends;
+* SIGTERM, SIGINT or SIGHUP arrives and the main thread does not end the process in its time, or it
+  arrives again and the main thread cannot even take notice;
+* the main thread is done, but something it can't stop keeps the interpreter from ending.
+
+It looks when the next of these is due, and once a second while turns are being taken, four times in
+`hang_up_budget` once the client has gone: so it knows of every turn before anything is due of it.
+Otherwise it sleeps without end.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import stat
+import threading
+import time
+from collections.abc import Callable
+
+from attrs import define, field
+
+from ...engine.loop_monitor import LoopDelay
+
+_TICK_SECONDS = 1.0
+_BLOCKED_SECONDS = 1.0
+_HANG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+
+# What may be written to the control pipe besides signal numbers. Those the interpreter writes, of
+# every signal that somebody in the process handles, a tool included.
+_LOOK = 0
+_END = 255
+
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that end a process that serves (PROC-04).
+
+    SIGHUP is one of them unless somebody has decided on it before: `nohup`, or the application.
+    """
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        return signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+    return signal.SIGTERM, signal.SIGINT
+
+
+@define(eq=False, repr=False)
+class Watchdog:
+    """Watches the main thread from beside it.
+
+    Args:
+        peer: the descriptor whose hang-up means that the client has gone; None where the process
+            does not end with any one client.
+        delay: tells since when the present turn lasts.
+        hang_up_budget: seconds a turn may last on after the client has hung up.
+        signal_budget: seconds from a signal that ends it to the end of the process.
+        on_blocked: is told how many seconds a turn has lasted.
+        on_signal: wakes the main thread; the system may give a signal to another one.
+        end_process: ends the process at once with an exit code; does not return.
+    """
+
+    peer: int | None
+    delay: LoopDelay
+    hang_up_budget: float
+    signal_budget: float
+    on_blocked: Callable[[float], object]
+    on_signal: Callable[[], object]
+    end_process: Callable[[int], object]
+    asleep: bool = field(default=False, init=False)
+    _to_end: tuple[int, ...] = field(factory=ending_signals, init=False)
+    _control: tuple[int, int] = field(init=False)
+    _thread: threading.Thread = field(init=False)
+    _limit: tuple[float, int] | None = field(default=None, init=False)
+    _hung_up_at: float | None = field(default=None, init=False)
+    _hung_up_in: int = field(default=0, init=False)
+    _warned_of: float | None = field(default=None, init=False)
+    _signalled: bool = field(default=False, init=False)
+    _ending: bool = field(default=False, init=False)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._control = os.pipe()
+        os.set_blocking(self._control[1], False)
+        self._thread = threading.Thread(
+            target=self._run, name="foundation-rt-watchdog", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def signal_descriptor(self) -> int:
+        """For `signal.set_wakeup_fd`: signal numbers written here start the signal budget."""
+        return self._control[1]
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """Its own; a child of this process must not write there."""
+        return self._control
+
+    def look(self) -> None:
+        """A turn begins while the thread is asleep: have it look again from now on."""
+        self.asleep = False
+        self._tell(_LOOK)
+
+    def limit(self, seconds: float, exit_code: int) -> float:
+        """End the process with `exit_code` in `seconds`, unless `stop` comes first.
+
+        The time counts from the signal, or from the hang-up if a turn that lasted kept the main
+        thread from noticing it.
+
+        Returns:
+            When that will be, in monotonic seconds.
+        """
+        due = time.monotonic() + seconds
+        if self._limit is not None:
+            due = min(due, self._limit[0])
+        if self._hung_up_at is not None and self.delay.turns <= self._hung_up_in + 1:
+            due = min(due, self._hung_up_at + self.hang_up_budget)
+        self._limit = (due, exit_code)
+        self._tell(_LOOK)
+        return due
+
+    def note_hang_up(self, now: float) -> None:
+        """The client has gone: from now on a turn may last `hang_up_budget` seconds."""
+        self._hung_up_at = now
+        self._hung_up_in = self.delay.turns
+
+    def stop(self) -> None:
+        """The process ends by itself, or goes on without us: end the thread."""
+        self._tell(_END)
+        self._thread.join()
+        for descriptor in self._control:
+            os.close(descriptor)
+
+    def _tell(self, byte: int) -> None:
+        os.write(self._control[1], bytes((byte,)))
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._control[0], select.POLLIN)
+        if self.peer is not None:
+            poll.register(self.peer, _HANG_UP)
+        turns = -1
+        while not self._ending:
+            pause = self.pause(time.monotonic())
+            ready = poll.poll(None if pause is None else pause * 1000 + 1)
+            for descriptor, _ in ready:
+                if descriptor == self._control[0]:
+                    self._obey(os.read(descriptor, 64))
+                else:
+                    poll.unregister(descriptor)  # it would be reported for ever
+                    self.note_hang_up(time.monotonic())
+            if not ready:
+                # A whole tick has passed. Only a process that took no turn in it is idle: waking
+                # this thread for every turn would double the time of a call.
+                self.asleep = self._is_idle(turns)
+                turns = self.delay.turns
+            if self._hung_up_at is None and self._is_read_to_its_end():
+                self.note_hang_up(time.monotonic())
+            self._check(time.monotonic())
+
+    def _is_idle(self, turns: int) -> bool:
+        """Whether nothing is to be watched, and no turn was taken since there were `turns`."""
+        # Said first and checked then: a turn that begins in between either sees this thread asleep
+        # and wakes it, or is seen here.
+        self.asleep = True
+        return (
+            self.delay.turns == turns
+            and self.delay.turn_started is None
+            and self._next_limit() is None
+        )
+
+    def _is_read_to_its_end(self) -> bool:
+        """A file never hangs up; that there is nothing left of it to read is the same."""
+        if self.peer is None:
+            return False
+        try:
+            state = os.fstat(self.peer)
+            return stat.S_ISREG(state.st_mode) and os.lseek(self.peer, 0, 1) >= state.st_size
+        except OSError:
+            return False
+
+    def _obey(self, commands: bytes) -> None:
+        for command in commands:
+            if command == _END:
+                self._ending = True
+            elif command in self._to_end:
+                due = time.monotonic() + (0.0 if self._signalled else self.signal_budget)
+                self._signalled = True
+                if self._limit is not None:
+                    due = min(due, self._limit[0])
+                # The signal's code counts, whatever was to end the process before (PROC-04).
+                self._limit = (due, 128 + command)
+                self.on_signal()
+
+    def _next_limit(self) -> float | None:
+        return None if self._limit is None else self._limit[0]
+
+    def pause(self, now: float) -> float | None:
+        """Return the seconds until the next look; None while there is nothing to look for."""
+        limit, turn = self._next_limit(), self.delay.turn_started
+        if limit is None and self.asleep:
+            return None
+        waits = [_TICK_SECONDS]
+        if limit is not None:
+            waits.append(limit - now)
+        if turn is not None and turn != self._warned_of:
+            waits.append(turn + _BLOCKED_SECONDS - now)
+        if self._hung_up_at is not None:
+            waits.append(self.hang_up_budget / 4)
+            if turn is not None:
+                waits.append(max(turn, self._hung_up_at) + self.hang_up_budget - now)
+        return max(0.0, min(waits))
+
+    def _check(self, now: float) -> None:
+        if self._ending:
+            return
+        if self._limit is not None and now >= self._limit[0]:
+            self.end_process(self._limit[1])
+        turn = self.delay.turn_started
+        if turn is None:
+            return
+        if now - turn >= _BLOCKED_SECONDS and turn != self._warned_of:
+            self._warned_of = turn
+            self.on_blocked(now - turn)
+        if self._hung_up_at is not None and now - max(turn, self._hung_up_at) > self.hang_up_budget:
+            self.end_process(0)

@@ -1,0 +1,7 @@
+"""What failing assertions of the shared suites show is as detailed as in a test module."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite("tests.agents.stores.contract", "tests.aacp.beside_memory")

@@ -1,0 +1,1681 @@
+"""Coordinators with a ledger: what callers and handlers see, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from contextvars import ContextVar
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foundation_rt.abort import AbortSignal
+from foundation_rt.agents.errors import AgentCycleError, AgentNotFoundError
+from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
+from foundation_rt.agents.ledger.errors import (
+    OutcomeUnknownError,
+    RequestConflictError,
+    RequestFailedError,
+)
+from foundation_rt.agents.ledger.retransmitter import RetryPolicy
+from foundation_rt.agents.ledger.types import Envelope, MessageType, Outcome, RequestState
+from foundation_rt.agents.local import AgentCoordinator
+from foundation_rt.agents.messages import AgentContext, AgentMessage
+from foundation_rt.agents.persistence import StoreError
+from foundation_rt.agents.transports import TransportError
+from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError, UsageError
+from tests.support.faulty_store import FaultyStore
+from tests.support.loopback import LoopbackTransport, Network
+from tests.support.stage import Stage, play, record_of
+
+
+async def echo(message: AgentMessage, context: AgentContext) -> Any:
+    """Says what it was told, and by whom."""
+    return {"type": message.type, "payload": message.payload, "from": message.source_agent_id}
+
+
+class Gate:
+    """A handler that waits until it is let go, and notes what it was given.
+
+    Attributes:
+        seen: payloads, in the order in which they were begun.
+        reasons: why abort signals fired.
+    """
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.reasons: list[str] = []
+        self.begun = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def __call__(self, message: AgentMessage, context: AgentContext) -> Any:
+        self.seen.append(message.payload)
+        self.begun.set()
+        try:
+            await self.opened.wait()
+        finally:
+            if context.abort_signal.reason is not None:
+                self.reasons.append(context.abort_signal.reason)
+        return message.payload
+
+
+async def unknown(coordinator: AgentCoordinatorV2, agent_id: str, payload: Any, **more: Any) -> str:
+    """Send a request whose outcome is not waited for; return its id."""
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await coordinator.send_request(agent_id, payload, timeout_ms=1, **more)
+    return caught.value.request_id
+
+
+async def outcome_of(coordinator: AgentCoordinatorV2, key: str) -> Outcome:
+    status = await coordinator.status(key)
+    assert status is not None
+    return status.outcome
+
+
+async def until_finished(coordinator: AgentCoordinatorV2, *keys: str) -> None:
+    """Let time pass until these have an outcome; five minutes at most."""
+    for _ in range(3000):
+        if all([await outcome_of(coordinator, key) is not Outcome.UNKNOWN for key in keys]):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{keys} are not finished")
+
+
+# -- results and errors ---------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-06", "AACP-20", "AACP-26", "AACP-44")
+def test_a_request_returns_what_the_handler_returned_and_its_status_says_the_same() -> None:
+    async def scene(stage: Stage) -> None:
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", echo)
+            message = AgentMessage("greet", {"to": ["world", None]})
+            result = await agents.send_request("a", message, request_id="r1")
+            assert result == {"type": "greet", "payload": {"to": ["world", None]}, "from": "host"}
+            assert (await agents.send_request("a", 5))["type"] == "message"
+            status = await agents.status("r1")
+            assert status is not None
+            assert (status.request_id, status.message_id) == ("r1", None)
+            assert (status.outcome, status.result, status.error) == (
+                Outcome.COMPLETED,
+                result,
+                None,
+            )
+            record = await record_of(agents, "r1")
+            assert record.payload == b'{"payload":{"to":["world",null]},"type":"greet"}'
+            assert await agents.status("r2") is None
+
+    play(scene)
+
+
+class Odd(BaseException):
+    """Neither an Exception nor one that asyncio knows."""
+
+
+FAILURES = {
+    "tool error": (
+        ToolError(ErrorCode.NOT_FOUND, "No such city.", {"city": "Atlantis"}),
+        StructuredError(ErrorCode.NOT_FOUND, "No such city.", {"city": "Atlantis"}),
+    ),
+    "exception": (RuntimeError("secret"), None),
+    "exit": (SystemExit(3), None),
+    "interrupt": (KeyboardInterrupt(), None),
+    "odd": (Odd("secret"), None),
+    "cancelled by itself": (asyncio.CancelledError(), None),
+    "abort of something else": (AbortError("deadline"), None),
+}
+
+
+@pytest.mark.rule("AACP-26")
+@pytest.mark.parametrize("name", FAILURES)
+def test_whatever_a_handler_raises_is_an_outcome(name: str) -> None:
+    raised, expected = FAILURES[name]
+    expected = expected or StructuredError(ErrorCode.INTERNAL, "The agent failed.")
+
+    async def fail(message: AgentMessage, context: AgentContext) -> None:
+        raise raised
+
+    async def scene(stage: Stage) -> None:
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", fail)
+            agents.register_agent("b", echo)
+            for _ in range(2):  # the second time it is the recorded one
+                with pytest.raises(RequestFailedError) as caught:
+                    await agents.send_request("a", 1, request_id="r1")
+                assert caught.value.to_structured() == expected
+                assert caught.value.request_id == "r1"
+            assert await outcome_of(agents, "r1") is Outcome.FAILED
+            assert (await record_of(agents, "r1")).epoch == 1
+            assert (await agents.send_request("b", 1))["payload"] == 1
+
+    play(scene)
+
+
+def details_that_json_cannot_say() -> dict[str, Any]:
+    circle: dict[str, Any] = {}
+    circle["me"] = circle
+    return circle
+
+
+@pytest.mark.rule("AACP-26", "AACP-44")
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ToolError(ErrorCode.NOT_FOUND, "x" * 9000), "error_too_large"),
+        (ToolError(ErrorCode.NOT_FOUND, "x", {"much": "x" * 9000}), "error_too_large"),
+        (ToolError(ErrorCode.NOT_FOUND, "x", {"who": object()}), "details_not_serializable"),
+        (ToolError(ErrorCode.NOT_FOUND, "x\ud800"), "details_not_serializable"),
+        (
+            ToolError(ErrorCode.NOT_FOUND, "x", details_that_json_cannot_say()),
+            "details_not_serializable",
+        ),
+    ],
+    ids=["message", "details", "object", "surrogate", "circle"],
+)
+def test_an_error_that_the_ledger_cannot_keep_keeps_its_code(error: ToolError, reason: str) -> None:
+    async def fail(message: AgentMessage, context: AgentContext) -> None:
+        raise error
+
+    async def scene(stage: Stage) -> None:
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", fail)
+            with pytest.raises(RequestFailedError) as caught:
+                await agents.send_request("a", 1)
+            assert caught.value.code is ErrorCode.NOT_FOUND
+            assert caught.value.details == {"reason": reason}
+            assert caught.value.message.startswith("x")
+            assert len(caught.value.message) <= 1024
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-44")
+def test_a_result_that_cannot_be_kept_fails_and_a_message_that_cannot_is_refused() -> None:
+    async def answer(message: AgentMessage, context: AgentContext) -> Any:
+        return object() if message.payload == "odd" else "x" * 150
+
+    async def scene(stage: Stage) -> None:
+        async with stage.coordinator(aacp={"max_payload_bytes": 150}) as agents:
+            agents.register_agent("a", answer)
+            for payload, reason in (("odd", "result_not_serializable"), (1, "result_too_large")):
+                with pytest.raises(RequestFailedError) as failed:
+                    await agents.send_request("a", payload)
+                assert failed.value.code is ErrorCode.INTERNAL
+                assert failed.value.details is not None
+                assert failed.value.details["reason"] == reason
+            for send in (agents.send_request, agents.send_reliable_message):
+                for payload, code in (
+                    (object(), ErrorCode.INVALID_ARGUMENT),
+                    ({1: 2}, ErrorCode.INVALID_ARGUMENT),
+                    ("x" * 150, ErrorCode.RESOURCE_EXHAUSTED),
+                ):
+                    with pytest.raises(ToolError) as refused:
+                        await send("a", payload)
+                    assert refused.value.code is code
+            assert store_of(agents).calls["append"] == 2
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-44")
+def test_what_the_transport_cannot_carry_is_refused_at_once() -> None:
+    async def repeat(message: AgentMessage, context: AgentContext) -> str:
+        return "x" * int(message.payload)
+
+    async def scene(stage: Stage) -> None:
+        network = Network()
+        narrow = LoopbackTransport(network, max_envelope_bytes=9_000)
+        network.ends.append(narrow)
+        async with (
+            stage.coordinator("one", transport=network.end()) as one,
+            stage.coordinator("two", transport=narrow) as two,
+        ):
+            two.register_agent("b", repeat)
+            assert await one.send_request("b", 3) == "xxx"
+            with pytest.raises(RequestFailedError) as failed:
+                await one.send_request("b", 1_000)
+            assert failed.value.details is not None
+            assert failed.value.details["reason"] == "result_too_large"
+            with pytest.raises(ToolError) as refused:
+                await two.send_request("host", "x" * 1_000)
+            assert refused.value.code is ErrorCode.RESOURCE_EXHAUSTED
+
+    play(scene)
+
+
+def store_of(coordinator: AgentCoordinatorV2) -> FaultyStore:
+    assert isinstance(coordinator.store, FaultyStore)
+    return coordinator.store
+
+
+@pytest.mark.rule("AACP-12", "AACP-42")
+@pytest.mark.parametrize(
+    ("target", "options", "code"),
+    [
+        ("nobody", {}, ErrorCode.NOT_FOUND),
+        ("", {}, ErrorCode.INVALID_ARGUMENT),
+        (" a", {}, ErrorCode.INVALID_ARGUMENT),
+        (5, {}, ErrorCode.INVALID_ARGUMENT),
+        ("a", {"request_id": ""}, ErrorCode.INVALID_ARGUMENT),
+        ("a", {"request_id": "-"}, ErrorCode.INVALID_ARGUMENT),
+        ("a", {"request_id": "r1@" + "0" * 32}, ErrorCode.INVALID_ARGUMENT),
+        ("a", {"request_id": "r1\n"}, ErrorCode.INVALID_ARGUMENT),
+        ("a", {"request_id": "x" * 129}, ErrorCode.INVALID_ARGUMENT),
+        ("a", {"request_id": 5}, ErrorCode.INVALID_ARGUMENT),
+        ("a", {"timeout_ms": 0}, ErrorCode.INVALID_ARGUMENT),
+        ("a", {"timeout_ms": 2**31}, ErrorCode.INVALID_ARGUMENT),
+        ("a", {"ttl_ms": 0}, ErrorCode.INVALID_ARGUMENT),
+        ("a", {"ttl_ms": 2**70}, ErrorCode.INVALID_ARGUMENT),
+        ("a", {"ttl_ms": 1.5}, ErrorCode.INVALID_ARGUMENT),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_before_it_is_entered(
+    target: Any, options: dict[str, Any], code: ErrorCode
+) -> None:
+    async def scene(stage: Stage) -> None:
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", echo)
+            with pytest.raises(ToolError) as refused:
+                await agents.send_request(target, 1, **options)
+            assert refused.value.code is code
+            assert store_of(agents).calls["append"] == 0
+
+    play(scene)
+
+
+# -- one id, one request --------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-01", "AACP-12", "AACP-21")
+def test_the_same_request_is_executed_once_and_answers_everybody_alike() -> None:
+    async def scene(stage: Stage) -> None:
+        gate = Gate()
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", gate)
+            tasks = [
+                asyncio.ensure_future(agents.send_request("a", {"n": 1}, request_id="r1"))
+                for _ in range(3)
+            ]
+            await gate.begun.wait()
+            tasks.append(asyncio.ensure_future(agents.send_request("a", {"n": 1}, request_id="r1")))
+            await asyncio.sleep(0.1)
+            assert await outcome_of(agents, "r1") is Outcome.UNKNOWN
+            gate.opened.set()
+            assert await asyncio.gather(*tasks) == [{"n": 1}] * 4
+            assert await agents.send_request("a", {"n": 1}, request_id="r1") == {"n": 1}
+            assert gate.seen == [{"n": 1}]
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-12")
+def test_another_request_of_the_same_id_is_refused_while_the_first_runs_and_after() -> None:
+    async def scene(stage: Stage) -> None:
+        gate = Gate()
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", gate)
+            agents.register_agent("b", echo)
+            first = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
+            await gate.begun.wait()
+            for target, payload in (("a", 2), ("b", 1)):
+                with pytest.raises(RequestConflictError) as caught:
+                    await agents.send_request(target, payload, request_id="r1")
+                assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+                assert caught.value.details is not None
+                assert caught.value.details["reason"] == "request_id_conflict"
+            gate.opened.set()
+            assert await first == 1
+            with pytest.raises(RequestConflictError):
+                await agents.send_request("a", 2, request_id="r1")
+            assert gate.seen == [1]
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-12")
+def test_a_refused_request_never_gets_the_result_of_the_other_which_ends_just_then() -> None:
+    async def scene(stage: Stage) -> None:
+        gate = Gate()
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", gate)
+            first = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
+            await gate.begun.wait()
+            entering = store_of(agents).gates["append"] = asyncio.Event()
+            second = asyncio.ensure_future(agents.send_request("a", 2, request_id="r1"))
+            await asyncio.sleep(0.01)
+            gate.opened.set()
+            assert await first == 1
+            await asyncio.sleep(0.01)
+            entering.set()
+            with pytest.raises(RequestConflictError):
+                await second
+
+    play(scene)
+
+
+# -- time -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-06", "AACP-26")
+def test_when_the_time_is_over_the_outcome_is_unknown_and_can_be_asked_for_later() -> None:
+    async def scene(stage: Stage) -> None:
+        gate = Gate()
+        async with stage.coordinator(aacp={"request_timeout_ms": 500}) as agents:
+            agents.register_agent("a", gate)
+            before = stage.clock.monotonic()
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await agents.send_request("a", 1)
+            assert stage.clock.monotonic() - before == pytest.approx(0.5, abs=0.01)
+            request_id = caught.value.request_id
+            assert caught.value.code is ErrorCode.TIMEOUT
+            assert caught.value.details == {
+                "reason": "outcome_unknown",
+                "outcome": "UNKNOWN",
+                "requestId": request_id,
+            }
+            status = await agents.status(request_id)
+            assert status is not None
+            assert (status.outcome, status.result) == (Outcome.UNKNOWN, None)
+            gate.opened.set()
+            await until_finished(agents, request_id)
+            status = await agents.status(request_id)
+            assert status is not None
+            assert (status.outcome, status.result) == (Outcome.COMPLETED, 1)
+            assert await agents.send_request("a", 1, request_id=request_id) == 1
+            assert gate.seen == [1]
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-26")
+def test_an_abort_signal_ends_the_waiting_and_not_the_request() -> None:
+    async def scene(stage: Stage) -> None:
+        gate, signal = Gate(), AbortSignal()
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", gate)
+            sent = asyncio.ensure_future(
+                agents.send_request("a", 1, request_id="r1", abort_signal=signal)
+            )
+            await gate.begun.wait()
+            signal.fire("cancelled")
+            with pytest.raises(AbortError):
+                await sent
+            gate.opened.set()
+            await until_finished(agents, "r1")
+            assert gate.reasons == []
+            with pytest.raises(AbortError):
+                await agents.send_request("a", 1, request_id="r2", abort_signal=signal)
+            await asyncio.sleep(0.1)
+            assert await agents.status("r2") is None
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-26")
+def test_callers_that_go_leave_nothing_behind() -> None:
+    async def scene(stage: Stage) -> None:
+        gate = Gate()
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", gate)
+            driver = agents._driver
+            assert driver is not None
+            for _ in range(3):
+                sent = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
+                await asyncio.sleep(0.01)
+                sent.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await sent
+                await unknown(agents, "a", 1, request_id="r1")
+            entering = store_of(agents).gates["append"] = asyncio.Event()
+            event = asyncio.ensure_future(agents.send_reliable_message("a", 2))
+            request = asyncio.ensure_future(agents.send_request("a", 3, request_id="r3"))
+            await asyncio.sleep(0.01)
+            event.cancel()
+            request.cancel()
+            await asyncio.wait([event, request])
+            assert driver.node._waiting == {}
+            assert driver._tickets == set()
+            entering.set()
+            gate.opened.set()
+            await asyncio.sleep(0.1)
+            await until_finished(agents, "r1", "r3")
+            assert gate.seen == [1, 2, 3]
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-15")
+def test_what_has_expired_is_purged_by_itself_and_on_demand() -> None:
+    async def scene(stage: Stage) -> None:
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", echo)
+            await agents.send_request("a", 1, request_id="r1", ttl_ms=1000)
+            await agents.send_request("a", 1, request_id="r2", ttl_ms=90_000)
+            await asyncio.sleep(1.001)
+            assert await agents.purge_expired() == 1
+            assert await agents.purge_expired() == 0
+            assert await agents.status("r1") is None
+            assert await agents.status("r2") is not None
+            await asyncio.sleep(150)
+            assert await agents.status("r2") is None
+
+    play(scene)
+
+
+# -- events and hooks -----------------------------------------------------------------------------
+
+
+class Hooks:
+    """Notes what it is told, and fails if it is to."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+        self.received: list[Envelope] = []
+        self.completed: list[str] = []
+        self.failed: list[tuple[str, StructuredError]] = []
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "on_message_received": self.on_received,
+            "on_message_completed": self.on_completed,
+            "on_message_failed": self.on_failed,
+        }
+
+    async def on_received(self, envelope: Envelope) -> None:
+        self.received.append(envelope)
+        self._fail()
+
+    async def on_completed(self, message_id: str) -> None:
+        self.completed.append(message_id)
+        self._fail()
+
+    async def on_failed(self, message_id: str, error: StructuredError) -> None:
+        self.failed.append((message_id, error))
+        self._fail()
+
+    def _fail(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+async def ten(message: AgentMessage, context: AgentContext) -> float:
+    """Divides ten."""
+    return 10 / message.payload  # type: ignore[no-any-return]
+
+
+@pytest.mark.rule("AACP-29")
+@pytest.mark.parametrize(
+    "error",
+    [None, RuntimeError("hook"), asyncio.CancelledError(), SystemExit(3)],
+    ids=["none", "exception", "cancelled", "exit"],
+)
+def test_hooks_are_told_of_every_message_and_their_failure_changes_nothing(
+    error: BaseException | None,
+) -> None:
+    async def scene(stage: Stage) -> None:
+        hooks = Hooks(error)
+        async with stage.coordinator(**hooks.options()) as agents:
+            agents.register_agent("a", ten)
+            assert await agents.send_request("a", 2, request_id="r1") == 5
+            with pytest.raises(RequestFailedError):
+                await agents.send_request("a", 0, request_id="r2")
+            event_id = await agents.send_reliable_message("a", 4)
+            await until_finished(agents, event_id)
+            await asyncio.sleep(0.1)
+            kinds = [each.message_type for each in hooks.received]
+            assert kinds == [MessageType.REQUEST, MessageType.REQUEST, MessageType.EVENT]
+            assert [each.seq for each in hooks.received] == [1, 2, 3]
+            first, second, third = (each.message_id for each in hooks.received)
+            assert third == event_id
+            assert hooks.completed == [first, third]
+            assert [key for key, _ in hooks.failed] == [second]
+            assert hooks.failed[0][1].code is ErrorCode.INTERNAL
+            assert len(stage.logged("hook failed")) == (6 if error else 0)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-29")
+def test_a_coordinator_may_have_only_some_of_the_hooks() -> None:
+    async def scene(stage: Stage) -> None:
+        for name in ("on_message_received", "on_message_completed", "on_message_failed"):
+            hooks = Hooks()
+            async with stage.coordinator(**{name: hooks.options()[name]}) as agents:
+                agents.register_agent("a", ten)
+                await agents.send_request("a", 1)
+                with pytest.raises(RequestFailedError):
+                    await agents.send_request("a", 0)
+            told = [len(hooks.received), len(hooks.completed), len(hooks.failed)]
+            assert told == [2 * (name == "on_message_received"), 1 * (name[11:] == "completed"),
+                            1 * (name[11:] == "failed")]  # fmt: skip
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-12", "AACP-26")
+def test_an_event_is_known_by_its_message_id_and_executed_once() -> None:
+    async def scene(stage: Stage) -> None:
+        gate = Gate()
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", gate)
+            ids = [await agents.send_reliable_message("a", n) for n in range(3)]
+            assert len(set(ids)) == 3
+            assert await outcome_of(agents, ids[2]) is Outcome.UNKNOWN
+            gate.opened.set()
+            await until_finished(agents, *ids)
+            status = await agents.status(ids[1])
+            assert status is not None
+            assert (status.message_id, status.request_id, status.result) == (ids[1], None, 1)
+            assert gate.seen == [0, 1, 2]
+
+    play(scene)
+
+
+# -- handlers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-04")
+def test_an_agent_takes_one_at_a_time_in_the_order_of_sending_and_others_do_not_wait() -> None:
+    async def scene(stage: Stage) -> None:
+        running: list[int] = []
+
+        async def slow(message: AgentMessage, context: AgentContext) -> int:
+            running.append(message.payload)
+            assert len(running) == 1
+            await asyncio.sleep(0.01)
+            running.remove(message.payload)
+            order.append(message.payload)
+            return len(order)
+
+        order: list[int] = []
+        gate = Gate()
+        async with stage.coordinator() as agents:
+            agents.register_agent("slow", slow)
+            agents.register_agent("stuck", gate)
+            await unknown(agents, "stuck", 1)
+            results = await asyncio.gather(*(agents.send_request("slow", n) for n in range(150)))
+            assert order == list(range(150))
+            assert results == list(range(1, 151))
+            gate.opened.set()
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-04", "AACP-26")
+def test_messages_in_memory_and_requests_share_the_turns_of_an_agent() -> None:
+    async def scene(stage: Stage) -> None:
+        gate = Gate()
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", gate)
+            message = asyncio.ensure_future(agents.send_message("a", AgentMessage("x", 1)))
+            await gate.begun.wait()
+            request_id = await unknown(agents, "a", 2)
+            assert gate.seen == [1]
+            gate.opened.set()
+            assert await message == 1
+            await until_finished(agents, request_id)
+            assert gate.seen == [1, 2]
+
+    play(scene)
+
+
+VARIABLE = ContextVar("VARIABLE", default="unset")
+
+
+@pytest.mark.rule("AACP-26")
+def test_a_handler_has_the_ids_of_its_request_and_nothing_of_its_callers_context() -> None:
+    async def note(message: AgentMessage, context: AgentContext) -> Any:
+        context.logger.warn("hello")
+        seen = VARIABLE.get()
+        VARIABLE.set("of a handler")
+        return [context.correlation_id, context.agent_id, seen]
+
+    async def scene(stage: Stage) -> None:
+        VARIABLE.set("of the caller")
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", note)
+            for request_id in ("r1", "r2"):
+                result = await agents.send_request("a", 1, request_id=request_id)
+                assert result == [request_id, "a", "unset"]
+            first, second = stage.logged("hello")
+            assert (first["correlationId"], first["agentId"]) == ("r1", "a")
+            assert second["correlationId"] == "r2"
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-26")
+def test_who_would_wait_for_itself_is_refused_with_the_circle_named() -> None:
+    async def scene(stage: Stage) -> None:
+        async with stage.coordinator() as agents:
+
+            async def forward(message: AgentMessage, context: AgentContext) -> Any:
+                target, *rest = message.payload
+                return await agents.send_request(target, rest)
+
+            async def hand_on(message: AgentMessage, context: AgentContext) -> Any:
+                target, *rest = message.payload
+                return await agents.send_message(target, AgentMessage("x", rest))
+
+            agents.register_agent("a", forward)
+            agents.register_agent("b", forward)
+            agents.register_agent("memory", hand_on)
+            agents.register_agent("end", echo)
+            assert (await agents.send_request("a", ["b", "end"]))["from"] == "b"
+            for path in (["a"], ["b", "a"], ["memory", "a"], ["memory", "b", "memory"]):
+                with pytest.raises(RequestFailedError) as caught:
+                    await agents.send_request("a", path)
+                assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+                assert caught.value.details is not None
+                assert caught.value.details["reason"] == "agent_cycle"
+            with pytest.raises(AgentCycleError):
+                await agents.send_message("memory", AgentMessage("x", ["a", "memory"]))
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-26")
+def test_a_handlers_request_is_in_its_agents_name_and_ends_with_its_signal() -> None:
+    async def scene(stage: Stage) -> None:
+        gate, signal = Gate(), AbortSignal()
+        async with stage.coordinator() as agents:
+
+            async def ask(message: AgentMessage, context: AgentContext) -> Any:
+                return await agents.send_request("gate", message.payload, request_id="inner")
+
+            agents.register_agent("asker", ask)
+            agents.register_agent("gate", gate)
+            sent = asyncio.ensure_future(
+                agents.send_message("asker", AgentMessage("x", 1), abort_signal=signal)
+            )
+            await gate.begun.wait()
+            signal.fire("deadline")
+            with pytest.raises(AbortError):
+                await sent
+            assert (await record_of(agents, "inner")).source_agent_id == "asker"
+            gate.opened.set()
+            await until_finished(agents, "inner")
+
+    play(scene)
+
+
+# -- trying again ---------------------------------------------------------------------------------
+
+
+def busy_is_temporary(**more: Any) -> RetryPolicy:
+    return RetryPolicy(
+        should_retry_error=lambda error: error.code is ErrorCode.RESOURCE_EXHAUSTED,
+        jitter=0,
+        **more,
+    )
+
+
+@pytest.mark.rule("AACP-04", "AACP-13")
+def test_a_temporary_error_is_tried_again_later_and_what_is_behind_it_waits() -> None:
+    async def scene(stage: Stage) -> None:
+        seen: list[tuple[Any, float]] = []
+
+        async def moody(message: AgentMessage, context: AgentContext) -> Any:
+            seen.append((message.payload, round(stage.clock.monotonic() - begin, 2)))
+            if message.payload == 1 and len(seen) < 4:
+                raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
+            return message.payload
+
+        async with stage.coordinator(policy=busy_is_temporary(base_delay_ms=100)) as agents:
+            agents.register_agent("a", moody)
+            begin = stage.clock.monotonic()
+            sent = [agents.send_request("a", n, request_id=f"r{n}") for n in (1, 2, 3)]
+            assert await asyncio.gather(*sent) == [1, 2, 3]
+            payloads = [payload for payload, _ in seen]
+            assert payloads == [1, 1, 1, 1, 2, 3]
+            times = [time for _, time in seen]
+            assert times[:4] == pytest.approx([0, 0.1, 0.3, 0.7], abs=0.02)
+            assert (await record_of(agents, "r1")).epoch == 4
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-13")
+def test_a_temporary_error_is_final_after_so_many_executions() -> None:
+    async def scene(stage: Stage) -> None:
+        async def busy(message: AgentMessage, context: AgentContext) -> Any:
+            raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
+
+        async with stage.coordinator(policy=busy_is_temporary(max_executions=3)) as agents:
+            agents.register_agent("a", busy)
+            with pytest.raises(RequestFailedError) as caught:
+                await agents.send_request("a", 1, request_id="r1")
+            assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
+            assert (await record_of(agents, "r1")).epoch == 3
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-25")
+def test_a_handler_that_cancels_its_own_task_is_not_executed_in_a_hot_loop() -> None:
+    async def scene(stage: Stage) -> None:
+        seen = []
+
+        async def suicidal(message: AgentMessage, context: AgentContext) -> Any:
+            seen.append(message.payload)
+            task = asyncio.current_task()
+            assert task is not None
+            if len(seen) < 4:
+                task.cancel()
+            await asyncio.sleep(0)
+            return message.payload
+
+        async with stage.coordinator(policy=RetryPolicy(jitter=0)) as agents:
+            agents.register_agent("a", suicidal)
+            begin = stage.clock.monotonic()
+            assert await asyncio.gather(*(agents.send_request("a", n) for n in (1, 2))) == [1, 2]
+            assert seen == [1, 1, 1, 1, 2]
+            assert stage.clock.monotonic() - begin == pytest.approx(1.4, abs=0.1)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-46")
+def test_a_request_that_was_begun_too_often_fails_for_its_sender() -> None:
+    async def scene(stage: Stage) -> None:
+        store = FaultyStore(shared=True)
+        policy = RetryPolicy(max_executions=1, max_starts=2)
+        options: dict[str, Any] = {"store": store, "policy": policy, "aacp": {"lease_ms": 3000}}
+        async with stage.coordinator("sender", **options) as sender:
+            sent = asyncio.ensure_future(sender.send_request("a", 1, request_id="r1"))
+            await asyncio.sleep(1)
+            for life in range(2):  # which end without a word
+                now_ms = int(stage.clock.now().timestamp() * 1000)
+                claimed = await store.claim({"a": 1}, f"life {life}", now_ms, now_ms + 10, ["a"])
+                assert [claim.executions for claim in claimed.claims] == [life + 1]
+                await asyncio.sleep(0.1)
+            seen = []
+
+            async def note(message: AgentMessage, context: AgentContext) -> None:
+                seen.append(message.payload)
+
+            sender.register_agent("a", note)
+            with pytest.raises(RequestFailedError, match="begun 2 times") as caught:
+                await sent
+            assert caught.value.code is ErrorCode.INTERNAL
+            assert (caught.value.details or {})["reason"] == "abandoned"
+            await sender.send_request("a", 2)
+            assert seen == [2]
+            [heard] = stage.logged("request abandoned: its execution never ends")
+            assert (heard["requestId"], heard["executions"]) == ("r1", 2)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-22")
+def test_ten_busy_agents_with_long_queues_keep_no_other_waiting() -> None:
+    async def scene(stage: Stage) -> None:
+        async def slow(message: AgentMessage, context: AgentContext) -> None:
+            await asyncio.sleep(0.2)
+
+        async with stage.coordinator() as agents:
+            for number in range(10):
+                agents.register_agent(f"slow{number}", slow)
+                for n in range(200):
+                    await agents.send_reliable_message(f"slow{number}", n)
+            await asyncio.sleep(5)  # by now they hold as much as they may
+            agents.register_agent("idle", echo)
+            begin = stage.clock.monotonic()
+            await agents.send_request("idle", 7)
+            assert stage.clock.monotonic() - begin < 0.1
+
+    play(scene)
+
+
+# -- agents come and go ---------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-25", "AACP-27")
+def test_what_waits_for_an_agent_that_leaves_waits_for_its_return() -> None:
+    async def scene(stage: Stage) -> None:
+        gate, second = Gate(), Gate()
+        second.opened.set()
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", gate)
+            ids = [await unknown(agents, "a", n) for n in range(4)]
+            await gate.begun.wait()
+            assert agents.unregister_agent("a")
+            assert not agents.unregister_agent("a")
+            with pytest.raises(AgentNotFoundError):
+                await agents.send_request("a", 9)
+            await asyncio.sleep(60)
+            states = [(await record_of(agents, each)).state for each in ids]
+            assert states == [RequestState.CLAIMED] + [RequestState.RECEIVED] * 3
+            agents.register_agent("a", second)
+            await asyncio.sleep(60)
+            assert second.seen == []  # the one that the old handler has comes first
+            gate.opened.set()
+            await until_finished(agents, *ids)
+            assert (gate.seen, second.seen) == ([0], [1, 2, 3])
+            assert [(await record_of(agents, each)).epoch for each in ids[:2]] == [1, 1]
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-04", "AACP-25")
+def test_agents_that_come_and_go_all_the_time_lose_nothing_and_keep_the_order() -> None:
+    async def scene(stage: Stage) -> None:
+        seen: list[int] = []
+
+        async def note(message: AgentMessage, context: AgentContext) -> Any:
+            seen.append(message.payload)
+            await asyncio.sleep(0.003)
+            return message.payload
+
+        async with stage.coordinator() as agents:
+            agents.register_agent("a", note)
+            tasks = [asyncio.ensure_future(agents.send_request("a", n)) for n in range(60)]
+            rng = Random(5)
+            for _ in range(40):
+                await asyncio.sleep(rng.random() / 100)
+                agents.unregister_agent("a")
+                if rng.random() < 0.5:
+                    await asyncio.sleep(rng.random() / 100)
+                agents.register_agent("a", note)
+            assert await asyncio.gather(*tasks) == list(range(60))
+            assert seen == list(range(60))
+
+    play(scene)
+
+
+# -- a life, and the next -------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-25", "AACP-27")
+def test_what_was_not_finished_is_resumed_at_once_by_the_next_life() -> None:
+    async def scene(stage: Stage) -> None:
+        store, gate = FaultyStore(), Gate()
+        async with stage.coordinator(store=store) as agents:
+            agents.register_agent("a", gate)
+            ids = [await unknown(agents, "a", n) for n in range(3)]
+            await gate.begun.wait()
+            await agents.stop(0)
+        assert gate.reasons == ["shutdown"]
+        assert (store.opened, store.closed) == (1, 1)
+        async with stage.coordinator(store=store) as agents:
+            states = [(await record_of(agents, each)).state for each in ids]
+            assert states == [RequestState.RECEIVED] * 3
+            second = Gate()
+            second.opened.set()
+            before = stage.clock.monotonic()
+            agents.register_agent("a", second)
+            await until_finished(agents, *ids)
+            assert second.seen == [0, 1, 2]
+            assert stage.clock.monotonic() - before < 1
+        assert stage.logged("claim not executed; it is tried again") == []
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-25")
+def test_handlers_may_end_within_the_grace_and_may_still_send() -> None:
+    async def scene(stage: Stage) -> None:
+        store = FaultyStore()
+        agents = stage.coordinator(store=store)
+
+        async def slow(message: AgentMessage, context: AgentContext) -> Any:
+            await asyncio.sleep(1)
+            await agents.send_reliable_message("later", "from the grace")
+            return "in time"
+
+        agents.register_agent("slow", slow)
+        agents.register_agent("later", echo)
+        request_id = await unknown(agents, "slow", 1)
+        await agents.stop(grace=2)
+        assert (store.opened, store.closed) == (1, 1)
+        record = await record_of(agents, request_id)
+        assert (record.state, record.result) == (RequestState.COMPLETED, b'"in time"')
+        [left] = await store.list_pending_requests()
+        assert left.payload == b'{"payload":"from the grace","type":"message"}'
+        assert left.state is RequestState.RECEIVED
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-25")
+def test_a_handler_that_does_not_heed_its_end_does_not_keep_the_coordinator() -> None:
+    async def scene(stage: Stage) -> None:
+        store = FaultyStore()
+        agents = stage.coordinator(store=store)
+
+        async def stubborn(message: AgentMessage, context: AgentContext) -> Any:
+            for _ in range(30):
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(1)
+            return 1
+
+        agents.register_agent("a", stubborn)
+        request_id = await unknown(agents, "a", 1)
+        begin = stage.clock.monotonic()
+        await agents.stop(0)
+        assert stage.clock.monotonic() - begin < 5
+        assert store.closed == 1
+        assert stage.logged("tasks did not end when they were cancelled")
+        await asyncio.sleep(40)
+        assert (await record_of(agents, request_id)).state is RequestState.CLAIMED
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-06", "AACP-26")
+def test_callers_hear_of_the_end_at_once() -> None:
+    async def scene(stage: Stage) -> None:
+        store = FaultyStore()
+        agents = stage.coordinator(store=store)
+        agents.register_agent("a", Gate())
+        request = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
+        await asyncio.sleep(0.01)
+        store.gates["append"] = asyncio.Event()
+        entering = asyncio.ensure_future(agents.send_request("a", 2, request_id="r2"))
+        event = asyncio.ensure_future(agents.send_reliable_message("a", 2))
+        await asyncio.sleep(0.01)
+        await agents.stop(0)
+        done, _ = await asyncio.wait([request, entering, event], timeout=0.01)
+        assert len(done) == 3
+        assert isinstance(request.exception(), OutcomeUnknownError)
+        assert isinstance(entering.exception(), OutcomeUnknownError)
+        assert isinstance(event.exception(), StoreError)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-27")
+def test_a_coordinator_is_started_by_its_first_use_and_can_be_used_again_after_its_end() -> None:
+    async def scene(stage: Stage) -> None:
+        store = FaultyStore()
+        agents = stage.coordinator(store=store)
+        agents.register_agent("a", echo)
+        sent = [agents.send_request("a", n) for n in range(3)]
+        assert [each["payload"] for each in await asyncio.gather(*sent)] == [0, 1, 2]
+        assert store.opened == 1
+        await asyncio.gather(agents.stop(), agents.stop())
+        await agents.stop()
+        assert store.closed == 1
+        agents.process_retries_once()
+        assert await agents.status("r") is None
+        assert (store.opened, store.closed) == (2, 1)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-27")
+def test_a_ledger_that_cannot_be_opened_fails_the_first_use_and_not_the_next() -> None:
+    async def scene(stage: Stage) -> None:
+        store, network = FaultyStore(), Network(is_down=True)
+        agents = stage.coordinator(store=store, transport=network.end())
+        agents.register_agent("a", echo)
+        store.is_down = True
+        for _ in range(2):
+            with pytest.raises(StoreError):
+                await agents.send_request("a", 1)
+        store.is_down = False
+        with pytest.raises(TransportError):
+            await agents.start()
+        assert store.opened == 1
+        network.is_down = False
+        assert (await agents.send_request("a", 1))["payload"] == 1
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-27")
+def test_an_end_in_the_middle_of_the_start_leaves_nothing_open() -> None:
+    class Slow(FaultyStore):
+        async def open(self) -> None:
+            await super().open()
+            await asyncio.sleep(1)
+
+    async def scene(stage: Stage) -> None:
+        store = Slow()
+        agents = stage.coordinator(store=store)
+        agents.register_agent("a", echo)
+        sent = asyncio.ensure_future(agents.send_request("a", 1))
+        served = asyncio.ensure_future(agents.background())
+        await asyncio.sleep(0.5)
+        served.cancel()
+        await asyncio.wait([served])
+        with pytest.raises(UsageError, match="stopped while"):
+            await sent
+        assert (store.opened, store.closed) == (1, 1)
+        assert (await agents.send_request("a", 1))["payload"] == 1
+        await agents.stop()
+        agents.clock.now()
+        immediately = asyncio.ensure_future(agents.start())
+        await asyncio.sleep(0)
+        await agents.stop()
+        await asyncio.wait([immediately])
+        assert isinstance(immediately.exception(), UsageError)
+        assert store.opened == store.closed
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-27")
+def test_the_background_of_a_server_tries_until_the_ledger_is_there() -> None:
+    async def scene(stage: Stage) -> None:
+        store = FaultyStore()
+        store.is_down = True
+        agents = stage.coordinator(store=store)
+        served = asyncio.ensure_future(agents.background())
+        await asyncio.sleep(12)
+        assert len(stage.logged("agents not started; it is tried again")) == 3
+        store.is_down = False
+        await asyncio.sleep(5)
+        assert store.is_open
+        served.cancel()
+        await asyncio.wait([served])
+        assert not store.is_open
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-27")
+def test_on_another_event_loop_a_coordinator_starts_anew_when_the_first_was_closed() -> None:
+    store = FaultyStore()
+    agents = AgentCoordinatorV2(store=store)
+    agents.register_agent("a", echo)
+
+    async def use() -> Any:
+        return await agents.send_request("a", 1, request_id="r1")
+
+    async def use_and_stop() -> Any:
+        async with agents:
+            return await use()
+
+    assert asyncio.run(use()) == asyncio.run(use_and_stop())
+    assert store.opened == 2
+
+    async def use_elsewhere() -> None:
+        await agents.start()
+        with pytest.raises(UsageError, match="belongs to the event loop"):
+            await asyncio.to_thread(lambda: asyncio.run(use()))
+        await agents.stop()
+
+    asyncio.run(use_elsewhere())
+
+
+def test_the_name_of_a_coordinator_has_the_form_of_an_agents() -> None:
+    for name in ("", " x", "x\n", "x" * 257):
+        with pytest.raises(UsageError, match="form of an agent's id"):
+            AgentCoordinatorV2(name=name)
+    assert isinstance(AgentCoordinatorV2(name="x"), AgentCoordinator)
+
+
+# -- ledgers that fail ----------------------------------------------------------------------------
+
+OPERATIONS = ("append", "claim", "complete", "renew", "release", "purge_expired")
+
+
+@pytest.mark.rule("AACP-01", "AACP-17")
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_step_that_failed_is_repeated_and_happens_once(operation: str, after: bool) -> None:
+    async def scene(stage: Stage) -> None:
+        seen: list[int] = []
+
+        async def moody(message: AgentMessage, context: AgentContext) -> Any:
+            seen.append(message.payload)
+            await asyncio.sleep(1)
+            if len(seen) == 1:
+                raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
+            return message.payload
+
+        store = FaultyStore()
+        store.fail(operation, after=after, times=3)
+        aacp = {"lease_ms": 1500, "request_timeout_ms": 60_000}
+        policy = busy_is_temporary()
+        async with stage.coordinator(store=store, aacp=aacp, policy=policy) as agents:
+            agents.register_agent("a", moody)
+            sent = [agents.send_request("a", n, request_id=f"r{n}") for n in range(3)]
+            assert await asyncio.gather(*sent) == [0, 1, 2]
+            assert seen == [0, 0, 1, 2]
+            await asyncio.sleep(70)
+            assert len(stage.logged("ledger operation failed; it is repeated")) == 3
+            assert not store.before[operation]
+            assert not store.after[operation]
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-17", "AACP-26")
+def test_while_the_ledger_is_down_callers_hear_unknown_and_all_is_well_afterwards() -> None:
+    async def scene(stage: Stage) -> None:
+        store = FaultyStore()
+        async with stage.coordinator(store=store) as agents:
+            agents.register_agent("a", echo)
+            await agents.send_request("a", 1)
+            store.is_down = True
+            calls = sum(store.calls.values())
+            request_id = await unknown(agents, "a", 2)
+            await asyncio.sleep(30)
+            assert sum(store.calls.values()) - calls < 200  # it is not hammered
+            store.is_down = False
+            await asyncio.sleep(1)
+            assert await outcome_of(agents, request_id) is Outcome.COMPLETED
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-17")
+def test_too_much_that_waits_for_the_ledger_is_refused() -> None:
+    async def scene(stage: Stage) -> None:
+        store = FaultyStore()
+        async with stage.coordinator(store=store) as agents:
+            agents.register_agent("a", echo)
+            await agents.start()
+            entering = store.gates["append"] = asyncio.Event()
+            tasks = [
+                asyncio.ensure_future(agents.send_reliable_message("a", 1)) for _ in range(10_000)
+            ]
+            await asyncio.sleep(0.01)
+            with pytest.raises(ToolError) as refused:
+                await agents.send_request("a", 1)
+            assert refused.value.code is ErrorCode.RESOURCE_EXHAUSTED
+            assert refused.value.details == {"reason": "ledger_backlog"}
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            entering.set()
+
+    play(scene)
+
+
+# -- one ledger, several coordinators -------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-22", "AACP-42")
+def test_on_a_shared_ledger_an_agent_of_another_process_executes_and_the_caller_hears() -> None:
+    async def scene(stage: Stage) -> None:
+        store = FaultyStore(shared=True)
+        async with (
+            stage.coordinator("one", store=store) as one,
+            stage.coordinator("two", store=store) as two,
+        ):
+            two.register_agent("b", echo)
+            result = await one.send_request("b", 5, request_id="r1")
+            assert result == {"type": "message", "payload": 5, "from": "one"}
+            record = await record_of(one, "r1")
+            assert record.epoch == 1
+            request_id = await unknown(one, "nobody", 1)
+            await asyncio.sleep(10)
+            assert await outcome_of(one, request_id) is Outcome.UNKNOWN
+            one.register_agent("nobody", echo)
+            await until_finished(two, request_id)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-22")
+def test_a_hint_that_the_ledger_changed_is_acted_on_at_once() -> None:
+    async def scene(stage: Stage) -> None:
+        store = FaultyStore(shared=True)
+        async with (
+            stage.coordinator("one", store=store) as one,
+            stage.coordinator("two", store=store) as two,
+        ):
+            two.register_agent("b", echo)
+            await asyncio.sleep(0.5)
+            begin = stage.clock.monotonic()
+            sent = asyncio.ensure_future(one.send_request("b", 5))
+            for _ in range(3):
+                await asyncio.sleep(0.001)
+                for listener in store.listeners:
+                    listener()
+            await sent
+            assert stage.clock.monotonic() - begin < 0.1
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-01", "AACP-05", "AACP-22", "AACP-23", "AACP-24")
+def test_a_lease_that_lapses_is_taken_over_and_the_late_outcome_is_fenced_off() -> None:
+    async def scene(stage: Stage) -> None:
+        store, gate, heir = FaultyStore(shared=True), Gate(), Gate()
+        heir.opened.set()
+        aacp = {"lease_ms": 3000}
+        async with stage.coordinator("one", store=store, aacp=aacp) as one:
+            one.register_agent("a", gate)
+            request_id = await unknown(one, "a", 1)
+            await gate.begun.wait()
+            async with stage.coordinator("two", store=store, aacp=aacp) as two:
+                two.register_agent("a", heir)
+                await asyncio.sleep(20)
+                assert heir.seen == []  # the lease is renewed
+                store.gates["renew"] = asyncio.Event()  # "one" is paused, as far as leases go
+                await until_finished(two, request_id)
+                assert heir.seen == [1]
+                store.gates.pop("renew").set()
+                await asyncio.sleep(3)
+                gate.opened.set()
+                await asyncio.sleep(1)
+                assert gate.reasons == ["lease_lost"]
+                assert (await record_of(one, request_id)).epoch == 2
+                assert len(stage.logged("lease lost")) == 1
+                assert await one.send_request("a", 1, request_id=request_id) == 1
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-24")
+def test_claims_that_were_lost_make_room_for_others() -> None:
+    async def scene(stage: Stage) -> None:
+        store, gate, other = FaultyStore(shared=True), Gate(), Gate()
+        aacp = {"lease_ms": 3000}
+        async with stage.coordinator("one", store=store, aacp=aacp) as one:
+            one.register_agent("a", gate)
+            ids = [await unknown(one, "a", n) for n in range(100)]
+            await gate.begun.wait()
+            renewing = store.gates["renew"] = asyncio.Event()
+            await asyncio.sleep(5)
+            async with stage.coordinator("two", store=store, aacp=aacp) as two:
+                two.register_agent("a", other)
+                await other.begun.wait()
+                other.opened.set()
+                await until_finished(two, *ids)
+            del store.gates["renew"]
+            renewing.set()
+            await asyncio.sleep(5)
+            gate.opened.set()
+            await asyncio.sleep(5)
+            assert await one.send_request("a", "more") == "more"
+
+    play(scene)
+
+
+# -- several ledgers ------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-16", "AACP-17", "AACP-42")
+def test_a_request_to_another_ledger_is_executed_there_and_answered() -> None:
+    async def scene(stage: Stage) -> None:
+        network, hooks, far_hooks = Network(), Hooks(), Hooks()
+        async with (
+            stage.coordinator("one", transport=network.end(), **hooks.options()) as one,
+            stage.coordinator("two", transport=network.end(), **far_hooks.options()) as two,
+        ):
+            two.register_agent("b", ten)
+            assert await one.send_request("b", 5, request_id="r1") == 2
+            with pytest.raises(RequestFailedError) as caught:
+                await one.send_request("b", 0, request_id="r2")
+            assert caught.value.code is ErrorCode.INTERNAL
+            event_id = await one.send_reliable_message("b", 1)
+            await asyncio.sleep(1)
+            assert await outcome_of(one, event_id) is Outcome.COMPLETED
+            mine, theirs = await record_of(one, "r1"), await record_of(two, "r1")
+            assert (mine.state, theirs.state) == (RequestState.COMPLETED, RequestState.COMPLETED)
+            assert (mine.result, theirs.result) == (b"2.0", b"2.0")
+            sent = [each for each in network.sent if each.seq > 0]
+            assert [(each.message_type, each.seq) for each in sent] == [
+                (MessageType.REQUEST, 1),
+                (MessageType.RESPONSE, 1),
+                (MessageType.REQUEST, 2),
+                (MessageType.RESPONSE, 2),
+                (MessageType.EVENT, 3),
+            ]
+            assert hooks.completed == [sent[0].message_id, event_id]
+            assert [key for key, _ in hooks.failed] == [sent[2].message_id]
+            assert [each.seq for each in far_hooks.received] == [1, 2, 3]
+            calls = sum(store_of(one).calls.values())
+            await asyncio.sleep(30)
+            assert len([each for each in network.sent if each.seq > 0]) == 5
+            assert sum(store_of(one).calls.values()) - calls < 20
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-12", "AACP-16")
+def test_a_conflict_is_refused_where_it_arrives() -> None:
+    async def scene(stage: Stage) -> None:
+        network = Network()
+        async with (
+            stage.coordinator("one", transport=network.end()) as one,
+            stage.coordinator("two", transport=network.end()) as two,
+            stage.coordinator("three", transport=network.end()) as three,
+        ):
+            three.register_agent("c", echo)
+            assert (await one.send_request("c", 1, request_id="r1"))["from"] == "one"
+            with pytest.raises(RequestFailedError) as caught:
+                await two.send_request("c", 1, request_id="r1")
+            assert caught.value.details is not None
+            assert caught.value.details["reason"] == "request_id_conflict"
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-13", "AACP-14", "AACP-29")
+def test_a_message_to_nobody_is_given_up_and_its_sender_told() -> None:
+    async def scene(stage: Stage) -> None:
+        hooks, network = Hooks(), Network()
+        policy = RetryPolicy(max_attempts=3, jitter=0)
+        async with stage.coordinator(
+            "one", transport=network.end(), policy=policy, **hooks.options()
+        ) as one:
+            event_id = await one.send_reliable_message("nobody", 1)
+            await asyncio.sleep(5)
+            assert [(key, error.code) for key, error in hooks.failed] == [
+                (event_id, ErrorCode.TIMEOUT)
+            ]
+            assert await outcome_of(one, event_id) is Outcome.FAILED
+            attempts = [each for each in network.sent if each.seq == 1]
+            assert [each.tombstone for each in attempts[:4]] == [False, False, False, True]
+            assert len({each.message_id for each in attempts}) == len(attempts)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-17", "AACP-27")
+def test_a_network_that_is_down_delays_and_loses_nothing() -> None:
+    async def scene(stage: Stage) -> None:
+        network = Network()
+        near, far = FaultyStore(), FaultyStore()
+        async with stage.coordinator("one", store=near, transport=network.end()) as one:
+            network.is_down = True
+            request_id = await unknown(one, "b", 7)
+            await asyncio.sleep(1)
+            assert stage.logged("envelopes not sent; they are sent again")
+        network.is_down = False
+        async with (
+            stage.coordinator("one", store=near, transport=network.end()) as one,
+            stage.coordinator("two", store=far, transport=network.end()) as two,
+        ):
+            two.register_agent("b", echo)
+            await until_finished(one, request_id)
+            assert (await record_of(two, request_id)).epoch == 1
+            network.is_down = True
+            two.register_agent("c", echo)  # which cannot be listened for yet
+            await asyncio.sleep(3)
+            assert stage.logged("cannot listen; it is tried again")
+            network.is_down = False
+            assert (await one.send_request("c", 8))["payload"] == 8
+            network.is_down = True
+            two.register_agent("d", echo)
+            begin = stage.clock.monotonic()
+            await two.stop()
+            assert stage.clock.monotonic() - begin < 0.5
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-01", "AACP-17", "AACP-27")
+@pytest.mark.parametrize("operation", ["append", "receive", "claim", "complete", "take_due"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("where", ["one", "two"])
+def test_ledgers_that_fail_at_either_end_delay_and_repeat_nothing(
+    operation: str, after: bool, where: str
+) -> None:
+    async def scene(stage: Stage) -> None:
+        network, seen = Network(), []
+        stores = {"one": FaultyStore(), "two": FaultyStore()}
+        stores[where].fail(operation, after=after, times=2)
+
+        async def note(message: AgentMessage, context: AgentContext) -> Any:
+            seen.append(message.payload)
+            return message.payload
+
+        aacp = {"lease_ms": 2000, "request_timeout_ms": 60_000}
+        async with (
+            stage.coordinator(
+                "one", store=stores["one"], transport=network.end(), aacp=aacp
+            ) as one,
+            stage.coordinator(
+                "two", store=stores["two"], transport=network.end(), aacp=aacp
+            ) as two,
+        ):
+            two.register_agent("b", note)
+            sent = [one.send_request("b", n) for n in range(5)]
+            assert await asyncio.gather(*sent) == list(range(5))
+            assert seen == list(range(5))
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-01", "AACP-19")
+@pytest.mark.parametrize("lost", ["one", "two"])
+def test_a_ledger_that_was_lost_and_made_anew_is_not_taken_for_its_predecessor(lost: str) -> None:
+    async def scene(stage: Stage) -> None:
+        network, seen = Network(), []
+        ledgers = {
+            "one": [FaultyStore(series=1), FaultyStore(series=3)],
+            "two": [FaultyStore(series=2), FaultyStore(series=4)],
+        }
+
+        async def note(message: AgentMessage, context: AgentContext) -> Any:
+            seen.append(message.payload)
+            return message.payload
+
+        for life in (0, 1):
+            stores = {name: ledgers[name][life if name == lost else 0] for name in ledgers}
+            async with (
+                stage.coordinator("one", store=stores["one"], transport=network.end()) as one,
+                stage.coordinator("two", store=stores["two"], transport=network.end()) as two,
+            ):
+                two.register_agent("b", note)
+                sent = [one.send_request("b", 3 * life + n) for n in range(3)]
+                assert await asyncio.gather(*sent) == [3 * life + n for n in range(3)]
+                await asyncio.sleep(60)
+                assert seen == list(range(3 * life + 3))
+                for store in stores.values():
+                    assert not any(store._outbox.values())
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-19")
+def test_an_acknowledgement_to_a_lost_ledger_settles_nothing_of_the_new_one() -> None:
+    async def scene(stage: Stage) -> None:
+        network, seen = Network(), []
+
+        async def note(message: AgentMessage, context: AgentContext) -> None:
+            seen.append(message.payload)
+
+        far = stage.coordinator("two", store=FaultyStore(series=2), transport=network.end())
+        async with far as two:
+            two.register_agent("b", note)
+            old = FaultyStore(series=1)
+            async with stage.coordinator("one", store=old, transport=network.end()) as one:
+                await one.send_request("b", "old")
+            acks = [each for each in network.sent if each.ack == 1 and each.ack_series == 1]
+            assert acks
+            network.cut_off.add("b")
+            new = FaultyStore(series=3)
+            async with stage.coordinator("one", store=new, transport=network.end()) as one:
+                request_id = await unknown(one, "b", "new")
+                network.carry(acks[0])
+                await asyncio.sleep(1)
+                assert [*new._outbox["one", "b"]] == [1]
+                network.cut_off.clear()
+                await until_finished(one, request_id)
+                assert seen == ["old", "new"]
+                stale = next(each for each in network.sent if each.series == 1 and each.seq)
+                network.carry(stale)
+                await asyncio.sleep(1)
+                assert stage.logged("messages of an older ledger of this agent are refused")
+                assert seen == ["old", "new"]
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-41")
+def test_an_end_that_stops_takes_no_more_envelopes() -> None:
+    async def scene(stage: Stage) -> None:
+        network, gate = Network(), Gate()
+        async with stage.coordinator("one", transport=network.end()) as one:
+            two = stage.coordinator("two", transport=network.end())
+            two.register_agent("b", gate)
+            await two.start()
+            first = await unknown(one, "b", 1)
+            await gate.begun.wait()
+            stopping = asyncio.ensure_future(two.stop(grace=10))
+            await asyncio.sleep(0.1)
+            second = await unknown(one, "b", 2)
+            await asyncio.sleep(2)
+            gate.opened.set()
+            await stopping
+            await asyncio.sleep(0.1)
+            assert await outcome_of(one, first) is Outcome.COMPLETED  # answered in the grace
+            assert await store_of(two).get_request_record(second) is None
+            await two.start()
+            await until_finished(one, second)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-01", "AACP-03", "AACP-04", "AACP-11", "AACP-16")
+@settings(deadline=None, max_examples=25)
+@given(
+    seed=st.integers(0, 2**32),
+    lost=st.floats(0, 0.6),
+    doubled=st.floats(0, 0.6),
+    max_delay_ms=st.integers(0, 2000),
+    shared=st.booleans(),
+    payloads=st.lists(st.integers(-5, 5), max_size=25),
+)
+def test_over_any_network_every_request_is_answered_once_and_right(
+    seed: int, lost: float, doubled: float, max_delay_ms: int, shared: bool, payloads: list[int]
+) -> None:
+    async def scene(stage: Stage) -> None:
+        network = Network(Random(seed), lost, doubled, max_delay_ms)
+        seen: dict[str, list[int]] = {"b": [], "c": []}
+
+        async def divide(message: AgentMessage, context: AgentContext) -> Any:
+            number, payload = message.payload
+            seen[context.agent_id].append(number)
+            await asyncio.sleep(0.01)
+            if payload == 0:
+                raise ToolError(ErrorCode.INVALID_ARGUMENT, "zero")
+            return [number, 1000 // payload]
+
+        aacp = {"request_timeout_ms": 600_000}
+        policy = RetryPolicy(max_delay_ms=2000)
+        one, two = (
+            stage.coordinator(name, transport=network.end(), aacp=aacp, policy=policy)
+            for name in ("one", "two")
+        )
+        async with one, two:
+            two.register_agent("b", divide)
+            (one if shared else two).register_agent("c", divide)
+            sent = [
+                one.send_request("bc"[number % 2], [number, payload])
+                for number, payload in enumerate(payloads)
+            ]
+            answers = await asyncio.gather(*sent, return_exceptions=True)
+            for number, (payload, answer) in enumerate(zip(payloads, answers, strict=True)):
+                if payload == 0:
+                    assert isinstance(answer, RequestFailedError)
+                    assert answer.message == "zero"
+                else:
+                    assert answer == [number, 1000 // payload]
+            assert seen["b"] == list(range(0, len(payloads), 2))
+            assert seen["c"] == list(range(1, len(payloads), 2))
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-01", "AACP-03", "AACP-04", "AACP-22", "AACP-23", "AACP-30")
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 2**32), count=st.integers(0, 30), troubles=st.integers(0, 12))
+def test_on_a_shared_ledger_that_fails_every_request_is_answered_once_and_right(
+    seed: int, count: int, troubles: int
+) -> None:
+    async def scene(stage: Stage) -> None:
+        rng, store = Random(seed), FaultyStore(shared=True)
+        finished: list[int] = []
+        running: set[int] = set()
+
+        async def work(message: AgentMessage, context: AgentContext) -> Any:
+            number = message.payload
+            running.add(number)
+            assert len(running) == 1  # no lease is lost here
+            await asyncio.sleep(number % 3 / 100)
+            running.discard(number)
+            if not finished or number > finished[-1]:
+                finished.append(number)
+            if number % 5 == 0:
+                raise ToolError(ErrorCode.INVALID_ARGUMENT, str(number))
+            return number
+
+        async def make_trouble() -> None:
+            for _ in range(troubles):
+                await asyncio.sleep(rng.random() / 10)
+                operation = rng.choice(("append", "claim", "complete", "renew", "release"))
+                store.fail(operation, after=rng.random() < 0.5)
+                if rng.random() < 0.3:
+                    coordinator = rng.choice((one, two))
+                    coordinator.unregister_agent("a")
+                    await asyncio.sleep(rng.random() / 20)
+                    coordinator.register_agent("a", work)
+
+        aacp = {"lease_ms": 20_000, "request_timeout_ms": 600_000}
+        one, two = (
+            stage.coordinator(name, store=store, aacp=aacp, policy=RetryPolicy(jitter=0.5))
+            for name in ("one", "two")
+        )
+        async with one, two:
+            one.register_agent("a", work)
+            two.register_agent("a", work)
+            sent = []
+            trouble = asyncio.ensure_future(make_trouble())
+            for number in range(count):
+                await asyncio.sleep(rng.random() / 20)
+                sent.append(asyncio.ensure_future(one.send_request("a", number)))
+            await trouble
+            for number, answer in enumerate(await asyncio.gather(*sent, return_exceptions=True)):
+                if number % 5 == 0:
+                    assert isinstance(answer, RequestFailedError)
+                    assert answer.message == str(number)
+                else:
+                    assert answer == number
+            assert finished == list(range(count))
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-14", "AACP-50")
+def test_a_host_decides_when_one_message_is_sent_again_and_when_it_is_given_up() -> None:
+    async def scene(stage: Stage) -> None:
+        network, hooks, gate = Network(cut_off={"b"}), Hooks(), Gate()
+        policy = RetryPolicy(base_delay_ms=60_000, max_delay_ms=60_000)
+        async with (
+            stage.coordinator(
+                "one", transport=network.end(), policy=policy, **hooks.options()
+            ) as one,
+            stage.coordinator("two", transport=network.end()) as two,
+        ):
+            two.register_agent("b", gate)
+            ids = [await one.send_reliable_message("b", n) for n in range(3)]
+            await asyncio.sleep(1)
+            assert len([each for each in network.sent if each.seq]) == 3
+
+            assert await one.schedule_retry(ids[0], 500)
+            await asyncio.sleep(0.4)
+            network.cut_off.clear()
+            await asyncio.sleep(0.2)
+            again = [each for each in network.sent if each.seq][3:]
+            assert [(each.seq, each.tombstone) for each in again] == [(1, False)]
+            assert await outcome_of(one, ids[0]) is Outcome.COMPLETED
+            assert not await one.schedule_retry(ids[0], 1)
+
+            assert await one.cancel_retry(ids[1])
+            await asyncio.sleep(0.1)
+            again = [each for each in network.sent if each.seq][4:]
+            assert [(each.seq, each.tombstone) for each in again] == [(2, True)]
+            assert [key for key, _ in hooks.failed] == [ids[1]]
+            assert not await one.cancel_retry(ids[1])  # its number has arrived
+            assert await one.schedule_retry(ids[2], 1)
+            await asyncio.sleep(0.1)
+            gate.opened.set()
+            await asyncio.sleep(1)
+            assert gate.seen == [0, 2]
+            assert not await one.cancel_retry("nothing")
+            with pytest.raises(ToolError):
+                await one.schedule_retry(ids[2], -1)
+
+    play(scene)

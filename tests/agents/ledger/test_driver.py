@@ -1,0 +1,308 @@
+"""What a driver does of what a node decides: tasks, timers, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from foundation_rt.abort import AbortSignal
+from foundation_rt.agents.ledger.driver import Driver, Ended, NodeClock
+from foundation_rt.agents.ledger.node import Node, NodeSettings
+from foundation_rt.agents.ledger.retransmitter import Retransmitter, RetryPolicy
+from foundation_rt.agents.ledger.types import Claim, Envelope, MessageType, RequestState
+from foundation_rt.agents.persistence import StoreError
+from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
+from foundation_rt.clock import ManualClock
+from foundation_rt.ids import UuidGenerator
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from tests.agents.stores.contract import draft
+from tests.support.faulty_store import FaultyStore
+from tests.support.loopback import LoopbackTransport, Network
+from tests.support.virtual_loop import run_virtual
+
+
+async def nothing() -> None:
+    """What is done last."""
+
+
+class Scene:
+    """A driver for one agent, "b".
+
+    Attributes:
+        runs: the claims that were executed, in order.
+        run: what executes them; the test may exchange it.
+    """
+
+    def __init__(self, clock: ManualClock, **options: Any) -> None:
+        self.clock = clock
+        self.sink = MemorySink()
+        self.store = options.pop("store", None) or FaultyStore()
+        self.runs: list[Claim] = []
+        self.run: Callable[[Claim, AbortSignal], Coroutine[Any, Any, Ended | None]] = self.succeed
+        transport = options.get("transport")
+        settings = NodeSettings("me", lease_ms=3000, has_transport=transport is not None)
+        policy = RetryPolicy(jitter=0)
+        self.now_ms = NodeClock(clock)
+        self.driver = Driver(
+            Node(settings, UuidGenerator().run_id, Retransmitter(policy, lambda: 0.0)),
+            self.store,
+            transport,
+            self.now_ms,
+            StructuredLogger(self.sink, clock),
+            self._run,
+        )
+
+    async def _run(self, claim: Claim, signal: AbortSignal) -> Ended | None:
+        self.runs.append(claim)
+        return await self.run(claim, signal)
+
+    async def succeed(self, claim: Claim, signal: AbortSignal) -> Ended | None:
+        return b"1", None, None
+
+    async def send(self, *request_ids: str) -> None:
+        """Enter requests to "b"."""
+        tickets = []
+        for request_id in request_ids:
+            tickets.append(self.driver.open_ticket())
+            now = self.now_ms()
+            entry = draft(request_id, created_at_ms=now, expires_at_ms=now + 3_600_000)
+            self.driver.node.send(entry, tickets[-1], now)
+        self.driver.kick()
+        for ticket in tickets:
+            await ticket
+            self.driver.close_ticket(ticket)
+
+    def states(self) -> dict[str, RequestState]:
+        return {key: record.state for key, record in self.store._requests.items()}
+
+    def logged(self, message: str) -> list[dict[str, Any]]:
+        return [line for line in self.sink.lines if line["message"] == message]
+
+
+def play(scene: Callable[[Scene], Coroutine[Any, Any, None]], **options: Any) -> None:
+    """Run a scene with a driver that is started before and stopped afterwards."""
+
+    async def main(clock: ManualClock) -> None:
+        stage = Scene(clock, **options)
+        await stage.driver.start()
+        stage.driver.add_agent("b")
+        await scene(stage)
+        await stage.driver.stop(0, nothing)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtual(main)
+
+
+@pytest.mark.rule("AACP-17")
+@pytest.mark.parametrize("store", [FaultyStore, InMemoryAACPPersistenceAdapter])
+def test_what_is_told_at_once_shares_operations_of_the_ledger(store: Any) -> None:
+    async def scene(stage: Scene) -> None:
+        ids = [f"r{number}" for number in range(50)]
+        await stage.send(*ids)
+        await asyncio.sleep(1)
+        assert [claim.request_id for claim in stage.runs] == ids
+        assert set(stage.states().values()) == {RequestState.COMPLETED}
+        if isinstance(stage.store, FaultyStore):
+            assert stage.store.calls["append"] == 1
+            assert stage.store.calls["complete"] < 10
+
+    play(scene, store=store())
+
+
+def test_a_store_that_says_it_never_waits_and_waits_is_a_bug_that_is_heard() -> None:
+    class Liar(FaultyStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.immediate = True
+
+    async def scene(stage: Scene) -> None:
+        stage.store.gates["append"] = asyncio.Event()
+        sending = asyncio.ensure_future(stage.send("r1"))
+        await asyncio.sleep(0.1)
+        [heard] = stage.logged("internal error")
+        assert "immediate store has waited" in heard["error"]["message"]
+        sending.cancel()
+        stage.store.gates.clear()
+
+    play(scene, store=Liar())
+
+
+@pytest.mark.rule("AACP-04", "AACP-25")
+def test_an_execution_that_breaks_off_is_no_outcome_and_is_tried_again_later_and_later() -> None:
+    async def scene(stage: Scene) -> None:
+        async def fail_at_first(claim: Claim, signal: AbortSignal) -> Ended | None:
+            times.append(round(stage.clock.monotonic() - begin, 1))
+            if len(times) < 4:
+                raise RuntimeError("broken")
+            return b"1", None, None
+
+        times: list[float] = []
+        begin = stage.clock.monotonic()
+        stage.run = fail_at_first
+        await stage.send("r1", "r2")
+        await asyncio.sleep(5)
+        assert [claim.request_id for claim in stage.runs] == ["r1"] * 4 + ["r2"]
+        assert [claim.executions for claim in stage.runs] == [1, 2, 3, 4, 1]
+        assert times[:4] == [0.0, 0.2, 0.6, 1.4]
+        assert len(stage.logged("claim not executed; it is tried again")) == 3
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-25")
+def test_what_was_not_executed_is_given_back_and_may_be_claimed_at_once() -> None:
+    async def scene(stage: Scene) -> None:
+        async def decline(claim: Claim, signal: AbortSignal) -> Ended | None:
+            return None if len(stage.runs) == 1 else (b"1", None, None)
+
+        stage.run = decline
+        await stage.send("r1", "r2")
+        await asyncio.sleep(0.1)
+        assert [(claim.request_id, claim.epoch, claim.executions) for claim in stage.runs] == [
+            ("r1", 1, 1),
+            ("r1", 2, 1),
+            ("r2", 1, 1),
+        ]
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-24", "AACP-25")
+def test_the_callbacks_of_signals_may_fail() -> None:
+    def fail() -> None:
+        raise RuntimeError("callback")
+
+    async def scene(stage: Scene) -> None:
+        async def wait(claim: Claim, signal: AbortSignal) -> Ended | None:
+            signal.add_callback(fail)
+            await signal.wait()
+            return None
+
+        stage.run = wait
+        await stage.send("r1")
+        await asyncio.sleep(0.1)
+        stage.store._requests["r1"].epoch += 1
+        await asyncio.sleep(1.5)
+        [lost] = stage.logged("lease lost")
+        assert (lost["requestId"], lost["correlationId"], lost["agentId"]) == ("r1", "r1", "b")
+        await stage.send("r2")
+        await stage.driver.stop(0, nothing)
+        assert len(stage.logged("abort callback failed")) == 1
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-25", "AACP-27")
+@pytest.mark.parametrize("steps", range(12))
+def test_a_loop_that_cancels_all_its_tasks_loses_no_claim_for_longer_than_needed(
+    steps: int,
+) -> None:
+    async def scene(stage: Scene) -> None:
+        async def forever(claim: Claim, signal: AbortSignal) -> Ended | None:
+            await asyncio.sleep(1000)
+            raise AssertionError
+
+        stage.run = forever
+        sending = asyncio.ensure_future(stage.send("r1", "r2"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        begin = stage.clock.monotonic()
+        await stage.driver.stop(0, nothing)
+        assert stage.clock.monotonic() - begin < 1
+        await asyncio.wait([sending])
+        assert set(stage.states().values()) <= {RequestState.RECEIVED}
+        assert stage.driver._workers == {}
+        assert stage.driver._queues == {}
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-17", "AACP-41")
+def test_who_delivers_hears_when_it_is_in_the_ledger_and_when_it_may_not_be() -> None:
+    envelope = Envelope(
+        "m", "r1", "far", "b", 1, None, MessageType.REQUEST, 1, b"1", 253_402_300_799_999
+    )
+
+    async def scene(stage: Scene) -> None:
+        stage.store.fail("receive")
+        stage.store.before["receive"].append(RuntimeError("a bug"))
+        for expected in ("was to fail", "a bug"):
+            with pytest.raises(StoreError, match=expected):
+                await stage.driver.deliver([envelope])
+        await stage.driver.deliver([envelope])
+        assert "r1" in stage.states()
+        entering = stage.store.gates["receive"] = asyncio.Event()
+        late = asyncio.ensure_future(stage.driver.deliver([envelope]))
+        await asyncio.sleep(0.1)
+        await stage.driver.stop(0, nothing)
+        assert isinstance(late.exception(), StoreError)
+        with pytest.raises(StoreError):
+            await stage.driver.deliver([envelope])
+        entering.set()
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-17")
+def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again() -> None:
+    class Broken(LoopbackTransport):
+        async def send(self, envelopes: Any) -> None:
+            if not self.network.sent:
+                self.network.sent.extend(envelopes)
+                raise ZeroDivisionError
+            self.network.sent.extend(envelopes)
+
+    network = Network()
+
+    async def scene(stage: Scene) -> None:
+        ticket = stage.driver.open_ticket()
+        now = stage.now_ms()
+        entry = draft("r1", local=False, created_at_ms=now, expires_at_ms=now + 10_000,
+                      next_attempt_at_ms=now + 200)  # fmt: skip
+        stage.driver.node.send(entry, ticket, now)
+        stage.driver.kick()
+        await ticket
+        stage.driver.close_ticket(ticket)
+        await asyncio.sleep(0.5)
+        assert [each.seq for each in network.sent] == [1, 1]
+        assert len(stage.logged("transport failed")) == 1
+
+    play(scene, transport=Broken(network))
+
+
+def test_what_is_told_after_the_end_changes_nothing() -> None:
+    async def scene(stage: Scene) -> None:
+        await stage.driver.stop(0, nothing)
+        calls = dict(stage.store.calls)
+        stage.driver.add_agent("c")
+        stage.driver.kick()
+        for listener in stage.store.listeners:
+            listener()
+        await asyncio.sleep(100)
+        assert stage.store.calls == calls
+        assert stage.driver.is_here()
+
+    play(scene)
+
+
+def test_the_time_of_a_node_does_not_jump_with_the_wall_clock() -> None:
+    class Jumping(ManualClock):
+        __slots__ = ("offset",)
+
+        def now(self) -> Any:
+            return super().now() + self.offset
+
+    clock = Jumping()
+    clock.offset = timedelta()
+    now_ms = NodeClock(clock)
+    first = now_ms()
+    clock.offset = timedelta(days=-300)
+    clock.advance(1.5)
+    assert now_ms() - first == 1500
+    assert first == 1_704_067_200_000

@@ -1,0 +1,408 @@
+"""Tool calls that nobody waited for to the end: what the ledger says of them, through a server."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import attrs
+import pytest
+
+from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
+from foundation_rt.agents.ledger.types import Outcome, RequestState
+from foundation_rt.clock import ManualClock
+from foundation_rt.config.settings import AacpSection, ServerConfig, ToolsSection
+from foundation_rt.core.context import ToolContext
+from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError
+from foundation_rt.registry.tools import ToolDefinition
+from tests.support.faulty_store import FaultyStore
+from tests.support.rig import Peer, Rig
+from tests.support.stage import record_of
+from tests.support.virtual_loop import run_virtual
+
+Tool = Callable[[dict[str, Any], ToolContext], Any]
+
+
+def play(scene: Callable[[Rig, FaultyStore], Coroutine[Any, Any, None]], **aacp: Any) -> None:
+    """Run a scene with a server that has a ledger; calls are given a second."""
+
+    async def main(clock: ManualClock) -> None:
+        store = FaultyStore()
+        config = ServerConfig(
+            tools=ToolsSection(default_timeout_ms=1000, cancel_grace_ms=500),
+            aacp=AacpSection(**aacp),
+        )
+        coordinator = AgentCoordinatorV2(store=store, clock=clock)
+        rig = Rig(config, clock, agent_coordinator=coordinator)
+        await scene(rig, store)
+        await rig.server.runtime.stop_agents()
+        assert not store.is_open
+        rig.assert_all_ended()
+
+    run_virtual(main)
+
+
+def add(rig: Rig, handler: Tool, **options: Any) -> None:
+    rig.server.register(ToolDefinition("work", "", {"type": "object"}), handler, **options)
+
+
+async def run_id_of(peer: Peer, request_id: int | str) -> str:
+    """The run id in the answer to a call, when it comes: TIMEOUT."""
+    while not peer.answers(request_id):
+        await asyncio.sleep(0.01)
+    error = peer.outcome(request_id)
+    assert error["code"] == "TIMEOUT"
+    return str(error["runId"])
+
+
+async def until_known(rig: Rig, run_id: str) -> tuple[Outcome, Any, StructuredError | None]:
+    """What the ledger says of a call once it is not UNKNOWN."""
+    for _ in range(1000):
+        status = await rig.server.agents.status(run_id)
+        assert status is not None
+        if status.outcome is not Outcome.UNKNOWN:
+            return status.outcome, status.result, status.error
+        await asyncio.sleep(0.01)
+    raise AssertionError("it stays unknown")
+
+
+async def assert_unknown(rig: Rig, run_id: str) -> None:
+    status = await rig.server.agents.status(run_id)
+    assert status is not None
+    assert (status.outcome, status.request_id, status.message_id) == (
+        Outcome.UNKNOWN,
+        run_id,
+        None,
+    )
+
+
+@pytest.mark.rule("AACP-28")
+def test_a_call_that_was_answered_in_time_is_not_in_the_ledger() -> None:
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        add(rig, lambda arguments, context: context.run_id, inline=True)
+        peer = rig.connect()
+        run_id = peer.outcome(peer.start("work"))
+        await asyncio.sleep(1)
+        assert await rig.server.agents.status(run_id) is None
+        assert store.calls["put_request_record"] == 0
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-28")
+@pytest.mark.parametrize("in_thread", [False, True], ids=["coroutine", "thread"])
+@pytest.mark.parametrize("end", ["result", "tool error", "exception", "odd"])
+def test_a_call_that_timed_out_is_unknown_and_then_what_it_was(in_thread: bool, end: str) -> None:
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        free = threading.Event()
+
+        def finish() -> Any:
+            if end == "tool error":
+                raise ToolError(ErrorCode.NOT_FOUND, "No city.", {"secret": 1})
+            if end == "exception":
+                raise RuntimeError("secret")
+            return {"late": True} if end == "result" else object()
+
+        def in_a_thread(arguments: dict[str, Any], context: ToolContext) -> Any:
+            assert free.wait(20)
+            return finish()
+
+        async def coroutine(arguments: dict[str, Any], context: ToolContext) -> Any:
+            await asyncio.sleep(1.2)
+            return finish()
+
+        add(rig, in_a_thread if in_thread else coroutine)
+        peer = rig.connect()
+        run_id = await run_id_of(peer, peer.start("work", {"password": "x"}))
+        await assert_unknown(rig, run_id)
+        free.set()
+        if in_thread:
+            assert await asyncio.to_thread(rig.server.runtime.engine.wait_idle, 20)
+        else:
+            await asyncio.sleep(1)
+        assert (
+            await until_known(rig, run_id)
+            == {
+                "result": (Outcome.COMPLETED, {"late": True}, None),
+                "tool error": (
+                    Outcome.FAILED,
+                    None,
+                    StructuredError(ErrorCode.NOT_FOUND, "No city."),
+                ),
+                "exception": (
+                    Outcome.FAILED,
+                    None,
+                    StructuredError(ErrorCode.INTERNAL, "The tool failed."),
+                ),
+                "odd": (Outcome.COMPLETED, None, None),
+            }[end]
+        )
+        record = await record_of(rig.server.agents, run_id)
+        assert (record.target_agent_id, record.payload) == ("tool:work", b"null")
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-28")
+def test_a_call_that_heeds_its_signal_has_failed() -> None:
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        async def heed(arguments: dict[str, Any], context: ToolContext) -> None:
+            await context.abort_signal.wait()
+            await asyncio.sleep(arguments.get("after", 0))
+            context.abort_signal.raise_if_aborted()
+
+        add(rig, heed)
+        peer = rig.connect()
+        for after in (0, 60):  # within the grace; or cancelled
+            run_id = await run_id_of(peer, peer.start("work", {"after": after}))
+            outcome, result, error = await until_known(rig, run_id)
+            assert (outcome, result) == (Outcome.FAILED, None)
+            assert error is not None
+            assert (error.code, error.details) == (ErrorCode.TIMEOUT, {"reason": "aborted"})
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-28")
+@pytest.mark.parametrize("how", ["cancelled", "disconnected", "disconnected, then timed out"])
+def test_a_call_whose_client_withdrew_it_or_left_is_known_too(how: str) -> None:
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        ids: list[str] = []
+
+        async def slow(arguments: dict[str, Any], context: ToolContext) -> str:
+            ids.append(context.run_id)
+            await asyncio.sleep(0.4 if "timed" not in how else 1.3)
+            return "done"
+
+        rig.server.runtime.engine.limits = ToolsSection(
+            default_timeout_ms=1000, cancel_grace_ms=10_000
+        )
+        add(rig, slow)
+        peer = rig.connect()
+        request_id = peer.start("work")
+        await asyncio.sleep(0.1)
+        if how == "cancelled":
+            peer.notify("notifications/cancelled", {"requestId": request_id})
+        else:
+            peer.connection.close()
+        [run_id] = ids
+        await assert_unknown(rig, run_id)
+        await asyncio.sleep(0.01)
+        await assert_unknown(rig, run_id)
+        assert await until_known(rig, run_id) == (Outcome.COMPLETED, "done", None)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-28")
+def test_a_result_that_is_too_large_is_not_kept_but_that_it_was_completed_is() -> None:
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        async def large(arguments: dict[str, Any], context: ToolContext) -> str:
+            await asyncio.sleep(1.1)
+            return "x" * arguments["size"]
+
+        add(rig, large)
+        peer = rig.connect()
+        for size, kept in ((1022, "x" * 1022), (1023, None)):
+            run_id = await run_id_of(peer, peer.start("work", {"size": size}))
+            assert await until_known(rig, run_id) == (Outcome.COMPLETED, kept, None)
+
+    play(scene, max_payload_bytes=1024)
+
+
+async def too_late(arguments: dict[str, Any], context: ToolContext) -> str:
+    """Returns after a second and a bit."""
+    await asyncio.sleep(1.1)
+    return "late"
+
+
+@pytest.mark.rule("LOG-30", "AACP-28")
+def test_a_ledger_that_fails_for_a_while_is_told_later_and_the_call_is_known_meanwhile() -> None:
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        add(rig, too_late)
+        peer = rig.connect()
+        store.fail("put_request_record", times=2)
+        store.fail("put_request_record", after=True)
+        store.fail("mark_completed", after=True)
+        run_id = await run_id_of(peer, peer.start("work"))
+        await assert_unknown(rig, run_id)
+        assert await until_known(rig, run_id) == (Outcome.COMPLETED, "late", None)
+        lost = rig.logged("late tool call not recorded")
+        assert len(lost) == 4
+        assert {each["runId"] for each in lost} == {run_id}
+        assert len({each["correlationId"] for each in lost}) == 1
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-28")
+def test_a_ledger_that_stays_away_costs_the_record_and_neither_memory_nor_the_end() -> None:
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        add(rig, too_late)
+        peer = rig.connect()
+        await asyncio.sleep(0.1)
+        store.fail("put_request_record", times=1000)
+        run_id = await run_id_of(peer, peer.start("work"))
+        await asyncio.sleep(10)
+        assert await rig.server.agents.status(run_id) is None  # given up
+        for _ in range(10):
+            peer.start("work")
+        await asyncio.sleep(1.5)
+        begin = rig.clock.monotonic()
+        await rig.server.runtime.stop_agents()
+        assert rig.clock.monotonic() - begin < 5
+        [lost] = rig.logged("late tool calls not recorded")
+        assert lost["n"] == 10
+        # Now there is no ledger at all.
+        await run_id_of(peer, peer.start("work"))
+        await asyncio.sleep(0.2)
+        assert rig.logged("late tool call not recorded: no ledger is open")
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-28")
+def test_calls_that_end_with_the_server_are_written_before_the_ledger_is_closed() -> None:
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        add(rig, too_late)
+        peer = rig.connect()
+        run_id = await run_id_of(peer, peer.start("work"))
+        await asyncio.sleep(0.2)
+        store.gates["mark_completed"] = asyncio.Event()
+        second = await run_id_of(peer, peer.start("work"))
+        await asyncio.sleep(0.2)
+        stopping = asyncio.ensure_future(rig.server.runtime.stop_agents())
+        await asyncio.sleep(0.1)
+        store.gates.pop("mark_completed").set()
+        await stopping
+        for each in (run_id, second):
+            record = await store.get_request_record(each)
+            assert record is not None
+            assert record.state is RequestState.COMPLETED
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-28")
+def test_an_error_that_the_runtime_does_not_know_is_told_as_a_client_would_read_it() -> None:
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        async def misled(arguments: dict[str, Any], context: ToolContext) -> None:
+            await asyncio.sleep(1.1)
+            raise AbortError("not mine") if arguments.get("abort") else KeyboardInterrupt
+
+        add(rig, misled)
+        peer = rig.connect()
+        run_id = await run_id_of(peer, peer.start("work"))
+        outcome, _, error = await until_known(rig, run_id)
+        assert outcome is Outcome.FAILED
+        assert error is not None
+        assert error.code is ErrorCode.INTERNAL
+
+    play(scene)
+
+
+def returns_late(value: Callable[[dict[str, Any]], Any]) -> Tool:
+    """A handler that returns what `value` makes of its arguments, after a second and a bit."""
+
+    async def late(arguments: dict[str, Any], context: ToolContext) -> Any:
+        await asyncio.sleep(1.1)
+        return value(arguments)
+
+    return late
+
+
+@pytest.mark.rule("AACP-52")
+def test_outcomes_that_wait_for_a_stalled_ledger_are_bounded_in_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("foundation_rt.agents.ledger.coordinator._MAX_BACKLOG_BYTES", 100_000)
+
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        add(rig, returns_late(lambda arguments: arguments["character"] * 30_000))
+        peer = rig.connect()
+        store.gates["put_request_record"] = asyncio.Event()
+        ids = [await run_id_of(peer, peer.start("work", {"character": each})) for each in "abcdef"]
+        await asyncio.sleep(0.2)
+        store.gates.pop("put_request_record").set()
+        kept = [await until_known(rig, each) for each in ids]
+        assert {outcome for outcome, _, _ in kept} == {Outcome.COMPLETED}
+        assert [result for _, result, _ in kept] == [
+            *(character * 30_000 for character in "abc"),
+            *(None, None, None),
+        ]
+        # What was written gives its room back.
+        run_id = await run_id_of(peer, peer.start("work", {"character": "g"}))
+        assert await until_known(rig, run_id) == (Outcome.COMPLETED, "g" * 30_000, None)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-52")
+def test_a_note_of_a_late_call_is_dropped_and_logged_where_too_many_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("foundation_rt.agents.ledger.coordinator._MAX_BACKLOG", 2)
+
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        add(rig, too_late)
+        peer = rig.connect()
+        store.gates["put_request_record"] = asyncio.Event()
+        first, second = [await run_id_of(peer, peer.start("work")) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        assert len(rig.logged("late tool call not recorded: too many wait")) == 2
+        store.gates.pop("put_request_record").set()
+        assert await until_known(rig, first) == (Outcome.COMPLETED, "late", None)
+        assert await rig.server.agents.status(second) is None
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-52")
+def test_arguments_of_late_calls_do_not_wait_for_a_stalled_ledger() -> None:
+    class Large(dict[str, Any]):
+        """Arguments to which there can be weak references."""
+
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        seen: list[weakref.ref[Any]] = []
+
+        async def late(arguments: dict[str, Any], context: ToolContext) -> None:
+            large = arguments["large"] = Large()
+            seen.append(weakref.ref(large))
+            del large
+            await asyncio.sleep(1.1)
+
+        add(rig, late)
+        peer = rig.connect()
+        store.gates["put_request_record"] = asyncio.Event()
+        run_id = await run_id_of(peer, peer.start("work"))
+        await asyncio.sleep(0.2)
+        gc.collect()
+        assert [each() for each in seen] == [None]
+        await assert_unknown(rig, run_id)
+        store.gates.pop("put_request_record").set()
+        assert await until_known(rig, run_id) == (Outcome.COMPLETED, None, None)
+
+    play(scene)
+
+
+@pytest.mark.rule("AACP-28")
+def test_a_late_result_whose_class_raises_anything_is_not_kept_but_that_it_was_completed_is() -> (
+    None
+):
+    @attrs.frozen
+    class Hostile:
+        value: int = 1
+
+        def __getattribute__(self, name: str) -> Any:
+            raise SystemExit(3)
+
+    async def scene(rig: Rig, store: FaultyStore) -> None:
+        add(rig, returns_late(lambda arguments: Hostile()))
+        run_id = await run_id_of(peer := rig.connect(), peer.start("work"))
+        assert await until_known(rig, run_id) == (Outcome.COMPLETED, None, None)
+
+    play(scene)

@@ -1,0 +1,695 @@
+"""What a node decides, effect by effect: nothing runs here but the node and a ledger in memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt.agents.ledger.effects import (
+    Abandon,
+    Effect,
+    Execute,
+    NoticeAbandoned,
+    NoticeOutdated,
+    NoticeReceived,
+    NoticeSettled,
+    Operation,
+    Persist,
+    Send,
+    Tell,
+)
+from foundation_rt.agents.ledger.node import Node, NodeSettings
+from foundation_rt.agents.ledger.retransmitter import Retransmitter, RetryPolicy
+from foundation_rt.agents.ledger.rules import digest_of
+from foundation_rt.agents.ledger.types import (
+    Appended,
+    Claim,
+    Envelope,
+    MessageType,
+    RequestRecord,
+    RequestState,
+    Verdict,
+)
+from foundation_rt.agents.persistence import StoreError
+from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
+from foundation_rt.errors import ErrorCode, StructuredError
+from tests.agents.stores.contract import FAR_SERIES, NOW, RETRY, TTL, draft, event, uuid_of
+
+SERIES = NOW
+BUSY = StructuredError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
+POLICY = RetryPolicy(jitter=0, should_retry_error=lambda error: error == BUSY)
+
+
+class Bench:
+    """A node, its ledger, and the effects that the test has not performed yet.
+
+    Attributes:
+        now: the time, in ms.
+        effects: what is to be done, in order.
+        calls: the operations of the ledger that were performed.
+    """
+
+    def __init__(self, store: InMemoryAACPPersistenceAdapter | None = None, **more: Any) -> None:
+        ids = itertools.count()
+        notices = more.pop("notices", False)
+        settings = NodeSettings(owner="me", **more)
+        self.node = Node(
+            settings,
+            lambda: uuid_of(f"id {id(self)} {next(ids)}"),
+            Retransmitter(POLICY, lambda: 0.0),
+            notices,
+        )
+        self.store = store or InMemoryAACPPersistenceAdapter(series=SERIES)
+        self.node.series = SERIES
+        self.now = NOW
+        self.effects: list[Effect] = []
+        self.calls: list[Operation] = []
+        self.node.start(self.now)
+
+    def seat(self, agent_id: str) -> None:
+        """Register an agent that has been busy: all may be claimed for it that ever may."""
+        self.node.add_agent(agent_id, self.now)
+        self.node._agents[agent_id].room = self.node.settings.max_held_by_agent
+
+    def look(self) -> list[Effect]:
+        """The effects that wait, with those the node has decided since."""
+        self.effects += self.node.take_effects()
+        return self.effects
+
+    def take(self, kind: type[Any]) -> list[Any]:
+        """The effects of one kind, which count as performed then."""
+        self.look()
+        taken = [each for each in self.effects if type(each) is kind]
+        self.effects = [each for each in self.effects if type(each) is not kind]
+        return taken
+
+    def answer(self, persist: Persist) -> Any:
+        """What the ledger answers; the node does not hear of it yet."""
+        self.calls.append(persist.operation)
+        performing = getattr(self.store, persist.operation.value)(*persist.arguments)
+        try:
+            performing.send(None)
+        except StopIteration as stop:
+            return stop.value
+        raise AssertionError("the ledger in memory never waits")
+
+    def perform(self, *operations: Operation) -> None:
+        """Perform the operations of the ledger that wait, or those named, and what they lead to."""
+        while waiting := [each for each in self.take(Persist) if not self._keep(each, operations)]:
+            for persist in waiting:
+                self.node.persisted(persist, self.answer(persist), self.now)
+
+    def _keep(self, persist: Persist, operations: Sequence[Operation]) -> bool:
+        if not operations or persist.operation in operations:
+            return False
+        self.effects.append(persist)
+        return True
+
+    def waiting(self, operation: Operation) -> Persist:
+        """The one operation of that name that waits."""
+        self.look()
+        [persist] = [
+            each
+            for each in self.effects
+            if isinstance(each, Persist) and each.operation is operation
+        ]
+        self.effects.remove(persist)
+        return persist
+
+    def fail(self, persist: Persist) -> None:
+        self.node.failed(persist, StoreError("simulated"), self.now)
+
+    def pass_time(self, ms: int) -> None:
+        """Let time pass as a driver would: the node is woken whenever it wants to be."""
+        until = self.now + ms
+        while (due := self.node.wake_at_ms) is not None and due <= until:
+            self.now = max(self.now, due)
+            self.node.tick(self.now)
+            self.perform()
+        self.now = until
+
+    def claims(self) -> list[Claim]:
+        return [each.claim for each in self.take(Execute)]
+
+    def sent(self) -> list[Envelope]:
+        return [envelope for send in self.take(Send) for envelope in send.envelopes]
+
+    def told(self) -> dict[Any, Any]:
+        return {each.ticket: each.answer for each in self.take(Tell)}
+
+    def finish(self, claim: Claim, result: bytes | None = b"1", error: Any = None) -> None:
+        self.node.executed(claim, result, error, self.now)
+
+
+def arrived(
+    seq: int, request_id: str | None = None, *, source: str = "far", target: str = "b", **more: Any
+) -> Envelope:
+    """An envelope from another ledger; a REQUEST unless told otherwise."""
+    message_type = more.pop("message_type", MessageType.REQUEST)
+    return Envelope(
+        uuid_of(f"{source} {target} {seq}"),
+        request_id or (f"q{seq}" if message_type is MessageType.REQUEST else None),
+        source,
+        target,
+        seq,
+        more.pop("ack", None),
+        message_type,
+        NOW,
+        more.pop("payload", b"1"),
+        NOW + TTL,
+        series=more.pop("series", FAR_SERIES),
+        ack_series=more.pop("ack_series", SERIES),
+        **more,
+    )
+
+
+# -- the order of work ----------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-17")
+def test_a_sender_enters_a_message_then_sends_it_then_tells() -> None:
+    bench = Bench(has_transport=True)
+    bench.perform()
+    bench.node.send(draft("r1", local=False), "ticket", bench.now)
+    [persist] = bench.look()
+    assert isinstance(persist, Persist)
+    assert persist.operation is Operation.APPEND
+    bench.effects.clear()
+    answer = bench.answer(persist)
+    assert bench.look() == []
+    bench.node.persisted(persist, answer, bench.now)
+    [envelope] = bench.sent()
+    assert (envelope.request_id, envelope.seq, envelope.message_id) == (
+        "r1",
+        1,
+        draft("r1").message_id,
+    )
+    told = bench.told()["ticket"]
+    assert isinstance(told, Appended)
+    assert told.verdict is Verdict.NEW
+
+
+@pytest.mark.rule("AACP-16", "AACP-17")
+def test_a_receiver_enters_then_acknowledges_then_executes_then_records_then_answers() -> None:
+    bench = Bench(has_transport=True)
+    bench.node.add_agent("b", bench.now)
+    bench.perform()
+    bench.node.deliver([arrived(1)], "ticket", bench.now)
+    receive = bench.waiting(Operation.RECEIVE)
+    assert bench.look() == []
+    bench.node.persisted(receive, bench.answer(receive), bench.now)
+    [ack] = bench.sent()
+    assert (ack.seq, ack.ack, ack.source_agent_id, ack.target_agent_id) == (0, 1, "b", "far")
+    assert bench.told() == {"ticket": None}
+    bench.perform()
+    [claim] = bench.claims()
+    assert bench.sent() == []
+    bench.finish(claim)
+    complete = bench.waiting(Operation.COMPLETE)
+    assert bench.look() == []
+    bench.node.persisted(complete, bench.answer(complete), bench.now)
+    [response] = bench.sent()
+    assert (response.message_type, response.request_id, response.ack) == (
+        MessageType.RESPONSE,
+        "q1",
+        1,
+    )
+    assert bench.node.held == {}
+
+
+@pytest.mark.rule("AACP-17", "AACP-41")
+def test_what_came_in_and_could_not_be_entered_is_not_acknowledged_and_not_kept() -> None:
+    bench = Bench(has_transport=True)
+    bench.perform()
+    bench.node.deliver([arrived(1)], "ticket", bench.now)
+    bench.fail(bench.waiting(Operation.RECEIVE))
+    assert bench.sent() == []
+    assert isinstance(bench.told()["ticket"], StoreError)
+    bench.node.deliver([arrived(1)], "again", bench.now)
+    assert bench.take(Persist) == []  # not at once
+    bench.pass_time(500)
+    assert bench.told() == {"again": None}
+    assert [each.ack for each in bench.sent()] == [1]
+
+
+@pytest.mark.rule("AACP-17")
+def test_of_each_operation_one_is_under_way_and_what_comes_meanwhile_shares_the_next() -> None:
+    bench = Bench(max_batch=3)
+    bench.perform()
+    for number in range(8):
+        bench.node.send(draft(f"r{number}"), number, bench.now)
+    sizes = []
+    for _ in range(3):
+        persist = bench.waiting(Operation.APPEND)
+        assert bench.take(Persist) == []
+        sizes.append(len(persist.arguments[0]))
+        bench.node.persisted(persist, bench.answer(persist), bench.now)
+    assert sizes == [3, 3, 2]
+    assert list(bench.told()) == list(range(8))
+    assert (bench.node.backlog.records, bench.node.backlog.size) == (0, 0)
+    assert bench.node.is_quiet
+
+
+@pytest.mark.rule("AACP-10", "AACP-17", "AACP-30")
+def test_an_entry_that_failed_is_made_again_first_and_later() -> None:
+    bench = Bench()
+    bench.perform()
+    bench.node.send(draft("r1"), 1, bench.now)
+    persist = bench.waiting(Operation.APPEND)
+    bench.node.send(draft("r2"), 2, bench.now)
+    bench.answer(persist)  # it happened
+    bench.fail(persist)
+    assert bench.take(Persist) == []
+    assert bench.node.wake_at_ms == bench.now + 500
+    assert not bench.node.is_quiet
+    bench.pass_time(500)
+    told = bench.told()
+    assert [(told[key].verdict, told[key].seq) for key in (1, 2)] == [
+        (Verdict.DUPLICATE, 1),
+        (Verdict.NEW, 2),
+    ]
+
+
+# -- executing ------------------------------------------------------------------------------------
+
+
+def executing(count: int = 3, **more: Any) -> tuple[Bench, list[Claim]]:
+    """A bench whose agent "b" has so many claims."""
+    bench = Bench(**more)
+    bench.seat("b")
+    for number in range(count):
+        bench.node.send(draft(f"r{number}"), number, bench.now)
+    bench.perform()
+    return bench, bench.claims()
+
+
+@pytest.mark.rule("AACP-22")
+def test_only_for_agents_that_are_here_something_is_claimed_and_no_more_than_may_be_held() -> None:
+    bench = Bench(max_held_by_agent=2)
+    for target, number in itertools.product("bcd", range(4)):
+        bench.node.send(draft(f"{target}{number}", target=target), target, bench.now)
+    bench.perform()
+    assert bench.claims() == []
+    bench.seat("b")
+    bench.seat("c")
+    bench.perform()
+    claims = bench.claims()
+    assert [each.request_id for each in claims] == ["b0", "b1", "c0", "c1"]
+    bench.seat("d")
+    bench.finish(claims[0])
+    bench.perform()
+    assert sorted(each.request_id for each in bench.claims()) == ["b2", "d0", "d1"]
+
+
+@pytest.mark.rule("AACP-22")
+def test_however_many_claims_busy_agents_hold_an_idle_one_gets_its_own() -> None:
+    bench = Bench()
+    for number in range(10):
+        bench.seat(f"busy{number}")
+        for n in range(200):
+            bench.node.send(draft(f"{number}-{n}", target=f"busy{number}"), n, bench.now)
+    bench.perform()
+    assert len(bench.claims()) == 1000
+    bench.node.add_agent("idle", bench.now)
+    bench.node.send(draft("r1", target="idle"), "ticket", bench.now)
+    bench.perform()
+    assert [each.request_id for each in bench.claims()] == ["r1"]
+
+
+@pytest.mark.rule("AACP-22")
+def test_an_agent_has_twice_the_room_with_every_outcome_and_begins_anew_after_a_loss() -> None:
+    bench = Bench(max_held_by_agent=5, lease_ms=3000)
+    bench.node.add_agent("b", bench.now)
+    for number in range(20):
+        bench.node.send(draft(f"r{number}"), number, bench.now)
+    bench.perform()
+    held = bench.claims()
+    sizes = [len(held)]
+    for _ in range(4):
+        bench.finish(held.pop(0))
+        bench.perform()
+        held += bench.claims()
+        sizes.append(len(held))
+    assert sizes == [1, 2, 4, 5, 5]
+    bench.store._requests[held[0].request_id].epoch += 1  # another has it
+    bench.store._requests[held[0].request_id].owner = "another"
+    bench.pass_time(1000)
+    assert bench.claims() == []  # all that was claimed is behind what another has
+    bench.pass_time(3000)
+    assert [each.request_id for each in bench.claims()] == [held[0].request_id]
+
+
+@pytest.mark.rule("AACP-46")
+def test_what_was_begun_too_often_is_failed_and_what_is_behind_it_goes_on() -> None:
+    store = InMemoryAACPPersistenceAdapter()
+    for life in range(POLICY.max_starts):
+        bench = Bench(store)
+        bench.now += life * 40_000
+        bench.seat("b")
+        if life == 0:
+            for number in range(3):
+                bench.node.send(draft(f"r{number}"), number, bench.now)
+        bench.node.tick(bench.now)
+        bench.perform()
+        claims = bench.claims()  # all three, and the process dies
+        assert [(each.request_id, each.executions) for each in claims] == [
+            ("r0", life + 1),
+            ("r1", 1),
+            ("r2", 1),
+        ]
+    bench = Bench(store, notices=True)
+    bench.now += POLICY.max_starts * 40_000
+    bench.node.add_agent("b", bench.now)
+    bench.perform()
+    [notice] = bench.take(NoticeAbandoned)
+    assert notice.claim.request_id == "r0"
+    record = store._requests["r0"]
+    assert record.state is RequestState.FAILED
+    error = orjson.loads(record.error or b"")
+    assert (error["code"], error["details"]) == ("INTERNAL", {"reason": "abandoned"})
+    assert "begun 10 times" in error["message"]
+    assert [each.request_id for each in bench.claims()] == ["r1", "r2"]
+
+
+@pytest.mark.rule("AACP-13", "AACP-46")
+def test_only_executions_that_were_begun_count() -> None:
+    bench, claims = executing(3)
+    for execution in range(1, POLICY.max_executions):
+        assert [each.executions for each in claims] == [execution, 1, 1]
+        bench.finish(claims[0], None, BUSY)
+        bench.pass_time(60_000)
+        claims = bench.claims()
+    for _ in range(20):  # it is given back unbegun, and counts as often as before
+        for claim in claims:
+            bench.node.give_back(claim, bench.now)
+        bench.perform()
+        claims = bench.claims()
+    assert [each.executions for each in claims] == [POLICY.max_executions, 1, 1]
+    for claim in claims:
+        bench.finish(claim, None, BUSY if claim is claims[0] else None)
+    bench.perform()
+    assert bench.store._requests["r0"].state is RequestState.FAILED
+    assert bench.store._requests["r2"].state is RequestState.COMPLETED
+
+
+@pytest.mark.rule("AACP-24")
+def test_leases_are_renewed_three_times_in_their_length_until_the_outcome_is_there() -> None:
+    bench, claims = executing(2, lease_ms=3000)
+    bench.calls.clear()
+    bench.pass_time(10_000)
+    assert bench.calls.count(Operation.RENEW) == 10
+    for claim in claims:
+        bench.finish(claim)
+    bench.perform()
+    bench.calls.clear()
+    bench.pass_time(10_000)
+    assert bench.calls == []
+    assert bench.take(Abandon) == []
+
+
+@pytest.mark.rule("AACP-04", "AACP-23", "AACP-24")
+def test_a_claim_that_was_lost_is_abandoned_and_its_outcome_not_recorded() -> None:
+    bench, claims = executing(3, lease_ms=3000)
+    record = bench.store._requests["r0"]
+    record.epoch += 1  # another has it
+    bench.pass_time(1000)
+    assert claims[0] in [each.claim for each in bench.take(Abandon)]
+    assert not bench.node.holds(claims[0])
+    bench.finish(claims[0])
+    bench.calls.clear()
+    bench.pass_time(500)
+    assert Operation.COMPLETE not in bench.calls
+    # What is behind it waits with it.
+    assert [bench.node.holds(each) for each in claims[1:]] == [False, False]
+
+
+@pytest.mark.rule("AACP-23", "AACP-24")
+def test_what_has_ended_is_not_lost_because_its_outcome_is_there_already() -> None:
+    bench, claims = executing(2, lease_ms=3000)
+    bench.finish(claims[0])
+    complete = bench.waiting(Operation.COMPLETE)
+    answer = bench.answer(complete)
+    bench.now += 1000
+    bench.node.tick(bench.now)
+    renew = bench.waiting(Operation.RENEW)
+    bench.node.persisted(renew, bench.answer(renew), bench.now)
+    bench.node.persisted(complete, answer, bench.now)
+    assert bench.take(Abandon) == []
+    assert bench.node.holds(claims[1])
+
+
+@pytest.mark.rule("AACP-04", "AACP-13")
+def test_what_is_behind_a_request_that_is_tried_again_is_given_back_with_it() -> None:
+    bench, claims = executing(3)
+    bench.finish(claims[0], None, BUSY)
+    bench.perform()
+    assert bench.claims() == []
+    assert bench.node.held == {}
+    bench.pass_time(RETRY)
+    again = bench.claims()
+    assert [(each.request_id, each.epoch) for each in again] == [("r0", 2), ("r1", 2), ("r2", 2)]
+
+
+@pytest.mark.rule("AACP-13", "AACP-20")
+def test_a_permanent_error_is_an_outcome_and_so_is_a_temporary_one_at_last() -> None:
+    bench, claims = executing(2)
+    bench.finish(claims[0], None, StructuredError(ErrorCode.NOT_FOUND, "no"))
+    bench.perform()
+    assert bench.store._requests["r0"].state is RequestState.FAILED
+    [claim] = claims[1:]
+    for _ in range(POLICY.max_executions - 1):
+        bench.finish(claim, None, BUSY)
+        bench.pass_time(60_000)
+        [claim] = bench.claims()
+    bench.finish(claim, None, BUSY)
+    bench.perform()
+    record = bench.store._requests["r1"]
+    assert (record.state, record.epoch) == (RequestState.FAILED, POLICY.max_executions)
+
+
+@pytest.mark.rule("AACP-04", "AACP-30")
+def test_claims_that_nobody_heard_of_bar_the_way_until_they_lapse() -> None:
+    bench = Bench(lease_ms=3000)
+    bench.perform()
+    bench.seat("b")
+    for number in range(2):
+        bench.node.send(draft(f"r{number}"), number, bench.now)
+    bench.perform(Operation.APPEND)
+    claim = bench.waiting(Operation.CLAIM)
+    bench.answer(claim)
+    bench.fail(claim)
+    bench.node.send(draft("r2"), 2, bench.now)
+    bench.perform()
+    bench.pass_time(2900)
+    assert bench.claims() == []
+    bench.pass_time(200)
+    assert [each.request_id for each in bench.claims()] == ["r0", "r1", "r2"]
+
+
+@pytest.mark.rule("AACP-25")
+def test_a_node_that_stops_claims_nothing_and_gives_back_what_it_is_told() -> None:
+    bench, claims = executing(2)
+    bench.node.stop()
+    for claim in reversed(claims):
+        bench.node.give_back(claim, bench.now)
+    bench.perform()
+    assert bench.claims() == []
+    other = Bench(bench.store)
+    other.seat("b")
+    other.perform()
+    assert [each.request_id for each in other.claims()] == ["r0", "r1"]
+
+
+# -- who waits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-22", "AACP-26")
+def test_on_a_shared_ledger_claims_and_outcomes_are_looked_for_every_second() -> None:
+    bench = Bench(shared=True)
+    bench.node.add_agent("c", bench.now)
+    bench.node.send(draft("r1"), "entry", bench.now)
+    bench.node.wait_for("r1", "ticket", bench.now)
+    bench.perform()
+    bench.calls.clear()
+    bench.pass_time(5000)
+    assert (bench.calls.count(Operation.CLAIM), bench.calls.count(Operation.LOOK_UP)) == (5, 5)
+    other = Bench(bench.store)
+    other.node.add_agent("b", other.now)
+    other.perform()
+    [claim] = other.claims()
+    other.finish(claim)
+    other.perform()
+    bench.take(Tell)
+    bench.pass_time(1000)
+    record = bench.told()["ticket"]
+    assert isinstance(record, RequestRecord)
+    assert record.state is RequestState.COMPLETED
+    bench.calls.clear()
+    bench.pass_time(5000)
+    assert Operation.LOOK_UP not in bench.calls[1:]
+
+
+@pytest.mark.rule("AACP-26")
+def test_on_a_ledger_of_its_own_a_node_that_has_nothing_to_do_only_purges() -> None:
+    bench, claims = executing(1)
+    bench.finish(claims[0])
+    bench.node.wait_for("elsewhere", "ticket", bench.now)
+    bench.perform()
+    bench.pass_time(1)
+    bench.calls.clear()
+    bench.pass_time(600_000)
+    assert set(bench.calls) <= {Operation.PURGE, Operation.CLAIM, Operation.RENEW}
+    assert bench.calls.count(Operation.PURGE) == 10
+    assert len(bench.calls) <= 12
+    bench.node.stop_waiting("elsewhere", "ticket")
+    bench.node.stop_waiting("elsewhere", "ticket")
+    assert bench.node._waiting == {}
+
+
+@pytest.mark.rule("AACP-16", "AACP-26", "AACP-30")
+def test_an_outcome_that_came_in_unheard_is_found() -> None:
+    bench = Bench(has_transport=True)
+    bench.node.send(draft("r1", target="far", local=False), "entry", bench.now)
+    bench.node.wait_for("r1", "ticket", bench.now)
+    bench.perform()
+    response = arrived(
+        1,
+        "r1",
+        target="a",
+        ack=1,
+        message_type=MessageType.RESPONSE,
+        payload=b'{"outcome":"COMPLETED","result":1}',
+    )
+    bench.node.deliver([response], "delivery", bench.now)
+    receive = bench.waiting(Operation.RECEIVE)
+    bench.answer(receive)
+    bench.fail(receive)
+    assert "ticket" not in bench.told()
+    bench.node.deliver([response], "again", bench.now)
+    bench.pass_time(500)
+    assert bench.told()["ticket"].result == b"1"
+
+
+# -- sending again --------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-10", "AACP-13", "AACP-14")
+def test_what_is_not_acknowledged_is_sent_again_later_and_later_until_it_is_void() -> None:
+    bench = Bench(has_transport=True, notices=True)
+    message = draft("r1", local=False, expires_at_ms=NOW + 2000)
+    bench.node.send(message, "ticket", bench.now)
+    bench.perform()
+    assert len(bench.sent()) == 1
+    times = []
+    for _ in range(4000):
+        bench.pass_time(1)
+        times += [(bench.now - NOW, each.seq, each.tombstone) for each in bench.sent()]
+    assert times == [(200, 1, False), (600, 1, False), (1400, 1, False), (3000, 1, True)]
+    [settled] = bench.take(NoticeSettled)
+    assert settled.message_id == message.message_id
+    assert settled.error.code is ErrorCode.TIMEOUT
+
+
+@pytest.mark.rule("AACP-11", "AACP-13")
+def test_an_acknowledgement_ends_the_sending() -> None:
+    bench = Bench(has_transport=True, notices=True)
+    first, second = event("e1", target="far", local=False), event("e2", target="far", local=False)
+    for each in (first, second):
+        bench.node.send(each, each, bench.now)
+    bench.perform()
+    assert [each.seq for each in bench.sent()] == [1, 2]
+    ack = arrived(0, target="a", ack=2, message_type=MessageType.EVENT)
+    bench.node.deliver([ack], "ticket", bench.now)
+    bench.perform()
+    settled = bench.take(NoticeSettled)
+    assert [each.message_id for each in settled] == [first.message_id, second.message_id]
+    bench.calls.clear()
+    bench.pass_time(600_000)
+    assert bench.sent() == []
+    assert bench.calls.count(Operation.TAKE_DUE) <= 2
+
+
+@pytest.mark.rule("AACP-19")
+def test_what_is_sent_says_whose_numbers_it_has_and_whose_it_acknowledges() -> None:
+    bench = Bench(has_transport=True)
+    bench.node.deliver([arrived(1), arrived(2)], "ticket", bench.now)
+    bench.perform()
+    [ack] = bench.sent()
+    assert (ack.seq, ack.series, ack.ack, ack.ack_series) == (0, SERIES, 2, FAR_SERIES)
+    bench.node.send(draft("r1", "b", "far", local=False), "ticket", bench.now)
+    bench.perform()
+    [first] = bench.sent()
+    assert (first.series, first.ack, first.ack_series, first.floor) == (SERIES, 2, FAR_SERIES, 1)
+    bench.node.deliver([arrived(1, "new", series=FAR_SERIES + 1)], "ticket", bench.now)
+    bench.perform()
+    [ack] = bench.sent()
+    assert (ack.ack, ack.ack_series) == (1, FAR_SERIES + 1)
+
+
+@pytest.mark.rule("AACP-19")
+def test_an_acknowledgement_of_numbers_of_another_ledger_settles_nothing() -> None:
+    bench = Bench(has_transport=True)
+    bench.node.send(draft("r1", target="far", local=False), "ticket", bench.now)
+    bench.perform()
+    for series in (SERIES - 1, SERIES + 1):
+        old = arrived(1, target="a", ack=1, ack_series=series)
+        bench.node.deliver([old], "ticket", bench.now)
+    bench.perform()
+    assert [each.seq for each in bench.store._outbox["a", "far"].values()] == [1]
+    bench.node.deliver([arrived(1, target="a", ack=1)], "ticket", bench.now)
+    bench.perform()
+    assert bench.store._outbox["a", "far"] == {}
+
+
+@pytest.mark.rule("AACP-19")
+def test_that_an_older_ledger_speaks_is_noticed_once_for_each_link() -> None:
+    bench = Bench(has_transport=True)
+    bench.node.deliver([arrived(1)], "ticket", bench.now)
+    bench.perform()
+    bench.sent()
+    old = [arrived(seq, series=FAR_SERIES - 1) for seq in (2, 3)]
+    for each in old:
+        bench.node.deliver([each], "ticket", bench.now)
+        bench.perform()
+    assert [each.envelope for each in bench.take(NoticeOutdated)] == [old[0]]
+    assert bench.sent() == []
+
+
+@pytest.mark.rule("AACP-27")
+def test_a_new_life_sends_what_the_last_one_did_not_get_acknowledged() -> None:
+    bench = Bench(has_transport=True)
+    bench.node.send(draft("r1", local=False), "ticket", bench.now)
+    bench.perform()
+    second = Bench(bench.store, has_transport=True)
+    second.perform()
+    assert second.sent() == []
+    second.pass_time(RETRY)
+    [envelope] = second.sent()
+    assert (envelope.request_id, envelope.seq) == ("r1", 1)
+    assert envelope.message_id != bench.sent()[0].message_id
+
+
+@pytest.mark.rule("AACP-29")
+def test_what_is_noticed_is_told_once_and_forgotten() -> None:
+    bench = Bench(notices=True)
+    bench.node.add_agent("b", bench.now)
+    request, message = draft("r1", expires_at_ms=NOW + 1000), event("e1")
+    for each in (request, request, message):
+        bench.node.send(each, each, bench.now)
+    bench.perform()
+    received = [each.envelope.message_id for each in bench.take(NoticeReceived)]
+    assert received == [request.message_id, message.message_id]
+    assert [each.message_id for each in bench.take(NoticeSettled)] == [message.message_id]
+    bench.pass_time(130_000)  # it expires, and nobody has executed it
+    assert bench.node._unsettled == {}
+
+
+def test_the_digest_of_what_comes_in_is_that_of_what_is_sent() -> None:
+    bench = Bench(has_transport=True)
+    bench.node.deliver([arrived(1, payload=b"7")], "ticket", bench.now)
+    bench.perform()
+    assert bench.store._requests["q1"].digest == digest_of("far", "b", MessageType.REQUEST, b"7")

@@ -1,0 +1,264 @@
+"""Rows and outcome agree, whatever message between the ledger and its database is late or lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from foundation_rt.agents.ledger.types import Claim, Completed, Completion, RequestState, Within
+from foundation_rt.agents.persistence import StoreError
+from foundation_rt.agents.stores.postgres import (
+    PostgresAACPPersistenceAdapter,
+    connections,
+    outcome_writes,
+)
+from tests.agents.stores.contract import LEASE, NOW, TTL, arrival, completion
+from tests.support.postgres_proxy import Fault, PostgresProxy, postgres_proxy
+from tests.support.services import postgres_schema
+
+pytestmark = pytest.mark.rule("AACP-07")
+
+PATIENCE = 60.0
+"""Seconds after which something that should have happened counts as hanging."""
+REPETITIONS = 20
+"""A node repeats without end; a test that needs more than this hangs."""
+
+
+@pytest.fixture
+def place() -> Iterator[tuple[str, str]]:
+    with postgres_schema() as place:
+        yield place
+
+
+@contextmanager
+def short_limits() -> Iterator[None]:
+    """Shorten the limits until one of which a message is held back.
+
+    They apply to what a test repeats, and not to its setup, which a loaded machine may take longer.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outcome_writes, "WRITE_S", 0.1)
+        patch.setattr(connections, "OPERATION_S", 0.5)
+        yield
+
+
+class Ledger:
+    """A ledger behind a proxy, with claims, and a table that handlers write to."""
+
+    def __init__(
+        self, url: str, schema: str, proxy: PostgresProxy, store: PostgresAACPPersistenceAdapter
+    ) -> None:
+        self._url = url
+        self._schema = schema
+        self.proxy = proxy
+        self.store = store
+        self.claims: list[Claim] = []
+
+    def writing(self, text: str, error: BaseException | None = None) -> Within:
+        async def write(connection: Any) -> None:
+            insert = f"INSERT INTO {self._schema}.effect VALUES (%s)".encode()
+            await connection.execute(insert, (text,), prepare=False)
+            if error is not None:
+                raise error
+
+        return write
+
+    def ending(self, number: int, write: Within) -> Completion:
+        end = completion(self.claims[number])
+        end.within = write
+        return end
+
+    async def complete(self, *ends: Completion) -> list[Completed]:
+        """Record outcomes as a node does: what fails is repeated."""
+        for _ in range(REPETITIONS):
+            try:
+                return await self.store.complete(ends, NOW)
+            except StoreError:
+                continue
+        raise AssertionError("no answer")
+
+    async def rows(self, sql: str) -> list[Any]:
+        """Ask the database itself."""
+        async with await psycopg.AsyncConnection.connect(self._url, autocommit=True) as direct:
+            cursor = await direct.execute(sql.replace("{schema}", self._schema).encode())
+            return await cursor.fetchall() if cursor.description else []
+
+    async def effects(self) -> list[str]:
+        rows = await self.rows("SELECT text FROM {schema}.effect ORDER BY text")
+        return [text for (text,) in rows]
+
+
+@asynccontextmanager
+async def open_ledger(place: tuple[str, str], claims: int = 1) -> AsyncIterator[Ledger]:
+    url, schema = place
+    async with asyncio.timeout(PATIENCE), postgres_proxy(url) as proxy:
+        store = PostgresAACPPersistenceAdapter(proxy.url, schema=schema, connections=1)
+        await store.open()
+        try:
+            ledger = Ledger(url, schema, proxy, store)
+            await ledger.rows("CREATE TABLE {schema}.effect (text text)")
+            await store.receive([arrival(seq) for seq in range(1, claims + 1)], NOW, TTL)
+            claimed = await store.claim({"b": claims}, "me", NOW, NOW + LEASE)
+            ledger.claims = claimed.claims
+            with short_limits():
+                yield ledger
+        finally:
+            await store.close()
+
+
+@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("message", ["SAVEPOINT", "INSERT INTO", "RELEASE"])
+def test_a_write_and_its_outcome_are_recorded_together_after_a_fault(
+    place: tuple[str, str], message: str, fault: Fault
+) -> None:
+    async def main() -> None:
+        async with open_ledger(place) as ledger:
+            ledger.proxy.plan(message, fault)
+            [done] = await ledger.complete(ledger.ending(0, ledger.writing("once")))
+            assert ledger.proxy.struck == 1
+            assert done.failure is None
+            assert done.record is not None
+            assert done.record.state is RequestState.COMPLETED
+            assert await ledger.effects() == ["once"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("fault", [Fault.LATE, Fault.SILENT])
+def test_a_write_that_the_database_stalls_is_repeated_until_it_succeeds(
+    place: tuple[str, str], fault: Fault
+) -> None:
+    stalls = 2 * outcome_writes.MAX_STRIKES + 1
+
+    async def main() -> None:
+        async with open_ledger(place) as ledger:
+            ledger.proxy.plan("INSERT INTO", fault, stalls)
+            [done] = await ledger.complete(ledger.ending(0, ledger.writing("once")))
+            assert ledger.proxy.struck == stalls
+            assert done.record is not None
+            assert await ledger.effects() == ["once"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.LATE])
+@pytest.mark.parametrize("message", ["ROLLBACK TO", "RELEASE"])
+def test_a_write_that_fails_leaves_no_row_when_its_undoing_breaks(
+    place: tuple[str, str], message: str, fault: Fault
+) -> None:
+    async def main() -> None:
+        async with open_ledger(place, claims=2) as ledger:
+            ledger.proxy.plan(message, fault)
+            good, bad = await ledger.complete(
+                ledger.ending(0, ledger.writing("good")),
+                ledger.ending(1, ledger.writing("bad", ValueError("no"))),
+            )
+            assert ledger.proxy.struck == 1
+            assert good.record is not None
+            assert isinstance(bad.failure, ValueError)
+            assert await ledger.effects() == ["good"]
+
+    asyncio.run(main())
+
+
+SLEEP = "SELECT pg_sleep(20)"
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        (SLEEP, TimeoutError),
+        ("SELECT pg_terminate_backend(pg_backend_pid())", psycopg.OperationalError),
+        ("COMMIT", psycopg.ProgrammingError),
+        ("ROLLBACK", psycopg.ProgrammingError),
+    ],
+)
+def test_a_write_that_breaks_its_transaction_every_time_fails_at_last_and_no_other(
+    place: tuple[str, str], statement: str, error: type[Exception]
+) -> None:
+    tries = 0
+
+    async def write(connection: Any) -> None:
+        nonlocal tries
+        tries += 1
+        await connection.execute(statement)
+
+    async def main() -> None:
+        url, schema = place
+        async with open_ledger((url, schema), claims=2) as ledger:
+            # Not through the proxy: the server is to be asked to cancel, and to do it.
+            async with asyncio.timeout(PATIENCE):
+                direct = PostgresAACPPersistenceAdapter(url, schema=schema, connections=1)
+                await direct.open()
+                ledger.store, behind = direct, ledger.store
+                bad, good = await ledger.complete(
+                    ledger.ending(0, write), ledger.ending(1, ledger.writing("good"))
+                )
+                ledger.store = behind
+                await direct.close()
+            assert tries == outcome_writes.MAX_STRIKES
+            assert isinstance(bad.failure, error)
+            assert good.record is not None
+            assert await ledger.effects() == ["good"]
+
+    asyncio.run(main())
+
+
+def test_a_write_that_takes_too_long_without_the_database_fails_at_once(
+    place: tuple[str, str],
+) -> None:
+    tries = 0
+
+    async def write(connection: Any) -> None:
+        nonlocal tries
+        tries += 1
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with open_ledger(place) as ledger:
+            [done] = await ledger.complete(ledger.ending(0, write))
+            assert isinstance(done.failure, TimeoutError)
+            assert tries == 1
+
+    asyncio.run(main())
+
+
+def test_a_write_that_hides_the_error_of_a_statement_fails(place: tuple[str, str]) -> None:
+    async def write(connection: Any) -> None:
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await connection.execute("SELECT 1 / 0")
+
+    async def main() -> None:
+        async with open_ledger(place, claims=2) as ledger:
+            bad, good = await ledger.complete(
+                ledger.ending(0, write), ledger.ending(1, ledger.writing("good"))
+            )
+            assert isinstance(bad.failure, psycopg.errors.InFailedSqlTransaction)
+            assert good.record is not None
+            assert await ledger.effects() == ["good"]
+
+    asyncio.run(main())
+
+
+def test_a_constraint_that_is_checked_at_commit_fails_its_write_and_no_other(
+    place: tuple[str, str],
+) -> None:
+    async def main() -> None:
+        async with open_ledger(place, claims=2) as ledger:
+            await ledger.rows(
+                "ALTER TABLE {schema}.effect ADD UNIQUE (text) DEFERRABLE INITIALLY DEFERRED"
+            )
+            await ledger.rows("INSERT INTO {schema}.effect VALUES ('old')")
+            bad, good = await ledger.complete(
+                ledger.ending(0, ledger.writing("old")), ledger.ending(1, ledger.writing("new"))
+            )
+            assert isinstance(bad.failure, psycopg.errors.UniqueViolation)
+            assert good.record is not None
+            assert await ledger.effects() == ["new", "old"]
+
+    asyncio.run(main())

@@ -1,0 +1,56 @@
+"""A request whose handler kills its process: it does so a few times, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import orjson
+import pytest
+
+from foundation_rt.agents.ledger.types import RequestRecord
+from tests.agents.ledger.test_killed import outcome, place
+from tests.support.aacp_peer import Part, Peers, answer, make_store
+
+MAX_STARTS = 3
+IDS = [f"r{number}" for number in range(8)]
+POISON = "r4"
+
+
+async def read(store_address: str) -> dict[str, RequestRecord]:
+    """What the ledger has of all requests."""
+    store = make_store(store_address)
+    await store.open()
+    try:
+        return {record.request_id: record for record in await store.get_request_records(IDS)}
+    finally:
+        await store.close()
+
+
+@pytest.mark.rule("AACP-04", "AACP-22", "AACP-46")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_request_that_kills_its_process_is_abandoned_and_the_others_are_executed(
+    kind: str, tmp_path: Path
+) -> None:
+    with place(kind, tmp_path) as store, Peers() as peers:
+        settings = {"lease_ms": 300, "kills": POISON, "max_starts": MAX_STARTS}
+        lives = []
+        peers.start(Part("host", store, "", [], ["a"], IDS, **settings))
+        peers.wait_for(lambda: len(peers.said("entered")) == len(IDS))
+        peers.kill()
+        while POISON not in lives or not peers.said("finished"):
+            peers.start(Part("host", store, "", ["a"], drain=True, **settings))
+            peers.wait_for_end()
+            lives += [request_id for [request_id] in peers.said("executed")]
+        # Once it may have been begun without being counted: claimed ahead, behind others.
+        assert lives.count(POISON) in (MAX_STARTS, MAX_STARTS + 1)
+        assert list(dict.fromkeys(lives)) == IDS
+        records = asyncio.run(read(store))
+    error = orjson.loads(records.pop(POISON).error or b"")
+    assert (error["code"], error["details"]) == ("INTERNAL", {"reason": "abandoned"})
+    for request_id, record in records.items():
+        assert record.executions <= 2, "what is behind it does not count its deaths"
+        result = answer(IDS.index(request_id))
+        assert outcome(record) == (
+            ("FAILED", "NOT_FOUND") if result is None else ("COMPLETED", result)
+        )

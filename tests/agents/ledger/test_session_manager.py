@@ -1,0 +1,346 @@
+"""Numbers on a link: against a model that remembers every number it was ever given."""
+
+from __future__ import annotations
+
+from itertools import pairwise, permutations
+
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from foundation_rt.agents.ledger.session_manager import (
+    WINDOW,
+    Arrival,
+    LinkState,
+    acknowledge,
+    allocate,
+    arrive,
+    arrive_here,
+    missing,
+)
+
+SERIES = 0
+
+
+def received(*numbers: int) -> LinkState:
+    link = LinkState()
+    for seq in numbers:
+        arrive(link, seq, SERIES)
+    return link
+
+
+# -- giving out
+
+
+@pytest.mark.rule("AACP-10")
+@given(count=st.integers(0, 50), before=st.integers(0, 2**63))
+def test_numbers_are_given_out_from_one_on_without_gaps(count: int, before: int) -> None:
+    fresh, used = LinkState(), LinkState(last_seq=before)
+    assert [allocate(fresh) for _ in range(count)] == list(range(1, count + 1))
+    assert [allocate(used) for _ in range(count)] == list(range(before + 1, before + count + 1))
+    assert used.last_seq == before + count
+
+
+@pytest.mark.rule("AACP-10", "AACP-11")
+def test_each_end_of_a_link_moves_alone() -> None:
+    link = LinkState()
+    allocate(link)
+    allocate(link)
+    assert (link.acked, link.contiguous) == (0, 0)
+    arrive(link, 1, SERIES)
+    assert (link.last_seq, link.acked, link.contiguous) == (2, 0, 1)
+    acknowledge(link, 1)
+    assert (link.last_seq, link.acked, link.contiguous) == (2, 1, 1)
+
+
+# -- taking in
+
+
+@pytest.mark.rule("AACP-11")
+def test_what_comes_in_order_moves_the_acknowledgement_each_time() -> None:
+    link = LinkState()
+    for seq in range(1, 20):
+        assert arrive(link, seq, SERIES) is Arrival.NEW
+        assert (link.contiguous, link.ahead) == (seq, set())
+        assert missing(link) == []
+
+
+@pytest.mark.rule("AACP-11")
+def test_the_acknowledgement_stops_at_a_gap_and_passes_all_of_it_when_it_is_filled() -> None:
+    link = received(1, 3, 4, 7)
+    assert (link.contiguous, missing(link)) == (1, [2, 5, 6])
+    arrive(link, 2, SERIES)
+    assert (link.contiguous, missing(link)) == (4, [5, 6])
+    arrive(link, 6, SERIES)
+    assert (link.contiguous, missing(link)) == (4, [5])
+    arrive(link, 5, SERIES)
+    assert (link.contiguous, missing(link), link.ahead) == (7, [], set())
+
+
+@pytest.mark.rule("AACP-11")
+@pytest.mark.parametrize("order", list(permutations(range(1, 6))))
+def test_the_order_in_which_messages_come_makes_no_difference(order: tuple[int, ...]) -> None:
+    assert received(*order) == LinkState(contiguous=5)
+
+
+@pytest.mark.rule("AACP-11")
+def test_a_number_that_came_before_is_a_duplicate_below_the_acknowledgement_and_above() -> None:
+    link = received(1, 2, 5)
+    before = received(1, 2, 5)
+    for seq in (1, 2, 5):
+        assert arrive(link, seq, SERIES) is Arrival.DUPLICATE
+    assert link == before
+
+
+@pytest.mark.rule("AACP-11")
+@pytest.mark.parametrize("contiguous", [0, 1, 10_000, 2**62])
+def test_a_message_is_taken_up_to_the_window_ahead_of_the_first_gap(contiguous: int) -> None:
+    first_gap = contiguous + 1
+    link = LinkState(contiguous=contiguous)
+    assert arrive(link, first_gap + WINDOW + 1, SERIES) is Arrival.BEYOND
+    assert arrive(link, 2**63 - 1, SERIES) is Arrival.BEYOND
+    assert link == LinkState(contiguous=contiguous)
+    assert arrive(link, first_gap + WINDOW, SERIES) is Arrival.NEW
+    assert link.ahead == {first_gap + WINDOW}
+    assert len(missing(link)) == WINDOW
+
+
+@pytest.mark.rule("AACP-11")
+def test_no_more_than_the_window_piles_up_behind_a_gap_and_what_was_refused_can_come_again() -> (
+    None
+):
+    assert WINDOW == 4096
+    link = LinkState()
+    taken = [seq for seq in range(2, 2 * WINDOW) if arrive(link, seq, SERIES) is Arrival.NEW]
+    assert taken == list(range(2, WINDOW + 2))
+    assert len(link.ahead) == WINDOW
+    assert missing(link) == [1]
+    assert arrive(link, 1, SERIES) is Arrival.NEW
+    assert (link.contiguous, link.ahead) == (WINDOW + 1, set())
+    assert arrive(link, WINDOW + 2, SERIES) is Arrival.NEW
+
+
+# -- being acknowledged
+
+
+@pytest.mark.rule("AACP-11")
+@pytest.mark.parametrize(
+    ("ack", "settled"),
+    [(0, []), (3, []), (4, []), (5, [5]), (8, [5, 6, 7, 8]), (9, []), (2**63 - 1, []), (-1, [])],
+)
+def test_an_acknowledgement_settles_what_is_new_and_was_given_out(
+    ack: int, settled: list[int]
+) -> None:
+    link = LinkState(last_seq=8, acked=4)
+    assert list(acknowledge(link, ack)) == settled
+    assert link == LinkState(last_seq=8, acked=settled[-1] if settled else 4)
+    assert list(acknowledge(link, ack)) == []
+
+
+@pytest.mark.rule("AACP-11")
+@given(acks=st.lists(st.integers(-2, 40), max_size=40), last_seq=st.integers(0, 30))
+def test_every_number_is_settled_once_in_order_and_never_skipped(
+    acks: list[int], last_seq: int
+) -> None:
+    link = LinkState(last_seq=last_seq)
+    settled = []
+    for ack in acks:
+        before = link.acked
+        settled += acknowledge(link, ack)
+        assert before <= link.acked <= last_seq
+    assert settled == list(range(1, link.acked + 1))
+    assert link.acked == max([0, *(ack for ack in acks if ack <= last_seq)])
+
+
+# -- both, against a model
+
+
+class Links(RuleBasedStateMachine):
+    """A sender and a receiver with a network between them that may do what it likes.
+
+    The model keeps the set of all numbers the receiver has taken, and computes everything from it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sender, self.receiver = LinkState(), LinkState()
+        self.sent = 0
+        self.taken = set[int]()
+        self.settled: list[int] = []
+        self.acks = [0]
+
+    def prefix(self) -> int:
+        seq = 0
+        while seq + 1 in self.taken:
+            seq += 1
+        return seq
+
+    @rule(count=st.integers(1, 8))
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            self.sent += 1
+            assert allocate(self.sender) == self.sent
+
+    @rule(data=st.data())
+    def deliver(self, data: st.DataObject) -> None:
+        """One of those that were sent: late, early or again."""
+        if self.sent:
+            self.take(data.draw(st.integers(1, self.sent)))
+
+    @rule()
+    def fill_the_first_gap(self) -> None:
+        if self.prefix() < self.sent:
+            self.take(self.prefix() + 1)
+
+    @rule(distance=st.integers(-3, 3), times=st.integers(1, 2))
+    def deliver_at_the_edge_of_the_window(self, distance: int, times: int) -> None:
+        """A number that this sender has not given out yet: a peer that lost its memory may."""
+        for _ in range(times):
+            self.take(self.prefix() + 1 + WINDOW + distance)
+
+    def take(self, seq: int) -> None:
+        first_gap = self.prefix() + 1
+        found = arrive(self.receiver, seq, SERIES)
+        if seq in self.taken:
+            assert found is Arrival.DUPLICATE
+        elif seq > first_gap + WINDOW:
+            assert found is Arrival.BEYOND
+        else:
+            assert found is Arrival.NEW
+            self.taken.add(seq)
+
+    @rule()
+    def acknowledge(self) -> None:
+        self.acks.append(self.receiver.contiguous)
+        self.hear(self.acks[-1])
+
+    @rule(data=st.data())
+    def hear_an_old_acknowledgement(self, data: st.DataObject) -> None:
+        self.hear(data.draw(st.sampled_from(self.acks)))
+
+    @rule(ahead=st.integers(1, 100))
+    def hear_nonsense(self, ahead: int) -> None:
+        before = self.sender.acked
+        assert list(acknowledge(self.sender, self.sent + ahead)) == []
+        assert self.sender.acked == before
+
+    def hear(self, ack: int) -> None:
+        self.settled += acknowledge(self.sender, ack)
+
+    @invariant()
+    def the_receiver_knows_what_it_has(self) -> None:
+        prefix = self.prefix()
+        assert self.receiver.contiguous == prefix
+        assert self.receiver.ahead == {seq for seq in self.taken if seq > prefix}
+        assert len(self.receiver.ahead) <= WINDOW
+        last = max(self.taken, default=0)
+        assert missing(self.receiver) == [seq for seq in range(1, last) if seq not in self.taken]
+
+    @invariant()
+    def nothing_is_settled_that_was_not_received(self) -> None:
+        assert self.settled == list(range(1, self.sender.acked + 1))
+        assert set(self.settled) <= self.taken
+        assert self.sender.acked <= self.sender.last_seq == self.sent
+
+    @invariant()
+    def no_acknowledgement_was_smaller_than_one_before(self) -> None:
+        assert all(earlier <= later for earlier, later in pairwise(self.acks))
+
+
+TestLinks = pytest.mark.rule("AACP-10", "AACP-11")(Links.TestCase)
+TestLinks.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+@pytest.mark.rule("AACP-42")
+def test_what_another_ledger_has_acknowledged_is_no_gap() -> None:
+    link = LinkState(last_seq=5, acked=3, contiguous=0, ahead={2, 5})
+    assert arrive(link, 3, SERIES, ours=True) is Arrival.DUPLICATE
+    assert arrive(link, 6, SERIES, ours=True) is Arrival.NEW
+    assert (link.contiguous, link.ahead) == (3, {5, 6})
+    assert arrive(link, 4, SERIES, ours=True) is Arrival.NEW
+    assert (link.contiguous, link.ahead) == (6, set())
+
+
+@pytest.mark.rule("AACP-11", "AACP-42")
+def test_what_came_behind_that_is_passed_at_once() -> None:
+    link = LinkState(last_seq=3, acked=3, contiguous=0, ahead={4, 5, 7})
+    assert arrive(link, 3, SERIES, ours=True) is Arrival.DUPLICATE
+    assert (link.contiguous, link.ahead) == (5, {7})
+
+
+# -- ledgers that begin anew
+
+
+@pytest.mark.rule("AACP-19")
+def test_a_newer_series_begins_at_one_and_an_older_one_is_outdated() -> None:
+    link = LinkState()
+    for seq in (1, 2, 3, 6):
+        assert arrive(link, seq, 10) is Arrival.NEW
+    assert arrive(link, 2, 20) is Arrival.NEW
+    assert (link.contiguous, link.ahead, link.series) == (0, {2}, 20)
+    before = evolve(link, ahead={2})
+    for seq in (1, 4, 2**63 - 1):
+        assert arrive(link, seq, 10, seq) is Arrival.OUTDATED
+        assert arrive(link, seq, 19, ours=True) is Arrival.OUTDATED
+    assert link == before
+    assert arrive(link, 1, 20) is Arrival.NEW
+    assert link == LinkState(contiguous=2, series=20)
+
+
+@pytest.mark.rule("AACP-19")
+def test_a_series_has_begun_even_with_a_number_that_is_not_taken() -> None:
+    link = LinkState(contiguous=5, ahead={7}, series=10)
+    assert arrive(link, WINDOW + 2, 20) is Arrival.BEYOND
+    assert link == LinkState(series=20)
+
+
+@pytest.mark.rule("AACP-19")
+def test_what_is_below_the_floor_is_no_gap() -> None:
+    link = LinkState()
+    assert arrive(link, 9, SERIES, 7) is Arrival.NEW
+    assert (link.contiguous, link.ahead) == (6, {9})
+    assert arrive(link, 5, SERIES, 3) is Arrival.DUPLICATE
+    assert arrive(link, 8, SERIES, 8) is Arrival.NEW
+    assert (link.contiguous, link.ahead) == (9, set())
+    assert arrive(link, 12, SERIES) is Arrival.NEW
+    assert arrive(link, 13, SERIES, 12) is Arrival.NEW
+    assert link == LinkState(contiguous=13)
+    assert arrive(link, 10**15, SERIES, 10**15) is Arrival.NEW
+    assert link == LinkState(contiguous=10**15)
+
+
+@pytest.mark.rule("AACP-19")
+def test_a_floor_passes_what_came_behind_it_and_never_the_number_it_comes_with() -> None:
+    link = received(4, 5, 8)
+    assert arrive(link, 5, SERIES, 4) is Arrival.DUPLICATE
+    assert (link.contiguous, link.ahead) == (5, {8})
+    assert arrive(link, 7, SERIES, 2**63 - 1) is Arrival.NEW
+    assert (link.contiguous, link.ahead) == (8, set())
+
+
+@pytest.mark.rule("AACP-19")
+@given(
+    acks=st.lists(st.integers(0, 12), max_size=6),
+    order=st.permutations([*range(1, 11), *range(1, 11)]),
+)
+def test_the_floor_of_a_sender_changes_nothing_for_a_receiver_that_forgets_nothing(
+    acks: list[int], order: list[int]
+) -> None:
+    sender, receiver, plain = LinkState(last_seq=10), LinkState(), LinkState()
+    for place, seq in enumerate(order):
+        assert arrive(receiver, seq, SERIES, sender.floor) is arrive(plain, seq, SERIES)
+        assert receiver == plain
+        if place % 3 == 0 and acks:
+            acknowledge(sender, min(acks.pop(), receiver.contiguous))
+
+
+@pytest.mark.rule("AACP-19", "AACP-42")
+def test_what_is_made_in_the_ledger_of_its_target_is_of_that_ledger_however_old() -> None:
+    link = LinkState(last_seq=3, acked=3, contiguous=9, ahead={11}, series=20)
+    arrive_here(link, allocate(link), 10)
+    assert link == LinkState(last_seq=4, acked=4, contiguous=4, series=10)
+    link = LinkState(last_seq=3, acked=1, contiguous=1, series=10)
+    arrive_here(link, allocate(link), 10)
+    assert link == LinkState(last_seq=4, acked=1, contiguous=1, ahead={4}, series=10)

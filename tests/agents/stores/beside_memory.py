@@ -1,0 +1,413 @@
+"""A store beside the ledger in memory: whatever is asked of both, both answer alike.
+
+The machine asks in any order what nodes ask, well-behaved or not: it repeats operations whose
+answer was lost, completes claims that it has no longer, acknowledges what was never sent, lets time
+pass and opens the store anew. Every answer, and after every step every record, must be the same.
+
+What a store may choose freely is left out of the comparison: the value of a position (claims show
+the order), the order of what was acknowledged, and hints that come too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from typing import Any
+
+from attrs import evolve
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from foundation_rt.agents.ledger.types import (
+    Arrival,
+    Claim,
+    Claimed,
+    Completed,
+    Draft,
+    MessageRecord,
+    MessageState,
+    MessageType,
+    Outcome,
+    Received,
+    Release,
+    RequestRecord,
+    RequestState,
+)
+from foundation_rt.agents.persistence import AACPPersistenceAdapter
+from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
+from tests.agents.stores.contract import (
+    COMPLETED_PAYLOAD,
+    ERROR,
+    FAR_SERIES,
+    NOW,
+    Ledger,
+    MakeAdapter,
+    arrival,
+    completion,
+    draft,
+    event,
+    response,
+    uuid_of,
+)
+
+Place = Callable[[], AbstractContextManager[MakeAdapter]]
+Ask = Callable[[AACPPersistenceAdapter], Coroutine[Any, Any, Any]]
+
+LOCAL = ("a", "b")
+FAR = ("far", "away")
+REQUEST_IDS = tuple(f"r{n}" for n in range(16))
+PAYLOADS = (b"1", b'{"n":2}')
+LIFETIMES = (20, 60, 1000)
+LEASE = 25
+TTL = 70
+
+times = st.sampled_from((0, 1, 10, LEASE, 40))
+request_ids = st.sampled_from(REQUEST_IDS)
+floors = st.sampled_from((1, 1, 1, 2, 4, 7))
+payloads = st.sampled_from((PAYLOADS[0], PAYLOADS[0], PAYLOADS[1]))
+
+
+def decide(now_ms: int) -> Callable[[MessageRecord], int | None]:
+    """A policy: three attempts, the next one always later."""
+
+    def next_attempt(message: MessageRecord) -> int | None:
+        if message.attempts >= 3 and message.state is not MessageState.TOMBSTONE:
+            return None
+        return now_ms + 7 * message.attempts + message.seq % 3
+
+    return next_attempt
+
+
+class BesideMemory(RuleBasedStateMachine):
+    """Asks both, compares what they answer."""
+
+    place: Place
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = NOW
+        self.names = 0
+        self.claims: list[Claim] = []
+        self.drafts: list[Draft] = []
+        self.arrivals: list[Arrival] = []
+        self.last: Ask | None = None
+        self.stack = ExitStack()
+
+    @initialize()
+    def begin(self) -> None:
+        make = self.stack.enter_context(type(self).place())
+        self.store = self.stack.enter_context(Ledger(make))
+        series = self.store.adapter.series
+        self.series = dict.fromkeys(LOCAL, series) | dict.fromkeys(FAR, FAR_SERIES)
+        model = partial(InMemoryAACPPersistenceAdapter, series=series)
+        self.model = self.stack.enter_context(Ledger(model))
+
+    def teardown(self) -> None:
+        self.stack.close()
+
+    def ask(self, ask: Ask) -> Any:
+        """Ask both; return the model's answer."""
+        self.last = ask
+        expected, answer = (
+            self.model.run(ask(self.model.adapter)),
+            self.store.run(ask(self.store.adapter)),
+        )
+        assert comparable(answer) == comparable(expected)
+        if isinstance(answer, Received):
+            assert answer.ready or not expected.ready
+        return expected
+
+    def new_name(self) -> str:
+        self.names += 1
+        return f"name {self.names}"
+
+    # -- what nodes ask ---------------------------------------------------------------------------
+
+    @rule(data=st.data())
+    def append(self, data: st.DataObject) -> None:
+        drafts = [self.draw_draft(data) for _ in range(data.draw(st.integers(1, 4)))]
+        self.drafts += drafts
+        now = self.now
+        self.ask(lambda store: store.append(drafts, now))
+
+    def draw_draft(self, data: st.DataObject) -> Draft:
+        if self.drafts and data.draw(st.integers(0, 5)) == 0:
+            return data.draw(st.sampled_from(self.drafts))
+        target = data.draw(st.sampled_from(LOCAL + FAR))
+        common = {
+            "local": target in LOCAL,
+            "payload": data.draw(payloads),
+            "created_at_ms": self.now,
+            "expires_at_ms": self.now + data.draw(st.sampled_from(LIFETIMES)),
+            "next_attempt_at_ms": self.now + data.draw(times) + 1,
+            "message_id": uuid_of(self.new_name()),
+        }
+        source = data.draw(st.sampled_from(LOCAL))
+        if data.draw(st.booleans()):
+            return event(self.new_name(), source, target, **common)
+        kind = data.draw(st.sampled_from((MessageType.REQUEST, MessageType.EVENT)))
+        return draft(data.draw(request_ids), source, target, message_type=kind, **common)
+
+    @rule(data=st.data())
+    def receive(self, data: st.DataObject) -> None:
+        arrivals = [self.draw_arrival(data) for _ in range(data.draw(st.integers(1, 5)))]
+        self.arrivals += arrivals
+        now = self.now
+        self.ask(lambda store: store.receive(arrivals, now, TTL))
+
+    def draw_arrival(self, data: st.DataObject) -> Arrival:
+        if self.arrivals and data.draw(st.integers(0, 5)) == 0:
+            return data.draw(st.sampled_from(self.arrivals))
+        # Links of this ledger's own agents too: several may share it, and send over a transport.
+        source = data.draw(st.sampled_from(FAR + FAR + LOCAL))
+        target = data.draw(st.sampled_from(LOCAL))
+        seq = data.draw(st.integers(0, 8))
+        more: dict[str, Any] = {
+            "ack": data.draw(st.none() | st.integers(0, 6)),
+            "message_id": uuid_of(self.new_name()),
+            "expires_at_ms": data.draw(
+                st.none() | st.sampled_from(LIFETIMES).map(lambda lifetime: self.now + lifetime)
+            ),
+            "reply": self.new_name(),
+            "series": self.series[source] - (data.draw(st.integers(0, 15)) == 0),
+            "floor": data.draw(floors),
+        }
+        kind = data.draw(st.sampled_from(MessageType))
+        if seq == 0:
+            return arrival(0, None, source, target, message_type=MessageType.EVENT, **more)
+        if data.draw(st.integers(0, 7)) == 0:
+            return arrival(
+                seq,
+                data.draw(request_ids),
+                source,
+                target,
+                tombstone=True,
+                message_type=kind,
+                **more,
+            )
+        if kind is MessageType.RESPONSE:
+            outcome = data.draw(
+                st.sampled_from((COMPLETED_PAYLOAD, b'{"error":{"code":"X"},"outcome":"FAILED"}'))
+            )
+            return response(seq, data.draw(request_ids), outcome, source, target, **more)
+        request_id = None
+        if kind is MessageType.REQUEST or data.draw(st.booleans()):
+            request_id = data.draw(request_ids)
+        more["payload"] = data.draw(payloads)
+        return arrival(seq, request_id, source, target, message_type=kind, **more)
+
+    @rule(
+        agents=st.lists(st.sampled_from((*LOCAL, "far")), min_size=1, max_size=3, unique=True),
+        owner=st.sampled_from(("one", "other")),
+        limit=st.sampled_from((1, 2, 50)),
+    )
+    def claim(self, agents: list[str], owner: str, limit: int) -> None:
+        now = self.now
+        wanted = {agent: limit + n for n, agent in enumerate(agents)}
+        idle = agents[1:]
+        claimed: Claimed = self.ask(
+            lambda store: store.claim(wanted, owner, now, now + LEASE, idle)
+        )
+        self.claims += claimed.claims
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def complete(self, data: st.DataObject) -> None:
+        ended = []
+        for request_id, epoch in self.draw_claims(data):
+            failed = data.draw(st.booleans())
+            end = completion((request_id, epoch), error=b'{"code":"X"}' if failed else None)
+            end.reply_id = uuid_of(self.new_name())
+            end.reply_next_attempt_at_ms = self.now + 11
+            ended.append(end)
+        now = self.now
+        self.ask(lambda store: store.complete(ended, now))
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def renew(self, data: st.DataObject) -> None:
+        claims = self.draw_claims(data)
+        until = self.now + LEASE
+        self.ask(lambda store: store.renew(claims, until))
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), delay=st.none() | times)
+    def release(self, data: st.DataObject, delay: int | None) -> None:
+        not_before = None if delay is None else self.now + delay
+        executions = 7 if delay is None else 1
+        releases = [Release(*claim, executions, not_before) for claim in self.draw_claims(data)]
+        self.ask(lambda store: store.release(releases))
+
+    def draw_claims(self, data: st.DataObject) -> list[tuple[str, int]]:
+        """Claims that were made lately, and such as never were, or not by then."""
+        known = st.sampled_from([(claim.request_id, claim.epoch) for claim in self.claims[-8:]])
+        wrong = st.builds(
+            lambda claim, by: (claim[0], claim[1] + by), known, st.sampled_from((-1, 1))
+        )
+        strange = st.tuples(request_ids, st.integers(0, 3))
+        return data.draw(st.lists(known | known | wrong | strange, min_size=1, max_size=4))
+
+    @rule(limit=st.sampled_from((1, 3, 50)))
+    def take_due(self, limit: int) -> None:
+        now = self.now
+        self.ask(lambda store: store.take_due(now, limit, decide(now)))
+
+    @precondition(lambda self: self.drafts)
+    @rule(data=st.data(), delay=st.sampled_from((0, 5, 400)), give_up=st.booleans())
+    def reschedule(self, data: st.DataObject, delay: int, give_up: bool) -> None:
+        message_id = data.draw(st.sampled_from(self.drafts)).message_id
+        at_ms = self.now + delay
+        self.ask(lambda store: store.reschedule(message_id, at_ms, give_up=give_up))
+
+    @rule(request_id=request_ids, completes=st.booleans())
+    def mark(self, request_id: str, completes: bool) -> None:
+        now = self.now
+        if completes:
+            self.ask(lambda store: store.mark_completed(request_id, b"3", now, "there"))
+        else:
+            self.ask(lambda store: store.mark_failed(request_id, ERROR, now))
+
+    @rule(
+        request_id=request_ids, state=st.sampled_from((RequestState.SENT, RequestState.COMPLETED))
+    )
+    def put_request(self, request_id: str, state: RequestState) -> None:
+        made = draft(request_id, "a", "far")
+        record = RequestRecord(
+            request_id,
+            made.message_type,
+            "a",
+            "far",
+            1,
+            made.digest,
+            made.payload,
+            state,
+            self.now,
+            self.now + TTL,
+        )
+        self.ask(lambda store: store.put_request_record(request_id, record))
+
+    @rule(skipped=st.integers(0, 2))
+    def put_message(self, skipped: int) -> None:
+        message_id = uuid_of(self.new_name())
+        seq = self.model.last_seq("a", "far") + 1 + skipped
+        record = MessageRecord(
+            message_id,
+            None,
+            "a",
+            "far",
+            seq,
+            MessageType.EVENT,
+            b"{}",
+            MessageState.PENDING,
+            self.now,
+            self.now + TTL,
+            2,
+            self.now + 3,
+        )
+        self.ask(lambda store: store.put_message_record(message_id, record))
+
+    @rule(to=st.sampled_from(LOCAL + FAR), seq=st.integers(0, 6))
+    def update_last_sequence(self, to: str, seq: int) -> None:
+        self.ask(lambda store: store.update_last_sequence("a", to, seq))
+
+    @rule()
+    def purge(self) -> None:
+        now = self.now
+        self.ask(lambda store: store.purge_expired(now))
+
+    # -- what happens to them ---------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.arrivals) > 8)
+    @rule(source=st.sampled_from(FAR + LOCAL[:1]))
+    def a_ledger_is_lost(self, source: str) -> None:
+        self.series[source] += 1
+
+    @rule(ms=times)
+    def time_passes(self, ms: int) -> None:
+        self.now += ms
+
+    @precondition(lambda self: self.last)
+    @rule()
+    def the_answer_was_lost(self) -> None:
+        assert self.last is not None
+        answer = self.ask(self.last)
+        if isinstance(answer, Claimed):
+            self.claims += answer.claims  # what was claimed behind the first
+
+    @rule()
+    def reopen(self) -> None:
+        for claim in self.claims:  # so that the store need not find out whose they were
+            release = Release(claim.request_id, claim.epoch, claim.executions)
+            self.ask(lambda store, release=release: store.release([release]))
+        self.claims.clear()
+        self.store.reopen()
+
+    # -- what both know ---------------------------------------------------------------------------
+
+    @invariant()
+    def records_are_alike(self) -> None:
+        if not hasattr(self, "model"):
+            return
+        last = self.last
+        self.ask(lambda store: store.list_pending_requests(self.now))
+        self.ask(lambda store: store.list_pending_requests())
+        self.ask(requests_by_id)
+        for outcome in Outcome:
+            self.ask(lambda store, outcome=outcome: store.list_messages_in_state(outcome))
+        for source in LOCAL:
+            for target in FAR:
+                link = (source, target)
+                self.ask(lambda store, link=link: store.get_unacknowledged_messages(*link))
+                self.ask(lambda store, link=link: store.get_last_sequence(*link))
+        self.last = last
+
+
+async def requests_by_id(store: AACPPersistenceAdapter) -> list[RequestRecord]:
+    """The requests of all ids, in their order: a store may give them in any."""
+    records = await store.get_request_records(REQUEST_IDS)
+    return sorted(records, key=lambda record: record.request_id)
+
+
+def comparable(answer: Any) -> Any:
+    """An answer without what a store may choose."""
+    if isinstance(answer, RequestRecord):
+        return evolve(answer, position=None if answer.position is None else 0)
+    if isinstance(answer, Completed):
+        return comparable(answer.record), answer.response
+    if isinstance(answer, Received):
+        return evolve(
+            answer,
+            finished=[comparable(record) for record in answer.finished],
+            acknowledged=sorted(answer.acknowledged, key=lambda message: message.message_id),
+            ready=False,
+        )
+    if isinstance(answer, list):
+        return [comparable(each) for each in answer]
+    if hasattr(answer, "existing"):
+        return evolve(answer, existing=comparable(answer.existing))
+    return answer
+
+
+def run_beside_memory(
+    place: Place, examples: int = 30, steps: int = 40, base: settings | None = None
+) -> None:
+    """Try to find a difference."""
+    machine = type("BesideMemory", (BesideMemory,), {"place": staticmethod(place)})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            base,
+            max_examples=examples,
+            stateful_step_count=steps,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,1786 @@
+"""What every ledger does, whatever keeps it: the suite that all stores pass.
+
+A test module of a store says where its ledgers are and what its rules are::
+
+    class _Contract(DurableStoreContract):
+        @staticmethod
+        @contextmanager
+        def place() -> Iterator[MakeAdapter]:
+            with temporary_directory() as folder:
+                yield lambda: SomeAdapter(folder)
+
+    TestContract = pytest.mark.rule("AACP-10", "AACP-11")(_Contract)
+
+`StoreContract` is for all of them, `DurableStoreContract` for those whose ledger outlives the
+adapter, `SharedStoreContract` for those that several adapters may have open at once;
+`WithinIsRefused` comes beside it where handlers cannot write in the ledger's transaction.
+
+Tests are written without coroutines: a `Ledger` runs each operation of its adapter to its end, on
+one event loop for as long as it lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager
+from hashlib import blake2b
+from itertools import count
+from types import TracebackType
+from typing import Any, TypeVar
+from uuid import UUID
+
+import orjson
+import pytest
+from attrs import evolve
+
+from foundation_rt.agents.ledger.ownership import owned_id
+from foundation_rt.agents.ledger.rules import digest_of
+from foundation_rt.agents.ledger.session_manager import WINDOW
+from foundation_rt.agents.ledger.types import (
+    VOID_PAYLOAD,
+    Appended,
+    Arrival,
+    Claim,
+    Claimed,
+    Completed,
+    Completion,
+    Draft,
+    Due,
+    Envelope,
+    MessageRecord,
+    MessageState,
+    MessageType,
+    Outcome,
+    Received,
+    Release,
+    RequestRecord,
+    RequestState,
+    Verdict,
+)
+from foundation_rt.agents.persistence import AACPPersistenceAdapter, RetryDecision
+from foundation_rt.errors import ErrorCode, StructuredError, UsageError
+
+T = TypeVar("T")
+
+MakeAdapter = Callable[[], AACPPersistenceAdapter]
+"""A new adapter, not open yet, on one and the same ledger each time."""
+
+NOW = 1_700_000_000_000
+TTL = 3_600_000
+LEASE = 30_000
+FAR_SERIES = 1_600_000_000_000
+"""That of another ledger, unless a test says otherwise."""
+RETRY = 200
+"""After how many ms a message is sent a second time."""
+
+ERROR = StructuredError(ErrorCode.INTERNAL, "It failed.")
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def uuid_of(name: str) -> str:
+    """A UUID v4 that is the same for the same name."""
+    return str(UUID(bytes=blake2b(name.encode(), digest_size=16).digest(), version=4))
+
+
+def draft(
+    request_id: str | None = "r1",
+    source: str = "a",
+    target: str = "b",
+    *,
+    local: bool = True,
+    payload: bytes = b'{"n":1}',
+    message_type: MessageType = MessageType.REQUEST,
+    message_id: str | None = None,
+    created_at_ms: int = NOW,
+    expires_at_ms: int = NOW + TTL,
+    next_attempt_at_ms: int = NOW + RETRY,
+) -> Draft:
+    """A request of `source` to `target`; its message id follows from its request id."""
+    return Draft(
+        message_id or uuid_of(f"message of {request_id}"),
+        request_id,
+        source,
+        target,
+        message_type,
+        payload,
+        digest_of(source, target, message_type, payload),
+        created_at_ms,
+        expires_at_ms,
+        local,
+        next_attempt_at_ms,
+    )
+
+
+def event(name: str, source: str = "a", target: str = "b", **more: Any) -> Draft:
+    """An event without a request id."""
+    more.setdefault("message_id", uuid_of(name))
+    return draft(None, source, target, message_type=MessageType.EVENT, **more)
+
+
+def arrival(
+    seq: int,
+    request_id: str | None = None,
+    source: str = "far",
+    target: str = "b",
+    *,
+    ack: int | None = None,
+    payload: bytes = b'{"n":1}',
+    message_type: MessageType = MessageType.REQUEST,
+    message_id: str | None = None,
+    expires_at_ms: int | None = NOW + TTL,
+    tombstone: bool = False,
+    reply: str = "",
+    series: int = FAR_SERIES,
+    floor: int = 1,
+) -> Arrival:
+    """An envelope from `source`, a request named after its number unless told otherwise."""
+    if request_id is None and message_type is MessageType.REQUEST:
+        request_id = f"{source}-{target}-{seq}"
+    message_id = message_id or uuid_of(f"{source} {target} {seq} {request_id}")
+    payload = VOID_PAYLOAD if tombstone else payload
+    envelope = Envelope(
+        message_id,
+        request_id,
+        source,
+        target,
+        seq,
+        ack,
+        message_type,
+        NOW - 5,
+        payload,
+        expires_at_ms,
+        tombstone,
+        series,
+        None if ack is None else 1,
+        floor,
+    )
+    digest = digest_of(source, target, message_type, payload)
+    return Arrival(envelope, digest, uuid_of(f"reply {reply} to {message_id}"), NOW + RETRY)
+
+
+def bare_ack(ack: int, source: str = "far", target: str = "a") -> Arrival:
+    """An acknowledgement by `source` of what `target` has sent to it."""
+    return arrival(0, None, source, target, ack=ack, message_type=MessageType.EVENT, payload=b"{}")
+
+
+def response(
+    seq: int, request_id: str, outcome: bytes, source: str = "far", target: str = "a", **more: Any
+) -> Arrival:
+    """A RESPONSE with this payload."""
+    more.update(payload=outcome, message_type=MessageType.RESPONSE)
+    return arrival(seq, request_id, source, target, **more)
+
+
+def completion(
+    claim: Claim | tuple[str, int], result: bytes | None = b'"done"', error: bytes | None = None
+) -> Completion:
+    """How a claim ended: COMPLETED with `result`, or FAILED with `error` if there is one."""
+    request_id, epoch = claim if isinstance(claim, tuple) else (claim.request_id, claim.epoch)
+    state = RequestState.COMPLETED if error is None else RequestState.FAILED
+    reply_id = uuid_of(f"reply to {request_id} {epoch}")
+    result = result if error is None else None
+    return Completion(request_id, epoch, state, result, error, reply_id, NOW + RETRY)
+
+
+COMPLETED_PAYLOAD = b'{"outcome":"COMPLETED","result":"done"}'
+
+
+# -- a ledger to ask ------------------------------------------------------------------------------
+
+
+class Ledger:
+    """An open adapter, and an event loop to run it on."""
+
+    def __init__(self, make: MakeAdapter) -> None:
+        self._make = make
+        self._runner = asyncio.Runner()
+        self.adapter = make()
+        try:
+            self.run(self.adapter.open())
+        except BaseException:
+            self._runner.close()
+            raise
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.run(self.adapter.close())
+        finally:
+            self._runner.close()
+
+    def run(self, operation: Coroutine[Any, Any, T]) -> T:
+        """Run to the end."""
+        return self._runner.run(operation)
+
+    def together(self, operations: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """Run them at once; answers in the order of the operations."""
+
+        async def gather() -> list[T]:
+            return list(await asyncio.gather(*operations))
+
+        return self.run(gather())
+
+    def reopen(self) -> None:
+        """Close the adapter and open another on the same ledger, on another event loop."""
+        self.run(self.adapter.close())
+        self._runner.close()
+        self._runner = asyncio.Runner()
+        self.adapter = self._make()
+        self.run(self.adapter.open())
+
+    def append(self, *drafts: Draft, now: int = NOW) -> list[Appended]:
+        return self.run(self.adapter.append(drafts, now))
+
+    def receive(self, *arrivals: Arrival, now: int = NOW) -> Received:
+        return self.run(self.adapter.receive(arrivals, now, TTL))
+
+    def claim(
+        self,
+        *agents: str,
+        owner: str = "me",
+        now: int = NOW,
+        lease: int = LEASE,
+        most: int = 100,
+        idle: Sequence[str] = (),
+    ) -> Claimed:
+        """Claim for each of these agents, or for "b"."""
+        wanted = dict.fromkeys(agents or ("b",), most)
+        return self.run(self.adapter.claim(wanted, owner, now, now + lease, idle))
+
+    def claim_ids(self, *agents: str, **more: Any) -> list[str]:
+        """The ids of the requests that are claimed."""
+        return [claim.request_id for claim in self.claim(*agents, **more).claims]
+
+    def complete(self, *completions: Completion, now: int = NOW) -> list[Completed]:
+        return self.run(self.adapter.complete(completions, now))
+
+    def renew(self, *claims: tuple[str, int], until: int) -> list[bool]:
+        return self.run(self.adapter.renew(claims, until))
+
+    def release(self, *releases: Release) -> None:
+        self.run(self.adapter.release(releases))
+
+    def take_due(
+        self, now: int, limit: int = 100, decide: RetryDecision = lambda message: NOW + TTL
+    ) -> Due:
+        return self.run(self.adapter.take_due(now, limit, decide))
+
+    def request(self, request_id: str) -> RequestRecord:
+        """A request that must be there."""
+        record = self.run(self.adapter.get_request_record(request_id))
+        assert record is not None
+        return record
+
+    def has_request(self, request_id: str) -> bool:
+        return self.run(self.adapter.get_request_record(request_id)) is not None
+
+    def message(self, message_id: str) -> MessageRecord:
+        """A message that must be there."""
+        record = self.run(self.adapter.get_message_record(message_id))
+        assert record is not None
+        return record
+
+    def messages(self, outcome: Outcome, older_than_ms: int | None = None) -> list[MessageRecord]:
+        return self.run(self.adapter.list_messages_in_state(outcome, older_than_ms))
+
+    def pending_ids(self, older_than_ms: int | None = None) -> list[str]:
+        records = self.run(self.adapter.list_pending_requests(older_than_ms))
+        return [record.request_id for record in records]
+
+    def last_seq(self, source: str, target: str) -> int:
+        return self.run(self.adapter.get_last_sequence(source, target))
+
+    def unacknowledged(self, source: str, target: str) -> list[Envelope]:
+        return self.run(self.adapter.get_unacknowledged_messages(source, target))
+
+    def reschedule(
+        self, message_id: str, at_ms: int, *, give_up: bool = False
+    ) -> MessageRecord | None:
+        return self.run(self.adapter.reschedule(message_id, at_ms, give_up=give_up))
+
+    def purge(self, now: int) -> int:
+        return self.run(self.adapter.purge_expired(now))
+
+    def state(self, request_id: str) -> RequestState:
+        return self.request(request_id).state
+
+
+def sequences(appended: Sequence[Appended]) -> list[int]:
+    return [each.seq for each in appended]
+
+
+# -- the suite ------------------------------------------------------------------------------------
+
+
+class StoreContract:
+    """For every adapter."""
+
+    @staticmethod
+    def place() -> AbstractContextManager[MakeAdapter]:
+        """An empty ledger, removed on exit; a store's own suite says where."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def make(self) -> Iterator[MakeAdapter]:
+        with self.place() as make:
+            yield make
+
+    @pytest.fixture
+    def ledger(self, make: MakeAdapter) -> Iterator[Ledger]:
+        with Ledger(make) as ledger:
+            yield ledger
+
+    # -- append: numbers --------------------------------------------------------------------------
+
+    @pytest.mark.rule("AACP-10")
+    def test_each_link_numbers_its_messages_from_1(self, ledger: Ledger) -> None:
+        assert sequences(ledger.append(draft("r1"), draft("r2"), event("e1"))) == [1, 2, 3]
+        assert sequences(ledger.append(draft("r3", "b", "a"), draft("r4"))) == [1, 4]
+        away = [draft("r5", local=False), event("e2", local=False)]
+        assert sequences(ledger.append(*away)) == [5, 6]
+        assert ledger.last_seq("a", "b") == 6
+        assert ledger.last_seq("b", "a") == 1
+        assert ledger.last_seq("b", "c") == 0
+
+    @pytest.mark.rule("AACP-10")
+    def test_links_are_told_apart_however_their_ends_are_spelled(self, ledger: Ledger) -> None:
+        pairs = [("a", "b c"), ("a b", "c"), ("A", "b c"), ("ä", "Ä"), ("Ä", "ä"), ("a'", '"%_\\')]
+        appended = ledger.append(*(draft(f"r{n}", *pair) for n, pair in enumerate(pairs)))
+        assert sequences(appended) == [1] * len(pairs)
+        assert ledger.claim_ids("b c") == ["r0", "r2"]
+
+    @pytest.mark.rule("AACP-48")
+    def test_one_id_of_several_owners_is_several_requests(self, ledger: Ledger) -> None:
+        ids = ["r1", *(owned_id("r1", name) for name in ("alice", "bob"))]
+        far = [owned_id("r1", name) for name in ("carol", "dave")]
+        assert sequences(ledger.append(*map(draft, ids))) == [1, 2, 3]
+        sent = [draft(each, local=False, message_id=uuid_of(each)) for each in far]
+        assert [each.message.request_id for each in ledger.append(*sent) if each.message] == far
+        claims = {claim.request_id: claim for claim in ledger.claim("b").claims}
+        assert list(claims) == ids
+        ledger.complete(completion(claims[ids[1]], b'"alice"'))
+        assert ledger.request(ids[1]).result == b'"alice"'
+        assert [ledger.request(each).outcome for each in ids] == [
+            Outcome.UNKNOWN,
+            Outcome.COMPLETED,
+            Outcome.UNKNOWN,
+        ]
+
+    def test_an_empty_batch_does_nothing(self, ledger: Ledger) -> None:
+        assert ledger.append() == []
+        assert ledger.receive() == Received({}, [], [], [], [], 0, False)
+        assert ledger.complete() == []
+        assert ledger.renew(until=NOW) == []
+        ledger.release()
+        assert ledger.run(ledger.adapter.claim({}, "me", NOW, NOW + 1)) == Claimed([], None)
+        assert ledger.run(ledger.adapter.get_request_records([])) == []
+
+    @pytest.mark.rule("AACP-20")
+    def test_what_is_local_is_received_and_goes_over_no_transport(self, ledger: Ledger) -> None:
+        assert ledger.append(draft("r1")) == [Appended(Verdict.NEW, 1)]
+        record = ledger.request("r1")
+        made = draft("r1")
+        assert evolve(record, position=None) == RequestRecord(
+            "r1",
+            MessageType.REQUEST,
+            "a",
+            "b",
+            1,
+            made.digest,
+            made.payload,
+            RequestState.RECEIVED,
+            NOW,
+            NOW + TTL,
+        )
+        assert record.position is not None
+        assert ledger.messages(Outcome.UNKNOWN) == []
+        assert ledger.unacknowledged("a", "b") == []
+
+    @pytest.mark.rule("AACP-20")
+    def test_a_request_to_another_ledger_is_sent_and_kept(self, ledger: Ledger) -> None:
+        made = draft("r1", "a", "far", local=False)
+        [appended] = ledger.append(made)
+        message = MessageRecord(
+            made.message_id,
+            "r1",
+            "a",
+            "far",
+            1,
+            MessageType.REQUEST,
+            made.payload,
+            MessageState.PENDING,
+            NOW,
+            NOW + TTL,
+            1,
+            NOW + RETRY,
+        )
+        assert appended == Appended(Verdict.NEW, 1, None, message)
+        assert ledger.message(made.message_id) == message
+        assert ledger.state("r1") is RequestState.SENT
+        assert ledger.request("r1").position is None
+        assert ledger.claim_ids("far") == []
+        assert ledger.unacknowledged("a", "far") == [
+            message.envelope(made.message_id, None, ledger.adapter.series)
+        ]
+
+    def test_an_event_to_another_ledger_is_a_message_only(self, ledger: Ledger) -> None:
+        made = event("e1", "a", "far", local=False)
+        [appended] = ledger.append(made)
+        assert appended.message is not None
+        assert appended.message.request_id is None
+        assert not ledger.has_request(made.message_id)
+
+    def test_a_local_event_is_known_by_its_message_id(self, ledger: Ledger) -> None:
+        made = event("e1")
+        ledger.append(made)
+        [claim] = ledger.claim().claims
+        assert claim.request_id == made.message_id
+        assert claim.message_type is MessageType.EVENT
+
+    @pytest.mark.rule("AACP-12", "AACP-30")
+    @pytest.mark.parametrize("local", [True, False])
+    def test_entering_a_message_again_takes_no_number(self, ledger: Ledger, local: bool) -> None:
+        batch = [draft("r1", local=local), event("e1", local=local), draft("r2", local=local)]
+        first = ledger.append(*batch)
+        again = ledger.append(*batch)
+        assert sequences(again) == sequences(first) == [1, 2, 3]
+        assert [each.verdict for each in again] == [Verdict.DUPLICATE] * 3
+        assert again[0].existing == ledger.request("r1")
+        assert [each.message for each in again] == [None] * 3
+        assert ledger.last_seq("a", "b") == 3
+        assert len(ledger.claim_ids()) == (3 if local else 0)
+        assert len(ledger.messages(Outcome.UNKNOWN)) == (0 if local else 3)
+
+    @pytest.mark.rule("AACP-12")
+    @pytest.mark.parametrize("local", [True, False])
+    def test_a_message_twice_in_one_batch_is_entered_once(
+        self, ledger: Ledger, local: bool
+    ) -> None:
+        twice = draft("r1", local=local)
+        appended = ledger.append(twice, event("e", local=local), twice, event("e", local=local))
+        assert sequences(appended) == [1, 2, 1, 2]
+        assert [each.verdict for each in appended] == [
+            Verdict.NEW,
+            Verdict.NEW,
+            Verdict.DUPLICATE,
+            Verdict.DUPLICATE,
+        ]
+        assert appended[2].existing == ledger.request("r1")
+
+    @pytest.mark.rule("AACP-12")
+    @pytest.mark.parametrize(
+        "other",
+        [
+            draft("r1", payload=b'{"n":2}'),
+            draft("r1", "c"),
+            draft("r1", target="c"),
+            draft("r1", message_type=MessageType.EVENT),
+            draft("r1", payload=b'{"n":2}', local=False),
+        ],
+        ids=["payload", "source", "target", "type", "remote"],
+    )
+    def test_another_request_of_the_same_id_is_a_conflict(
+        self, ledger: Ledger, other: Draft
+    ) -> None:
+        ledger.append(draft("r1"))
+        before = ledger.request("r1")
+        assert ledger.append(other) == [Appended(Verdict.CONFLICT, 0, before)]
+        assert ledger.request("r1") == before
+        assert ledger.last_seq("a", "b") == 1
+        assert ledger.last_seq(other.source_agent_id, other.target_agent_id) <= 1
+        assert sequences(ledger.append(draft("r2"))) == [2]
+
+    @pytest.mark.rule("AACP-12")
+    def test_a_conflict_in_one_batch_spares_its_neighbours(self, ledger: Ledger) -> None:
+        appended = ledger.append(draft("r1"), draft("r1", payload=b"2"), draft("r2"))
+        assert [each.verdict for each in appended] == [
+            Verdict.NEW,
+            Verdict.CONFLICT,
+            Verdict.NEW,
+        ]
+        assert sequences(appended) == [1, 0, 2]
+
+    @pytest.mark.rule("AACP-12", "AACP-19")
+    def test_a_conflict_shows_what_its_batch_has_released(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(2, "r1", "a", "b"))
+        assert ledger.state("r1") is RequestState.HELD
+        _, conflict = ledger.append(draft("r2"), draft("r1", payload=b"2"))
+        assert conflict == Appended(Verdict.CONFLICT, 0, ledger.request("r1"))
+        assert ledger.state("r1") is RequestState.RECEIVED
+
+    @pytest.mark.rule("AACP-12", "AACP-21")
+    def test_a_finished_request_is_shown_to_who_makes_it_again(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"))
+        [claim] = ledger.claim().claims
+        [done] = ledger.complete(completion(claim))
+        assert ledger.append(draft("r1")) == [Appended(Verdict.DUPLICATE, 1, done.record)]
+
+    def test_records_keep_every_value(self, ledger: Ledger) -> None:
+        payload = orjson.dumps({"text": "ä\u0000\U0001f600'\"", "big": 2**63})
+        longest = "a" + "._:-Z9" * 21
+        made = draft(longest, "agent 'ä' \"%\"", "b\\n", payload=payload, expires_at_ms=2**45)
+        ledger.append(made)
+        record = ledger.request(longest)
+        assert (record.payload, record.digest) == (payload, made.digest)
+        assert (record.source_agent_id, record.target_agent_id) == ("agent 'ä' \"%\"", "b\\n")
+        assert record.expires_at_ms == 2**45
+
+    # -- receive: order, gaps, duplicates ---------------------------------------------------------
+
+    @pytest.mark.rule("AACP-11", "AACP-17")
+    def test_what_comes_in_is_entered_and_acknowledged(self, ledger: Ledger) -> None:
+        first, second = arrival(1), arrival(2)
+        received = ledger.receive(first, second)
+        assert received == Received(
+            {("far", "b"): 2},
+            [first.envelope, second.envelope],
+            [],
+            [],
+            [],
+            0,
+            True,
+            {("far", "b"): FAR_SERIES},
+        )
+        record = ledger.request("far-b-1")
+        assert evolve(record, position=None) == RequestRecord(
+            "far-b-1",
+            MessageType.REQUEST,
+            "far",
+            "b",
+            1,
+            first.digest,
+            first.envelope.payload,
+            RequestState.RECEIVED,
+            NOW,
+            NOW + TTL,
+            True,
+        )
+        assert ledger.claim_ids() == ["far-b-1", "far-b-2"]
+
+    @pytest.mark.rule("AACP-15")
+    def test_what_states_no_lifetime_gets_the_ledgers(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(1, "r1", expires_at_ms=None), now=NOW + 7)
+        assert ledger.request("r1").expires_at_ms == NOW + 7 + TTL
+
+    @pytest.mark.rule("AACP-11", "AACP-12", "AACP-30")
+    def test_what_comes_twice_is_acknowledged_twice_and_entered_once(self, ledger: Ledger) -> None:
+        batch = [arrival(1), arrival(2, "e", message_type=MessageType.EVENT), arrival(4)]
+        ledger.receive(*batch)
+        again = ledger.receive(*batch)
+        assert (again.acks, again.accepted, again.refused) == ({("far", "b"): 2}, [], 0)
+        assert again.responses == []
+        assert ledger.claim_ids() == ["far-b-1", "e"]
+
+    @pytest.mark.rule("AACP-12")
+    def test_an_event_is_known_by_link_and_number(self, ledger: Ledger) -> None:
+        first = arrival(1, message_type=MessageType.EVENT)
+        second = arrival(1, message_type=MessageType.EVENT, message_id=uuid_of("another attempt"))
+        assert len(ledger.receive(first).accepted) == 1
+        assert ledger.receive(second).accepted == []
+        assert ledger.claim_ids() == [first.envelope.message_id]
+
+    @pytest.mark.rule("AACP-12")
+    def test_an_event_with_a_request_id_is_executed_once(self, ledger: Ledger) -> None:
+        for seq in (1, 2):
+            received = ledger.receive(arrival(seq, "e1", message_type=MessageType.EVENT))
+            assert received.acks == {("far", "b"): seq}
+            assert received.responses == []
+        assert ledger.claim_ids() == ["e1"]
+
+    @pytest.mark.rule("AACP-11", "AACP-18")
+    def test_what_is_ahead_of_a_gap_is_held_until_the_gap_is_filled(self, ledger: Ledger) -> None:
+        received = ledger.receive(arrival(3), arrival(2), arrival(5))
+        assert received.acks == {("far", "b"): 0}
+        assert len(received.accepted) == 3
+        assert [ledger.state(f"far-b-{seq}") for seq in (2, 3, 5)] == [RequestState.HELD] * 3
+        assert ledger.claim_ids() == []
+        received = ledger.receive(arrival(1))
+        assert (received.acks, received.ready) == ({("far", "b"): 3}, True)
+        assert ledger.claim_ids() == ["far-b-1", "far-b-2", "far-b-3"]
+        assert ledger.state("far-b-5") is RequestState.HELD
+        assert ledger.receive(arrival(4)).acks == {("far", "b"): 5}
+        assert ledger.claim_ids() == ["far-b-4", "far-b-5"]
+
+    @pytest.mark.rule("AACP-04", "AACP-18")
+    def test_a_gap_on_one_link_holds_up_no_other(self, ledger: Ledger) -> None:
+        received = ledger.receive(arrival(2), arrival(1, source="near"), arrival(2, target="c"))
+        assert received.acks == {("far", "b"): 0, ("near", "b"): 1, ("far", "c"): 0}
+        assert ledger.claim_ids("b", "c") == ["near-b-1"]
+
+    @pytest.mark.rule("AACP-11")
+    def test_what_is_too_far_ahead_is_not_taken(self, ledger: Ledger) -> None:
+        edge, beyond = arrival(1 + WINDOW), arrival(2 + WINDOW)
+        received = ledger.receive(edge, beyond)
+        assert (received.accepted, received.refused) == ([edge.envelope], 1)
+        assert received.acks == {("far", "b"): 0}
+        assert not ledger.has_request(f"far-b-{2 + WINDOW}")
+        ledger.receive(arrival(1))
+        assert ledger.receive(beyond).refused == 0
+
+    @pytest.mark.rule("AACP-11")
+    def test_a_long_gap_is_filled_at_once(self, ledger: Ledger) -> None:
+        count = 600
+        ledger.receive(*(arrival(seq) for seq in range(count, 1, -1)))
+        assert ledger.claim_ids(most=count) == []
+        assert ledger.receive(arrival(1)).acks == {("far", "b"): count}
+        expected = [f"far-b-{seq}" for seq in range(1, count + 1)]
+        assert ledger.claim_ids(most=count) == expected
+
+    @pytest.mark.rule("AACP-14")
+    def test_the_number_of_a_tombstone_fills_its_place(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(2))
+        received = ledger.receive(arrival(1, tombstone=True))
+        assert (received.acks, received.accepted) == ({("far", "b"): 2}, [])
+        assert received.ready
+        assert ledger.claim_ids() == ["far-b-2"]
+        assert ledger.receive(arrival(1)).accepted == []
+        assert not ledger.has_request("far-b-1")
+
+    @pytest.mark.rule("AACP-14")
+    def test_a_tombstone_after_its_message_changes_nothing(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(1))
+        ledger.receive(arrival(1, tombstone=True))
+        assert ledger.claim_ids() == ["far-b-1"]
+
+    @pytest.mark.rule("AACP-12", "AACP-21")
+    def test_a_finished_request_that_is_asked_again_is_answered_again(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(1, "r1"))
+        ledger.complete(completion(ledger.claim().claims[0]))
+        again = arrival(2, "r1", reply="second")
+        received = ledger.receive(again, now=NOW + 9)
+        answer = MessageRecord(
+            again.reply_id,
+            "r1",
+            "b",
+            "far",
+            2,
+            MessageType.RESPONSE,
+            COMPLETED_PAYLOAD,
+            MessageState.PENDING,
+            NOW + 9,
+            NOW + TTL,
+            1,
+            NOW + RETRY,
+        )
+        assert received.responses == [answer]
+        assert ledger.message(again.reply_id) == answer
+        assert ledger.claim_ids() == []
+        assert ledger.receive(again).responses == []  # the same number is the same question
+
+    @pytest.mark.rule("AACP-22")
+    def test_an_unfinished_request_that_is_asked_again_is_in_progress(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(1, "r1"))
+        assert ledger.receive(arrival(2, "r1")).responses == []
+        [claim] = ledger.claim().claims
+        assert ledger.receive(arrival(3, "r1")).responses == []
+        assert ledger.claim_ids() == []
+        [done] = ledger.complete(completion(claim))
+        assert done.response is not None
+
+    @pytest.mark.rule("AACP-12")
+    def test_a_conflict_that_comes_in_is_refused_by_a_response(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(1, "r1"))
+        other = arrival(1, "r1", "near", payload=b'{"n":2}')
+        received = ledger.receive(other)
+        [refusal] = received.responses
+        assert (refusal.source_agent_id, refusal.target_agent_id) == ("b", "near")
+        assert (refusal.seq, refusal.request_id) == (1, "r1")
+        body = orjson.loads(refusal.payload)
+        assert body["outcome"] == "FAILED"
+        assert body["error"]["code"] == "INVALID_ARGUMENT"
+        assert body["error"]["details"]["reason"] == "request_id_conflict"
+        assert received.acks == {("near", "b"): 1}
+        assert received.accepted == [other.envelope]
+        assert ledger.claim_ids() == ["r1"]
+
+    @pytest.mark.rule("AACP-12")
+    def test_a_request_made_here_may_be_executed_here(self, ledger: Ledger) -> None:
+        """Another process on the same ledger received what this one sent."""
+        [appended] = ledger.append(draft("r1", local=False))
+        assert appended.message is not None
+        received = ledger.receive(arrival(1, "r1", "a", "b"))
+        assert (len(received.accepted), received.ready) == (1, True)
+        [claim] = ledger.claim().claims
+        [done] = ledger.complete(completion(claim))
+        assert done.response is not None
+        assert (done.response.source_agent_id, done.response.target_agent_id) == ("b", "a")
+        assert ledger.state("r1") is RequestState.COMPLETED
+
+    @pytest.mark.rule("AACP-18", "AACP-42")
+    def test_what_is_held_behind_what_another_ledger_has_is_released(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1", local=False), draft("r2", local=False))
+        own = ledger.adapter.series
+        ledger.receive(arrival(3, source="a", series=own))
+        assert ledger.claim_ids() == []
+        ledger.receive(bare_ack(2, source="b"))
+        received = ledger.receive(arrival(1, source="a", series=own))
+        assert (received.acks, received.accepted) == ({("a", "b"): 3}, [])
+        assert received.ready
+        assert ledger.claim_ids() == ["a-b-3"]
+
+    # -- receive: ledgers that begin anew ---------------------------------------------------------
+
+    @pytest.mark.rule("AACP-19")
+    def test_a_ledger_has_a_series_that_it_is_made_with(self, ledger: Ledger) -> None:
+        assert FAR_SERIES < ledger.adapter.series < 2**43
+
+    @pytest.mark.rule("AACP-19")
+    def test_numbers_of_a_newer_ledger_are_not_those_of_its_predecessor(
+        self, ledger: Ledger
+    ) -> None:
+        ledger.receive(arrival(1, "old-1"), arrival(2, "old-2"))
+        received = ledger.receive(arrival(1, "new-1", series=FAR_SERIES + 1))
+        assert received.acks == {("far", "b"): 1}
+        assert received.series == {("far", "b"): FAR_SERIES + 1}
+        assert received.ready
+        assert ledger.claim_ids() == ["old-1", "old-2", "new-1"]
+        again = ledger.receive(arrival(1, "new-1", series=FAR_SERIES + 1))
+        assert (again.acks, again.accepted) == ({("far", "b"): 1}, [])
+
+    @pytest.mark.rule("AACP-19")
+    def test_what_an_older_ledger_still_sends_is_neither_taken_nor_acknowledged(
+        self, ledger: Ledger
+    ) -> None:
+        ledger.receive(arrival(1, series=FAR_SERIES + 1))
+        old = [arrival(1, "old-1"), arrival(2, "old-2", floor=2)]
+        received = ledger.receive(*old)
+        assert (received.acks, received.accepted) == ({}, [])
+        assert received.outdated == [each.envelope for each in old]
+        assert received.refused == 2
+        assert not ledger.has_request("old-1")
+        mixed = ledger.receive(old[0], arrival(2, series=FAR_SERIES + 1))
+        assert (mixed.acks, mixed.refused) == ({("far", "b"): 2}, 1)
+
+    @pytest.mark.rule("AACP-12", "AACP-19")
+    def test_the_same_request_of_a_newer_ledger_is_the_same_request(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(3, "r1"))
+        received = ledger.receive(arrival(1, "r1", series=FAR_SERIES + 1))
+        assert received.accepted != []
+        [claim] = ledger.claim().claims
+        assert (claim.request_id, claim.seq) == ("r1", 3)
+        ledger.complete(completion(claim))
+        again = ledger.receive(arrival(2, "r1", series=FAR_SERIES + 2))
+        assert [each.payload for each in again.responses] == [COMPLETED_PAYLOAD]
+        assert ledger.claim_ids() == []
+
+    @pytest.mark.rule("AACP-18", "AACP-19")
+    def test_what_waits_for_what_is_lost_waits_no_longer(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(5, "old-5"), arrival(3, "old-3"), arrival(4, tombstone=True))
+        assert ledger.claim_ids() == []
+        new = FAR_SERIES + 1
+        received = ledger.receive(
+            arrival(3, "new-3", series=new), arrival(7, "old-7"), arrival(1, "new-1", series=new)
+        )
+        assert received.ready
+        assert received.acks == {("far", "b"): 1}
+        assert ledger.claim_ids() == ["old-3", "old-5", "new-1"]
+        ledger.receive(arrival(2, "new-2", series=new))
+        assert ledger.claim_ids() == ["new-2", "new-3"]
+
+    @pytest.mark.rule("AACP-18", "AACP-19")
+    def test_what_waits_on_a_link_whose_source_comes_here_waits_no_longer(
+        self, ledger: Ledger
+    ) -> None:
+        newer = ledger.adapter.series + 1
+        ledger.receive(arrival(2, "there", source="a", series=newer))
+        ledger.append(draft("here"))
+        assert ledger.claim_ids() == ["there", "here"]
+        assert ledger.receive(arrival(9, source="a")).refused == 1
+
+    @pytest.mark.rule("AACP-19")
+    def test_a_ledger_that_was_lost_begins_at_the_floor(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(12, floor=9))
+        assert ledger.claim_ids() == []
+        received = ledger.receive(arrival(11, floor=11))
+        assert received.acks == {("far", "b"): 12}
+        assert received.ready
+        assert ledger.claim_ids() == ["far-b-11", "far-b-12"]
+        assert ledger.receive(arrival(8, floor=8)).accepted == []
+
+    @pytest.mark.rule("AACP-18", "AACP-19")
+    def test_a_floor_releases_what_is_behind_it_even_with_a_duplicate(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(5), arrival(6), arrival(9))
+        assert ledger.claim_ids() == []
+        received = ledger.receive(arrival(6, floor=5))
+        assert (received.acks, received.accepted) == ({("far", "b"): 6}, [])
+        assert received.ready
+        assert ledger.claim_ids() == ["far-b-5", "far-b-6"]
+
+    @pytest.mark.rule("AACP-04", "AACP-19")
+    def test_what_a_floor_passes_comes_before_what_brings_it(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(3))
+        ledger.receive(arrival(5, floor=5))
+        assert ledger.claim_ids() == ["far-b-3", "far-b-5"]
+        ledger.receive(arrival(8), arrival(9))
+        ledger.receive(arrival(10, floor=8))
+        assert ledger.claim_ids() == ["far-b-8", "far-b-9", "far-b-10"]
+
+    @pytest.mark.rule("AACP-19")
+    def test_what_is_sent_says_what_was_not_acknowledged_before_it(self, ledger: Ledger) -> None:
+        def floors() -> list[int]:
+            now = NOW + RETRY + next(times)
+            [appended] = ledger.append(draft(f"r{now}", local=False))
+            assert appended.message is not None
+            due = ledger.take_due(now, decide=lambda message: now + 1)
+            return [appended.message.floor, *(each.floor for each in due.messages)]
+
+        times = count()
+        assert floors() == [1, 1]
+        assert floors() == [1, 1, 1]
+        ledger.receive(bare_ack(1, source="b"))
+        assert floors() == [2, 2, 2]
+        ledger.receive(bare_ack(3, source="b"))
+        assert floors() == [4, 4]
+        assert {each.floor for each in ledger.messages(Outcome.UNKNOWN)} == {1}
+
+    @pytest.mark.rule("AACP-16", "AACP-19")
+    def test_a_response_says_so_too(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(1), arrival(2))
+        first, second = ledger.claim().claims
+        [done] = ledger.complete(completion(first))
+        assert done.response is not None
+        assert done.response.floor == 1
+        ledger.receive(bare_ack(1, target="b"))
+        [done] = ledger.complete(completion(second))
+        assert done.response is not None
+        assert done.response.floor == 2
+        [again] = ledger.receive(arrival(3, "far-b-1"), bare_ack(2, target="b")).responses
+        assert again.floor == 2
+
+    # -- receive: acknowledgements and responses --------------------------------------------------
+
+    @pytest.mark.rule("AACP-11", "AACP-30")
+    def test_an_ack_settles_everything_up_to_it(self, ledger: Ledger) -> None:
+        drafts = [draft(f"r{n}", "a", "far", local=False) for n in (1, 2, 3)]
+        ledger.append(*drafts)
+        received = ledger.receive(bare_ack(2))
+        assert [each.seq for each in received.acknowledged] == [1, 2]
+        assert [each.state for each in received.acknowledged] == [MessageState.ACKNOWLEDGED] * 2
+        assert (received.acks, received.accepted) == ({}, [])
+        settled = ledger.message(drafts[0].message_id)
+        assert settled in received.acknowledged
+        assert (settled.payload, settled.next_attempt_at_ms) == (VOID_PAYLOAD, None)
+        assert [each.seq for each in ledger.unacknowledged("a", "far")] == [3]
+        assert ledger.receive(bare_ack(2)).acknowledged == []
+        assert ledger.state("r1") is RequestState.SENT  # receipt is not completion
+
+    @pytest.mark.rule("AACP-11")
+    def test_an_ack_that_is_old_or_beyond_what_was_sent_is_ignored(self, ledger: Ledger) -> None:
+        ledger.append(*(draft(f"r{n}", "a", "far", local=False) for n in (1, 2)))
+        assert ledger.receive(bare_ack(3)).acknowledged == []
+        assert len(ledger.receive(bare_ack(2)).acknowledged) == 2
+        assert ledger.receive(bare_ack(1), bare_ack(0)).acknowledged == []
+        assert ledger.receive(bare_ack(1, "nobody")).acknowledged == []
+
+    @pytest.mark.rule("AACP-11")
+    def test_a_message_that_comes_twice_brings_its_ack_each_time(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(1, target="a"))
+        ledger.append(draft("r1", "a", "far", local=False))
+        again = arrival(1, target="a", ack=1)
+        assert [each.seq for each in ledger.receive(again).acknowledged] == [1]
+
+    @pytest.mark.rule("AACP-16")
+    @pytest.mark.parametrize(
+        ("payload", "state", "result", "error"),
+        [
+            (COMPLETED_PAYLOAD, RequestState.COMPLETED, b'"done"', None),
+            (b'{"outcome":"COMPLETED","result":null}', RequestState.COMPLETED, b"null", None),
+            (
+                b'{"error":{"code":"INTERNAL","message":"no"},"outcome":"FAILED"}',
+                RequestState.FAILED,
+                None,
+                b'{"code":"INTERNAL","message":"no"}',
+            ),
+        ],
+        ids=["completed", "null", "failed"],
+    )
+    def test_a_response_settles_its_request_once(
+        self,
+        ledger: Ledger,
+        payload: bytes,
+        state: RequestState,
+        result: bytes | None,
+        error: bytes | None,
+    ) -> None:
+        ledger.append(draft("r1", "a", "far", local=False))
+        received = ledger.receive(response(1, "r1", payload, ack=1), now=NOW + 3)
+        [finished] = received.finished
+        assert finished == ledger.request("r1")
+        assert (finished.state, finished.result, finished.error) == (state, result, error)
+        assert finished.finished_at_ms == NOW + 3
+        assert len(received.acknowledged) == 1
+        assert not received.ready
+        late = ledger.receive(response(2, "r1", b'{"outcome":"COMPLETED","result":2}'))
+        assert late.finished == []
+        assert late.acks == {("far", "a"): 2}
+        assert ledger.request("r1") == finished
+
+    @pytest.mark.rule("AACP-16")
+    @pytest.mark.parametrize(
+        ("source", "target"), [("near", "a"), ("far", "b")], ids=["who_was_not_asked", "to_another"]
+    )
+    def test_a_response_from_elsewhere_settles_nothing(
+        self, ledger: Ledger, source: str, target: str
+    ) -> None:
+        ledger.append(draft("r1", "a", "far", local=False))
+        received = ledger.receive(response(1, "r1", COMPLETED_PAYLOAD, source, target))
+        assert received.finished == []
+        assert received.acks == {(source, target): 1}
+        assert ledger.state("r1") is RequestState.SENT
+
+    @pytest.mark.rule("AACP-16")
+    def test_a_response_to_nothing_or_to_what_is_executed_here_settles_nothing(
+        self, ledger: Ledger
+    ) -> None:
+        ledger.append(draft("r1", "a", "far"))
+        received = ledger.receive(
+            response(1, "r1", COMPLETED_PAYLOAD), response(2, "nothing", COMPLETED_PAYLOAD)
+        )
+        assert received.finished == []
+        assert ledger.state("r1") is RequestState.RECEIVED
+
+    @pytest.mark.rule("AACP-16", "AACP-18")
+    def test_a_response_ahead_of_a_gap_settles_at_once(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1", "a", "far", local=False))
+        received = ledger.receive(response(2, "r1", COMPLETED_PAYLOAD))
+        assert (len(received.finished), received.acks) == (1, {("far", "a"): 0})
+
+    # -- claim ------------------------------------------------------------------------------------
+
+    @pytest.mark.rule("AACP-04", "AACP-22")
+    def test_claims_are_made_in_the_order_of_the_queue(self, ledger: Ledger) -> None:
+        ledger.append(draft("r3"), draft("r1", "c"))
+        ledger.receive(arrival(1, "r2"))
+        ledger.append(draft("r0"), draft("x", target="c"))
+        claimed = ledger.claim("b", most=2)
+        made = draft("r3")
+        assert claimed.claims[0] == Claim(
+            "r3", 1, 1, "a", "b", MessageType.REQUEST, made.payload, 1, NOW, NOW + TTL
+        )
+        assert [claim.request_id for claim in claimed.claims] == ["r3", "r1"]
+        assert ledger.claim_ids("b", "c") == ["r2", "r0", "x"]
+        record = ledger.request("r3")
+        assert (record.state, record.epoch, record.owner, record.lease_until_ms) == (
+            RequestState.CLAIMED,
+            1,
+            "me",
+            NOW + LEASE,
+        )
+
+    @pytest.mark.rule("AACP-22")
+    def test_for_each_agent_so_many_are_claimed_as_are_wanted_for_it(self, ledger: Ledger) -> None:
+        ledger.append(
+            *(draft(f"{target}{n}", target=target) for n in (1, 2, 3) for target in "bcd")
+        )
+        wanted = {"c": 2, "nobody": 9, "b": 1, "d": 0}
+        claimed = ledger.run(ledger.adapter.claim(wanted, "me", NOW, NOW + LEASE))
+        assert [each.request_id for each in claimed.claims] == ["c1", "c2", "b1"]
+        assert claimed.next_at_ms is None
+        assert ledger.claim_ids("b", "c", "d", most=2) == ["b2", "b3", "c3", "d1", "d2"]
+
+    @pytest.mark.rule("AACP-46")
+    def test_only_what_is_begun_at_once_counts_as_an_execution(self, ledger: Ledger) -> None:
+        ledger.append(*(draft(f"{target}{n}", target=target) for target in "bc" for n in (1, 2)))
+        claims = ledger.claim("b", "c", idle=["b", "nobody"]).claims
+        assert [(each.request_id, each.executions) for each in claims] == [
+            ("b1", 1),
+            ("b2", 1),
+            ("c1", 1),
+            ("c2", 1),
+        ]
+        ids = ["b1", "b2", "c1", "c2"]
+        assert [ledger.request(each).executions for each in ids] == [1, 0, 0, 0]
+        claims = ledger.claim("b", "c", now=NOW + LEASE, idle=["b", "c"]).claims
+        assert [(each.request_id, each.executions) for each in claims] == [
+            ("b1", 2),
+            ("b2", 1),
+            ("c1", 1),
+            ("c2", 1),
+        ]
+        assert [ledger.request(each).executions for each in ids] == [2, 0, 1, 0]
+
+    @pytest.mark.rule("AACP-13", "AACP-46")
+    def test_a_release_says_how_many_executions_there_were(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"), draft("r2"))
+        ledger.claim(idle=["b"])
+        for _ in range(2):
+            ledger.release(Release("r1", 1, 0), Release("r2", 1, 1))
+        assert [ledger.request(each).executions for each in ("r1", "r2")] == [0, 1]
+        claims = ledger.claim(idle=["b"]).claims
+        assert [each.executions for each in claims] == [1, 2]
+        ledger.release(Release("r1", 1, 7))
+        assert ledger.request("r1").executions == 1
+
+    @pytest.mark.rule("AACP-22")
+    def test_a_live_claim_of_another_stops_the_queue(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"), draft("r2"), draft("other", target="c"))
+        ledger.claim("b", most=1)
+        claimed = ledger.claim("b", "c", owner="another", now=NOW + LEASE - 1)
+        assert [claim.request_id for claim in claimed.claims] == ["other"]
+        assert claimed.next_at_ms == NOW + LEASE
+
+    @pytest.mark.rule("AACP-22", "AACP-30")
+    def test_ones_own_live_claims_are_passed_over(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"), draft("r2"), draft("r3"))
+        assert ledger.claim_ids(most=2) == ["r1", "r2"]
+        assert ledger.claim().claims[0].request_id == "r3"
+        assert ledger.claim_ids() == []
+        assert ledger.request("r1").epoch == 1
+
+    @pytest.mark.rule("AACP-22", "AACP-27")
+    @pytest.mark.parametrize("owner", ["me", "another"])
+    def test_a_claim_whose_lease_lapsed_may_be_claimed_anew(
+        self, ledger: Ledger, owner: str
+    ) -> None:
+        ledger.append(draft("r1"), draft("r2"))
+        ledger.claim()
+        claims = ledger.claim(owner=owner, now=NOW + LEASE).claims
+        assert [(claim.request_id, claim.epoch) for claim in claims] == [("r1", 2), ("r2", 2)]
+        assert ledger.request("r1").owner == owner
+
+    @pytest.mark.rule("AACP-13", "AACP-22")
+    def test_what_waits_to_be_tried_again_stops_the_queue(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"), draft("r2"))
+        ledger.claim(most=1)
+        ledger.release(Release("r1", 1, 1, NOW + 50))
+        claimed = ledger.claim(now=NOW + 49)
+        assert claimed == Claimed([], NOW + 50)
+        claims = ledger.claim(now=NOW + 50).claims
+        assert [(claim.request_id, claim.epoch) for claim in claims] == [("r1", 2), ("r2", 1)]
+        assert ledger.request("r1").not_before_ms is None
+
+    @pytest.mark.rule("AACP-22")
+    def test_the_hint_is_the_earliest_of_all_queues(self, ledger: Ledger) -> None:
+        ledger.append(draft("b1"), draft("c1", target="c"), draft("d1", target="d"))
+        ledger.claim("b", lease=300)
+        ledger.claim("c", lease=200)
+        ledger.claim("d", lease=400)
+        assert ledger.claim("b", "c", "d", owner="another") == Claimed([], NOW + 200)
+
+    @pytest.mark.rule("AACP-15", "AACP-22")
+    def test_what_has_expired_is_passed_over(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1", expires_at_ms=NOW + 10), draft("r2"))
+        assert ledger.claim_ids(now=NOW + 10) == ["r2"]
+        assert ledger.state("r1") is RequestState.RECEIVED
+
+    def test_nothing_to_claim_gives_no_hint(self, ledger: Ledger) -> None:
+        assert ledger.claim("b") == Claimed([], None)
+
+    # -- complete, renew, release -----------------------------------------------------------------
+
+    @pytest.mark.rule("AACP-16", "AACP-20")
+    def test_an_outcome_is_entered_with_its_response(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(1, "r1"))
+        ended = completion(ledger.claim().claims[0])
+        [done] = ledger.complete(ended, now=NOW + 4)
+        assert done.record == ledger.request("r1")
+        assert done.record is not None
+        assert (done.record.state, done.record.result) == (RequestState.COMPLETED, b'"done"')
+        assert done.record.finished_at_ms == NOW + 4
+        assert (done.record.owner, done.record.lease_until_ms) == (None, None)
+        assert done.response == MessageRecord(
+            ended.reply_id,
+            "r1",
+            "b",
+            "far",
+            1,
+            MessageType.RESPONSE,
+            COMPLETED_PAYLOAD,
+            MessageState.PENDING,
+            NOW + 4,
+            NOW + TTL,
+            1,
+            NOW + RETRY,
+        )
+        assert ledger.message(ended.reply_id) == done.response
+        assert ledger.last_seq("b", "far") == 1
+
+    @pytest.mark.rule("AACP-16")
+    def test_a_failure_is_an_outcome(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(1, "r1"))
+        error = orjson.dumps(ERROR.to_wire())
+        [done] = ledger.complete(completion(ledger.claim().claims[0], error=error))
+        assert done.record is not None
+        assert (done.record.state, done.record.error) == (RequestState.FAILED, error)
+        assert done.record.result is None
+        assert done.response is not None
+        assert done.response.payload == b'{"error":' + error + b',"outcome":"FAILED"}'
+
+    @pytest.mark.rule("AACP-16")
+    def test_what_was_made_here_or_is_an_event_gets_no_response(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"), event("e1"))
+        ledger.receive(arrival(1, "e2", message_type=MessageType.EVENT))
+        done = ledger.complete(*map(completion, ledger.claim().claims))
+        assert [each.response for each in done] == [None] * 3
+        assert all(each.record is not None for each in done)
+        assert ledger.messages(Outcome.UNKNOWN) == []
+
+    @pytest.mark.rule("AACP-23", "AACP-30")
+    def test_a_completion_that_is_repeated_changes_nothing(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(1, "r1"))
+        ended = completion(ledger.claim().claims[0])
+        [done] = ledger.complete(ended, now=NOW + 4)
+        again = ledger.complete(ended, ended, now=NOW + 9)
+        assert again == [Completed(done.record, None)] * 2
+        assert ledger.request("r1") == done.record
+        assert ledger.last_seq("b", "far") == 1
+        assert len(ledger.messages(Outcome.UNKNOWN)) == 1
+
+    @pytest.mark.rule("AACP-01", "AACP-23")
+    def test_a_completion_twice_in_one_batch_is_taken_once(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(1, "r1"))
+        ended = completion(ledger.claim().claims[0])
+        first, second = ledger.complete(ended, ended)
+        assert first.record == second.record is not None
+        assert first.response is not None
+        assert second.response is None
+
+    @pytest.mark.rule("AACP-01", "AACP-23")
+    def test_the_outcome_of_an_older_claim_is_fenced_off(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"))
+        [old] = ledger.claim().claims
+        [new] = ledger.claim(owner="another", now=NOW + LEASE).claims
+        assert ledger.complete(completion(old, b'"late"')) == [Completed(None, None)]
+        assert ledger.state("r1") is RequestState.CLAIMED
+        [done] = ledger.complete(completion(new))
+        assert done.record is not None
+        assert ledger.complete(completion(old, b'"late"')) == [Completed(None, None)]
+        assert ledger.request("r1").result == b'"done"'
+
+    @pytest.mark.rule("AACP-23")
+    def test_an_outcome_without_a_claim_is_not_taken(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"), draft("sent", "a", "far", local=False))
+        strangers = [("r1", 0), ("r1", 1), ("sent", 0), ("nothing", 1)]
+        done = ledger.complete(*map(completion, strangers))
+        assert done == [Completed(None, None)] * 4
+        assert ledger.state("r1") is RequestState.RECEIVED
+
+    @pytest.mark.rule("AACP-23")
+    def test_a_lapsed_lease_loses_nothing_until_another_claims(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"))
+        [claim] = ledger.claim().claims
+        assert ledger.renew(("r1", 1), until=NOW + 3 * LEASE) == [True]
+        [done] = ledger.complete(completion(claim), now=NOW + 9 * LEASE)
+        assert done.record is not None
+
+    @pytest.mark.rule("AACP-24", "AACP-30")
+    def test_a_lease_is_renewed_while_its_claim_is_the_newest(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"), draft("r2"), draft("r3"))
+        claims = ledger.claim().claims
+        ledger.complete(completion(claims[2]))
+        asked = [("r1", 1), ("r1", 2), ("r2", 1), ("r3", 1), ("nothing", 1)]
+        for _ in range(2):
+            renewed = ledger.renew(*asked, until=NOW + 2 * LEASE)
+            assert renewed == [True, False, True, False, False]
+        assert ledger.request("r1").lease_until_ms == NOW + 2 * LEASE
+        assert ledger.claim_ids(owner="another", now=NOW + LEASE) == []
+        assert ledger.claim_ids(owner="another", now=NOW + 2 * LEASE) == ["r1", "r2"]
+        assert ledger.renew(("r1", 1), ("r1", 2), until=NOW + 9 * LEASE) == [False, True]
+
+    @pytest.mark.rule("AACP-25", "AACP-30")
+    def test_what_is_given_back_may_be_claimed_at_once(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"), draft("r2"))
+        ledger.claim()
+        for _ in range(2):
+            ledger.release(Release("r1", 1, 1), Release("r2", 2, 1), Release("nothing", 1, 1))
+        record = ledger.request("r1")
+        assert record.state is RequestState.RECEIVED
+        assert (record.owner, record.lease_until_ms, record.epoch) == (None, None, 1)
+        claims = ledger.claim(owner="another").claims
+        assert [(claim.request_id, claim.epoch) for claim in claims] == [("r1", 2)]
+        ledger.release(Release("r1", 1, 1))
+        assert ledger.state("r1") is RequestState.CLAIMED
+        assert ledger.complete(completion(("r1", 1))) == [Completed(None, None)]
+
+    @pytest.mark.rule("AACP-03", "AACP-21")
+    def test_a_finished_request_is_never_changed(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"))
+        [claim] = ledger.claim().claims
+        ledger.complete(completion(claim))
+        before = ledger.request("r1")
+        ledger.release(Release("r1", 1, 0))
+        ledger.renew(("r1", 1), until=NOW + TTL)
+        ledger.append(draft("r1"))
+        ledger.receive(arrival(1, "r1", "a", "b"), response(1, "r1", COMPLETED_PAYLOAD, "b", "a"))
+        failed = ledger.run(ledger.adapter.mark_failed("r1", ERROR, NOW))
+        completed = ledger.run(ledger.adapter.mark_completed("r1", b"2", NOW + 8))
+        assert (failed, completed) == (False, True)
+        assert ledger.claim_ids(now=NOW + 2 * LEASE) == []
+        assert ledger.request("r1") == before
+
+    # -- retransmission ---------------------------------------------------------------------------
+
+    @pytest.mark.rule("AACP-13")
+    def test_what_is_due_is_taken_and_planned_anew(self, ledger: Ledger) -> None:
+        drafts = [
+            draft(f"r{n}", "a", "far", local=False, next_attempt_at_ms=NOW + n) for n in (3, 1, 2)
+        ]
+        ledger.append(*drafts)
+        assert ledger.take_due(NOW) == Due([], [], NOW + 1)
+        seen = []
+
+        def decide(message: MessageRecord) -> int:
+            seen.append(message)
+            return NOW + 100
+
+        before = [ledger.message(uuid_of(f"message of r{n}")) for n in (1, 2)]
+        due = ledger.take_due(NOW + 2, decide=decide)
+        assert seen == before
+        taken = [evolve(each, attempts=2, next_attempt_at_ms=NOW + 100) for each in before]
+        assert due == Due(taken, [], NOW + 3)
+        assert [ledger.message(each.message_id) for each in taken] == taken
+        assert ledger.take_due(NOW + 2, decide=decide) == Due([], [], NOW + 3)
+
+    @pytest.mark.rule("AACP-13")
+    def test_no_more_is_taken_than_asked_for(self, ledger: Ledger) -> None:
+        ledger.append(*(draft(f"r{n}", "a", "far", local=False) for n in range(5)))
+        first = ledger.take_due(NOW + RETRY, limit=2)
+        assert (len(first.messages), first.next_at_ms) == (2, NOW + RETRY)
+        rest = ledger.take_due(NOW + RETRY, limit=9)
+        ids = [each.message_id for each in first.messages + rest.messages]
+        assert ids == sorted(uuid_of(f"message of r{n}") for n in range(5))
+
+    @pytest.mark.rule("AACP-13")
+    def test_what_is_acknowledged_is_not_sent_again(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1", "a", "far", local=False))
+        ledger.receive(bare_ack(1))
+        assert ledger.take_due(NOW + TTL) == Due([], [], None)
+
+    @pytest.mark.rule("AACP-14")
+    def test_what_is_given_up_becomes_a_tombstone(self, ledger: Ledger) -> None:
+        made = draft("r1", "a", "far", local=False)
+        ledger.append(made, draft("r2", "a", "far", local=False, next_attempt_at_ms=NOW + TTL - 1))
+
+        def decide(message: MessageRecord) -> int | None:
+            return NOW + 900 if message.state is MessageState.TOMBSTONE else None
+
+        due = ledger.take_due(NOW + RETRY, decide=decide)
+        [void] = due.messages
+        assert (void.state, void.payload) == (MessageState.TOMBSTONE, VOID_PAYLOAD)
+        assert (void.seq, void.next_attempt_at_ms) == (1, NOW + 900)
+        assert [each.message_id for each in due.given_up] == [made.message_id]
+        assert ledger.message(made.message_id) == void
+        assert [each.message_id for each in ledger.messages(Outcome.FAILED)] == [made.message_id]
+        assert [each.tombstone for each in ledger.unacknowledged("a", "far")] == [True, False]
+        again = ledger.take_due(NOW + 900, decide=lambda message: NOW + TTL)
+        assert (len(again.messages), again.given_up) == (1, [])
+
+    @pytest.mark.rule("AACP-14")
+    def test_what_has_expired_becomes_a_tombstone_whatever_the_policy(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1", "a", "far", local=False, expires_at_ms=NOW + RETRY))
+        due = ledger.take_due(NOW + RETRY)
+        assert [each.state for each in due.messages] == [MessageState.TOMBSTONE]
+        assert [each.seq for each in due.given_up] == [1]
+        assert ledger.take_due(NOW + TTL).given_up == []
+
+    @pytest.mark.rule("AACP-14")
+    def test_a_tombstone_that_is_acknowledged_is_gone(self, ledger: Ledger) -> None:
+        made = draft("r1", "a", "far", local=False, expires_at_ms=NOW + RETRY)
+        ledger.append(made, draft("r2", "a", "far", local=False))
+        ledger.take_due(NOW + RETRY)
+        received = ledger.receive(bare_ack(2))
+        assert [each.seq for each in received.acknowledged] == [2]
+        assert ledger.run(ledger.adapter.get_message_record(made.message_id)) is None
+        assert ledger.unacknowledged("a", "far") == []
+
+    @pytest.mark.rule("AACP-50")
+    def test_one_message_may_be_sent_again_at_another_time(self, ledger: Ledger) -> None:
+        made = [draft(name, "a", "far", local=False) for name in ("r1", "r2")]
+        ledger.append(*made)
+        first = made[0].message_id
+        moved = ledger.reschedule(first, NOW + 5)
+        assert moved is not None
+        assert (moved.message_id, moved.next_attempt_at_ms) == (first, NOW + 5)
+        assert (moved.state, moved.attempts, moved.payload) == (
+            MessageState.PENDING,
+            1,
+            made[0].payload,
+        )
+        due = ledger.take_due(NOW + 5)
+        assert [each.message_id for each in due.messages] == [first]
+        assert due.next_at_ms == NOW + RETRY  # of the other, which is as it was
+        assert ledger.reschedule(first, NOW + 9_000) is not None  # later than it was due
+        assert [each.seq for each in ledger.take_due(NOW + RETRY).messages] == [2]
+
+    @pytest.mark.rule("AACP-14", "AACP-50")
+    def test_one_message_may_be_given_up(self, ledger: Ledger) -> None:
+        made = draft("r1", "a", "far", local=False)
+        ledger.append(made)
+        for _ in range(2):
+            void = ledger.reschedule(made.message_id, NOW, give_up=True)
+            assert void is not None
+            assert (void.state, void.payload) == (MessageState.TOMBSTONE, VOID_PAYLOAD)
+        due = ledger.take_due(NOW)
+        assert [(each.seq, each.state) for each in due.messages] == [(1, MessageState.TOMBSTONE)]
+        assert due.given_up == []
+        ledger.receive(bare_ack(1))
+        assert ledger.unacknowledged("a", "far") == []
+
+    @pytest.mark.rule("AACP-50")
+    def test_what_is_acknowledged_or_unknown_is_not_sent_again(self, ledger: Ledger) -> None:
+        made = draft("r1", "a", "far", local=False)
+        ledger.append(made)
+        ledger.receive(bare_ack(1))
+        before = ledger.message(made.message_id)
+        for message_id in (made.message_id, uuid_of("nothing")):
+            for give_up in (False, True):
+                assert ledger.reschedule(message_id, NOW, give_up=give_up) is None
+        assert ledger.message(made.message_id) == before
+        assert ledger.take_due(NOW + TTL - 1).messages == []
+
+    # -- records and numbers ----------------------------------------------------------------------
+
+    def test_what_is_not_there_is_none(self, ledger: Ledger) -> None:
+        adapter = ledger.adapter
+        assert ledger.run(adapter.get_request_record("nothing")) is None
+        assert ledger.run(adapter.get_message_record(uuid_of("nothing"))) is None
+        assert ledger.run(adapter.mark_completed("nothing", None, NOW)) is False
+        assert ledger.run(adapter.mark_failed("nothing", ERROR, NOW)) is False
+        assert ledger.unacknowledged("a", "b") == []
+
+    def test_many_records_are_got_at_once(self, ledger: Ledger) -> None:
+        names = [f"r{n}" for n in range(1500)]
+        ledger.append(*map(draft, names))
+        found = ledger.run(ledger.adapter.get_request_records([*names, "nothing"]))
+        assert sorted(each.request_id for each in found) == sorted(names)
+        assert ledger.request("r7") in found
+
+    @pytest.mark.rule("AACP-30")
+    def test_a_record_that_is_put_stays_as_it_is(self, ledger: Ledger) -> None:
+        ledger.append(draft("other", "a", "far", local=False))
+        request = evolve(
+            ledger.request("other"),
+            request_id="put",
+            state=RequestState.FAILED,
+            error=b"{}",
+            epoch=3,
+            completion_ref="elsewhere",
+            finished_at_ms=NOW,
+        )
+        message = evolve(
+            ledger.message(uuid_of("message of other")), message_id=uuid_of("put"), seq=9
+        )
+        for changed in (request, evolve(request, payload=b"2")):
+            ledger.run(ledger.adapter.put_request_record("put", changed))
+        for sent in (message, evolve(message, attempts=7)):
+            ledger.run(ledger.adapter.put_message_record(message.message_id, sent))
+        assert ledger.request("put") == request
+        assert ledger.message(message.message_id) == message
+        assert ledger.last_seq("a", "far") == 9
+        assert sequences(ledger.append(draft("next", "a", "far", local=False))) == [10]
+
+    @pytest.mark.rule("AACP-20", "AACP-30")
+    def test_a_request_that_was_sent_may_be_marked(self, ledger: Ledger) -> None:
+        for name in ("r1", "r2"):
+            ledger.append(draft(name, "a", "far", local=False))
+        for _ in range(2):
+            assert ledger.run(ledger.adapter.mark_completed("r1", b"1", NOW + 1, "there"))
+            assert ledger.run(ledger.adapter.mark_failed("r2", ERROR, NOW + 2))
+        record = ledger.request("r1")
+        assert (record.outcome, record.result) == (Outcome.COMPLETED, b"1")
+        assert (record.completion_ref, record.finished_at_ms) == ("there", NOW + 1)
+        record = ledger.request("r2")
+        assert (record.outcome, record.error) == (Outcome.FAILED, orjson.dumps(ERROR.to_wire()))
+        assert not ledger.run(ledger.adapter.mark_failed("r1", ERROR, NOW))
+        assert not ledger.run(ledger.adapter.mark_completed("r2", None, NOW))
+
+    @pytest.mark.rule("AACP-20", "AACP-23")
+    def test_what_is_executed_here_is_not_marked(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"), draft("r2"))
+        ledger.claim(most=1)
+        ledger.receive(arrival(2, "r3"))
+        states = [ledger.state(name) for name in ("r1", "r2", "r3")]
+        assert states == [RequestState.CLAIMED, RequestState.RECEIVED, RequestState.HELD]
+        for name in ("r1", "r2", "r3"):
+            assert not ledger.run(ledger.adapter.mark_completed(name, None, NOW))
+            assert not ledger.run(ledger.adapter.mark_failed(name, ERROR, NOW))
+            assert ledger.request(name).outcome is Outcome.UNKNOWN
+        assert [ledger.state(name) for name in ("r1", "r2", "r3")] == states
+
+    @pytest.mark.rule("AACP-10")
+    def test_a_last_number_never_goes_back(self, ledger: Ledger) -> None:
+        for seq, last in ((5, 5), (3, 5), (5, 5), (6, 6)):
+            ledger.run(ledger.adapter.update_last_sequence("a", "far", seq))
+            assert ledger.last_seq("a", "far") == last
+        assert sequences(ledger.append(draft("r1", "a", "far", local=False))) == [7]
+
+    def test_what_is_pending_is_listed_oldest_first(self, ledger: Ledger) -> None:
+        ledger.append(
+            draft("r3", created_at_ms=NOW - 1),
+            draft("r2", "a", "far", local=False, created_at_ms=NOW - 1),
+            draft("R4"),
+            draft("r1", created_at_ms=NOW - 2),
+            draft("done", "a", "far", local=False, created_at_ms=NOW - 3),
+        )
+        ledger.receive(arrival(2, "held"))
+        ledger.run(ledger.adapter.mark_completed("done", None, NOW))
+        assert ledger.pending_ids() == ["r1", "r2", "r3", "R4", "held"]
+        assert ledger.pending_ids(NOW) == ["r1", "r2", "r3"]
+        assert ledger.pending_ids(NOW - 2) == []
+
+    def test_messages_are_listed_by_outcome_oldest_first(self, ledger: Ledger) -> None:
+        drafts = [
+            event(f"e{n}", "a", "far", local=False, created_at_ms=NOW - n, expires_at_ms=NOW + n)
+            for n in (1, 2, 3, 4)
+        ]
+        ledger.append(*drafts)
+        ids = [each.message_id for each in drafts]
+        ledger.receive(bare_ack(1))
+        ledger.purge(NOW + 2)
+
+        def listed(outcome: Outcome, older_than_ms: int | None = None) -> list[str]:
+            return [each.message_id for each in ledger.messages(outcome, older_than_ms)]
+
+        assert listed(Outcome.UNKNOWN) == [ids[3], ids[2]]
+        assert listed(Outcome.UNKNOWN, NOW - 3) == [ids[3]]
+        assert listed(Outcome.FAILED) == [ids[1]]
+        assert listed(Outcome.COMPLETED) == []
+
+    def test_what_is_unacknowledged_is_listed_by_number(self, ledger: Ledger) -> None:
+        drafts = [draft(f"r{n}", "a", "far", local=False) for n in (5, 2, 9, 1)]
+        ledger.append(*drafts)
+        ledger.receive(bare_ack(1))
+        envelopes = ledger.unacknowledged("a", "far")
+        assert [each.seq for each in envelopes] == [2, 3, 4]
+        assert envelopes[0] == Envelope(
+            drafts[1].message_id,
+            "r2",
+            "a",
+            "far",
+            2,
+            None,
+            MessageType.REQUEST,
+            NOW,
+            drafts[1].payload,
+            NOW + TTL,
+            series=ledger.adapter.series,
+        )
+
+    # -- purge ------------------------------------------------------------------------------------
+
+    @pytest.mark.rule("AACP-15")
+    def test_purging_deletes_what_has_expired_and_counts_it(self, ledger: Ledger) -> None:
+        ledger.append(
+            draft("r1", expires_at_ms=NOW + 1),
+            draft("r2", expires_at_ms=NOW + 2),
+            draft("r3", expires_at_ms=NOW + 3),
+        )
+        ledger.complete(completion(ledger.claim(most=1).claims[0]))
+        assert ledger.purge(NOW) == 0
+        assert ledger.purge(NOW + 2) == 2
+        assert ledger.purge(NOW + 2) == 0
+        assert [ledger.has_request(f"r{n}") for n in (1, 2, 3)] == [False, False, True]
+        assert ledger.claim_ids(now=NOW) == ["r3"]
+
+    @pytest.mark.rule("AACP-15")
+    def test_an_id_that_was_purged_is_new(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1", expires_at_ms=NOW + 1))
+        ledger.purge(NOW + 1)
+        [appended] = ledger.append(draft("r1", payload=b"other"))
+        assert (appended.verdict, appended.seq) == (Verdict.NEW, 2)
+        assert ledger.claim_ids() == ["r1"]
+
+    @pytest.mark.rule("AACP-15", "AACP-23")
+    def test_a_claim_that_was_purged_is_lost(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1", expires_at_ms=NOW + 1))
+        [claim] = ledger.claim().claims
+        ledger.purge(NOW + 1)
+        assert ledger.renew(("r1", 1), until=NOW + TTL) == [False]
+        assert ledger.complete(completion(claim)) == [Completed(None, None)]
+
+    @pytest.mark.rule("AACP-15", "AACP-18")
+    def test_what_is_held_and_purged_leaves_its_number(self, ledger: Ledger) -> None:
+        ledger.receive(arrival(2, "r2", expires_at_ms=NOW + 1), arrival(3, "r3"))
+        assert ledger.purge(NOW + 1) == 1
+        assert ledger.receive(arrival(1, "r1")).acks == {("far", "b"): 3}
+        assert ledger.claim_ids() == ["r1", "r3"]
+
+    @pytest.mark.rule("AACP-14", "AACP-15")
+    def test_an_unacknowledged_message_leaves_a_tombstone(self, ledger: Ledger) -> None:
+        made = event("e1", "a", "far", local=False, expires_at_ms=NOW + 1)
+        ledger.append(made)
+        assert ledger.purge(NOW + 5) == 1
+        assert ledger.purge(NOW + 5) == 0
+        void = ledger.message(made.message_id)
+        assert (void.state, void.payload) == (MessageState.TOMBSTONE, VOID_PAYLOAD)
+        assert void.next_attempt_at_ms == NOW + 5
+        due = ledger.take_due(NOW + 5)
+        assert ([each.seq for each in due.messages], due.given_up) == ([1], [])
+        assert ledger.receive(bare_ack(1)).acknowledged == []
+        assert ledger.purge(NOW + TTL) == 0
+
+    @pytest.mark.rule("AACP-15")
+    def test_an_acknowledged_message_is_deleted(self, ledger: Ledger) -> None:
+        made = event("e1", "a", "far", local=False, expires_at_ms=NOW + 1)
+        ledger.append(made)
+        ledger.receive(bare_ack(1))
+        assert ledger.purge(NOW) == 0
+        assert ledger.purge(NOW + 1) == 1
+        assert ledger.run(ledger.adapter.get_message_record(made.message_id)) is None
+
+    @pytest.mark.rule("AACP-10", "AACP-15")
+    def test_numbers_outlive_the_records(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1", expires_at_ms=NOW + 1))
+        ledger.receive(arrival(1, expires_at_ms=NOW + 1))
+        ledger.purge(NOW + 1)
+        assert sequences(ledger.append(draft("r2"))) == [2]
+        assert ledger.receive(arrival(1, expires_at_ms=NOW + 1)).accepted == []
+
+    # -- at once ----------------------------------------------------------------------------------
+
+    @pytest.mark.rule("AACP-10")
+    def test_appends_at_once_leave_no_gap(self, ledger: Ledger) -> None:
+        adapter = ledger.adapter
+        batches = [
+            [draft(f"r{batch}-{n}", "ab"[n % 2], "cd"[batch % 2]) for n in range(10)]
+            for batch in range(40)
+        ]
+        answers = ledger.together([adapter.append(batch, NOW) for batch in batches])
+        given: dict[tuple[str, str], list[int]] = {}
+        for batch, answer in zip(batches, answers, strict=True):
+            in_batch: dict[tuple[str, str], list[int]] = {}
+            for made, appended in zip(batch, answer, strict=True):
+                link = (made.source_agent_id, made.target_agent_id)
+                in_batch.setdefault(link, []).append(appended.seq)
+            for link, numbers in in_batch.items():
+                assert numbers == sorted(numbers)
+                given.setdefault(link, []).extend(numbers)
+        assert len(given) == 4
+        for link, numbers in given.items():
+            assert sorted(numbers) == list(range(1, 101))
+            assert ledger.last_seq(*link) == 100
+
+    @pytest.mark.rule("AACP-12")
+    def test_the_same_request_at_once_is_entered_once(self, ledger: Ledger) -> None:
+        adapter = ledger.adapter
+        answers = ledger.together([adapter.append([draft("r1")], NOW) for _ in range(20)])
+        verdicts = [appended.verdict for [appended] in answers]
+        assert sorted(verdicts) == [Verdict.DUPLICATE] * 19 + [Verdict.NEW]
+        assert sequences([appended for [appended] in answers]) == [1] * 20
+
+    @pytest.mark.rule("AACP-01", "AACP-22")
+    def test_claims_at_once_are_of_one_owner_and_each_request_is_in_one(
+        self, ledger: Ledger
+    ) -> None:
+        adapter = ledger.adapter
+        agents = ["b", "c", "d"]
+        ledger.append(*(draft(f"{agent}{n:02}", "a", agent) for agent in agents for n in range(20)))
+        answers = ledger.together(
+            [
+                adapter.claim(dict.fromkeys(agents, 1 + n % 7), f"owner{n % 4}", NOW, NOW + LEASE)
+                for n in range(40)
+            ]
+        )
+        claims = [claim for answer in answers for claim in answer.claims]
+        assert len({claim.request_id for claim in claims}) == len(claims) > 0
+        for agent in agents:
+            mine = [claim.request_id for claim in claims if claim.target_agent_id == agent]
+            assert len({ledger.request(each).owner for each in mine}) <= 1
+            assert sorted(mine) == [f"{agent}{n:02}" for n in range(len(mine))]
+
+    @pytest.mark.rule("AACP-01", "AACP-23")
+    def test_completions_at_once_are_taken_once(self, ledger: Ledger) -> None:
+        adapter = ledger.adapter
+        ledger.receive(*(arrival(seq) for seq in range(1, 11)))
+        ended = [completion(claim) for claim in ledger.claim().claims]
+        answers = ledger.together([adapter.complete(ended, NOW) for _ in range(8)])
+        done = [each for answer in answers for each in answer]
+        assert all(each.record is not None for each in done)
+        numbers = [each.response.seq for each in done if each.response is not None]
+        assert sorted(numbers) == list(range(1, 11))
+
+    @pytest.mark.rule("AACP-10", "AACP-11", "AACP-23")
+    def test_everything_at_once(self, ledger: Ledger) -> None:
+        """Requests go in and out on crossing links, from many tasks."""
+        adapter = ledger.adapter
+
+        async def one(n: int) -> None:
+            await adapter.append([draft(f"out{n}", "b", "far", local=False)], NOW)
+            await adapter.receive([arrival(n)], NOW, TTL)
+            claimed = await adapter.claim({"b": 5}, "me", NOW, NOW + LEASE)
+            done = await adapter.complete([completion(claim) for claim in claimed.claims], NOW)
+            assert all(each.response is not None for each in done)
+
+        ledger.together([one(n) for n in range(1, 51)])
+        for claim in ledger.claim().claims:
+            ledger.complete(completion(claim))
+        assert ledger.last_seq("b", "far") == 100
+        assert [each.seq for each in ledger.unacknowledged("b", "far")] == list(range(1, 101))
+        assert ledger.receive(arrival(50)).acks == {("far", "b"): 50}
+
+    # -- open and close ---------------------------------------------------------------------------
+
+    def test_an_adapter_says_what_an_acknowledgement_means(self, ledger: Ledger) -> None:
+        assert ledger.adapter.durability
+        assert isinstance(ledger.adapter.shared, bool)
+
+    def test_closing_a_second_time_does_nothing(self, ledger: Ledger) -> None:
+        ledger.append(draft("r1"))
+        ledger.run(ledger.adapter.close())
+        ledger.run(ledger.adapter.close())
+
+    def test_a_callback_may_be_given(self, ledger: Ledger) -> None:
+        ledger.adapter.on_change(lambda: None)
+        ledger.append(draft("r1"))
+
+
+class WithinIsRefused:
+    """For adapters that have no connection in which a handler could write."""
+
+    @pytest.mark.rule("AACP-05")
+    def test_what_is_to_be_written_within_is_refused(self, ledger: Ledger) -> None:
+        async def write(connection: object) -> None:
+            raise AssertionError("must not be called")
+
+        ledger.append(draft("r1"), draft("r2"))
+        writing, plain = map(completion, ledger.claim().claims)
+        writing.within = write
+        refused, done = ledger.complete(writing, plain)
+        assert isinstance(refused.failure, UsageError)
+        assert (refused.record, refused.response) == (None, None)
+        assert done.record is not None
+        assert ledger.state("r1") is RequestState.CLAIMED
+
+
+class DurableStoreContract(StoreContract):
+    """For adapters whose ledger is still there when they are closed and opened again."""
+
+    @pytest.mark.rule("AACP-02", "AACP-27")
+    def test_what_was_entered_is_there_after_close_and_open(self, ledger: Ledger) -> None:
+        ledger.append(
+            draft("local"), draft("sent", "a", "far", local=False), event("e", local=False)
+        )
+        ledger.receive(arrival(1, "r1"), arrival(2, "r2"), arrival(4, "held"), bare_ack(0))
+        ledger.claim()
+        ledger.complete(completion(("r1", 1)))
+        ledger.run(ledger.adapter.mark_completed("sent", b"[1]", NOW, "ref"))
+        names = ["local", "sent", "r1", "r2", "held"]
+        unfinished = {"local", "r2"}
+        before = {name: ledger.request(name) for name in names}
+        messages = [ledger.messages(outcome) for outcome in Outcome]
+        ledger.reopen()
+        for name in names:
+            record = ledger.request(name)
+            if name in unfinished:
+                # A store may know that their owner is gone, and release them.
+                assert record.epoch == before[name].epoch == 1
+                assert record.outcome is Outcome.UNKNOWN
+            else:
+                assert record == before[name]
+        assert [ledger.messages(outcome) for outcome in Outcome] == messages
+        assert ledger.last_seq("a", "b") == 2
+        assert ledger.receive(arrival(3, "r3")).acks == {("far", "b"): 4}
+        claims = ledger.claim(owner="another", now=NOW + LEASE).claims
+        assert [(claim.request_id, claim.epoch) for claim in claims] == [
+            ("local", 2),
+            ("r2", 2),
+            ("r3", 1),
+            ("held", 1),
+        ]
+        assert ledger.complete(completion(("r2", 1))) == [Completed(None, None)]
+
+    @pytest.mark.rule("AACP-30")
+    def test_repetition_is_harmless_after_close_and_open(self, ledger: Ledger) -> None:
+        made = [draft("r1"), event("e", "a", "far", local=False)]
+        came = [arrival(1, "r2"), arrival(3, "r3")]
+        first = ledger.append(*made)
+        ledger.receive(*came)
+        ended = [completion(claim) for claim in ledger.claim().claims]
+        ledger.complete(*ended)
+        ledger.reopen()
+        assert sequences(ledger.append(*made)) == sequences(first)
+        again = ledger.receive(*came)
+        assert (again.acks, again.accepted) == ({("far", "b"): 1}, [])
+        done = ledger.complete(*ended)
+        assert [each.record is not None for each in done] == [True, True]
+        assert [each.response for each in done] == [None, None]
+        assert ledger.last_seq("b", "far") == 1
+
+    def test_an_adapter_may_be_closed_and_opened_again(self, make: MakeAdapter) -> None:
+        adapter = make()
+        for n in (1, 2):
+            with asyncio.Runner() as runner:
+                runner.run(adapter.open())
+                [appended] = runner.run(adapter.append([draft(f"r{n}")], NOW))
+                runner.run(adapter.close())
+            assert appended.seq == n
+
+    @pytest.mark.rule("AACP-30")
+    def test_it_answers_as_the_ledger_in_memory_does(self) -> None:
+        from tests.agents.stores.beside_memory import run_beside_memory
+
+        run_beside_memory(self.place)
+
+
+class SharedStoreContract(DurableStoreContract):
+    """For adapters several of which may have one ledger open."""
+
+    @pytest.fixture
+    def other(self, make: MakeAdapter, ledger: Ledger) -> Iterator[Ledger]:
+        with Ledger(make) as other:
+            yield other
+
+    @pytest.mark.rule("AACP-10", "AACP-12")
+    def test_two_adapters_see_one_ledger(self, ledger: Ledger, other: Ledger) -> None:
+        ledger.append(draft("r1"))
+        assert sequences(other.append(draft("r1"), draft("r2"))) == [1, 2]
+        assert sequences(ledger.append(draft("r3"))) == [3]
+        assert other.request("r3") == ledger.request("r3")
+        other.receive(arrival(1))
+        assert ledger.receive(arrival(1), arrival(2)).acks == {("far", "b"): 2}
+
+    @pytest.mark.rule("AACP-01", "AACP-22")
+    def test_the_claims_of_one_are_respected_by_the_other(
+        self, ledger: Ledger, other: Ledger
+    ) -> None:
+        ledger.append(draft("r1"), draft("r2"), draft("r3", target="c"))
+        assert ledger.claim_ids("b", owner="first", most=1) == ["r1"]
+        claimed = other.claim("b", "c", owner="second")
+        assert [claim.request_id for claim in claimed.claims] == ["r3"]
+        assert claimed.next_at_ms == NOW + LEASE
+        [late] = other.claim("b", owner="second", now=NOW + LEASE, most=1).claims
+        assert late.epoch == 2
+        assert ledger.renew(("r1", 1), until=NOW + 9 * LEASE) == [False]
+        assert ledger.complete(completion(("r1", 1))) == [Completed(None, None)]
+        [done] = other.complete(completion(late))
+        assert ledger.request("r1") == done.record
+
+    @pytest.mark.rule("AACP-10", "AACP-22")
+    def test_two_adapters_at_once(self, make: MakeAdapter) -> None:
+        async def work() -> tuple[list[int], list[Claim]]:
+            adapters = [make(), make()]
+            for adapter in adapters:
+                await adapter.open()
+            try:
+                appended = await asyncio.gather(
+                    *(
+                        adapters[n % 2].append([draft(f"r{n}-{k}") for k in range(5)], NOW)
+                        for n in range(40)
+                    )
+                )
+                claimed = await asyncio.gather(
+                    *(
+                        adapters[n % 2].claim({"b": 7}, f"owner{n % 2}", NOW, NOW + LEASE)
+                        for n in range(40)
+                    )
+                )
+            finally:
+                for adapter in adapters:
+                    await adapter.close()
+            numbers = [each.seq for batch in appended for each in batch]
+            return numbers, [claim for each in claimed for claim in each.claims]
+
+        numbers, claims = asyncio.run(work())
+        assert sorted(numbers) == list(range(1, 201))
+        assert sorted(claim.seq for claim in claims) == list(range(1, len(claims) + 1))
+        assert claims

@@ -1,0 +1,137 @@
+"""The ledger in memory: it passes the suite of all stores, and is the measure of the others.
+
+Here is also shown that the machine that compares a store with it finds what a store does wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from attrs import evolve
+from hypothesis import Phase, settings
+
+from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
+from tests.agents.stores.beside_memory import run_beside_memory
+from tests.agents.stores.contract import (
+    Ledger,
+    MakeAdapter,
+    StoreContract,
+    WithinIsRefused,
+    draft,
+    uuid_of,
+)
+
+
+class _Contract(WithinIsRefused, StoreContract):
+    @staticmethod
+    @contextmanager
+    def place() -> Iterator[MakeAdapter]:
+        yield InMemoryAACPPersistenceAdapter
+
+
+TestContract = pytest.mark.rule(
+    "AACP-01",
+    "AACP-03",
+    "AACP-04",
+    "AACP-05",
+    "AACP-10",
+    "AACP-11",
+    "AACP-12",
+    "AACP-13",
+    "AACP-14",
+    "AACP-15",
+    "AACP-16",
+    "AACP-17",
+    "AACP-18",
+    "AACP-20",
+    "AACP-21",
+    "AACP-22",
+    "AACP-23",
+    "AACP-24",
+    "AACP-25",
+    "AACP-30",
+)(_Contract)
+
+
+@pytest.mark.rule("AACP-31")
+def test_it_says_that_it_forgets() -> None:
+    text = InMemoryAACPPersistenceAdapter.durability
+    assert "MUST NOT be considered durable across restarts" in text
+    assert not InMemoryAACPPersistenceAdapter.shared
+
+
+def test_what_is_handed_out_is_not_the_ledgers_own() -> None:
+    with Ledger(InMemoryAACPPersistenceAdapter) as ledger:
+        ledger.append(draft("r1"))
+        ledger.request("r1").epoch = 7
+        assert ledger.request("r1").epoch == 0
+
+
+# -- the machine finds what is wrong --------------------------------------------------------------
+
+
+class _TakesLateOutcomes(InMemoryAACPPersistenceAdapter):
+    async def complete(self, completions: Any, now_ms: int) -> Any:
+        records = (self._requests.get(each.request_id) for each in completions)
+        newest = [
+            each if record is None else evolve(each, epoch=record.epoch)
+            for each, record in zip(completions, records, strict=True)
+        ]
+        return await super().complete(newest, now_ms)
+
+
+class _ClaimsTheLastFirst(InMemoryAACPPersistenceAdapter):
+    async def claim(self, wanted: Any, *rest: Any) -> Any:
+        for queue in self._queues.values():
+            for request_id in sorted(queue, reverse=True):
+                queue[request_id] = queue.pop(request_id)
+        return await super().claim(wanted, *rest)
+
+
+class _AcknowledgesOverGaps(InMemoryAACPPersistenceAdapter):
+    async def receive(self, arrivals: Any, now_ms: int, ttl_ms: int) -> Any:
+        for each in arrivals:
+            envelope = each.envelope
+            state = self._link((envelope.source_agent_id, envelope.target_agent_id))
+            state.contiguous = max(state.contiguous, envelope.seq - 2)
+        return await super().receive(arrivals, now_ms, ttl_ms)
+
+
+class _EntersTwice(InMemoryAACPPersistenceAdapter):
+    async def append(self, drafts: Any, now_ms: int) -> Any:
+        return await super().append(
+            [evolve(each, message_id=uuid_of(f"{id(each)}")) for each in drafts], now_ms
+        )
+
+
+class _ForgetsOnReopen(InMemoryAACPPersistenceAdapter):
+    async def open(self) -> None:
+        self._messages.clear()
+
+
+@pytest.mark.rule("AACP-30")
+@pytest.mark.parametrize(
+    "kind",
+    [
+        _TakesLateOutcomes,
+        _ClaimsTheLastFirst,
+        _AcknowledgesOverGaps,
+        _EntersTwice,
+        _ForgetsOnReopen,
+    ],
+)
+def test_the_machine_finds_a_planted_bug(kind: type[InMemoryAACPPersistenceAdapter]) -> None:
+    @contextmanager
+    def place() -> Iterator[MakeAdapter]:
+        adapter = kind()
+        yield lambda: adapter
+
+    hunt = settings(database=None, derandomize=True, phases=[Phase.generate], print_blob=False)
+    with pytest.raises(BaseException) as caught:
+        run_beside_memory(place, examples=100, base=hunt)
+    found = caught.value
+    errors = found.exceptions if isinstance(found, BaseExceptionGroup) else [found]
+    assert all(isinstance(error, AssertionError) for error in errors)

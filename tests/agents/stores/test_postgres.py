@@ -1,0 +1,730 @@
+"""The ledger in PostgreSQL: it passes the suite of all stores, and is shared and interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from foundation_rt.agents.ledger.types import Appended, Completed, RequestState, Verdict
+from foundation_rt.agents.persistence import StoreError
+from foundation_rt.agents.stores.postgres import (
+    PostgresAACPPersistenceAdapter,
+    adapter,
+    connections,
+)
+from foundation_rt.clock import ManualClock
+from foundation_rt.errors import UsageError
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from tests.agents.stores.beside_memory import run_beside_memory
+from tests.agents.stores.contract import (
+    LEASE,
+    NOW,
+    TTL,
+    MakeAdapter,
+    SharedStoreContract,
+    arrival,
+    completion,
+    draft,
+)
+from tests.support.services import postgres_schema
+
+PATIENCE = 30.0
+"""Seconds after which something that should have happened counts as hanging."""
+
+
+@pytest.mark.rule("AACP-33")
+def test_a_clock_that_is_far_off_is_refused() -> None:
+    async def main(off_s: float) -> None:
+        with postgres_schema() as (url, schema):
+            store = PostgresAACPPersistenceAdapter(
+                url, schema=schema, wall_ms=lambda: (time.time() + off_s) * 1000
+            )
+            await store.open()
+            await store.close()
+
+    asyncio.run(main(5))
+    for off_s in (60, -60):
+        with pytest.raises(StoreError, match="clock of this machine"):
+            asyncio.run(main(off_s))
+
+
+class _Contract(SharedStoreContract):
+    @staticmethod
+    @contextmanager
+    def place() -> Iterator[MakeAdapter]:
+        with postgres_schema() as (url, schema):
+            yield lambda: PostgresAACPPersistenceAdapter(url, schema=schema)
+
+    @pytest.mark.rule("AACP-30")
+    def test_it_answers_as_the_ledger_in_memory_does(self) -> None:
+        run_beside_memory(self.place, examples=15)  # each asks 600 times, and makes a schema
+
+
+TestContract = pytest.mark.rule(
+    "AACP-01",
+    "AACP-02",
+    "AACP-03",
+    "AACP-04",
+    "AACP-10",
+    "AACP-11",
+    "AACP-12",
+    "AACP-22",
+    "AACP-23",
+    "AACP-30",
+)(_Contract)
+
+
+# -- a place to work in -----------------------------------------------------------------------
+
+
+class Place:
+    """A schema, adapters on it, and a connection of the test's own."""
+
+    def __init__(self, url: str, schema: str) -> None:
+        self.url = url
+        self.schema = schema
+
+    def adapter(self, **more: Any) -> PostgresAACPPersistenceAdapter:
+        return PostgresAACPPersistenceAdapter(self.url, schema=self.schema, **more)
+
+    @asynccontextmanager
+    async def open(self, **more: Any) -> AsyncIterator[PostgresAACPPersistenceAdapter]:
+        adapter = self.adapter(**more)
+        await adapter.open()
+        try:
+            yield adapter
+        finally:
+            await adapter.close()
+
+    @asynccontextmanager
+    async def direct(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        async with await psycopg.AsyncConnection.connect(self.url, autocommit=True) as connection:
+            yield connection
+
+    async def rows(self, sql: str) -> list[Any]:
+        async with self.direct() as connection:
+            cursor = await connection.execute(sql.replace("{schema}", self.schema).encode())
+            return await cursor.fetchall() if cursor.description else []
+
+    @asynccontextmanager
+    async def locked(self, what: str) -> AsyncIterator[None]:
+        """Hold the rows of a table, so that an operation stops in its middle."""
+        async with self.direct() as connection, connection.transaction():
+            await connection.execute(f"SELECT FROM {self.schema}.{what} FOR UPDATE".encode())
+            yield
+
+    async def waiting(self) -> list[int]:
+        """The server processes that wait for a lock of ours, as soon as there are any."""
+        query = (
+            "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            f" AND position('\"{self.schema}\"' IN query) > 0"
+        )
+        async with asyncio.timeout(PATIENCE), self.direct() as connection:
+            while True:
+                rows = await (await connection.execute(query.encode())).fetchall()
+                if rows:
+                    return [pid for (pid,) in rows]
+
+    async def kill(self, pids: list[int]) -> None:
+        """End server processes, and wait until they have ended."""
+        async with self.direct() as connection:
+            for pid in pids:
+                await connection.execute("SELECT pg_terminate_backend(%s, 20000)", (pid,))
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with postgres_schema() as (url, schema):
+        yield Place(url, schema)
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    async def bounded() -> Any:
+        async with asyncio.timeout(PATIENCE):
+            return await main
+
+    return asyncio.run(bounded())
+
+
+def backends(adapter: PostgresAACPPersistenceAdapter) -> list[int]:
+    assert adapter._connections is not None
+    return list(adapter._connections._pids.values())
+
+
+# -- opening ----------------------------------------------------------------------------------
+
+
+def test_a_new_ledger_may_be_opened_by_many_at_once(place: Place) -> None:
+    async def main() -> None:
+        adapters = [place.adapter() for _ in range(8)]
+        await asyncio.gather(*(each.open() for each in adapters))
+        await asyncio.gather(*(each.close() for each in adapters))
+        assert await place.rows("SELECT version FROM {schema}.migration") == [(1,)]
+
+    run(main())
+
+
+def test_a_ledger_of_a_newer_version_is_refused(place: Place) -> None:
+    async def main() -> None:
+        async with place.open() as ledger:
+            await ledger.append([draft("r1")], NOW)
+        await place.rows("INSERT INTO {schema}.migration VALUES (99)")
+        with pytest.raises(UsageError, match=r"version 99.*up to 1: use the newer"):
+            await place.adapter().open()
+        await place.rows("DELETE FROM {schema}.migration WHERE version = 99")
+        async with place.open() as ledger:
+            assert await ledger.get_last_sequence("a", "b") == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("schema", ["", "Aacp", "1a", 'a"b', "a-b", "a" * 64])
+def test_a_schema_has_a_plain_name(schema: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the schema"):
+        PostgresAACPPersistenceAdapter("postgresql://127.0.0.1/test", schema=schema)
+
+
+def test_the_address_is_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CONNECT_S", 0.2)
+    with pytest.raises(UsageError) as refused:
+        PostgresAACPPersistenceAdapter("postgresql://u:s3cret@host:port/x?nonsense=1")
+    ledger = PostgresAACPPersistenceAdapter("postgresql://u:s3cret@127.0.0.1:1/test")
+    with pytest.raises(StoreError, match="not reached") as unreachable:
+        run(ledger.open())
+    for said in (str(refused.value), repr(unreachable.value), repr(ledger)):
+        assert "s3cret" not in said
+    assert refused.value.__cause__ is unreachable.value.__cause__ is None
+
+
+def test_without_its_extra_it_names_it() -> None:
+    code = "import sys; sys.modules['psycopg'] = None; import foundation_rt.agents.stores.postgres"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert "pip install 'foundation-rt[postgres]'" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.rule("AACP-31")
+def test_it_says_what_it_depends_on_and_warns_without_it(place: Place) -> None:
+    sink = MemorySink()
+    logger = StructuredLogger(sink, ManualClock())
+
+    async def main() -> None:
+        async with place.open(logger=logger):
+            assert not sink.lines
+        place.url += "?options=-csynchronous_commit%3Doff"
+        async with place.open(logger=logger):
+            [line] = sink.lines
+            assert line["level"] == "warn"
+            assert line["settings"] == ["synchronous_commit"]
+
+    run(main())
+    durability = PostgresAACPPersistenceAdapter.durability
+    assert all(each in durability for each in ("fsync", "full_page_writes", "synchronous_commit"))
+
+
+def test_what_is_not_open_says_so() -> None:
+    ledger = PostgresAACPPersistenceAdapter("postgresql://127.0.0.1/test")
+    with pytest.raises(StoreError, match="not open"):
+        run(ledger.append([draft("r1")], NOW))
+
+
+# -- interruptions ----------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-30")
+def test_connections_that_were_lost_while_idle_are_made_anew(place: Place) -> None:
+    async def main() -> None:
+        async with place.open() as ledger:
+            await asyncio.gather(*(ledger.append([draft(f"r{n}")], NOW) for n in range(8)))
+            for n in (8, 9):
+                await place.kill(backends(ledger))
+                assert await ledger.get_last_sequence("a", "b") == n
+                appended = await ledger.append([draft(f"r{n}")], NOW)
+                assert appended == [Appended(Verdict.NEW, n + 1)]
+
+    run(main())
+
+
+@pytest.mark.rule("AACP-30")
+def test_what_is_interrupted_before_its_commit_is_done_again(place: Place) -> None:
+    async def main() -> None:
+        async with place.open() as ledger:
+            await ledger.append([draft("r1")], NOW)
+            async with place.locked("link"):
+                append = asyncio.create_task(ledger.append([draft("r2")], NOW))
+                await place.kill(await place.waiting())
+            assert await append == [Appended(Verdict.NEW, 2)]
+
+    run(main())
+
+
+END_AT_COMMIT = """
+CREATE FUNCTION {schema}.fall() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER fall AFTER INSERT ON {schema}.request
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {schema}.fall();
+"""
+
+
+@pytest.mark.rule("AACP-30")
+def test_what_is_interrupted_in_its_commit_is_not_known_and_may_be_repeated(place: Place) -> None:
+    async def main() -> None:
+        async with place.open() as ledger:
+            await place.rows(END_AT_COMMIT)
+            with pytest.raises(StoreError):
+                await ledger.append([draft("r1")], NOW)
+            await place.rows("DROP TRIGGER fall ON {schema}.request")
+            assert await ledger.append([draft("r1")], NOW) == [Appended(Verdict.NEW, 1)]
+
+    run(main())
+
+
+def test_what_takes_too_long_is_cut(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with place.open() as ledger:
+            await ledger.append([draft("r1")], NOW)
+            async with place.locked("link"):
+                with monkeypatch.context() as patch:
+                    patch.setattr(connections, "OPERATION_S", 0.2)
+                    with pytest.raises(StoreError):
+                        await ledger.append([draft("r2")], NOW)
+            assert [each.seq for each in await ledger.append([draft("r2")], NOW)] == [2]
+
+    run(main())
+
+
+def test_nobody_waits_for_a_connection_for_ever(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with place.open(connections=1) as ledger:
+            await ledger.append([draft("r1")], NOW)
+            monkeypatch.setattr(connections, "CONNECT_S", 0.1)
+            async with place.locked("link"):
+                append = asyncio.create_task(ledger.append([draft("r2")], NOW))
+                await place.waiting()
+                with pytest.raises(StoreError, match="busy"):
+                    await ledger.get_last_sequence("a", "b")
+            await append
+
+    run(main())
+
+
+def test_a_caller_that_is_cancelled_spoils_nothing(place: Place) -> None:
+    async def main() -> None:
+        async with place.open(connections=1) as ledger:
+            await ledger.append([draft("r1")], NOW)
+            async with place.locked("link"):
+                append = asyncio.create_task(ledger.append([draft("r2")], NOW))
+                await place.waiting()
+                append.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await append
+            assert [each.seq for each in await ledger.append([draft("r3")], NOW)] == [2]
+
+    run(main())
+
+
+def test_a_statement_that_fails_is_a_store_error(place: Place) -> None:
+    async def main() -> None:
+        async with place.open() as ledger:
+            await ledger.append([draft("r1")], NOW)
+            await place.rows("ALTER TABLE {schema}.request RENAME TO elsewhere")
+            with pytest.raises(StoreError, match="does not exist"):
+                await ledger.append([draft("r2")], NOW)
+            await place.rows("ALTER TABLE {schema}.elsewhere RENAME TO request")
+            assert [each.seq for each in await ledger.append([draft("r2")], NOW)] == [2]
+
+    run(main())
+
+
+# -- several at once --------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-22")
+def test_a_mailbox_in_use_is_passed_over_and_asked_again(place: Place) -> None:
+    async def main() -> None:
+        async with place.open() as ledger:
+            await ledger.append([draft("r1"), draft("r2", target="c")], NOW)
+            async with place.locked("mailbox WHERE agent_id = 'b'"):
+                claimed = await ledger.claim({"b": 10, "c": 10}, "me", NOW, NOW + LEASE)
+                assert [each.request_id for each in claimed.claims] == ["r2"]
+                assert claimed.next_at_ms is not None
+                assert NOW < claimed.next_at_ms < NOW + 100
+            claimed = await ledger.claim({"b": 10, "c": 10}, "me", NOW, NOW + LEASE)
+            assert [each.request_id for each in claimed.claims] == ["r1"]
+
+    run(main())
+
+
+@pytest.mark.rule("AACP-22")
+def test_a_lease_renewed_in_the_same_instant_is_not_claimed(place: Place) -> None:
+    async def main() -> None:
+        async with place.open() as ledger, place.direct() as other:
+            await ledger.append([draft("r1"), draft("r2")], NOW)
+            await ledger.claim({"b": 1}, "first", NOW, NOW + LEASE)
+            later = NOW + LEASE
+            async with other.transaction():  # what `renew` does, not committed yet
+                await other.execute(
+                    f"UPDATE {place.schema}.request SET lease_until_ms = {later + LEASE}"
+                    " WHERE request_id = 'r1'".encode()
+                )
+                claim = asyncio.create_task(ledger.claim({"b": 10}, "second", later, later + LEASE))
+                await place.waiting()
+            claimed = await claim
+            assert claimed.claims == []  # not even r2, for it is behind r1
+            assert claimed.next_at_ms == later + LEASE
+
+    run(main())
+
+
+@pytest.mark.rule("AACP-12", "AACP-30")
+def test_the_same_request_on_two_links_at_once_is_entered_once(place: Place) -> None:
+    async def main() -> None:
+        async with place.open() as ledger:
+            await ledger.append([draft("r0"), draft("r00", "x", "y")], NOW)
+            for n in range(20):
+                made = draft(f"r{n}x"), draft(f"r{n}x", "x", "y")
+                both = await asyncio.gather(*(ledger.append([each], NOW) for each in made))
+                verdicts = sorted(each.verdict for [each] in both)
+                assert verdicts == [Verdict.CONFLICT, Verdict.NEW]
+            numbers = [await ledger.get_last_sequence(*link) for link in (("a", "b"), ("x", "y"))]
+            assert sum(numbers) == 22
+
+    run(main())
+
+
+@pytest.mark.rule("AACP-10", "AACP-11", "AACP-30")
+def test_batches_over_the_same_links_lose_no_number_and_end(place: Place) -> None:
+    agents = [f"agent{n}" for n in range(4)]
+    links = [(source, target) for source in agents for target in agents if source != target]
+    arrived = {link: count(1) for link in links}
+    names = count()
+
+    async def sender(ledger: PostgresAACPPersistenceAdapter, chance: random.Random) -> int:
+        sent = 0
+        for _ in range(25):
+            drafts = [draft(f"d{next(names)}", *chance.choice(links)) for _ in range(8)]
+            appended = await ledger.append(drafts, NOW)
+            assert all(each.verdict is Verdict.NEW for each in appended)
+            sent += len(appended)
+        return sent
+
+    async def receiver(ledger: PostgresAACPPersistenceAdapter, chance: random.Random) -> None:
+        for _ in range(25):
+            some = [chance.choice(links) for _ in range(8)]
+            batch = [arrival(next(arrived[each]), None, f"far-{each[0]}", each[1]) for each in some]
+            chance.shuffle(batch)
+            received = await ledger.receive(batch, NOW, TTL)
+            assert received.refused == 0
+
+    async def worker(ledger: PostgresAACPPersistenceAdapter, chance: random.Random) -> None:
+        for _ in range(25):
+            mine = dict.fromkeys(chance.sample(agents, 3), 7)
+            claimed = await ledger.claim(mine, f"owner{chance.random()}", NOW, NOW + LEASE)
+            claims = [(each.request_id, each.epoch) for each in claimed.claims]
+            chance.shuffle(claims)
+            assert all(await ledger.renew(claims, NOW + 2 * LEASE))
+            chance.shuffle(claims)
+            done = await ledger.complete([completion(each) for each in claims], NOW)
+            assert all(each.record is not None for each in done)
+
+    async def main() -> None:
+        roles = (sender, sender, receiver, receiver, worker, worker)
+        async with place.open() as one, place.open() as two:
+            results = await asyncio.gather(
+                *(role((one, two)[n % 2], random.Random(n)) for n, role in enumerate(roles))
+            )
+            last = [await one.get_last_sequence(*link) for link in links]
+            assert sum(last) == sum(each for each in results if each is not None)
+        [(most,)] = await place.rows(
+            "SELECT max(position - place) FROM (SELECT position, row_number() OVER"
+            " (PARTITION BY target_agent_id ORDER BY position) AS place FROM {schema}.request"
+            " WHERE position IS NOT NULL) AS numbered"
+        )
+        assert most == 0
+        rows = await place.rows("SELECT bool_and(cardinality(ahead) = 0) FROM {schema}.link")
+        assert rows == [(True,)]
+
+    run(main())
+
+
+WORKER = """
+import asyncio, sys
+from foundation_rt.agents.stores.postgres import PostgresAACPPersistenceAdapter
+from tests.agents.stores.contract import LEASE, NOW, completion
+
+async def main(url, schema, owner):
+    async def note(connection, claim):
+        await connection.execute(
+            f"INSERT INTO {schema}.history (request_id, agent, seq, owner) VALUES (%s, %s, %s, %s)",
+            (claim.request_id, claim.target_agent_id, claim.seq, owner),
+        )
+
+    ledger = PostgresAACPPersistenceAdapter(url, schema=schema)
+    await ledger.open()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    while await ledger.list_pending_requests():
+        wanted = {f"agent{n}": 2 for n in range(5)}
+        claimed = await ledger.claim(wanted, owner, NOW, NOW + LEASE)
+        for claim in claimed.claims:
+            end = completion(claim)
+            end.within = lambda connection, claim=claim: note(connection, claim)
+            [done] = await ledger.complete([end], NOW)
+            assert done.record is not None and done.failure is None
+    await ledger.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.rule("AACP-01", "AACP-04", "AACP-05", "AACP-22")
+def test_two_processes_execute_each_request_once_and_in_order(place: Place) -> None:
+    """Each writes what it executes in the transaction of the outcome."""
+    agents = [f"agent{n}" for n in range(5)]
+
+    async def prepare() -> None:
+        async with place.open() as ledger:
+            drafts = [draft(f"{each}-{n}", "a", each) for n in range(30) for each in agents]
+            await ledger.append(drafts, NOW)
+        await place.rows(
+            "CREATE TABLE {schema}.history (id bigserial, request_id text, agent text, seq bigint,"
+            " owner text)"
+        )
+
+    run(prepare())
+    words = [sys.executable, "-c", WORKER, place.url, place.schema]
+    root = Path(__file__).parents[3]
+    with contextlib.ExitStack() as stack:
+        children = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [*words, owner], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root
+                )
+            )
+            for owner in ("one", "two")
+        ]
+        for child in children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+        ends = [child.communicate(b"go\n", timeout=PATIENCE) for child in children]
+        assert len(ends) == 2
+        assert [child.returncode for child in children] == [0, 0]
+    history = run(place.rows("SELECT agent, seq FROM {schema}.history ORDER BY id"))
+    for agent in agents:
+        assert [seq for name, seq in history if name == agent] == list(range(1, 31))
+
+
+# -- writes that go with an outcome -----------------------------------------------------------
+
+
+Within = Callable[[Any], Awaitable[None]]
+
+
+def noting(place: Place, text: str, raises: Exception | None = None) -> Within:
+    async def within(connection: psycopg.AsyncConnection[Any]) -> None:
+        await connection.execute(f"INSERT INTO {place.schema}.effect VALUES (%s)".encode(), (text,))
+        if raises is not None:
+            raise raises
+
+    return within
+
+
+@asynccontextmanager
+async def with_claims(place: Place, number: int) -> AsyncIterator[Any]:
+    """A ledger, and claims of requests that came from another."""
+    async with place.open() as ledger:
+        await place.rows("CREATE TABLE {schema}.effect (text text PRIMARY KEY)")
+        await ledger.receive([arrival(seq) for seq in range(1, number + 1)], NOW, TTL)
+        yield ledger, (await ledger.claim({"b": number}, "me", NOW, NOW + LEASE)).claims
+
+
+async def effects(place: Place) -> list[str]:
+    return [text for (text,) in await place.rows("SELECT text FROM {schema}.effect ORDER BY text")]
+
+
+@pytest.mark.rule("AACP-05")
+def test_writes_happen_with_the_outcome_and_once(place: Place) -> None:
+    async def main() -> None:
+        async with with_claims(place, 1) as (ledger, [claim]):
+            end = completion(claim)
+            end.within = noting(place, "done")
+            for _ in range(2):
+                [done] = await ledger.complete([end], NOW)
+                assert done.record.state is RequestState.COMPLETED
+            assert await effects(place) == ["done"]
+
+    run(main())
+
+
+@pytest.mark.rule("AACP-05", "AACP-23")
+def test_writes_of_a_claim_that_was_lost_do_not_happen(place: Place) -> None:
+    async def main() -> None:
+        async with with_claims(place, 1) as (ledger, [claim]):
+            await ledger.claim({"b": 1}, "other", NOW + LEASE, NOW + 2 * LEASE)
+            end = completion(claim)
+            end.within = noting(place, "late")
+            assert await ledger.complete([end], NOW) == [Completed(None, None)]
+            assert await effects(place) == []
+
+    run(main())
+
+
+@pytest.mark.rule("AACP-05")
+@pytest.mark.parametrize("cause", ["its own error", "a constraint"])
+def test_writes_that_fail_keep_back_their_outcome_and_no_other(place: Place, cause: str) -> None:
+    error = RuntimeError("no") if cause == "its own error" else None
+
+    async def main() -> None:
+        async with with_claims(place, 3) as (ledger, claims):
+            ends = [completion(claim) for claim in claims]
+            ends[0].within = noting(place, "first")
+            ends[1].within = noting(place, "second" if error else "first", error)
+            ends[2].within = noting(place, "third")
+            done = await ledger.complete(ends, NOW)
+            assert [each.record is not None for each in done] == [True, False, True]
+            assert [each.response.seq for each in done if each.response] == [1, 2]
+            expected = RuntimeError if error else psycopg.errors.UniqueViolation
+            assert isinstance(done[1].failure, expected)
+            assert await effects(place) == ["first", "third"]
+            [renewed] = await ledger.renew([(claims[1].request_id, 1)], NOW + 2 * LEASE)
+            assert renewed
+
+    run(main())
+
+
+@pytest.mark.rule("AACP-05")
+def test_writes_that_are_interrupted_are_done_again(place: Place) -> None:
+    tries: list[int] = []
+
+    async def main() -> None:
+        async with with_claims(place, 1) as (ledger, [claim]):
+
+            async def within(connection: psycopg.AsyncConnection[Any]) -> None:
+                await noting(place, f"try {len(tries)}")(connection)
+                tries.append(connection.info.backend_pid)
+                if len(tries) == 1:
+                    await place.kill(tries)
+                    await connection.execute("SELECT")
+
+            end = completion(claim)
+            end.within = within
+            [done] = await ledger.complete([end], NOW)
+            assert done.record is not None
+            assert await effects(place) == ["try 1"]
+
+    run(main())
+
+
+@pytest.mark.rule("AACP-05")
+def test_writes_may_not_end_the_transaction(place: Place) -> None:
+    async def main() -> None:
+        async with with_claims(place, 1) as (ledger, [claim]):
+            end = completion(claim)
+            end.within = lambda connection: connection.commit()
+            [done] = await ledger.complete([end], NOW)
+            assert isinstance(done.failure, psycopg.ProgrammingError)
+
+    run(main())
+
+
+# -- hints, and retention ---------------------------------------------------------------------
+
+
+class Calls:
+    """Counts calls, and waits for them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._called = asyncio.Event()
+
+    def __call__(self) -> None:
+        self.count += 1
+        self._called.set()
+
+    async def until(self, number: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while self.count < number:
+                self._called.clear()
+                await self._called.wait()
+
+
+def test_what_others_change_is_heard_and_what_one_does_oneself_is_not(place: Place) -> None:
+    async def main() -> None:
+        async with place.open() as one, place.open() as two:
+            calls = Calls()
+            one.on_change(calls)
+            await calls.until(1)  # it listens
+            await one.append([draft("r1")], NOW)
+            await two.append([draft("r2")], NOW)
+            await calls.until(2)
+            assert calls.count == 2
+            [claim] = (await one.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims
+            await two.complete([completion(claim)], NOW)
+            await calls.until(3)
+
+    run(main())
+
+
+def test_a_listener_that_was_cut_off_listens_again(place: Place) -> None:
+    async def main() -> None:
+        async with place.open() as one, place.open() as two:
+            calls = Calls()
+            one.on_change(calls)
+            await calls.until(1)
+            listening = await place.rows(
+                "SELECT pid FROM pg_stat_activity WHERE query = 'LISTEN \"{schema}\"'"
+            )
+            await place.kill([pid for (pid,) in listening])
+            await calls.until(2)  # for what was missed
+            await two.append([draft("r1")], NOW)
+            await calls.until(3)
+
+    run(main())
+
+
+@pytest.mark.rule("AACP-15")
+def test_much_is_purged_in_several_transactions(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "_PURGE_BATCH", 2)
+
+    async def main() -> None:
+        async with place.open() as ledger:
+            await ledger.append([draft(f"r{n}") for n in range(5)], NOW)
+            await ledger.append([draft(f"f{n}", target="far", local=False) for n in range(5)], NOW)
+            assert await ledger.purge_expired(NOW + TTL) == 15
+            assert await ledger.purge_expired(NOW + TTL) == 0
+
+    run(main())
+
+
+def test_a_handlers_numbers_and_arrays_are_taken_as_psycopg_does(place: Place) -> None:
+    """What the ledger needs for its own arrays changes nothing for who borrows its connection."""
+
+    async def within(connection: psycopg.AsyncConnection[Any]) -> None:
+        cursor = await connection.execute("SELECT %s::text[], pg_typeof(%s)::text", (["a"], 5))
+        assert await cursor.fetchall() == [(["a"], "smallint")]
+
+    async def main() -> None:
+        async with with_claims(place, 1) as (ledger, [claim]):
+            end = completion(claim)
+            end.within = within
+            [done] = await ledger.complete([end], NOW)
+            assert done.failure is None
+
+    run(main())

@@ -1,0 +1,859 @@
+"""The ledger in a SQLite file: the suite of all stores, and what only a file can do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foundation_rt.agents.ledger.types import Outcome, Release, RequestState
+from foundation_rt.agents.persistence import StoreError
+from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter, adapter, schema
+from foundation_rt.agents.stores.sqlite.committer import Committer
+from foundation_rt.clock import ManualClock
+from foundation_rt.errors import UsageError
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from tests.agents.stores.contract import (
+    LEASE,
+    NOW,
+    DurableStoreContract,
+    Ledger,
+    MakeAdapter,
+    WithinIsRefused,
+    arrival,
+    bare_ack,
+    completion,
+    draft,
+    event,
+    sequences,
+)
+
+PATIENCE = 30.0
+
+
+class _Contract(WithinIsRefused, DurableStoreContract):
+    @staticmethod
+    @contextmanager
+    def place() -> Iterator[MakeAdapter]:
+        with tempfile.TemporaryDirectory() as folder:
+            yield lambda: SqliteAACPPersistenceAdapter(Path(folder) / "ledger.db")
+
+
+TestContract = pytest.mark.rule(
+    "AACP-01",
+    "AACP-02",
+    "AACP-03",
+    "AACP-04",
+    "AACP-05",
+    "AACP-10",
+    "AACP-11",
+    "AACP-12",
+    "AACP-13",
+    "AACP-14",
+    "AACP-15",
+    "AACP-16",
+    "AACP-17",
+    "AACP-18",
+    "AACP-20",
+    "AACP-21",
+    "AACP-22",
+    "AACP-23",
+    "AACP-24",
+    "AACP-25",
+    "AACP-27",
+    "AACP-30",
+)(_Contract)
+
+
+# -- helpers --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+def opened(path: Path, logger: StructuredLogger | None = None) -> Ledger:
+    return Ledger(lambda: SqliteAACPPersistenceAdapter(path, logger))
+
+
+def inside(ledger: Ledger, operation: Callable[[sqlite3.Connection], Any]) -> Any:
+    """What `operation` gives in the adapter's thread, on its connection."""
+    return ledger.run(ledger.adapter._perform(operation))
+
+
+def query(ledger: Ledger, sql: str) -> Any:
+    """The first value that a statement gives."""
+    return inside(ledger, lambda connection: connection.execute(sql).fetchone()[0])
+
+
+def refused(path: Path) -> str:
+    """The `UsageError` with which the file is refused."""
+    with pytest.raises(UsageError) as caught:
+        asyncio.run(SqliteAACPPersistenceAdapter(path).open())
+    return str(caught.value)
+
+
+class Pause:
+    """Holds the adapter's thread, so that what is asked meanwhile is one group."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, connection: sqlite3.Connection) -> None:
+        self.begun.set()
+        assert self.go_on.wait(PATIENCE)
+
+
+async def in_one_group(store: Any, *operations: Any) -> list[Any]:
+    """The answers, or errors, of operations that waited together; each is a coroutine."""
+    pause = Pause()
+    held = asyncio.ensure_future(store._perform(pause))
+    await asyncio.to_thread(pause.begun.wait, PATIENCE)
+    waiting = [asyncio.ensure_future(operation) for operation in operations]
+    await asyncio.sleep(0)  # they are in the queue now
+    pause.go_on.set()
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    await held
+    return answers
+
+
+def a_process(source: str, *arguments: object) -> subprocess.Popen[str]:
+    """A Python process with pipes; `source` finds its arguments in `sys.argv`."""
+    return subprocess.Popen(
+        [sys.executable, "-c", source, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+
+
+def run_process(source: str, *arguments: object) -> str:
+    """What a process writes; it must succeed."""
+    with a_process(source, *arguments) as process:
+        output, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors
+    return output
+
+
+# Holds the ledger open with a claim of its own, until its input ends.
+HOLDER = """
+import sys
+from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
+from tests.agents.stores.contract import Ledger, draft
+with Ledger(lambda: SqliteAACPPersistenceAdapter(sys.argv[1])) as ledger:
+    ledger.append(draft("theirs"))
+    print(len(ledger.claim(owner="them", idle=["b"]).claims), flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the ledger open, and the request `theirs` claimed."""
+    with a_process(HOLDER, path) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "1\n"
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+
+# -- what an acknowledgement means ----------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-02", "AACP-31")
+def test_what_is_acknowledged_was_synced(path: Path) -> None:
+    with opened(path) as ledger:
+        assert query(ledger, "PRAGMA journal_mode") == "wal"
+        assert query(ledger, "PRAGMA synchronous") == 2  # FULL
+        assert "synchronous=FULL" in ledger.adapter.durability
+        assert ledger.adapter.shared
+
+
+# Enters, claims and completes as fast as it can, and says what was acknowledged.
+WORKER = """
+import asyncio, sys
+from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
+from tests.agents.stores.contract import LEASE, NOW, completion, draft
+cycle = sys.argv[2]
+
+def say(*words):
+    print(*words, flush=True)
+
+async def enter(store, task):
+    for n in range(100_000):
+        name = f"c{cycle}-{task}-{n}"
+        [appended] = await store.append([draft(name)], NOW)
+        say("entered", name, appended.seq)
+
+async def execute(store):
+    while True:
+        claimed = await store.claim({"b": 7}, f"owner{cycle}", NOW, NOW + LEASE)
+        ended = [completion(claim, f'"{cycle}"'.encode()) for claim in claimed.claims]
+        for completed, claim in zip(await store.complete(ended, NOW), claimed.claims):
+            assert completed.record is not None
+            say("completed", claim.request_id, claim.epoch)
+
+async def main():
+    store = SqliteAACPPersistenceAdapter(sys.argv[1])
+    await store.open()
+    await asyncio.gather(*(enter(store, task) for task in range(4)), execute(store))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.rule("AACP-01", "AACP-02", "AACP-10", "AACP-27")
+def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
+    entered: dict[str, int] = {}
+    completed: dict[str, int] = {}
+    for cycle in range(4):
+        with a_process(WORKER, path, cycle) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(60 + 70 * cycle)]
+            process.send_signal(signal.SIGKILL)
+            rest = process.stdout.read()
+            assert process.stderr is not None
+            assert all(lines), process.stderr.read()
+        # The last line may have been cut by the kill.
+        for line in [*lines, *rest.splitlines(keepends=True)]:
+            if line.endswith("\n"):
+                what, name, number = line.split()
+                known = entered if what == "entered" else completed
+                assert name not in known
+                known[name] = int(number)
+    assert completed
+    with opened(path) as ledger:
+        last = ledger.last_seq("a", "b")
+        assert len(set(entered.values())) == len(entered)
+        assert last >= max(entered.values()) >= len(entered)
+        for name, seq in entered.items():
+            assert ledger.request(name).seq == seq
+        for name, epoch in completed.items():
+            record = ledger.request(name)
+            assert (record.state, record.epoch) == (RequestState.COMPLETED, epoch)
+        # Of what was not acknowledged, some is there: whole, and with numbers of its own.
+        numbers = inside(ledger, lambda db: db.execute("SELECT seq FROM requests").fetchall())
+        assert sorted(number for (number,) in numbers) == list(range(1, last + 1))
+        assert query(ledger, "PRAGMA integrity_check") == "ok"
+
+
+# -- groups ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-30")
+def test_what_waits_is_committed_together(path: Path) -> None:
+    statements: list[str] = []
+    with opened(path) as ledger:
+        store = ledger.adapter
+        inside(ledger, lambda connection: connection.set_trace_callback(statements.append))
+        appends = [store.append([draft(f"r{n}")], NOW) for n in range(100)]
+        answers = ledger.run(in_one_group(store, *appends))
+        inside(ledger, lambda connection: connection.set_trace_callback(None))
+    assert [answer[0].seq for answer in answers] == list(range(1, 101))
+    # One for what held the thread, one for the group, one for the end of the trace.
+    assert statements.count("BEGIN IMMEDIATE") <= 3
+
+
+@pytest.mark.rule("AACP-30")
+def test_an_operation_that_fails_takes_nothing_along(path: Path) -> None:
+    def half_done(connection: sqlite3.Connection) -> None:
+        connection.execute("DELETE FROM requests")
+        raise ValueError("on purpose")
+
+    with opened(path) as ledger:
+        store: Any = ledger.adapter
+        before, failed, after = ledger.run(
+            in_one_group(
+                store,
+                store.append([draft("r1")], NOW),
+                store._perform(half_done),
+                store.append([draft("r2")], NOW),
+            )
+        )
+        assert isinstance(failed, ValueError)
+        assert sequences([*before, *after]) == [1, 2]
+        assert ledger.claim_ids() == ["r1", "r2"]
+
+
+@pytest.mark.rule("AACP-30")
+def test_a_batch_that_fails_is_undone_as_a_whole(path: Path) -> None:
+    with opened(path) as ledger:
+        with pytest.raises(OverflowError):
+            ledger.append(draft("r1"), draft("r2", created_at_ms=2**80))
+        assert not ledger.has_request("r1")
+        assert sequences(ledger.append(draft("r1"))) == [1]
+
+
+def test_an_error_of_ours_stays_loud(path: Path) -> None:
+    def wrong(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO positions VALUES (NULL)")
+
+    with opened(path) as ledger, pytest.raises(sqlite3.IntegrityError):
+        inside(ledger, wrong)
+
+
+class FakeConnection:
+    """Runs nothing; fails where it is told to.
+
+    Attributes:
+        faults: errors by statement, each raised once.
+    """
+
+    def __init__(self) -> None:
+        self.faults: dict[str, sqlite3.Error] = {}
+        self.in_transaction = False
+        self.log: list[str] = []
+
+    def execute(self, sql: str) -> None:
+        self.log.append(sql)
+        if sql in self.faults:
+            raise self.faults.pop(sql)
+        if sql == "BEGIN IMMEDIATE":
+            self.in_transaction = True
+        elif sql in ("COMMIT", "ROLLBACK"):
+            self.in_transaction = False
+
+
+def fault(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("on purpose")
+    error.sqlite_errorcode = code
+    return error
+
+
+def perform_all(connection: Any, *operations: Any) -> list[Any]:
+    """Answers of a `Committer` to operations in one group."""
+
+    async def main() -> list[Any]:
+        committer = Committer(
+            lambda: connection, lambda closed: None, lambda error: StoreError(str(error))
+        )
+        await committer.start()
+        pause = Pause()
+        held = asyncio.ensure_future(committer.perform(pause))
+        await asyncio.to_thread(pause.begun.wait, PATIENCE)
+        waiting = [asyncio.ensure_future(committer.perform(each)) for each in operations]
+        await asyncio.sleep(0)
+        connection.log.clear()
+        pause.go_on.set()
+        answers = await asyncio.gather(held, *waiting, return_exceptions=True)
+        await committer.stop()
+        return list(answers[1:])
+
+    return asyncio.run(main())
+
+
+def set_fault(statement: str, code: int) -> Callable[[Any], str]:
+    """An operation that has a later statement of its transaction fail."""
+
+    def operation(connection: FakeConnection) -> str:
+        if "set" not in connection.log:
+            connection.log.append("set")
+            connection.faults[statement] = fault(code)
+        return "done"
+
+    return operation
+
+
+@pytest.mark.rule("AACP-30")
+def test_a_commit_that_failed_fails_every_operation_of_its_group() -> None:
+    connection = FakeConnection()
+    answers = perform_all(
+        connection, set_fault("COMMIT", sqlite3.SQLITE_IOERR), lambda connection: "done"
+    )
+    assert [type(answer) for answer in answers] == [StoreError, StoreError]
+    assert connection.log.count("BEGIN IMMEDIATE") == 1  # it may have happened: not again
+    assert connection.log[-1] == "ROLLBACK"
+
+
+@pytest.mark.rule("AACP-30")
+def test_a_commit_that_filled_the_disk_is_tried_again_one_by_one() -> None:
+    connection = FakeConnection()
+    answers = perform_all(
+        connection, set_fault("COMMIT", sqlite3.SQLITE_FULL), lambda connection: "done"
+    )
+    assert answers == ["done", "done"]
+    assert connection.log.count("BEGIN IMMEDIATE") == 3
+
+
+@pytest.mark.rule("AACP-30")
+def test_a_transaction_that_is_lost_is_tried_again_one_by_one() -> None:
+    def loses(connection: FakeConnection) -> None:
+        connection.in_transaction = False
+        raise fault(sqlite3.SQLITE_FULL)
+
+    answers = perform_all(FakeConnection(), lambda connection: 1, loses, lambda connection: 3)
+    assert answers[0] == 1
+    assert isinstance(answers[1], StoreError)
+    assert answers[2] == 3
+
+
+def test_the_thread_survives_whatever_happens() -> None:
+    connection = FakeConnection()
+    connection.faults["RELEASE operation"] = fault(sqlite3.SQLITE_ERROR)
+
+    def bug(connection: FakeConnection) -> None:
+        raise MemoryError
+
+    answers = perform_all(connection, bug, lambda connection: 2)
+    assert isinstance(answers[0], MemoryError)
+    assert answers[1] == 2
+
+
+# -- a file that cannot be a ledger ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"no database " * 100, b"short"])
+def test_a_file_that_is_no_database_is_refused_and_stays(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    assert "is no SQLite database" in refused(path)
+    assert path.read_bytes() == content
+
+
+def test_the_database_of_another_application_is_refused_and_stays(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    assert "is the database of another application" in refused(path)
+    with closing(sqlite3.connect(path)) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    assert tables == [("theirs",)]
+
+
+def test_a_ledger_of_a_newer_version_is_refused(path: Path) -> None:
+    with opened(path) as ledger:
+        ledger.append(draft("r1"))
+    newer = len(schema.MIGRATIONS) + 1
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {newer}")
+    message = refused(path)
+    assert f"version {newer}" in message
+    assert "upgrade foundation-rt" in message
+
+
+def test_an_older_ledger_is_migrated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(path) as ledger:
+        ledger.append(draft("r1"))
+        assert query(ledger, "PRAGMA user_version") == len(schema.MIGRATIONS)
+        assert query(ledger, "PRAGMA application_id") == schema.APPLICATION_ID
+    further = (*schema.MIGRATIONS, ("CREATE TABLE more (x)", "INSERT INTO more VALUES (7)"))
+    monkeypatch.setattr(schema, "MIGRATIONS", further)
+    for _ in range(2):
+        with opened(path) as ledger:
+            assert query(ledger, "SELECT sum(x) FROM more") == 7
+            assert ledger.has_request("r1")
+
+
+def test_a_migration_that_fails_leaves_the_ledger_as_it_was(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(path) as ledger:
+        ledger.append(draft("r1"))
+    known = schema.MIGRATIONS
+    monkeypatch.setattr(schema, "MIGRATIONS", (*known, ("CREATE TABLE more (x)", "nonsense")))
+    with pytest.raises(StoreError):
+        opened(path)
+    monkeypatch.setattr(schema, "MIGRATIONS", known)
+    with opened(path) as ledger:
+        assert query(ledger, "SELECT count(*) FROM sqlite_master WHERE name = 'more'") == 0
+        assert ledger.has_request("r1")
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    message = refused(tmp_path / "nowhere" / "ledger.db")
+    assert str(tmp_path / "nowhere" / "ledger.db") in message
+    assert "a folder that exists" in message
+
+
+def test_a_folder_is_no_ledger(path: Path) -> None:
+    path.mkdir()
+    assert "cannot be opened" in refused(path)
+
+
+@contextmanager
+def a_small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of 1 MiB; skips the test where none can be made."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("may not mount a file system here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_read_only_disk_is_refused(tmp_path: Path) -> None:
+    with a_small_disk(tmp_path) as folder:
+        with opened(folder / "ledger.db") as ledger:
+            ledger.append(draft("r1"))
+        subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+        assert "may be written to" in refused(folder / "ledger.db")
+        subprocess.run(["mount", "-o", "remount,rw", folder], check=True)
+        with opened(folder / "ledger.db") as ledger:
+            assert ledger.has_request("r1")
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (sqlite3.SQLITE_READONLY, "change its permissions"),
+        (sqlite3.SQLITE_READONLY | 5 << 8, "change its permissions"),
+        (sqlite3.SQLITE_FULL, "make room"),
+        (sqlite3.SQLITE_CORRUPT, "restore it from a backup"),
+        (sqlite3.SQLITE_IOERR, "on purpose"),
+    ],
+)
+def test_what_happens_to_a_file_in_use_says_what_to_do(path: Path, code: int, advice: str) -> None:
+    def fail(connection: sqlite3.Connection) -> None:
+        raise fault(code)
+
+    with opened(path) as ledger:
+        with pytest.raises(StoreError) as caught:
+            inside(ledger, fail)
+        assert str(caught.value).startswith(f"{path}: ")
+        assert advice in str(caught.value)
+        assert sequences(ledger.append(draft("r1"))) == [1]
+
+
+@pytest.mark.rule("AACP-02", "AACP-30")
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    with a_small_disk(tmp_path) as folder, opened(folder / "ledger.db") as ledger:
+        names = []
+        with pytest.raises(StoreError, match="the disk is full: make room"):
+            for n in range(1000):
+                ledger.append(draft(f"r{n}", payload=b'"' + b"x" * 10_000 + b'"'))
+                names.append(f"r{n}")
+        assert names
+        assert [ledger.request(name).seq for name in names] == list(range(1, len(names) + 1))
+        assert not ledger.has_request(f"r{len(names)}")
+        subprocess.run(["mount", "-o", "remount,size=16m", folder], check=True)
+        assert sequences(ledger.append(draft("more"))) == [len(names) + 1]
+
+
+@pytest.mark.rule("AACP-30")
+def test_what_is_too_large_for_the_disk_spares_its_neighbours(path: Path) -> None:
+    with opened(path) as ledger:
+        store = ledger.adapter
+        pages = query(ledger, "PRAGMA page_count") + 20
+        query(ledger, f"PRAGMA max_page_count = {pages}")
+        before, failed, after = ledger.run(
+            in_one_group(
+                store,
+                store.append([draft("r1")], NOW),
+                store.append([draft("large", payload=b"1" * 1_000_000)], NOW),
+                store.append([draft("r2")], NOW),
+            )
+        )
+        assert isinstance(failed, StoreError)
+        assert "the disk is full" in str(failed)
+        assert sequences([*before, *after]) == [1, 2]
+        query(ledger, "PRAGMA max_page_count = 1000000")
+        assert sequences(ledger.append(draft("large", payload=b"1" * 1_000_000))) == [3]
+
+
+def test_a_ledger_that_another_writes_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "BUSY_TIMEOUT_S", 0.01)
+    with opened(path) as ledger, closing(sqlite3.connect(path, isolation_level=None)) as another:
+        another.execute("BEGIN IMMEDIATE")
+        store = ledger.adapter
+        answers = ledger.run(
+            errors_of(store.append([draft("r1")], NOW), store.append([draft("r2")], NOW))
+        )
+        assert ["another process has been writing" in str(error) for error in answers] == [True] * 2
+        another.execute("ROLLBACK")
+        assert sequences(ledger.append(draft("r1"))) == [1]
+
+
+async def errors_of(*operations: Any) -> list[Any]:
+    return list(await asyncio.gather(*operations, return_exceptions=True))
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AACP-32")
+def test_a_process_opens_a_file_once(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(path)
+    with opened(path) as ledger:
+        for name in ("ledger.db", "link.db"):
+            assert "is open in this process already" in refused(tmp_path / name)
+        with pytest.raises(UsageError, match="open it once"):
+            ledger.run(ledger.adapter.open())
+        ledger.append(draft("r1"))
+    with opened(tmp_path / "link.db") as ledger:
+        assert ledger.has_request("r1")
+
+
+@pytest.mark.rule("AACP-25", "AACP-27", "AACP-32", "AACP-46")
+def test_the_claims_of_the_dead_are_given_back(path: Path) -> None:
+    with another_process(path) as process:
+        process.kill()
+        process.wait(PATIENCE)
+    with opened(path) as ledger:
+        record = ledger.request("theirs")
+        assert (record.state, record.owner, record.epoch) == (RequestState.RECEIVED, None, 1)
+        assert record.executions == 1
+        [claim] = ledger.claim().claims
+        assert (claim.epoch, claim.executions) == (2, 2)
+
+
+@pytest.mark.rule("AACP-01", "AACP-22", "AACP-32")
+def test_the_claims_of_another_process_are_respected(path: Path) -> None:
+    with another_process(path), opened(path) as ledger:
+        ledger.append(draft("ours"))
+        assert ledger.state("theirs") is RequestState.CLAIMED
+        claimed = ledger.claim()
+        assert (claimed.claims, claimed.next_at_ms) == ([], NOW + LEASE)
+        assert [claim.epoch for claim in ledger.claim(now=NOW + LEASE).claims] == [2, 1]
+
+
+@pytest.mark.rule("AACP-32")
+@pytest.mark.parametrize(
+    ("version", "warns"), [((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False)]
+)
+def test_a_second_process_on_an_old_library_is_a_warning(
+    path: Path, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int], warns: bool
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
+    sink = MemorySink()
+    logger = StructuredLogger(sink, ManualClock())
+    with opened(path, logger):
+        assert sink.lines == []
+    with another_process(path), opened(path, logger):
+        pass
+    assert [(line["level"], line["path"]) for line in sink.lines] == [("warn", str(path))] * warns
+
+
+FORKER = """
+import asyncio, os, sys, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
+from foundation_rt.errors import UsageError
+from tests.agents.stores.contract import Ledger, draft
+
+def child(ledger, path):
+    try:
+        asyncio.run(ledger.adapter.append([draft("r2")], 0))
+    except UsageError as error:
+        assert "make an adapter in the child process" in str(error)
+    else:
+        raise AssertionError
+    asyncio.run(ledger.adapter.close())
+    with Ledger(lambda: SqliteAACPPersistenceAdapter(path)) as own:
+        own.append(draft("r2"))
+
+with Ledger(lambda: SqliteAACPPersistenceAdapter(sys.argv[1])) as ledger:
+    ledger.append(draft("r1"))
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            child(ledger, sys.argv[1])
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    print([ledger.request(name).seq for name in ("r1", "r2")])
+"""
+
+
+@pytest.mark.rule("AACP-32")
+def test_a_child_process_needs_an_adapter_of_its_own(path: Path) -> None:
+    assert run_process(FORKER, path) == "[1, 2]\n"
+
+
+RACER = """
+import sys
+from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
+from tests.agents.stores.contract import Ledger, draft
+sys.stdin.readline()
+with Ledger(lambda: SqliteAACPPersistenceAdapter(sys.argv[1])) as ledger:
+    for n in range(20):
+        [appended] = ledger.append(draft(f"{sys.argv[2]}-{n}"))
+        print(appended.seq)
+"""
+
+
+@pytest.mark.rule("AACP-10", "AACP-32")
+def test_processes_that_open_a_new_file_at_once_share_one_ledger(path: Path) -> None:
+    processes = [a_process(RACER, path, name) for name in "abc"]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    numbers = []
+    for process in processes:
+        with process:
+            output, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, errors
+        numbers += map(int, output.split())
+    assert sorted(numbers) == list(range(1, 61))
+
+
+# -- open and close -------------------------------------------------------------------------------
+
+
+def resources() -> tuple[set[str], set[str]]:
+    """Threads and open files of this process."""
+    descriptors = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            descriptors.add(f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}")
+        except FileNotFoundError:
+            continue  # that of the listing itself
+    return {thread.name for thread in threading.enumerate()}, descriptors
+
+
+def test_nothing_is_left_behind(path: Path, tmp_path: Path) -> None:
+    before = resources()
+    for _ in range(3):
+        with opened(path) as ledger:
+            ledger.append(draft("r1"))
+            assert resources() != before
+        refused(tmp_path / "nowhere" / "ledger.db")
+        assert resources() == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["ledger.db", "ledger.db-presence"]
+
+
+def test_what_was_asked_before_the_close_is_done(path: Path) -> None:
+    async def main() -> list[Any]:
+        store = SqliteAACPPersistenceAdapter(path)
+        await store.open()
+        asked = [asyncio.ensure_future(store.append([draft(f"r{n}")], NOW)) for n in range(50)]
+        await asyncio.sleep(0)
+        await store.close()
+        return [task.result()[0].seq for task in asked]
+
+    assert asyncio.run(main()) == list(range(1, 51))
+
+
+def test_a_ledger_that_is_not_open_says_so(path: Path) -> None:
+    store = SqliteAACPPersistenceAdapter(path)
+    with pytest.raises(StoreError, match="is not open"):
+        asyncio.run(store.append([draft()], NOW))
+    with opened(path) as ledger:
+        pass
+    with pytest.raises(StoreError, match="is not open"):
+        asyncio.run(ledger.adapter.append([draft()], NOW))
+
+
+@pytest.mark.rule("AACP-30")
+def test_an_operation_whose_caller_left_is_done(path: Path) -> None:
+    async def main(store: Any) -> None:
+        pause = Pause()
+        held = asyncio.ensure_future(store._perform(pause))
+        left = asyncio.ensure_future(store.append([draft("r1")], NOW))
+        await asyncio.to_thread(pause.begun.wait, PATIENCE)
+        left.cancel()
+        pause.go_on.set()
+        await held
+
+    with opened(path) as ledger:
+        ledger.run(main(ledger.adapter))
+        assert ledger.has_request("r1")
+
+
+def test_an_open_whose_caller_left_is_undone(path: Path) -> None:
+    async def main() -> None:
+        opening = asyncio.ensure_future(SqliteAACPPersistenceAdapter(path).open())
+        await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+
+    asyncio.run(main())
+    for thread in threading.enumerate():
+        if thread.name == "foundation-rt-sqlite":
+            thread.join(PATIENCE)
+    with opened(path) as ledger:
+        ledger.append(draft("r1"))
+
+
+def test_an_answer_to_a_loop_that_is_gone_is_dropped(path: Path) -> None:
+    pause = Pause()
+    store = SqliteAACPPersistenceAdapter(path)
+    with asyncio.Runner() as runner:
+        runner.run(store.open())
+
+        async def ask() -> None:
+            asyncio.ensure_future(store._perform(pause))  # noqa: RUF006 - nobody waits for it
+            await asyncio.to_thread(pause.begun.wait, PATIENCE)
+
+        runner.run(ask())
+    pause.go_on.set()
+    with asyncio.Runner() as runner:
+        [appended] = runner.run(store.append([draft("r1")], NOW))
+        runner.run(store.close())
+    assert appended.seq == 1
+
+
+# -- size and speed -------------------------------------------------------------------------------
+
+
+def test_the_wal_does_not_grow_without_bound(path: Path) -> None:
+    payload = b'"' + b"x" * 20_000 + b'"'
+    sizes = []
+    with opened(path) as ledger:
+        for batch in range(40):
+            ledger.append(*(draft(f"r{batch}-{n}", payload=payload) for n in range(40)))
+            sizes.append(Path(f"{path}-wal").stat().st_size)
+        ledger.append(draft("large", payload=b'"' + b"x" * 80_000_000 + b'"'))
+        ledger.append(draft("after"))
+        given_back = Path(f"{path}-wal").stat().st_size
+    # 16 MiB and a transaction; twice as much was written.
+    assert max(sizes) < 24 * 2**20
+    assert given_back <= 64 * 2**20
+    assert not Path(f"{path}-wal").exists()
+
+
+def test_what_nodes_ask_reads_no_table_from_end_to_end(path: Path) -> None:
+    statements: set[str] = set()
+    with opened(path) as ledger:
+        inside(ledger, lambda connection: connection.set_trace_callback(statements.add))
+        ledger.append(draft("r1"), draft("r2", "a", "far", local=False), event("e", local=False))
+        ledger.receive(arrival(2), bare_ack(1))
+        ledger.receive(arrival(1, ack=0))
+        claims = ledger.claim().claims
+        ledger.renew((claims[0].request_id, 1), until=NOW + LEASE)
+        ledger.release(Release(claims[0].request_id, 1, 1))
+        ledger.complete(*map(completion, claims))
+        ledger.take_due(NOW + 10**6)
+        ledger.unacknowledged("b", "far")
+        ledger.last_seq("a", "b")
+        ledger.run(ledger.adapter.mark_completed("r2", None, NOW))
+        ledger.purge(NOW)
+        inside(ledger, lambda connection: connection.set_trace_callback(None))
+        for statement in statements:
+            if statement.startswith(("SELECT", "UPDATE", "DELETE")):
+                plan = inside(
+                    ledger,
+                    lambda connection, statement=statement: connection.execute(
+                        f"EXPLAIN QUERY PLAN {statement}"
+                    ).fetchall(),
+                )
+                steps = [row[-1] for row in plan]
+                assert not any(
+                    step.startswith(("SCAN requests", "SCAN messages", "SCAN links"))
+                    for step in steps
+                ), (statement, steps)
+                if statement.startswith("UPDATE") and "position IN" in statement:
+                    assert "position=?" in steps[0]
+        assert ledger.messages(Outcome.FAILED) == []

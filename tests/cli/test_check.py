@@ -1,0 +1,79 @@
+"""What `foundation-rt check` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt import Server
+from foundation_rt.cli.check import check
+from foundation_rt.clock import ManualClock
+from foundation_rt.config.settings import AdminPolicy, ServerConfig, ServerSection, ToolsSection
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.runtime import ServerOptions
+
+
+@pytest.fixture
+def server() -> Server:
+    """A server that says nothing on stderr by itself."""
+    policy = AdminPolicy(mode="token", token_env_var="hunter2")
+    made = Server(
+        options=ServerOptions(
+            config=ServerConfig(
+                server=ServerSection(name="weather", version="1.2.3"),
+                tools=ToolsSection(default_timeout_ms=2000, admin_policy=policy),
+            ),
+            logger=StructuredLogger(MemorySink(), ManualClock()),
+        )
+    )
+
+    @made.tool
+    def forecast(city: str, days: int = 3) -> dict[str, Any]:
+        """Forecast for a city."""
+        return {"city": city, "days": days}
+
+    @made.tool
+    async def later(text: str) -> str:
+        return text
+
+    return made
+
+
+@pytest.mark.rule("CLI-04", "CONF-05", "CONF-19")
+def test_check_prints_tools_schemas_and_configuration_without_secrets(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = check(server)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+    assert b"hunter2" not in printed
+    report = orjson.loads(printed)
+    assert report["server"] == {"name": "weather", "version": "1.2.3"}
+    assert [tool["name"] for tool in report["tools"]] == ["forecast", "health", "later"]
+    assert report["tools"][0]["inputSchema"]["required"] == ["city"]
+    assert report["tools"][0]["description"] == "Forecast for a city."
+    assert report["configuration"]["tools"]["default_timeout_ms"] == 2000
+    assert report["configuration"]["tools"]["admin_policy"]["token_env_var"] == "[REDACTED]"
+    assert printed.endswith(b"}\n")
+    assert not {"resources", "resourceTemplates", "prompts"} & report.keys()
+
+
+@pytest.mark.rule("CLI-04")
+def test_check_prints_resources_templates_and_prompts(server: Server) -> None:
+    server.resource("note://all")(lambda: "")
+
+    @server.resource("note://{name}")
+    def note(name: str) -> str:
+        return name
+
+    @server.prompt
+    def review(code: str) -> str:
+        return code
+
+    report = orjson.loads(check(server))
+    assert report["resources"] == [{"uri": "note://all", "name": "<lambda>"}]
+    assert report["resourceTemplates"] == [{"uriTemplate": "note://{name}", "name": "note"}]
+    arguments = [{"name": "code", "required": True}]
+    assert report["prompts"] == [{"name": "review", "arguments": arguments}]

@@ -1,0 +1,368 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from foundation_rt import Server, __version__
+from foundation_rt.cli.main import main
+from tests.support.process import PATIENCE, environment, run, serve
+
+ONE = """
+from foundation_rt import ErrorCode, Server
+
+server = Server("one", version="7.8.9")
+
+
+@server.tool
+async def forecast(city: str, days: int = 3) -> dict:
+    '''Forecast for a city.'''
+    return {"city": city, "days": days}
+
+"""
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory with an app in it; nothing else configures anything."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in os.environ:
+        if name.startswith("FOUNDATION_RT_"):
+            monkeypatch.delenv(name)
+    (tmp_path / "app.py").write_text(ONE)
+    yield tmp_path
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+# -- the command line itself ---------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLI-06")
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"], ["serve", "--help"]])
+def test_help_shows_commands_and_examples(words: list[str], capsys: Captured) -> None:
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    for shown in ("serve [APP]", "check [APP]", "call TARGET TOOL", "--config", "--version"):
+        assert shown in out
+    assert "examples:" in out
+    assert "foundation-rt call tools.py forecast" in out
+    assert all(len(line) <= 100 for line in out.splitlines())
+    assert err == ""
+
+
+@pytest.mark.rule("CLI-06")
+def test_without_a_command_help_is_shown_and_it_is_an_error(capsys: Captured) -> None:
+    assert main([]) == 2
+    assert "examples:" in capsys.readouterr().out
+
+
+@pytest.mark.rule("CLI-06")
+def test_version(capsys: Captured) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr() == (f"foundation-rt {__version__}\n", "")
+
+
+@pytest.mark.rule("CLI-06", "CLI-07", "CLI-08")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["conquer"], "no command 'conquer'"),
+        (["--conquer"], "no command '--conquer'"),
+        (["serve", "--conquer"], "no option '--conquer'"),
+        (["serve", "app.py", "-c"], "no option '-c'"),
+        (["serve", "--config"], "--config needs a file"),
+        (["serve", "app.py", "other.py"], "'other.py' is one argument too many"),
+        (["serve", "--transport", "pigeon"], "--transport is stdio, http or both"),
+        (["serve", "--no-auth"], "--no-auth goes with --transport http or both"),
+        (["serve", "--workers=2"], "--workers goes with --transport http or both"),
+        (
+            ["serve", "--transport", "both", "--workers", "2"],
+            "--workers goes with --transport http",
+        ),
+        (["serve", "--http", "a", "--workers", "0"], "--workers is a number from 1 to 256"),
+        (["serve", "--http", "a", "--workers", "two"], "--workers is a number from 1 to 256"),
+        (["serve", "--http", "a:b"], "--http is HOST:PORT, not 'a:b'"),
+        (["serve", "--http", "127.0.0.1:123456"], "--http is HOST:PORT"),
+        (["serve", "--http"], "--http needs HOST:PORT"),
+        (["check", "--http", "a:1"], "no option '--http'"),
+        (["check", "app.py", "other.py"], "'other.py' is one argument too many"),
+        (["call"], "call needs TARGET and TOOL"),
+        (["call", "app.py"], "call needs TARGET and TOOL"),
+        (["read", "app.py"], "read needs TARGET and URI"),
+        (["prompt", "app.py"], "prompt needs TARGET and NAME"),
+        (["inspect"], "inspect needs TARGET"),
+        (["tools", "app.py", "forecast"], "'forecast' is one argument too many"),
+        (["tools", "app.py", "--conquer"], "no option '--conquer'"),
+        (["serve", "--json"], "no option '--json'"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(words: list[str], said: str, capsys: Captured) -> None:
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("foundation-rt: ")
+    assert said in err
+    assert "--help" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.rule("CLI-07", "CLI-08")
+@pytest.mark.parametrize(
+    ("words", "settings", "with_stdio"),
+    [
+        (["--http", "0.0.0.0:80"], {"host": "0.0.0.0", "port": 80}, False),
+        (["--http=:80", "--no-auth"], {"port": 80, "no_auth": True}, False),
+        (["--http", "[::1]:80", "--workers", "1"], {"host": "::1", "port": 80}, False),
+        (["--http", "localhost"], {"host": "localhost"}, False),
+        (["--transport", "http"], {}, False),
+        (["--transport=both", "--http", "127.0.0.1:0"], {"host": "127.0.0.1", "port": 0}, True),
+    ],
+)
+def test_what_is_served_over_http(
+    words: list[str],
+    settings: dict[str, object],
+    with_stdio: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served: list[object] = []
+
+    def serve_over_http(server: Server, settings: object, *, with_stdio: bool) -> int:
+        served.extend((settings, with_stdio))
+        return 0
+
+    monkeypatch.setattr("foundation_rt.cli.serving.serve_over_http", serve_over_http)
+    assert main(["serve", *words]) == 0
+    assert served == [settings, with_stdio]
+
+
+@pytest.mark.rule("HTTP-23")
+def test_workers_are_given_the_same_command_line_and_start_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[object] = []
+
+    def keep_workers(words: object, count: int) -> int:
+        kept.extend((words, count))
+        return 0
+
+    def serve_over_http(server: Server, settings: object, *, with_stdio: bool) -> int:
+        kept.append("served")
+        return 0
+
+    monkeypatch.setattr("foundation_rt.transports.http.workers.keep_workers", keep_workers)
+    monkeypatch.setattr("foundation_rt.cli.serving.serve_over_http", serve_over_http)
+    words = ["serve", "--http", "127.0.0.1:1", "--workers", "3"]
+    assert main(words) == 0
+    assert kept == [words, 3]
+    monkeypatch.setenv("FOUNDATION_RT_WORKER", "00" * 32)
+    assert main(words) == 0
+    assert kept[2:] == ["served"]
+
+
+@pytest.mark.rule("CLI-06")
+def test_the_module_and_the_console_script_are_the_same_command() -> None:
+    script = Path(sys.executable).with_name("foundation-rt")
+    assert script.exists()
+    for words in ([str(script)], [sys.executable, "-m", "foundation_rt"]):
+        done = subprocess.run(
+            [*words, "conquer"], env=environment(), capture_output=True, timeout=PATIENCE
+        )
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert b"no command 'conquer'" in done.stderr
+
+
+# -- serve ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLI-01")
+def test_serve_without_an_app_serves_the_demo_tools() -> None:
+    with serve() as server:
+        tools = server.request("tools/list")["result"]["tools"]
+        assert [tool["name"] for tool in tools] == ["echo", "health", "sleep"]
+        assert server.call("echo", message="hello") == {"message": "hello"}
+        assert server.call("sleep", ms=1) == {"sleptMs": 1}
+        assert server.finish() == 0
+
+
+@pytest.mark.rule("CLI-01", "CLI-02", "CONF-02")
+@pytest.mark.parametrize("form", ["--config {}", "--config={}"])
+def test_serve_takes_an_app_and_a_configuration(folder: Path, form: str) -> None:
+    (folder / "settings.toml").write_text('[server]\nname = "from a file"\n')
+    handshake = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"x"}}'
+    options = form.format("settings.toml").split()
+    done = run("serve", *options, "app.py:server", input=handshake)
+    assert done.returncode == 0
+    [answer] = map(orjson.loads, done.stdout.splitlines())
+    assert answer["result"]["serverInfo"] == {"name": "from a file", "version": "7.8.9"}
+
+
+BROKEN = {
+    "syntax.py": "def :\n",
+    "empty.py": "x = 5\n",
+    "two.py": "from foundation_rt import Server\na = Server('a')\nb = Server('b')\n",
+    "unguarded.py": "from foundation_rt import Server\nserver = Server('a')\nserver.run()\n",
+    "leaving.py": "import sys\nsys.exit(3)\n",
+    "needy.py": "import no_such_dependency\n",
+}
+
+
+@pytest.mark.rule("CLI-02", "CLI-03", "CLI-04")
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("nowhere.py", "no file nowhere.py"),
+        ("no_such_module", "no module 'no_such_module'"),
+        ("syntax.py", "SyntaxError"),
+        ("empty.py", "no foundation_rt.Server"),
+        ("two.py", "several servers (a, b)"),
+        ("app.py:absent", "'absent'"),
+        ("app.py:ErrorCode", "'ErrorCode'"),
+        ("unguarded.py", '`if __name__ == "__main__":`'),
+        ("leaving.py", "sys.exit(3)"),
+        ("needy.py", "no_such_dependency"),
+    ],
+)
+def test_an_app_that_cannot_be_loaded_is_refused(
+    folder: Path, target: str, said: str, capsys: Captured
+) -> None:
+    for name, source in BROKEN.items():
+        (folder / name).write_text(source)
+    for words in (["serve", target], ["check", target]):
+        assert main(words) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("foundation-rt: ")
+        assert said in err
+        assert "Traceback" not in err
+
+
+@pytest.mark.rule("CLI-02", "CLI-03")
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [("nowhere.py", "no file nowhere.py"), ("unguarded.py", '`if __name__ == "__main__":`')],
+)
+def test_serve_says_on_stderr_why_it_does_not_start(folder: Path, target: str, said: str) -> None:
+    (folder / "unguarded.py").write_text(BROKEN["unguarded.py"])
+    done = run("serve", target)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.rule("CONF-04", "CLI-01", "CLI-04")
+@pytest.mark.parametrize("words", [["serve"], ["check", "app.py"]])
+def test_every_problem_of_the_configuration_is_listed(folder: Path, words: list[str]) -> None:
+    (folder / "bad.toml").write_text(
+        '[tools]\ndefault_timeout_ms = "soon"\nmax_paylod_bytes = 5\n[nonsense]\nx = 1\n'
+    )
+    settings = {"resources.max_concurrent_executions": 0, "logging.level": "loud"}
+    done = run(*words, "--config", "bad.toml", settings=settings)
+    assert (done.returncode, done.stdout) == (1, "")
+    for said in (
+        "tools.default_timeout_ms",
+        "max_paylod_bytes",
+        "max_payload_bytes",
+        "nonsense",
+        "resources.max_concurrent_executions",
+        "FOUNDATION_RT_RESOURCES__MAX_CONCURRENT_EXECUTIONS",
+        "logging.level",
+        "loud",
+    ):
+        assert said in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.rule("CONF-13", "CLI-01", "CLI-04")
+@pytest.mark.parametrize("words", [["serve"], ["check"], ["serve", "app.py"]])
+def test_a_configuration_file_that_is_not_there_is_named(
+    folder: Path, words: list[str], capsys: Captured
+) -> None:
+    assert main([*words, "--config", "nowhere.toml"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "nowhere.toml" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.rule("CLI-02", "PROC-04")
+def test_a_file_can_run_itself(folder: Path) -> None:
+    script = folder / "itself.py"
+    script.write_text(ONE + "\nif __name__ == '__main__':\n    server.run()\n")
+    lines = [
+        '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"x"}}',
+        '{"jsonrpc":"2.0","method":"initialized"}',
+        '{"jsonrpc":"2.0","id":2,"method":"tools/call",'
+        '"params":{"name":"forecast","arguments":{"city":"Oslo"}}}',
+    ]
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        input="\n".join(lines),
+        env=environment({"server.eof_grace_ms": 10_000}),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0
+    first, second = map(orjson.loads, done.stdout.splitlines())
+    assert first["result"]["serverInfo"]["name"] == "one"
+    content = second["result"]["content"]
+    assert orjson.loads(content[0]["text"]) == {"city": "Oslo", "days": 3}
+
+
+@pytest.mark.rule("CONF-04", "CLI-02")
+def test_a_file_that_runs_itself_tells_of_a_bad_configuration(folder: Path) -> None:
+    script = folder / "itself.py"
+    script.write_text(ONE + "\nserver.run('nowhere.toml')\n")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        stdin=subprocess.DEVNULL,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "ConfigError" in done.stderr
+    assert "nowhere.toml" in done.stderr
+
+
+# -- check ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLI-04", "CONF-05", "CONF-19")
+def test_check_prints_tools_and_configuration(
+    folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "settings.json").write_text('{"tools": {"default_timeout_ms": 4321}}')
+    monkeypatch.setenv("FOUNDATION_RT_TOOLS__ADMIN_POLICY__TOKEN_ENV_VAR", "HUSH")
+    assert main(["check", "app.py", "--config", "settings.json"]) == 0
+    out, err = capsys.readouterr()
+    report = orjson.loads(out)
+    assert report["server"] == {"name": "one", "version": "7.8.9"}
+    tools = {tool["name"]: tool for tool in report["tools"]}
+    assert sorted(tools) == ["forecast", "health"]
+    assert tools["forecast"]["description"] == "Forecast for a city."
+    assert tools["forecast"]["inputSchema"]["properties"]["days"]["type"] == "integer"
+    assert report["configuration"]["tools"]["default_timeout_ms"] == 4321
+    assert report["configuration"]["tools"]["admin_policy"]["token_env_var"] == "[REDACTED]"
+    assert "HUSH" not in out
+    assert err == ""
+
+
+@pytest.mark.rule("CLI-04")
+def test_check_without_an_app_checks_the_demo_tools(folder: Path, capsys: Captured) -> None:
+    assert main(["check"]) == 0
+    report = orjson.loads(capsys.readouterr().out)
+    assert [tool["name"] for tool in report["tools"]] == ["echo", "health", "sleep"]

@@ -1,0 +1,64 @@
+"""Telling options from arguments."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.cli.words import UsageProblem, take_apart
+
+VALUED = {"--timeout": "a number of seconds", "--header": "NAME: VALUE"}
+FLAGS = ("--json",)
+
+
+@pytest.mark.rule("CLI-06", "CLI-22")
+@pytest.mark.parametrize(
+    ("words", "positional", "options"),
+    [
+        ([], [], {}),
+        (["a", "b=c"], ["a", "b=c"], {}),
+        (["--timeout", "5", "a"], ["a"], {"--timeout": ["5"]}),
+        (["a", "--timeout=5"], ["a"], {"--timeout": ["5"]}),
+        (["--timeout", "-5"], [], {"--timeout": ["-5"]}),
+        (["--timeout="], [], {"--timeout": [""]}),
+        (["--header", "a: b=c", "--header=d: e"], [], {"--header": ["a: b=c", "d: e"]}),
+        (["--json", "a", "--json"], ["a"], {"--json": [""]}),
+        (["a", "--", "--json", "-x"], ["a", "--json", "-x"], {}),
+    ],
+)
+def test_options_stand_anywhere(
+    words: list[str], positional: list[str], options: dict[str, list[str]]
+) -> None:
+    line = take_apart(words, VALUED, FLAGS)
+    assert line.positional == positional
+    assert line.options == options
+
+
+@pytest.mark.rule("CLI-22")
+def test_the_last_value_of_an_option_counts() -> None:
+    line = take_apart(["--timeout", "1", "--timeout", "2"], VALUED)
+    assert line.option("--timeout") == "2"
+    assert line.option("--header") is None
+
+
+@pytest.mark.rule("CLI-06")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--timeout"], "--timeout needs a number of seconds"),
+        (["--conquer"], "no option '--conquer'"),
+        (["-x"], "no option '-x'"),
+        (["--json=yes"], "no option '--json=yes'"),
+        (["a", "b", "c"], "'c' is one argument too many"),
+    ],
+)
+def test_what_is_wrong_is_named(words: list[str], said: str) -> None:
+    with pytest.raises(UsageProblem, match=said):
+        take_apart(words, VALUED, FLAGS, at_most=2)
+
+
+@pytest.mark.rule("CLI-06")
+@given(st.lists(st.text(max_size=10), max_size=5))
+def test_after_two_dashes_everything_is_an_argument(words: list[str]) -> None:
+    assert take_apart(["--", *words], VALUED, FLAGS).positional == words

@@ -1,0 +1,580 @@
+"""The configuration classes, and what is published about them.
+
+Run as a program, this file rewrites the table in spec/config.md and spec/schemas/config.schema.json
+from the classes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from foundation_rt.config import settings as config
+from foundation_rt.config.loading import settings, variable_name
+from foundation_rt.config.settings import (
+    AacpSection,
+    AdminPolicy,
+    AgentsSection,
+    AuditSection,
+    HttpSection,
+    LoggingSection,
+    OauthSection,
+    RateLimitSection,
+    ResourcesSection,
+    SecuritySection,
+    ServerConfig,
+    ServerSection,
+    TelemetrySection,
+    ToolsSection,
+    TransportSection,
+    needs_loading,
+)
+from foundation_rt.config.types import (
+    Address,
+    Choice,
+    Flag,
+    Form,
+    Integer,
+    Kind,
+    ListOf,
+    Section,
+    Text,
+    VariableName,
+)
+from foundation_rt.version import __version__
+
+SPEC = Path(__file__).parents[2] / "spec"
+RULES = SPEC / "config.md"
+SCHEMA = SPEC / "schemas" / "config.schema.json"
+
+TABLE_HEAD = (
+    "| key | type | range | default | environment variable | meaning |\n|---|---|---|---|---|---|\n"
+)
+CONTROL_CHARACTERS = "\\u0000-\\u001f\\u007f-\\u009f"
+
+SECTIONS = (
+    ServerSection,
+    AdminPolicy,
+    ToolsSection,
+    ResourcesSection,
+    LoggingSection,
+    SecuritySection,
+    TransportSection,
+    AgentsSection,
+    AacpSection,
+    HttpSection,
+    OauthSection,
+    RateLimitSection,
+    AuditSection,
+    TelemetrySection,
+    ServerConfig,
+)
+
+EXAMPLES = {
+    config.KEY_NAME: (
+        ["iban", "a b", "ключ", "c" * 256],
+        ["", "--", "—", "c" * 257, "a\n", "\udcff"],
+    ),
+    config.HTTP_PATH: (["/", "/mcp", "/a/b.c"], ["", "mcp", "/mcp/", "//", "/a?b", "/a\n", "/ä"]),
+    config.HOST_NAME: (
+        ["*", "example.com", "example.com:8443", "[::1]:80", "under_score"],
+        ["", "https://example.com", "a b", "example.com:", "*.example.com", "a/b", "a\n", "ä.de"],
+    ),
+    config.ORIGIN: (
+        ["*", "https://example.com", "http://localhost:3000", "chrome-extension://abc"],
+        ["", "example.com", "https://example.com/", "null", "https://*.example.com", "http://a\n"],
+    ),
+    config.API_KEY: (
+        ["k" * 16, "alice:" + "k" * 32, "aA0._~+/-aA0._~+/-=="],
+        ["", "k" * 15, "alice:short", "k" * 257, "k" * 16 + "\n", "k" * 8 + " " + "k" * 8],
+    ),
+    config.ISSUER_URL: (
+        [None, "https://login.example.com", "https://a.b/c?d=e", "http://127.0.0.1:8080/realm"],
+        ["", "http://example.com", "https://", "https://a.b/#c", 'https://a.b/"', "ftp://a.b"],
+    ),
+    config.RESOURCE_URL: (
+        [None, "https://example.com/mcp", "http://10.0.0.1:8000/mcp"],
+        ["", "api://example", "https://a.b/#c", 'https://a.b/"', "https://a.b/\n"],
+    ),
+    config.SCOPE: (["mcp", "tools:call", "https://a.b/c"], ["", "a b", 'a"b', "a\\b", "a\n", "ä"]),
+    config.STATE_KEY: ([None, "0f" * 32, "AB" * 64], ["", "0f" * 31, "0" * 65, "g" * 64]),
+}
+"""By form of a string, what it accepts and what it does not."""
+
+
+# What is derived from the classes
+
+
+def table_rows(cls: type = ServerConfig, prefix: str = "") -> Iterator[str]:
+    """The rows of the table of settings."""
+    for attribute in attrs.fields(cls):
+        kind = attribute.validator
+        key = prefix + attribute.name
+        if isinstance(kind, Section):
+            yield from table_rows(kind.cls, f"{key}.")
+        else:
+            type_name, limits = type_and_range(kind)
+            cells = (
+                f"`{key}`",
+                type_name,
+                limits,
+                shown_default(attribute.default),
+                f"`{variable_name(tuple(key.split('.')))}`",
+                attribute.metadata["meaning"],
+            )
+            yield f"| {' | '.join(cells)} |\n"
+
+
+def type_and_range(kind: Kind) -> tuple[str, str]:
+    match kind:
+        case Integer():
+            return "integer", f"{kind.minimum} to {kind.maximum} {kind.unit}".strip()
+        case Flag():
+            return "boolean", ""
+        case Text():
+            return "string", f"1 to {kind.max_length} characters"
+        case Choice():
+            return "string", " ".join(f"`{word}`" for word in kind.words)
+        case Form():
+            return "string", kind.expected.replace("|", "\\|")
+        case ListOf():
+            _, limits = type_and_range(kind.item)
+            return "list of strings", limits
+        case VariableName():
+            return "variable name", ""
+        case Address():
+            urls = (f"`{scheme}:...`" for scheme in kind.schemes)
+            return "address", " ".join((*(f"`{word}`" for word in kind.words), *urls))
+    raise AssertionError(kind)
+
+
+def shown_default(default: Any) -> str:
+    if default is None:
+        return "unset"
+    if default == __version__:
+        return "that of foundation-rt"
+    if isinstance(default, str):
+        return f"`{default}`"
+    return f"`{json.dumps(default)}`"
+
+
+def table_schema(cls: type) -> dict[str, Any]:
+    """The JSON Schema of the table that structures into `cls`."""
+    return {
+        "type": "object",
+        "description": cls.__doc__.splitlines()[0],
+        "properties": {
+            attribute.name: table_schema(attribute.validator.cls)
+            if isinstance(attribute.validator, Section)
+            else setting_schema(attribute)
+            for attribute in attrs.fields(cls)
+        },
+        "additionalProperties": False,
+    }
+
+
+def setting_schema(attribute: attrs.Attribute) -> dict[str, Any]:
+    schema = {"description": attribute.metadata["meaning"], **kind_schema(attribute.validator)}
+    if attribute.default != __version__:
+        schema["default"] = attribute.default
+    return schema
+
+
+def kind_schema(kind: Kind) -> dict[str, Any]:
+    text = {"type": "string", "minLength": 1, "pattern": f"^[^{CONTROL_CHARACTERS}]*$"}
+    match kind:
+        case Integer():
+            return {"type": "integer", "minimum": kind.minimum, "maximum": kind.maximum}
+        case Flag():
+            return {"type": "boolean"}
+        case Text():
+            return {**text, "maxLength": kind.max_length}
+        case Choice():
+            return {"enum": list(kind.words)}
+        case Form():
+            types = ["string", "null"] if kind.optional else "string"
+            return {"type": types, "pattern": f"^({kind.pattern})$"}
+        case ListOf():
+            return {"type": "array", "items": kind_schema(kind.item)}
+        case VariableName():
+            return {"type": ["string", "null"], "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
+        case Address():
+            urls = f"({'|'.join(kind.schemes)}):.+"
+            return {"type": "string", "pattern": f"^({'|'.join(kind.words)}|{urls})$"}
+    raise AssertionError(kind)
+
+
+def schema_text() -> str:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Configuration file of foundation-rt",
+        **table_schema(ServerConfig),
+    }
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def published_table() -> str:
+    """The table in spec/config.md, without its head."""
+    return RULES.read_text("utf-8").split(TABLE_HEAD)[1].split("\n\n")[0].strip("\n") + "\n"
+
+
+# What holds of the classes
+
+
+def settings_of(cls: type) -> list[attrs.Attribute]:
+    return [a for a in attrs.fields(cls) if not isinstance(a.validator, Section)]
+
+
+def wrong_values(kind: Kind) -> list[Any]:
+    match kind:
+        case Integer():
+            return [kind.minimum - 1, kind.maximum + 1, "5", 5.0, True, None]
+        case Flag():
+            return [0, 1, "true", None]
+        case Text():
+            return ["", "x" * 257, "a\nb", "\x00", "\x7f", "\x85", "\ud800", b"x", 5, None]
+        case Choice():
+            return ["", "INFO", "verbose", 1, None, ["info"]]
+        case Form():
+            return [*EXAMPLES[kind][1], 5, b"x", *([] if kind.optional else [None])]
+        case ListOf():
+            right = right_values(kind.item)
+            wrong = [(right[0], value) for value in wrong_values(kind.item)]
+            return [*wrong, *right, list(right), None]
+        case VariableName():
+            return ["", "1A", "A B", "A-B", "Ä", 5]
+        case Address():
+            scheme = kind.schemes[0]
+            return ["", "elsewhere", f"{scheme}:", scheme, "ftp://x", f"{scheme}:a\nb", 5, None]
+    raise AssertionError(kind)
+
+
+def right_values(kind: Kind) -> list[Any]:
+    match kind:
+        case Integer():
+            return [kind.minimum, kind.maximum]
+        case Flag():
+            return [True, False]
+        case Text():
+            return ["x", "x" * 256, "Ærlig talt 🙂", "a b"]
+        case Choice():
+            return [word for word in kind.words if word != "token"]
+        case Form():
+            return EXAMPLES[kind][0]
+        case ListOf():
+            return [(), tuple(right_values(kind.item))]
+        case VariableName():
+            return [None, "_", "ADMIN_TOKEN", "a1"]
+        case Address():
+            return [*kind.words, *(f"{scheme}://somewhere" for scheme in kind.schemes)]
+    raise AssertionError(kind)
+
+
+EVERY_SETTING = [
+    pytest.param(cls, attribute, id=f"{cls.__name__}.{attribute.name}")
+    for cls in SECTIONS
+    for attribute in settings_of(cls)
+]
+
+
+@pytest.mark.rule("CONF-01")
+def test_defaults_of_every_setting() -> None:
+    assert attrs.asdict(ServerConfig()) == {
+        "server": {
+            "name": "foundation-rt",
+            "version": __version__,
+            "shutdown_timeout_ms": 10_000,
+            "eof_grace_ms": 250,
+            "page_size": 1_000,
+            "cache_ttl_ms": 0,
+            "cache_scope": "private",
+            "input_ttl_ms": 600_000,
+        },
+        "tools": {
+            "default_timeout_ms": 30_000,
+            "max_payload_bytes": 1_048_576,
+            "max_state_bytes": 262_144,
+            "max_response_bytes": 16_777_216,
+            "cancel_grace_ms": 5_000,
+            "expose_error_details": False,
+            "check_formats": True,
+            "admin_registration_enabled": False,
+            "admin_policy": {"mode": "deny_all", "token_env_var": None},
+            "name_separator": "/",
+        },
+        "resources": {
+            "max_concurrent_executions": 10,
+            "max_questions": 1_000,
+            "max_subscriptions": 20_000,
+            "principal_share_percent": 25,
+        },
+        "logging": {"level": "info", "redact_keys": (), "buffer_bytes": 4_194_304},
+        "security": {
+            "dynamic_registration_enabled": False,
+            "allow_arbitrary_code_tools": False,
+            "state_key": None,
+        },
+        "transport": {"max_line_bytes": 16_777_216},
+        "agents": {"max_queue": 1_000},
+        "aacp": {
+            "name": "host",
+            "store": "memory",
+            "transport": "none",
+            "default_ttl_ms": 86_400_000,
+            "request_timeout_ms": 30_000,
+            "lease_ms": 30_000,
+            "max_payload_bytes": 524_288,
+            "max_memory_records": 200_000,
+            "max_memory_bytes": 268_435_456,
+        },
+        "tasks": {
+            "max_run_ms": 1_800_000,
+            "keep_ms": 1_800_000,
+            "poll_interval_ms": 1_000,
+            "max_tasks": 1_000,
+            "max_result_bytes": 67_108_864,
+        },
+        "http": {
+            "host": "127.0.0.1",
+            "port": 8000,
+            "path": "/mcp",
+            "allowed_hosts": (),
+            "allowed_origins": (),
+            "cors_origins": (),
+            "api_keys": (),
+            "no_auth": False,
+            "max_body_bytes": 4_194_304,
+            "header_timeout_ms": 10_000,
+            "body_timeout_ms": 30_000,
+            "keep_alive_ms": 15_000,
+            "session_idle_ms": 1_800_000,
+            "max_sessions": 10_000,
+            "max_connections": 20_000,
+            "max_unread_bytes": 64 * 1024 * 1024,
+            "event_store": "memory",
+            "max_events": 1_000,
+            "event_ttl_ms": 300_000,
+            "retry_ms": 1_000,
+            "question_grace_ms": 60_000,
+        },
+        "oauth": {
+            "issuer": None,
+            "audience": None,
+            "jwks_uri": None,
+            "scopes": (),
+            "algorithms": ("RS256", "ES256"),
+        },
+        "rate_limit": {"store": "memory", "per_key": 0, "per_tool": 0, "window_ms": 60_000},
+        "audit": {
+            "enabled": False,
+            "categories": ("SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"),
+            "sensitive_data": "truncate",
+        },
+        "telemetry": {"metrics": False, "tracing": False},
+    }
+
+
+@pytest.mark.rule("CONF-01")
+@pytest.mark.parametrize(("cls", "attribute"), EVERY_SETTING)
+def test_a_setting_takes_what_it_says(cls: type, attribute: attrs.Attribute) -> None:
+    for value in right_values(attribute.validator):
+        assert getattr(cls(**{attribute.name: value}), attribute.name) == value
+
+
+@pytest.mark.rule("CONF-01")
+@pytest.mark.parametrize(("cls", "attribute"), EVERY_SETTING)
+def test_a_setting_refuses_everything_else(cls: type, attribute: attrs.Attribute) -> None:
+    for value in wrong_values(attribute.validator):
+        with pytest.raises(ValueError) as refusal:
+            cls(**{attribute.name: value})
+        assert str(refusal.value) == f"{attribute.name}: expected {attribute.validator.expected}"
+
+
+@pytest.mark.rule("CONF-01")
+@pytest.mark.parametrize(
+    ("section", "name", "minimum", "maximum"),
+    [
+        (ServerSection, "shutdown_timeout_ms", 1, 2**31 - 1),
+        (ServerSection, "eof_grace_ms", 0, 2**31 - 1),
+        (ToolsSection, "default_timeout_ms", 1, 2**31 - 1),
+        (ToolsSection, "cancel_grace_ms", 0, 2**31 - 1),
+        (ToolsSection, "max_payload_bytes", 1, 2**40),
+        (ToolsSection, "max_state_bytes", 1, 2**40),
+        (ToolsSection, "max_response_bytes", 1, 2**40),
+        (ResourcesSection, "max_concurrent_executions", 1, 10_000),
+        (ResourcesSection, "principal_share_percent", 1, 100),
+        (LoggingSection, "buffer_bytes", 1, 2**40),
+        (TransportSection, "max_line_bytes", 1024, 2**40),
+        (AgentsSection, "max_queue", 1, 1_000_000),
+        (AacpSection, "default_ttl_ms", 1, 2**31 - 1),
+        (AacpSection, "request_timeout_ms", 1, 2**31 - 1),
+        (AacpSection, "lease_ms", 100, 2**31 - 1),
+        (AacpSection, "max_payload_bytes", 1, 2**40),
+        (ServerSection, "page_size", 1, 100_000),
+        (ServerSection, "cache_ttl_ms", 0, 2**31 - 1),
+        (HttpSection, "port", 0, 65_535),
+        (HttpSection, "max_body_bytes", 1024, 2**40),
+        (HttpSection, "retry_ms", 0, 2**31 - 1),
+        (RateLimitSection, "per_key", 0, 1_000_000),
+    ],
+)
+def test_ranges(section: type, name: str, minimum: int, maximum: int) -> None:
+    for value in (minimum, maximum):
+        assert getattr(section(**{name: value}), name) == value
+    for value in (minimum - 1, maximum + 1):
+        with pytest.raises(ValueError, match=f"{name}: expected an integer from {minimum} to "):
+            section(**{name: value})
+
+
+@pytest.mark.rule("CONF-01")
+def test_a_section_is_an_instance_of_its_class() -> None:
+    with pytest.raises(ValueError, match="tools: expected an instance of ToolsSection"):
+        ServerConfig(tools={"default_timeout_ms": 5})
+    with pytest.raises(ValueError, match="admin_policy: expected an instance of AdminPolicy"):
+        ToolsSection(admin_policy=None)
+
+
+@pytest.mark.rule("CONF-01")
+@pytest.mark.parametrize("cls", SECTIONS)
+def test_a_configuration_never_changes(cls: type) -> None:
+    instance = cls()
+    for attribute in attrs.fields(cls):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(instance, attribute.name, attribute.default)
+    assert hash(instance) == hash(cls())
+
+
+TWO_KEYS = HttpSection(api_keys=("alice:" + "a" * 16, "bob:" + "b" * 16))
+
+
+def shares(percent: int, http: HttpSection = TWO_KEYS, **sections: Any) -> ServerConfig:
+    resources = ResourcesSection(principal_share_percent=percent)
+    return ServerConfig(http=http, resources=resources, **sections)
+
+
+@pytest.mark.rule("RES-12")
+@pytest.mark.parametrize(
+    ("percent", "limit", "share"),
+    [(25, 10, 3), (25, 8, 2), (25, 1, 1), (1, 1, 1), (1, 100, 1), (1, 101, 2), (100, 7, 7)],
+)
+def test_a_share_is_rounded_up_and_at_least_one(percent: int, limit: int, share: int) -> None:
+    assert shares(percent).share_of(limit, "alice") == share
+
+
+@pytest.mark.rule("RES-12")
+def test_shares_apply_only_where_several_principals_can_connect() -> None:
+    one_key = HttpSection(api_keys=("alice:" + "a" * 16,))
+    issuer = OauthSection(issuer="https://issuer.example", audience="https://server.example")
+    assert ServerConfig().share_of(10, "alice") == 10
+    assert shares(25, one_key).share_of(10, "alice") == 10
+    assert shares(25, one_key, oauth=issuer).share_of(10, "alice") == 3
+    assert shares(25, HttpSection(), oauth=issuer).share_of(10, "alice") == 3
+
+
+@pytest.mark.rule("RES-12")
+def test_a_peer_without_a_principal_may_use_the_whole_limit() -> None:
+    assert shares(25).share_of(10, None) == 10
+
+
+@pytest.mark.rule("CONF-05")
+def test_a_secret_is_in_no_repr_and_in_no_message() -> None:
+    policy = AdminPolicy(mode="token", token_env_var="s3cr3t")
+    assert "s3cr3t" not in repr(ServerConfig(tools=ToolsSection(admin_policy=policy)))
+    with pytest.raises(ValueError) as refusal:
+        AdminPolicy(mode="token", token_env_var="s3cr3t!")
+    assert "s3cr3t" not in str(refusal.value)
+
+
+@pytest.mark.rule("CONF-05")
+def test_the_keys_of_http_are_in_no_repr_and_in_no_message() -> None:
+    http = HttpSection(api_keys=("alice:s3cr3ts3cr3ts3cr3t",))
+    security = SecuritySection(state_key="0f" * 32)
+    shown = repr(ServerConfig(http=http, security=security))
+    assert "s3cr3t" not in shown
+    assert "0f0f" not in shown
+    with pytest.raises(ValueError) as refusal:
+        HttpSection(api_keys=("s3cr3t",))
+    assert "s3cr3t" not in str(refusal.value)
+
+
+@pytest.mark.rule("CONF-17")
+@pytest.mark.parametrize("one", [False, True])
+@pytest.mark.parametrize("other", [False, True])
+def test_dynamic_registration_takes_both_halves(one: bool, other: bool) -> None:
+    config = ServerConfig(
+        tools=ToolsSection(admin_registration_enabled=one),
+        security=SecuritySection(dynamic_registration_enabled=other),
+    )
+    assert config.is_dynamic_registration_effective() is (one and other)
+
+
+@pytest.mark.rule("CONF-18")
+def test_mode_token_needs_the_name_of_a_variable() -> None:
+    with pytest.raises(ValueError, match="token_env_var: expected the name of a variable"):
+        AdminPolicy(mode="token")
+    assert AdminPolicy(mode="token", token_env_var="T").token_env_var == "T"
+    assert AdminPolicy(mode="local_stdio_only", token_env_var="T").mode == "local_stdio_only"
+
+
+@pytest.mark.rule("CONF-07")
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("FOUNDATION_RT_TOOLS__DEFAULT_TIMEOUT_MS", True),
+        ("FOUNDATION_RT_TOOLS__ADMIN_POLICY__MODE", True),
+        ("FOUNDATION_RT_NO__SUCH", True),
+        ("FOUNDATION_RT_tools__level", True),
+        ("FOUNDATION_RT_X__", True),
+        ("FOUNDATION_RT___X", True),
+        ("FOUNDATION_RT__X", False),
+        ("FOUNDATION_RT_X", False),
+        ("FOUNDATION_RT_", False),
+        ("foundation_rt_tools__level", False),
+        ("MY_FOUNDATION_RT_TOOLS__X", False),
+        ("PATH", False),
+    ],
+)
+def test_which_variables_are_the_configurations(name: str, expected: bool) -> None:
+    assert needs_loading({"HOME": "/", name: "1"}) is expected
+
+
+@pytest.mark.rule("CONF-07")
+def test_no_name_of_a_setting_is_ambiguous_in_a_variable() -> None:
+    keys = [key for key, _ in settings()]
+    assert len({variable_name(key) for key in keys}) == len(keys) > 0
+    assert not any("__" in name or name != name.lower() for key in keys for name in key)
+
+
+@pytest.mark.rule("CONF-21")
+def test_the_classes_import_nothing_that_loading_needs() -> None:
+    program = "import sys, foundation_rt.config.settings; print(*sys.modules)"
+    output = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loading = "foundation_rt.config.loading"
+    costly = {"cattrs", "tomli", "difflib", "orjson", "asyncio", loading}
+    assert costly.isdisjoint(output.stdout.split())
+
+
+@pytest.mark.rule("CONF-01")
+def test_the_table_of_settings_is_the_classes() -> None:
+    assert published_table() == "".join(table_rows())
+
+
+@pytest.mark.rule("CONF-20")
+def test_the_schema_is_the_classes() -> None:
+    assert SCHEMA.read_text("utf-8") == schema_text()
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(schema_text(), "utf-8")
+    before, after = RULES.read_text("utf-8").split(TABLE_HEAD)
+    rest = after.partition("\n\n")[2] if after.startswith("|") else after.lstrip("\n")
+    RULES.write_text(f"{before}{TABLE_HEAD}{''.join(table_rows())}\n{rest}", "utf-8")

@@ -1,0 +1,147 @@
+"""`completion/complete`: what every request, good or bad, is answered with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from foundation_rt.core.invocation import Invocation, Returned
+from foundation_rt.protocol.peer import CAPABILITIES_KEY
+from foundation_rt.protocol.revisions import VERSION_KEY
+from foundation_rt.registry.completions import Choices, Completion
+from foundation_rt.registry.features import Features
+from foundation_rt.registry.prompts import PromptArgument, PromptDefinition
+from foundation_rt.registry.resources import ResourceDefinition, ResourceTemplateDefinition
+from tests.support.core import Core, make_core, replies, request
+
+PROMPT = {"type": "ref/prompt", "name": "review"}
+TEMPLATE = {"type": "ref/resource", "uri": "task://{id}"}
+STATELESS = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}
+
+
+def never(arguments: dict[str, Any], context: Any) -> None:
+    raise AssertionError("the core calls no handlers")
+
+
+def featured(*, completing: bool = True) -> Core:
+    core = make_core().handshake()
+    features = core.dispatcher.features = Features()
+    arguments = [PromptArgument(name) for name in ("code", "language", "color")]
+    choices = {"color": Choices(("red", "green"))} if completing else {}
+    definition = PromptDefinition("review", arguments=arguments)
+    features.prompts.register(definition, never, completers=choices)
+    features.resources.register(ResourceDefinition(uri="task://all", name="all"), never)
+    template = ResourceTemplateDefinition(uri_template="task://{id}", name="one")
+    features.resources.register_template(template, never)
+    if completing:
+        features.completions.register("review", "language", never, timeout_ms=50)
+        features.completions.register("task://{id}", "id", never)
+    return core
+
+
+def asked(ref: Any = PROMPT, name: Any = "language", value: Any = "p", **params: Any) -> bytes:
+    whole = {"ref": ref, "argument": {"name": name, "value": value}, **params}
+    return request("completion/complete", whole)
+
+
+@pytest.mark.rule("COMP-06")
+def test_capability_and_method_come_with_the_first_completer() -> None:
+    for core in (make_core().handshake(), featured(completing=False)):
+        assert core.answer(asked())["error"]["code"] == -32601
+    core = featured()
+    core.session = core.open_session()
+    answer = core.answer(request("initialize", {"protocolVersion": "2025-03-26"}))
+    assert answer["result"]["capabilities"]["completions"] == {}
+    core.session = core.open_session()
+    answer = core.answer(request("initialize", {"protocolVersion": "2024-11-05"}))
+    assert "completions" not in answer["result"]["capabilities"]
+
+
+@pytest.mark.rule("COMP-02", "COMP-03")
+@pytest.mark.parametrize(
+    ("ref", "name", "subject", "timeout_ms"),
+    [
+        (PROMPT, "language", "review", 50),
+        (TEMPLATE, "id", "task://{id}", 30_000),
+        ({"type": "ref/resource", "uri": "task://7"}, "id", "task://7", 30_000),
+    ],
+)
+def test_a_handler_completes(ref: Any, name: str, subject: str, timeout_ms: int) -> None:
+    core = featured()
+    [call] = core.dispatch(asked(ref, name, context={"arguments": {"code": "x"}}))
+    assert isinstance(call, Invocation)
+    assert call.arguments == {"value": "p", "arguments": {"code": "x"}}
+    assert (call.name, call.timeout_ms) == (subject, timeout_ms)
+    [reply] = replies(core.conclude(call, Returned(Completion(["python"], 7))))
+    expected = {"completion": {"values": ["python"], "total": 7, "hasMore": True}}
+    assert reply["result"] == expected
+
+
+@pytest.mark.rule("COMP-04", "COMP-02")
+def test_choices_and_arguments_that_nothing_completes_are_answered_at_once() -> None:
+    core = featured()
+    result = core.answer(asked(name="color", value="G"))["result"]
+    assert result == {"completion": {"values": ["green"], "total": 1, "hasMore": False}}
+    result = core.answer(asked(name="code"))["result"]
+    assert result == {"completion": {"values": [], "total": 0, "hasMore": False}}
+    result = core.answer(asked(name="color", value="", _meta=STATELESS))["result"]
+    assert result["resultType"] == "complete"
+    assert "ttlMs" not in result
+
+
+@pytest.mark.rule("COMP-02")
+@pytest.mark.parametrize(
+    ("params", "what"),
+    [
+        (None, "ref must be an object with a type: ref/prompt or ref/resource"),
+        ({"ref": "review"}, "ref must be an object with a type"),
+        ({"ref": {}}, "ref must be an object with a type"),
+        ({"ref": {"type": "ref/tool"}}, "ref must be an object with a type"),
+        ({"ref": {"type": ["ref/prompt"]}}, "ref must be an object with a type"),
+        ({"ref": {"type": "ref/prompt"}}, "ref.name must be a string"),
+        ({"ref": {"type": "ref/resource", "name": "x"}}, "ref.uri must be a string"),
+        ({"ref": {**PROMPT, "name": "other"}}, "ref names nothing: 'other'"),
+        ({"ref": {**TEMPLATE, "uri": "other://x"}}, "ref names nothing: 'other://x'"),
+        ({"ref": {**TEMPLATE, "uri": "task://all"}}, "ref names nothing: 'task://all'"),
+        ({"ref": {**TEMPLATE, "uri": "x" * 5000}}, f"ref names nothing: {'x' * 128!r}"),
+        ({"ref": PROMPT}, "argument must be an object"),
+        ({"ref": PROMPT, "argument": {}}, "argument must have a name and a value"),
+        ({"ref": PROMPT, "argument": {"name": "code"}}, "argument must have a name and a value"),
+        ({"ref": PROMPT, "argument": {"name": 5, "value": ""}}, "argument must have a name"),
+        ({"ref": PROMPT, "argument": {"name": "x", "value": ""}}, "there is no argument 'x'"),
+    ],
+)
+def test_what_is_malformed_or_refers_to_nothing_is_refused(params: Any, what: str) -> None:
+    error = featured().answer(request("completion/complete", params))["error"]
+    assert error["code"] == -32602
+    assert error["message"].startswith(f"Invalid params: {what}")
+
+
+@pytest.mark.rule("COMP-02")
+@pytest.mark.parametrize("context", [5, None, {"arguments": 5}, {"arguments": {"a": 5}}])
+def test_a_context_that_is_none_is_refused(context: Any) -> None:
+    error = featured().answer(asked(context=context))["error"]
+    assert error["code"] == -32602
+    assert "context must be an object" in error["message"]
+
+
+@pytest.mark.rule("COMP-02", "REV-03")
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
+def test_a_context_is_nothing_to_a_revision_without_one(revision: str) -> None:
+    core = featured()
+    core.session = core.open_session()
+    core.dispatch(request("initialize", {"protocolVersion": revision}))
+    core.dispatch(request("initialized"))
+    for context in (5, {"arguments": {"code": "x"}}):
+        [call] = core.dispatch(asked(context=context))
+        assert isinstance(call, Invocation)
+        assert call.arguments["arguments"] == {}
+        core.conclude(call, Returned(()))
+
+
+@pytest.mark.rule("COMP-02")
+def test_a_context_may_be_empty() -> None:
+    [call] = featured().dispatch(asked(context={}))
+    assert isinstance(call, Invocation)
+    assert call.arguments["arguments"] == {}

@@ -1,0 +1,109 @@
+"""`prompts/*`: what every request, good or bad, is answered with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from foundation_rt.core.invocation import Invocation, Returned
+from foundation_rt.protocol.peer import CAPABILITIES_KEY
+from foundation_rt.protocol.revisions import VERSION_KEY
+from foundation_rt.registry.features import Features
+from foundation_rt.registry.prompts import PromptArgument, PromptDefinition
+from tests.support.core import Core, make_core, replies, request
+
+STATELESS = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {}}
+
+
+def never(arguments: dict[str, Any], context: Any) -> None:
+    raise AssertionError("the core calls no handlers")
+
+
+def featured(config: dict[str, dict[str, Any]] | None = None) -> Core:
+    core = make_core(config)
+    features = core.dispatcher.features = Features()
+    arguments = [PromptArgument("code", required=True), PromptArgument("language")]
+    definition = PromptDefinition("review", "Reads code.", arguments)
+    features.prompts.register(definition, never, timeout_ms=50)
+    features.prompts.register(PromptDefinition("bare"), never)
+    return core.handshake()
+
+
+def begun(core: Core, params: Any) -> Invocation:
+    [call] = core.dispatch(request("prompts/get", params))
+    assert isinstance(call, Invocation)
+    return call
+
+
+@pytest.mark.rule("PROMPT-07")
+def test_capability_and_methods_come_with_the_first_prompt() -> None:
+    core = make_core().handshake()
+    for features in (None, Features()):
+        core.dispatcher.features = features
+        for method in ("prompts/list", "prompts/get"):
+            assert core.answer(request(method, {"name": "review"}))["error"]["code"] == -32601
+    core = featured()
+    core.session = core.open_session()
+    answer = core.answer(request("initialize", {"protocolVersion": "2025-11-25"}))
+    assert answer["result"]["capabilities"] == {
+        "tools": {"listChanged": True},
+        "logging": {},
+        "prompts": {"listChanged": True},
+    }
+
+
+@pytest.mark.rule("PROMPT-02", "PAGE-01")
+def test_the_list_comes_in_pages() -> None:
+    core = featured({"server": {"page_size": 1}})
+    first = core.answer(request("prompts/list"))["result"]
+    assert first["prompts"] == [{"name": "bare"}]
+    second = core.answer(request("prompts/list", {"cursor": first["nextCursor"]}))["result"]
+    assert [each["name"] for each in second["prompts"]] == ["review"]
+    assert "nextCursor" not in second
+    stateless = core.answer(request("prompts/list", {"_meta": STATELESS}))["result"]
+    assert (stateless["ttlMs"], stateless["cacheScope"]) == (0, "private")
+
+
+@pytest.mark.rule("PROMPT-05")
+def test_a_prompt_is_made_and_answered() -> None:
+    core = featured()
+    arguments = {"code": "x = 1", "language": "py"}
+    call = begun(core, {"name": "review", "arguments": arguments})
+    assert (call.name, call.arguments, call.timeout_ms) == ("review", arguments, 50)
+    [reply] = replies(core.conclude(call, Returned("Read x = 1")))
+    content = {"type": "text", "text": "Read x = 1"}
+    expected = {"messages": [{"role": "user", "content": content}], "description": "Reads code."}
+    assert reply["result"] == expected
+    call = begun(core, {"name": "bare"})
+    [reply] = replies(core.conclude(call, Returned([])))
+    assert reply["result"] == {"messages": []}
+    call = begun(core, {"name": "bare", "arguments": {}, "_meta": STATELESS})
+    [reply] = replies(core.conclude(call, Returned([])))
+    assert reply["result"]["resultType"] == "complete"
+    assert "ttlMs" not in reply["result"]
+
+
+@pytest.mark.rule("PROMPT-06")
+@pytest.mark.parametrize(
+    ("params", "what"),
+    [
+        (None, "name must be a string"),
+        ({}, "name must be a string"),
+        ({"name": 5}, "name must be a string"),
+        ({"name": "other"}, "there is no prompt 'other'"),
+        ({"name": "x" * 5000}, f"there is no prompt {'x' * 128!r}"),
+        ({"name": "review", "arguments": None}, "arguments must be an object"),
+        ({"name": "review", "arguments": ["code"]}, "arguments must be an object"),
+        ({"name": "review"}, "the argument 'code' is required"),
+        ({"name": "review", "arguments": {"language": "py"}}, "the argument 'code' is required"),
+        ({"name": "review", "arguments": {"code": 5}}, "the argument 'code' must be a string"),
+        ({"name": "review", "arguments": {"code": None}}, "the argument 'code' must be a string"),
+        ({"name": "bare", "arguments": {"a": "b"}}, "the prompt has no argument 'a'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_any_handler_runs(params: Any, what: str) -> None:
+    error = featured().answer(request("prompts/get", params))["error"]
+    assert error["code"] == -32602
+    assert error["message"] == f"Invalid params: {what}"
+    assert error["data"]["reason"] == "invalid_params"

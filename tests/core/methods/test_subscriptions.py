@@ -1,0 +1,429 @@
+"""Who is told of what: `resources/subscribe`, `subscriptions/listen`, lists that change."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from foundation_rt import ToolContext, ToolDefinition
+from foundation_rt.core.methods.subscriptions import MAX_LISTENING
+from foundation_rt.core.subscriptions import MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
+from tests.support.asgi import META
+from tests.support.asked import AskedClient
+from tests.support.rig import Rig
+
+STATELESS = "2026-07-28"
+ID_KEY = "io.modelcontextprotocol/subscriptionId"
+NOTHING = ToolDefinition("nothing", "", {"type": "object"})
+
+
+def play(scene: Callable[[Rig], Coroutine[Any, Any, None]]) -> Rig:
+    rig = Rig(level="debug")
+
+    @rig.server.resource("note://all")
+    def notes() -> str:
+        return ""
+
+    @rig.server.resource("note://{id}")
+    def note(id: int) -> str:
+        return ""
+
+    asyncio.run(scene(rig))
+    rig.assert_all_ended()
+    return rig
+
+
+def updated(uri: str, subscription_id: Any = None) -> dict[str, Any]:
+    params: dict[str, Any] = {"uri": uri}
+    if subscription_id is not None:
+        params["_meta"] = {ID_KEY: subscription_id}
+    return {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params}
+
+
+def changed(kind: str, subscription_id: Any = None) -> dict[str, Any]:
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"}
+    if subscription_id is not None:
+        message["params"] = {"_meta": {ID_KEY: subscription_id}}
+    return message
+
+
+async def subscribe(client: AskedClient, uri: str, word: str = "subscribe") -> dict[str, Any]:
+    client.request(f"resources/{word}", {"uri": uri})
+    return await client.next()
+
+
+async def listen(client: AskedClient, **wanted: Any) -> tuple[int, dict[str, Any]]:
+    """Open a subscription; return its id and what of it is honoured."""
+    request_id = client.request("subscriptions/listen", {"notifications": wanted})
+    message = await client.next()
+    assert message["method"] == "notifications/subscriptions/acknowledged", message
+    assert message["params"]["_meta"] == {ID_KEY: request_id}
+    return request_id, message["params"]["notifications"]
+
+
+# -- the handshake era -----------------------------------------------------------------------------
+
+
+def in_a_thread(function: Callable[[], object]) -> None:
+    """Call it in another thread, and wait for its end."""
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.rule("SUB-01", "SUB-02", "SUB-07")
+def test_a_subscriber_hears_of_its_resource_until_it_unsubscribes() -> None:
+    async def scene(rig: Rig) -> None:
+        client, other = AskedClient(rig.server), AskedClient(rig.server)
+        for uri in ("note://all", "note://5", "note://5"):
+            assert (await subscribe(client, uri))["result"] == {}
+        await subscribe(other, "note://all")
+        rig.server.resource_updated("note://5")
+        rig.server.resource_updated("note://6")
+        rig.server.resource_updated("note://all")
+        await client.settle()
+        assert client.unread() == [updated("note://5"), updated("note://all")]
+        assert other.unread() == [updated("note://all")]
+        for uri in ("note://5", "note://5", "note://never"):
+            assert (await subscribe(client, uri, "unsubscribe"))["result"] == {}
+        rig.server.resource_updated("note://5")
+        rig.server.resource_updated("note://all")
+        await client.settle()
+        assert client.unread() == [updated("note://all")]
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-01")
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
+def test_what_is_not_there_cannot_be_subscribed_to(revision: str) -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, revision)
+        error = (await subscribe(client, "other://x"))["error"]
+        assert (error["code"], error["data"]["uri"]) == (-32002, "other://x")
+        for params in ({}, {"uri": 5}, {"uri": None}, {"uri": "note://" + "9" * 10_000}):
+            for word in ("subscribe", "unsubscribe"):
+                client.request(f"resources/{word}", params)
+                assert (await client.next())["error"]["code"] == -32602
+        client.write(id="x", method="resources/subscribe")
+        assert (await client.next())["error"]["code"] == -32602
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-01")
+def test_a_server_without_resources_has_no_subscriptions_to_them() -> None:
+    async def scene() -> None:
+        rig = Rig()
+        client = AskedClient(rig.server)
+        for word in ("subscribe", "unsubscribe"):
+            assert (await subscribe(client, "note://5", word))["error"]["code"] == -32601
+        rig.server.resource_updated("note://5")  # nobody can listen, and nothing happens
+        modern = AskedClient(rig.server, STATELESS)
+        assert (await listen(modern, resourceSubscriptions=["note://5"]))[1] == {}
+        assert (await subscribe(modern, "note://5"))["error"]["code"] == -32601
+
+    asyncio.run(scene())
+
+
+@pytest.mark.rule("SUB-05")
+def test_how_much_a_session_subscribes_to_is_bounded() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server)
+        for number in range(MAX_TOPICS):
+            assert "result" in await subscribe(client, f"note://{number}")
+        assert "result" in await subscribe(client, "note://0")  # no more than before
+        error = (await subscribe(client, "note://all"))["error"]
+        assert (error["code"], error["data"]["reason"]) == (-32602, "too_many_subscriptions")
+        await subscribe(client, "note://0", "unsubscribe")
+        assert "result" in await subscribe(client, "note://all")
+
+    play(scene)
+
+
+# -- the stateless era -----------------------------------------------------------------------------
+
+
+@pytest.mark.rule("SUB-03", "SUB-04")
+def test_what_is_honoured_is_acknowledged_first() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        _, honoured = await listen(
+            client,
+            toolsListChanged=True,
+            promptsListChanged=False,
+            resourcesListChanged=None,
+            resourceSubscriptions=["note://5", "other://x", "note://5"],
+            somethingElse=True,
+        )
+        assert honoured == {"toolsListChanged": True, "resourceSubscriptions": ["note://5"]}
+        assert (await listen(client))[1] == {}
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-02", "SUB-03", "SUB-07")
+def test_each_subscription_is_told_what_it_asked_for() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        tools, _ = await listen(client, toolsListChanged=True)
+        prompts, _ = await listen(client, promptsListChanged=True, resourcesListChanged=True)
+        both, _ = await listen(client, resourceSubscriptions=["note://5"], toolsListChanged=True)
+        rig.server.register(NOTHING, lambda arguments, context: None)
+        rig.server.prompt(name="p")(lambda: "x")
+        rig.server.unregister_resource("note://all")
+        rig.server.resource_updated("note://5")
+        rig.server.resource_updated("note://6")
+        await client.settle()
+        by_subscription: dict[Any, list[dict[str, Any]]] = {}
+        for message in client.unread():
+            by_subscription.setdefault(message["params"]["_meta"][ID_KEY], []).append(message)
+        assert by_subscription == {
+            tools: [changed("tools", tools)],
+            prompts: [changed("prompts", prompts), changed("resources", prompts)],
+            both: [changed("tools", both), updated("note://5", both)],
+        }
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-03", "SUB-04")
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"notifications": None},
+        {"notifications": []},
+        {"notifications": {"toolsListChanged": "yes"}},
+        {"notifications": {"resourceSubscriptions": "note://5"}},
+        {"notifications": {"resourceSubscriptions": [5]}},
+        {"notifications": {"taskIds": {}}},
+    ],
+)
+def test_a_filter_of_another_shape_is_refused(params: dict[str, Any]) -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        client.request("subscriptions/listen", params)
+        error = (await client.next())["error"]
+        assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_params")
+        assert client.connection.session.listening == {}
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-04")
+def test_tasks_are_for_clients_with_the_extension() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        client.request("subscriptions/listen", {"notifications": {"taskIds": ["x"]}})
+        assert (await client.next())["error"]["code"] == -32021
+        client.capabilities = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+        assert (await listen(client, taskIds=["nobody's"]))[1] == {}
+
+        @rig.server.tool(task="optional")
+        async def long() -> None: ...
+
+        await client.settle()
+        client.unread()
+        assert (await listen(client, taskIds=["nobody's"]))[1] == {}
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-05")
+def test_how_much_one_connection_listens_to_is_bounded() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        many = [f"note://{number}" for number in range(MAX_TOPICS + 1)]
+        wanted = {"notifications": {"resourceSubscriptions": many}}
+        client.request("subscriptions/listen", wanted)
+        assert (await client.next())["error"]["data"]["reason"] == "too_many_subscriptions"
+        _, honoured = await listen(client, resourceSubscriptions=many[1:])
+        assert honoured == {"resourceSubscriptions": many[1:]}
+        for _ in range(MAX_LISTENING - 1):
+            await listen(client, toolsListChanged=True)
+        client.request("subscriptions/listen", {"notifications": {}})
+        error = (await client.next())["error"]
+        assert error["data"]["maxSubscriptions"] == MAX_LISTENING
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-02", "SUB-08")
+def test_a_client_ends_its_subscription() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        first, _ = await listen(client, toolsListChanged=True)
+        second, _ = await listen(client, toolsListChanged=True)
+        in_a_thread(lambda: rig.server.register(NOTHING, lambda arguments, context: None))
+        # On its way from that thread to the host's, but ended before it got there.
+        client.write(method="notifications/cancelled", params={"requestId": first})
+        client.write(method="notifications/cancelled", params={"requestId": first})
+        await client.settle()
+        assert client.unread() == [changed("tools", second)]
+        # The id is free again.
+        client.write(id=first, method="ping")
+
+    rig = play(scene)
+    assert len(rig.logged("subscription cancelled")) == 1
+
+
+@pytest.mark.rule("SUB-03", "RPC-05")
+def test_the_id_of_an_open_subscription_is_in_use() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        subscription, _ = await listen(client, toolsListChanged=True)
+        client.write(id=subscription, method="ping")
+        error = await client.next()
+        assert (error["id"], error["error"]["data"]["reason"]) == (None, "duplicate_id")
+        client.write(id=subscription, method=5)
+        error = await client.next()
+        assert (error["id"], error["error"]["code"]) == (None, -32600)
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-08")
+def test_the_server_ends_every_subscription_with_a_result() -> None:
+    async def scene(rig: Rig) -> None:
+        client, older = AskedClient(rig.server, STATELESS), AskedClient(rig.server)
+        first, _ = await listen(client, toolsListChanged=True)
+        second, _ = await listen(client)
+        await subscribe(older, "note://all")
+        subscriptions = rig.server.runtime.dispatcher.subscriptions
+        subscriptions.end_all()
+        messages = client.unread()
+        results = [each for each in messages if "result" in each]
+        assert [each["id"] for each in results] == [first, second]
+        for each in results:
+            assert each["result"]["resultType"] == "complete"
+            assert each["result"]["_meta"][ID_KEY] == each["id"]
+            assert each["result"].keys() == {"resultType", "_meta"}
+        cancelled = [each["params"]["requestId"] for each in messages if "method" in each]
+        assert cancelled == [first, second]
+        rig.server.register(NOTHING, lambda arguments, context: None)
+        rig.server.resource_updated("note://all")
+        await client.settle()
+        assert client.unread() == []
+        assert older.unread() == [changed("tools")]
+        subscriptions.end_all()
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-08")
+def test_where_a_request_has_a_way_of_its_own_the_result_is_the_last_message() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        client.connection.session.stateless = True
+        subscription, _ = await listen(client, toolsListChanged=True)
+        client.connection.end_listening()
+        [result] = client.unread()
+        assert result["id"] == subscription
+
+    play(scene)
+
+
+# -- both ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("LIFE-10", "SUB-02")
+def test_every_list_that_changes_is_told_to_connections_that_run() -> None:
+    async def scene(rig: Rig) -> None:
+        early, modern = AskedClient(rig.server), AskedClient(rig.server, STATELESS)
+        rig.server.prompt(name="q")(lambda: "x")
+        client = AskedClient(rig.server)
+        rig.server.register(NOTHING, lambda arguments, context: None)
+        rig.server.prompt(name="p")(lambda: "x")
+        rig.server.unregister_prompt("p")
+        rig.server.unregister_resource("note://all")
+        await client.settle()
+        kinds = ("tools", "prompts", "prompts", "resources")
+        assert client.unread() == [changed(kind) for kind in kinds]
+        # Its handshake came before there were prompts, and said nothing of them.
+        assert early.unread() == [changed(kind) for kind in ("tools", "resources")]
+        assert modern.unread() == []
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-01", "SUB-02")
+def test_a_client_that_has_gone_is_forgotten() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        await listen(client, resourceSubscriptions=["note://5"], toolsListChanged=True)
+        in_a_thread(lambda: rig.server.resource_updated("note://5"))
+        client.connection.close()
+        await client.settle()
+        assert client.unread() == []
+        assert_nobody_listens(rig)
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-01")
+def test_a_client_that_its_host_has_dropped_is_forgotten() -> None:
+    rig = Rig()
+    rig.server.resource("note://all")(lambda: "")
+    peer = rig.connect()
+    subscribed = peer.ask("resources/subscribe", {"uri": "note://all"})
+    assert peer.answer(subscribed)["result"] == {}
+    rig.server.resource_updated("note://all")
+    assert peer.received[-1] == updated("note://all")
+    del peer
+    gc.collect()
+    assert_nobody_listens(rig)
+
+
+def assert_nobody_listens(rig: Rig) -> None:
+    subscriptions = rig.server.runtime.dispatcher.subscriptions
+    assert subscriptions._by_topic == {}
+    assert subscriptions._open == set()
+
+
+@pytest.mark.rule("SUB-02", "SUB-07")
+def test_events_come_from_any_thread() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        subscription, _ = await listen(client, resourceSubscriptions=["note://5"])
+
+        @rig.server.tool
+        def write(ctx: ToolContext) -> None:
+            threads = [
+                threading.Thread(target=rig.server.resource_updated, args=("note://5",))
+                for _ in range(8)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(20)
+
+        call = client.start("write")
+        messages = [await client.next() for _ in range(9)]
+        assert [each for each in messages if each.get("id") == call]
+        told = [each for each in messages if "method" in each]
+        assert told == [updated("note://5", subscription)] * 8
+        assert await asyncio.to_thread(rig.server.runtime.engine.wait_idle, 20)
+
+    play(scene)
+
+
+@pytest.mark.rule("SUB-09")
+def test_a_subscription_whose_id_is_long_is_refused() -> None:
+    async def scene(rig: Rig) -> None:
+        client = AskedClient(rig.server, STATELESS)
+        meta = {"_meta": META, "notifications": {}}
+        longest = "x" * MAX_SUBSCRIPTION_ID_LENGTH
+        client.write(id=longest + "x", method="subscriptions/listen", params=meta)
+        error = (await client.next())["error"]
+        assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_params")
+        assert str(MAX_SUBSCRIPTION_ID_LENGTH) in error["message"]
+        client.write(id=longest, method="subscriptions/listen", params=meta)
+        assert (await client.next())["params"]["_meta"] == {ID_KEY: longest}
+
+    play(scene)

@@ -1,0 +1,85 @@
+"""What a client can know of a task, and what may become of it."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.core.tasks.record import TERMINAL, TRANSITIONS, Event, Status, TaskRecord
+
+START = "2024-01-01T00:00:00.000Z"
+LATER = "2024-01-01T00:00:05.000Z"
+
+
+def record() -> TaskRecord:
+    return TaskRecord("t1", None, START, START, 60_000, 1_000)
+
+
+@pytest.mark.rule("TASK-05")
+@given(st.lists(st.sampled_from(Event)))
+def test_what_the_table_does_not_list_does_not_happen(events: list[Event]) -> None:
+    task = record()
+    for event in events:
+        following = task.advance(event, LATER)
+        listed = TRANSITIONS.get((task.status, event))
+        assert (None if following is None else following.status) == listed
+        if following is not None:
+            assert following.updated_at == LATER
+            assert following.created_at == START
+            task = following
+
+
+@pytest.mark.rule("TASK-05")
+def test_no_way_leads_out_of_a_terminal_status() -> None:
+    assert {status for status, _ in TRANSITIONS} == set(Status) - TERMINAL
+    assert set(TRANSITIONS.values()) == set(Status)
+
+
+@pytest.mark.rule("TASK-03")
+def test_the_handle_has_what_every_status_has() -> None:
+    assert record().handle() == {
+        "taskId": "t1",
+        "status": "working",
+        "createdAt": START,
+        "lastUpdatedAt": START,
+        "ttlMs": 60_000,
+        "pollIntervalMs": 1_000,
+    }
+
+
+@pytest.mark.rule("TASK-06")
+@pytest.mark.parametrize(
+    ("event", "changes", "shown"),
+    [
+        (
+            Event.ASK,
+            {"input_requests": {"1": {"method": "m"}}},
+            {"inputRequests": {"1": {"method": "m"}}},
+        ),
+        (Event.COMPLETE, {"outcome": b'{"content":[]}'}, {"result": {"content": []}}),
+        (
+            Event.FAIL,
+            {"outcome": b'{"code":-32603,"message":"m"}', "message": "m"},
+            {"error": {"code": -32603, "message": "m"}, "statusMessage": "m"},
+        ),
+        (Event.CANCEL, {}, {}),
+    ],
+)
+def test_each_status_shows_what_belongs_to_it(event: Event, changes: dict, shown: dict) -> None:
+    task = record().advance(event, LATER, **changes)
+    assert task is not None
+    wire = orjson.loads(orjson.dumps(task.detailed()))
+    handle = {**record().handle(), "status": task.status.value, "lastUpdatedAt": LATER}
+    assert wire == {**handle, **shown}
+
+
+@pytest.mark.rule("TASK-08")
+def test_what_was_asked_is_gone_when_it_works_again() -> None:
+    asked = record().advance(Event.ASK, LATER, input_requests={"1": {}})
+    assert asked is not None
+    for event in (Event.ANSWERED, Event.COMPLETE, Event.CANCEL):
+        following = asked.advance(event, LATER)
+        assert following is not None
+        assert following.input_requests == {}

@@ -1,0 +1,386 @@
+"""Calls of the stateless era that ask their client, from request to request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from foundation_rt import (
+    Elicit,
+    ElicitUrl,
+    Roots,
+    Sample,
+    ToolContext,
+    ToolDefinition,
+    UrlElicitationRequired,
+)
+from foundation_rt.clock import ManualClock
+from foundation_rt.config.settings import SecuritySection, ServerConfig, ServerSection
+from foundation_rt.protocol.principal import Principal
+from foundation_rt.server_requests.request_state import MAX_STATE_BYTES
+from tests.support.asked import AskedClient, accepted, value_of
+from tests.support.rig import Rig
+
+NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+STATELESS = "2026-07-28"
+
+
+def scene(play: Callable[[Rig, AskedClient], Coroutine[Any, Any, None]], **options: Any) -> Rig:
+    """Play with a server that has the tools below, and a client of the stateless era."""
+    rig = Rig(**options)
+    add_handlers(rig)
+
+    async def run() -> None:
+        await play(rig, AskedClient(rig.server, STATELESS))
+
+    asyncio.run(run())
+    rig.assert_all_ended()
+    return rig
+
+
+def add_handlers(rig: Rig) -> None:
+    @rig.server.tool
+    async def greet(ctx: ToolContext, greeting: str = "Hello") -> str:
+        name = await ctx.elicit("Who?", NAME, key="user_name")
+        sure = await ctx.elicit("Sure?", {"type": "object", "properties": {}})
+        return f"{greeting}, {name.content['name']}! {sure.action}" if name.content else "nobody"
+
+    @rig.server.tool
+    async def everything(ctx: ToolContext) -> list[str]:
+        return sorted(
+            await ctx.ask({"name": Elicit("Who?", NAME), "text": Sample("Hi", 5), "roots": Roots()})
+        )
+
+    @rig.server.tool
+    async def files(ctx: ToolContext) -> str:
+        if ctx.client.name != "visitor":
+            raise UrlElicitationRequired(ElicitUrl("Connect", "https://x.example/"))
+        return "files"
+
+    @rig.server.prompt
+    async def hail(ctx: ToolContext) -> str:
+        return f"Hail {(await ctx.elicit('Who?', NAME)).content['name']}"
+
+    @rig.server.resource("note://{id}")
+    async def note(id: int, ctx: ToolContext) -> str:
+        return f"{id}: {len(await ctx.roots())}"
+
+
+def asked_of(response: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The questions and the state of a response that asks."""
+    result = response["result"]
+    assert result["resultType"] == "input_required"
+    assert result.keys() == {"resultType", "inputRequests", "requestState", "_meta"}
+    return result["inputRequests"], result["requestState"]
+
+
+@pytest.mark.rule("ASK-10", "ASK-13", "ASK-14")
+def test_a_call_is_retried_until_it_has_a_result() -> None:
+    async def play(rig: Rig, client: AskedClient) -> None:
+        questions, state = asked_of(await client.call("greet"))
+        message = {"message": "Who?", "requestedSchema": NAME}
+        assert questions == {"user_name": {"method": "elicitation/create", "params": message}}
+        responses = {"user_name": accepted(name="Ann")}
+        second = await client.call("greet", inputResponses=responses, requestState=state)
+        questions, next_state = asked_of(second)
+        assert [*questions] == ["1"]
+        assert next_state != state
+        response = await client.call(
+            "greet", inputResponses={"1": {"action": "decline"}}, requestState=next_state
+        )
+        assert response["result"]["resultType"] == "complete"
+        assert value_of(response) == "Hello, Ann! decline"
+
+    records = scene(play).records
+    assert [record["outcome"] for record in records] == ["success"] * 3
+    assert [record.get("resultType") for record in records] == ["input_required"] * 2 + [None]
+
+
+@pytest.mark.rule("ASK-14", "ASK-15")
+def test_any_process_with_the_same_key_goes_on() -> None:
+    config = ServerConfig(security=SecuritySection(state_key="ab" * 32))
+    states: list[str] = []
+
+    async def first(rig: Rig, client: AskedClient) -> None:
+        states.append(asked_of(await client.call("greet"))[1])
+
+    async def second(rig: Rig, client: AskedClient) -> None:
+        responses = {"user_name": accepted(name="Ann")}
+        answer = await client.call("greet", inputResponses=responses, requestState=states[0])
+        assert [*asked_of(answer)[0]] == ["1"]
+
+    async def stranger(rig: Rig, client: AskedClient) -> None:
+        answer = await client.call("greet", requestState=states[0])
+        assert answer["error"]["data"]["reason"] == "state_tampered"
+
+    scene(first, config=config)
+    scene(second, config=config)
+    scene(stranger)
+
+
+@pytest.mark.rule("ASK-11", "ASK-12")
+@pytest.mark.parametrize(
+    "responses", [{}, {"wrong_key": accepted(name="x")}, {"user_name": 12345}, {"user_name": None}]
+)
+def test_what_is_lacking_is_asked_for_again(responses: dict[str, Any]) -> None:
+    async def play(rig: Rig, client: AskedClient) -> None:
+        questions, _ = asked_of(await client.call("greet", inputResponses=responses))
+        assert [*questions] == ["user_name"]
+
+    scene(play)
+
+
+@pytest.mark.rule("ASK-11")
+def test_answers_that_come_unasked_are_dropped() -> None:
+    async def play(rig: Rig, client: AskedClient) -> None:
+        responses = {"user_name": accepted(name="Ann"), "1": accepted(), "more": accepted(x=1)}
+        questions, state = asked_of(await client.call("greet", inputResponses=responses))
+        assert [*questions] == ["user_name"]
+        # The second question was not asked yet when these came.
+        along = {"inputResponses": responses, "requestState": state}
+        questions, _ = asked_of(await client.call("greet", **along))
+        assert [*questions] == ["1"]
+
+    scene(play)
+
+
+@pytest.mark.rule("ASK-11", "ASK-14")
+@pytest.mark.parametrize(
+    ("along", "reason"),
+    [
+        ({"inputResponses": None}, "invalid_params"),
+        ({"inputResponses": []}, "invalid_params"),
+        ({"requestState": 5}, "invalid_params"),
+        ({"requestState": None}, "invalid_params"),
+        ({"requestState": ""}, "state_tampered"),
+        ({"requestState": "e30=.00"}, "state_tampered"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "greet"}),
+        ("tools/call", {"name": "plain"}),
+        ("prompts/get", {"name": "hail"}),
+        ("resources/read", {"uri": "note://5"}),
+    ],
+)
+def test_what_comes_along_malformed_is_refused(
+    method: str, params: dict[str, Any], along: dict[str, Any], reason: str
+) -> None:
+    async def play(rig: Rig, client: AskedClient) -> None:
+        rig.server.register(
+            ToolDefinition("plain", "", {"type": "object"}), lambda arguments, context: 1
+        )
+        client.request(method, {**params, **along})
+        messages = [await client.next()]
+        if messages[0].get("method"):  # the list of tools has changed
+            messages = [await client.next()]
+        error = messages[0]["error"]
+        assert (error["code"], error["data"]["reason"]) == (-32602, reason)
+        assert error["data"]["correlationId"]
+        assert rig.slots_in_use == 0
+
+    scene(play)
+
+
+@pytest.mark.rule("ASK-14")
+def test_a_state_is_for_one_request_and_one_principal() -> None:
+    async def play(rig: Rig, client: AskedClient) -> None:
+        _, state = asked_of(await client.call("greet"))
+        for tool, arguments in (("greet", {"greeting": "Hi"}), ("everything", {})):
+            error = (await client.call(tool, arguments, requestState=state))["error"]
+            assert (error["code"], error["data"]["reason"]) == (-32602, "state_foreign")
+        client.connection.session.principal = Principal("ann")
+        error = (await client.call("greet", requestState=state))["error"]
+        assert error["data"]["reason"] == "state_foreign"
+        _, hers = asked_of(await client.call("greet"))
+        client.connection.session.principal = Principal("bob")
+        error = (await client.call("greet", requestState=hers))["error"]
+        assert error["data"]["reason"] == "state_foreign"
+
+    scene(play)
+
+
+@pytest.mark.rule("ASK-14")
+def test_a_state_expires() -> None:
+    clock = ManualClock()
+
+    async def play(rig: Rig, client: AskedClient) -> None:
+        _, state = asked_of(await client.call("greet"))
+        clock.advance(timedelta(minutes=1).total_seconds() - 0.001)
+        asked_of(await client.call("greet", requestState=state))
+        clock.advance(0.001)
+        error = (await client.call("greet", requestState=state))["error"]
+        assert (error["code"], error["data"]["reason"]) == (-32602, "state_expired")
+
+    scene(play, clock=clock, config=ServerConfig(server=ServerSection(input_ttl_ms=60_000)))
+
+
+@pytest.mark.rule("ASK-14")
+def test_a_handler_may_change_the_arguments_it_was_given() -> None:
+    async def play(rig: Rig, client: AskedClient) -> None:
+        async def handler(arguments: dict[str, Any], context: ToolContext) -> int:
+            arguments.clear()
+            return len(await context.roots())
+
+        rig.server.register(ToolDefinition("careless", "", {"type": "object"}), handler)
+        _, state = asked_of(await client.call("careless", {"a": 1}))
+        responses = {"1": {"roots": []}}
+        answer = await client.call(
+            "careless", {"a": 1}, inputResponses=responses, requestState=state
+        )
+        assert value_of(answer) == 0
+
+    scene(play)
+
+
+@pytest.mark.rule("ASK-03", "ASK-10")
+def test_several_questions_in_one_round() -> None:
+    async def play(rig: Rig, client: AskedClient) -> None:
+        questions, state = asked_of(await client.call("everything"))
+        assert {key: one["method"] for key, one in questions.items()} == {
+            "name": "elicitation/create",
+            "text": "sampling/createMessage",
+            "roots": "roots/list",
+        }
+        content = {"type": "text", "text": "Hello"}
+        responses = {
+            "name": accepted(name="Ann"),
+            "text": {"role": "assistant", "model": "m", "content": content},
+            "roots": {"roots": []},
+        }
+        answer = await client.call("everything", inputResponses=responses, requestState=state)
+        assert value_of(answer) == ["name", "roots", "text"]
+
+    scene(play)
+
+
+@pytest.mark.rule("ASK-04", "ASK-05")
+def test_what_the_client_lacks_is_an_error_of_its_own() -> None:
+    async def play(rig: Rig, client: AskedClient) -> None:
+        client.capabilities = {"roots": {}}
+        error = (await client.call("everything"))["error"]
+        assert error["code"] == -32021
+        assert error["data"]["requiredCapabilities"] == {
+            "elicitation": {"form": {}},
+            "sampling": {},
+        }
+
+    rig = scene(play)
+    assert (rig.records[0]["outcome"], rig.records[0]["errorCode"]) == (
+        "tool_error",
+        "INVALID_ARGUMENT",
+    )
+
+
+@pytest.mark.rule("ASK-18")
+def test_pages_to_be_visited_first_are_asked_for() -> None:
+    async def play(rig: Rig, client: AskedClient) -> None:
+        questions, state = asked_of(await client.call("files"))
+        page = {"mode": "url", "message": "Connect", "url": "https://x.example/"}
+        assert questions == {"page-1": {"method": "elicitation/create", "params": page}}
+        responses = {"page-1": {"action": "accept"}}
+        meta = {"io.modelcontextprotocol/clientInfo": {"name": "visitor"}}
+        params = {"name": "files", "inputResponses": responses, "requestState": state}
+        client.request("tools/call", params, **meta)
+        assert value_of(await client.next()) == "files"
+        client.capabilities = {"elicitation": {}}
+        error = (await client.call("files"))["error"]
+        assert error["code"] == -32021
+        assert error["data"]["requiredCapabilities"] == {"elicitation": {"url": {}}}
+
+    scene(play)
+
+
+@pytest.mark.rule("ASK-15")
+def test_answers_that_are_too_many_to_be_kept_end_the_call() -> None:
+    async def play(rig: Rig, client: AskedClient) -> None:
+        responses = {"user_name": accepted(name="x" * MAX_STATE_BYTES)}
+        _, state = asked_of(await client.call("greet"))
+        along = {"inputResponses": responses, "requestState": state}
+        answer = value_of(await client.call("greet", **along))
+        assert answer["code"] == "RESOURCE_EXHAUSTED"
+        assert answer["details"] == {"reason": "input_state_too_large"}
+
+    scene(play)
+
+
+@pytest.mark.rule("ASK-02", "ASK-10")
+@pytest.mark.parametrize(
+    ("method", "params", "key", "answer"),
+    [
+        ("prompts/get", {"name": "hail"}, "1", accepted(name="Ann")),
+        ("resources/read", {"uri": "note://5"}, "1", {"roots": []}),
+    ],
+)
+def test_prompts_and_resources_ask_too(
+    method: str, params: dict[str, Any], key: str, answer: Any
+) -> None:
+    async def play(rig: Rig, client: AskedClient) -> None:
+        client.request(method, params)
+        questions, state = asked_of(await client.next())
+        assert [*questions] == [key]
+        client.request(method, {**params, "inputResponses": {key: answer}, "requestState": state})
+        result = (await client.next())["result"]
+        assert result["resultType"] == "complete"
+        client.capabilities = {}
+        client.request(method, params)
+        assert (await client.next())["error"]["code"] == -32021
+
+    scene(play)
+
+
+@pytest.mark.rule("ASK-10")
+@pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
+def test_middleware_lets_questions_through(revision: str) -> None:
+    rig, seen = Rig(), []
+
+    @rig.server.middleware
+    async def watch(call: Any, proceed: Any) -> Any:
+        try:
+            return await proceed()
+        except Exception as error:  # what a question unwinds is none
+            seen.append(error)
+            raise
+
+    add_handlers(rig)
+
+    async def run() -> None:
+        client = AskedClient(rig.server, revision)
+        if revision == STATELESS:
+            questions, _ = asked_of(await client.call("greet"))
+            assert [*questions] == ["user_name"]
+        else:
+            client.start("greet")
+            await client.asked("elicitation/create")
+            client.connection.close()
+            await client.settle()
+
+    asyncio.run(run())
+    assert [type(error).__name__ for error in seen] == ["AbortError"] * (revision != STATELESS)
+
+
+@pytest.mark.rule("ASK-02")
+@pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
+def test_a_completion_cannot_ask(revision: str) -> None:
+    async def play(rig: Rig, client: AskedClient) -> None:
+        @rig.server.completion("note://{id}", "id")
+        async def ids(value: str, ctx: ToolContext) -> list[str]:
+            await ctx.roots()
+            return []
+
+        own = AskedClient(rig.server, revision)
+        reference = {"type": "ref/resource", "uri": "note://{id}"}
+        argument = {"name": "id", "value": ""}
+        own.request("completion/complete", {"ref": reference, "argument": argument})
+        answer = await own.next()
+        assert answer["error"]["code"] == -32603
+
+    rig = scene(play)
+    [failure] = rig.logged("handler failed")
+    assert "cannot ask the client" in failure["error"]["message"]

@@ -1,0 +1,261 @@
+"""Results that a handler has shaped, and results that an output schema is held against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.core.invocation import Returned
+from foundation_rt.core.results import is_shaped, tool_result
+from foundation_rt.core.shaped_results import OutputSchemaViolation
+from foundation_rt.errors import ErrorCode, ToolError
+from foundation_rt.protocol.content import Audio, Block, Image, ResourceLink, Text, ToolResult
+from foundation_rt.protocol.revisions import REVISIONS, Revision
+from foundation_rt.registry.tool_definition import ToolDefinition
+from foundation_rt.registry.tools import RegisteredTool, ToolRegistry
+from tests.support.core import Core, completions, make_core, replies
+
+OLDEST, _, OBJECTS, *_, NEWEST = REVISIONS.values()
+PLENTY = 10_000
+COUNT = {
+    "type": "object",
+    "properties": {"count": {"type": "integer"}},
+    "required": ["count"],
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@attrs.define
+class Count:
+    count: int
+
+
+def make_tool(output_schema: dict[str, Any] | None = None) -> RegisteredTool:
+    definition = ToolDefinition("tool", "", {"type": "object"}, output_schema=output_schema)
+    return ToolRegistry().register(definition, lambda arguments, context: None)
+
+
+PLAIN = make_tool()
+COUNTING = make_tool(COUNT)
+ANYTHING = make_tool({})
+
+
+def result(
+    value: Any, tool: RegisteredTool = PLAIN, revision: Revision = NEWEST, limit: int = PLENTY
+) -> dict[str, Any]:
+    sent: dict[str, Any] = orjson.loads(orjson.dumps(tool_result(value, tool, revision, limit)))
+    return sent
+
+
+def refusal(value: Any, tool: RegisteredTool = PLAIN, limit: int = PLENTY) -> ToolError:
+    with pytest.raises(ToolError) as refused:
+        tool_result(value, tool, NEWEST, limit)
+    assert refused.value.code is ErrorCode.INTERNAL
+    return refused.value
+
+
+def text(of: str) -> dict[str, Any]:
+    return {"type": "text", "text": of}
+
+
+# -- content
+
+
+PIXEL = {"type": "image", "data": "YWJj", "mimeType": "image/png"}
+
+
+@pytest.mark.rule("CONT-01", "CONT-03")
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        (Text("hi"), [text("hi")]),
+        (Image(b"abc", "image/png"), [PIXEL]),
+        ([Text("a"), Image(b"abc", "image/png"), "b"], [text("a"), PIXEL, text("b")]),
+        ((Text("a"), Text("b")), [text("a"), text("b")]),
+        (ToolResult("hi"), [text("hi")]),
+        (ToolResult([]), []),
+        (ToolResult(), []),
+        (ToolResult(["a", Text("b")]), [text("a"), text("b")]),
+    ],
+)
+def test_content_is_sent_as_the_handler_shaped_it(value: Any, content: list[Any]) -> None:
+    assert result(value) == {"content": content, "isError": False}
+
+
+@pytest.mark.rule("CONT-01")
+@pytest.mark.parametrize("value", ["hi", ["hi"], [], (), [["a"]], {"type": "text"}, None, 5])
+def test_a_plain_value_is_json_text(value: Any) -> None:
+    assert not is_shaped(value)
+    assert result(value) == {"content": [text(orjson.dumps(value).decode())], "isError": False}
+
+
+@pytest.mark.rule("CONT-01")
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["a", Text("b")],
+        {"a": Text("b")},
+        [[Text("a")]],
+        [Text("a"), 5],
+        [Text("a"), None],
+        ToolResult(meta={"a": object()}),
+        ToolResult("\ud800"),
+        ToolResult(structured={1, 2}),
+        Text("a", meta={"a": Text("b")}),
+    ],
+)
+def test_content_inside_of_plain_values_and_the_reverse_are_refused(value: Any) -> None:
+    error = refusal(value)
+    assert error.details == {"reason": "result_not_serializable"}
+    assert error.__cause__ is not None
+
+
+@pytest.mark.rule("CONT-04")
+@pytest.mark.parametrize("revision", REVISIONS.values(), ids=REVISIONS)
+def test_each_revision_gets_kinds_it_knows(revision: Revision) -> None:
+    blocks: list[Block] = [Audio(b"", "audio/wav"), ResourceLink("a:b", "b"), Text("c")]
+    kinds = [block["type"] for block in result(blocks, revision=revision)["content"]]
+    assert set(kinds) <= revision.content_kinds
+    assert len(kinds) == 3
+
+
+@pytest.mark.rule("CONT-03")
+def test_a_result_says_all_there_is_to_say() -> None:
+    value = ToolResult("sorry", is_error=True, meta={"k": Count(1)})
+    assert result(value) == {
+        "content": [text("sorry")],
+        "isError": True,
+        "_meta": {"k": {"count": 1}},
+    }
+
+
+# -- structured results
+
+
+@pytest.mark.rule("CONT-06")
+@pytest.mark.parametrize("value", [{"count": 1}, Count(1), ToolResult(structured=Count(1))])
+def test_what_fits_the_schema_is_sent_structured_and_as_text(value: Any) -> None:
+    assert result(value, COUNTING) == {
+        "content": [text('{"count":1}')],
+        "isError": False,
+        "structuredContent": {"count": 1},
+    }
+
+
+@pytest.mark.rule("CONT-03", "CONT-06")
+def test_content_of_its_own_stands_in_the_place_of_the_text() -> None:
+    value = ToolResult("One.", structured={"count": 1})
+    for tool in (COUNTING, PLAIN):
+        assert result(value, tool)["content"] == [text("One.")]
+        assert result(value, tool)["structuredContent"] == {"count": 1}
+
+
+@pytest.mark.rule("CONT-06", "SCHEMA-27")
+def test_what_is_too_complex_to_be_checked_is_never_sent() -> None:
+    alternatives = [{"properties": {f"key{at}": {"type": "integer"}}} for at in range(100)]
+    schema = {"items": {"anyOf": [{"type": "null"}, *alternatives]}}
+    error = refusal([0] * 1_500_000, make_tool(schema), limit=8_000_000)
+    assert error.code is ErrorCode.INTERNAL
+    assert error.details == {"reason": "too_complex"}
+
+
+@pytest.mark.rule("CONT-06")
+@pytest.mark.parametrize(
+    "value", [{"count": "secret"}, {}, None, [], "secret", Text("secret"), ToolResult("secret")]
+)
+def test_what_violates_the_schema_is_never_sent(value: Any) -> None:
+    error = refusal(value, COUNTING)
+    assert error.details == {"reason": "output_schema_violation"}
+    assert isinstance(error.__cause__, OutputSchemaViolation)
+    assert "secret" not in f"{error.message} {error.__cause__}"
+
+
+@pytest.mark.rule("CONT-06")
+def test_where_it_violates_the_schema_is_said_in_the_log_only() -> None:
+    core = counting_core()
+    effects = core.conclude(core.begin("tool"), Returned({"count": "secret"}))
+    [reply] = replies(effects)
+    assert orjson.loads(reply["result"]["content"][0]["text"])["code"] == "INTERNAL"
+    logged = [each for each in effects if getattr(each, "message", "") == "tool result refused"]
+    assert logged[0].fields["error"]["message"] == "/count must be integer"  # type: ignore[union-attr]
+    [record] = completions(effects)
+    assert (record.fields["outcome"], record.fields["errorCode"]) == ("tool_error", "INTERNAL")
+
+
+@pytest.mark.rule("CONT-06")
+def test_an_error_is_not_held_against_the_schema() -> None:
+    sent = result(ToolResult("no", is_error=True, structured={"count": "x"}), COUNTING)
+    assert sent == {"content": [text("no")], "isError": True}
+
+
+@pytest.mark.rule("CONT-07")
+@given(value=JSON)
+def test_any_json_is_structured_from_2026_07_28_on(value: Any) -> None:
+    sent = result(value, ANYTHING, limit=10**6)
+    assert sent["structuredContent"] == value
+    assert orjson.loads(sent["content"][0]["text"]) == value
+
+
+@pytest.mark.rule("CONT-07")
+@given(value=JSON)
+def test_before_it_only_objects_are(value: Any) -> None:
+    sent = result(value, ANYTHING, OBJECTS, limit=10**6)
+    assert ("structuredContent" in sent) == (type(value) is dict)
+    assert orjson.loads(sent["content"][0]["text"]) == value
+    assert "structuredContent" not in result(value, ANYTHING, OLDEST, limit=10**6)
+
+
+@pytest.mark.rule("CONT-07")
+def test_null_is_a_structured_value_where_the_schema_takes_it() -> None:
+    assert result(None, ANYTHING)["structuredContent"] is None
+    assert "structuredContent" not in result(ToolResult(structured=None), PLAIN)
+
+
+# -- sizes and records
+
+
+@pytest.mark.rule("CONT-08")
+@pytest.mark.parametrize(
+    "value", [Text("x" * 100), [Text("x" * 50), Image(b"x" * 50, "image/png")]]
+)
+def test_a_result_over_the_limit_is_refused(value: Any) -> None:
+    details = refusal(value, limit=100).details
+    assert details is not None
+    assert details["reason"] == "result_too_large"
+    assert result(value, limit=details["resultBytes"])["isError"] is False
+    refusal(value, limit=details["resultBytes"] - 1)
+
+
+@pytest.mark.rule("CONT-08")
+def test_content_and_structure_count_together() -> None:
+    whole = len('[{"type":"text","text":"{\\"count\\":1}"}]{"count":1}')
+    assert result({"count": 1}, COUNTING, limit=whole)["isError"] is False
+    refusal({"count": 1}, COUNTING, limit=whole - 1)
+
+
+def counting_core() -> Core:
+    core = make_core().handshake()
+    definition = ToolDefinition("tool", "", {"type": "object"}, output_schema=COUNT)
+    core.registry.register(definition, lambda arguments, context: None)
+    return core
+
+
+@pytest.mark.rule("CONT-08")
+def test_a_result_that_is_an_error_counts_as_one() -> None:
+    core = counting_core()
+    effects = core.conclude(core.begin("tool"), Returned(ToolResult("no", is_error=True)))
+    [record] = completions(effects)
+    assert record.level == "info"
+    assert record.fields["outcome"] == "tool_error"
+    assert "errorCode" not in record.fields
+    [reply] = replies(effects)
+    assert reply["result"] == {"content": [text("no")], "isError": True}

@@ -1,0 +1,172 @@
+"""The p99 delay of a loop, told from its busy turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.engine.loop_monitor import WINDOW_SECONDS, HostDelay, LoopDelay
+
+
+def watched(*turns: tuple[float, float]) -> LoopDelay:
+    delay = LoopDelay()
+    for begin, end in turns:
+        delay.begin_turn(begin)
+        delay.end_turn(end)
+    return delay
+
+
+def chance_of_waiting_longer(delay_seconds: float, turns: list[tuple[float, float]]) -> float:
+    """For an event that arrives at a random moment of the window [0, 10]."""
+    longer = sum(max(0.0, (end - begin) - delay_seconds) for begin, end in turns)
+    return longer / WINDOW_SECONDS
+
+
+@pytest.mark.rule("RES-10")
+def test_an_idle_loop_has_no_delay() -> None:
+    assert LoopDelay().p99_ms(1000.0) == 0.0
+    assert watched((0.0, 0.0)).p99_ms(1.0) == 0.0
+
+
+@pytest.mark.rule("RES-10")
+def test_a_loop_that_blocks_for_less_than_a_hundredth_of_the_time_has_no_delay() -> None:
+    assert watched((0.0, 0.099)).p99_ms(10.0) == 0.0
+
+
+@pytest.mark.rule("RES-10")
+def test_one_long_turn_delays_all_who_come_in_it_but_the_last_hundredth() -> None:
+    # An event waits longer than 0.9 s if it comes in the first 0.1 s of the turn: 1 % of 10 s.
+    assert watched((3.0, 4.0)).p99_ms(10.0) == pytest.approx(900.0)
+
+
+@pytest.mark.rule("RES-10")
+def test_equal_turns_share_the_hundredth() -> None:
+    assert watched((1.0, 1.5), (2.0, 2.5)).p99_ms(10.0) == pytest.approx(450.0)
+
+
+@pytest.mark.rule("RES-10")
+def test_turns_shorter_than_the_delay_do_not_lower_it() -> None:
+    long_turn = watched((3.0, 4.0)).p99_ms(10.0)
+    assert watched((1.0, 1.002), (3.0, 4.0), (5.0, 5.2)).p99_ms(10.0) == pytest.approx(long_turn)
+
+
+@pytest.mark.rule("RES-10")
+def test_the_turn_under_way_counts() -> None:
+    delay = LoopDelay()
+    delay.begin_turn(5.0)
+    assert delay.turn_started == 5.0
+    assert delay.p99_ms(7.0) == pytest.approx(1900.0)
+    delay.end_turn(7.0)
+    assert delay.turn_started is None
+    assert delay.p99_ms(7.0) == pytest.approx(1900.0)
+
+
+@pytest.mark.rule("RES-10")
+def test_what_is_older_than_ten_seconds_no_longer_counts() -> None:
+    delay = watched((0.0, 2.0))
+    assert delay.p99_ms(10.0) == pytest.approx(1900.0)
+    assert delay.p99_ms(11.0) == pytest.approx(900.0)
+    assert delay.p99_ms(12.0) == 0.0
+    assert delay.p99_ms(100.0) == 0.0
+
+
+@pytest.mark.rule("RES-10")
+def test_turns_under_a_millisecond_count_for_nothing_however_many_there_are() -> None:
+    back_to_back = [(number / 1250, (number + 1) / 1250) for number in range(12_500)]
+    assert watched(*back_to_back).p99_ms(10.0) == 0.0
+
+
+@pytest.mark.rule("RES-10")
+def test_a_turn_that_ends_without_having_begun_is_nothing() -> None:
+    delay = LoopDelay()
+    delay.end_turn(5.0)
+    assert delay.p99_ms(5.0) == 0.0
+
+
+turn_lists = st.lists(
+    st.tuples(st.floats(0, 0.5), st.floats(0.0011, 1.5)), min_size=1, max_size=12
+).map(lambda pairs: _laid_out(pairs))
+
+
+def _laid_out(pairs: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Pauses and lengths as turns one after the other, as many as fit into the window."""
+    turns, now = [], 0.0
+    for pause, length in pairs:
+        begin, end = now + pause, now + pause + length
+        if end > WINDOW_SECONDS:
+            break
+        turns.append((begin, end))
+        now = end
+    return turns
+
+
+@pytest.mark.rule("RES-10")
+@given(turn_lists)
+def test_an_event_waits_longer_than_the_p99_with_a_chance_of_one_in_a_hundred(
+    turns: list[tuple[float, float]],
+) -> None:
+    delay_seconds = watched(*turns).p99_ms(WINDOW_SECONDS) / 1000
+    chance = chance_of_waiting_longer(delay_seconds, turns)
+    assert chance == pytest.approx(0.01) if delay_seconds else chance <= 0.01 + 1e-9
+
+
+@pytest.mark.rule("RES-10")
+@given(st.lists(st.floats(0, 3), max_size=200))
+def test_the_delay_is_never_longer_than_the_longest_turn(lengths: list[float]) -> None:
+    delay, now = LoopDelay(), 0.0
+    for length in lengths:
+        delay.begin_turn(now)
+        now += length
+        delay.end_turn(now)
+        assert 0.0 <= delay.p99_ms(now) <= 1000 * max(lengths) + 1e-6
+
+
+class Host:
+    """A host whose probe is run by hand: as long as it is wanted, it goes on."""
+
+    def __init__(self) -> None:
+        self.probes: list[Callable[[], bool]] = []
+
+    def sample_delay(self, delay: LoopDelay, wanted: Callable[[], bool]) -> None:
+        self.probes.append(wanted)
+
+    def probe(self) -> int:
+        """Let every probe come round once; return how many go on."""
+        self.probes = [wanted for wanted in self.probes if wanted()]
+        return len(self.probes)
+
+
+class Peer:
+    closed = False
+
+
+@pytest.mark.rule("RES-10")
+def test_a_hosts_loop_is_probed_once_as_long_as_any_connection_is_open() -> None:
+    host = Host()
+    measured = HostDelay(host)  # type: ignore[arg-type]
+    first, second, third = Peer(), Peer(), Peer()
+    measured.watch(first)  # type: ignore[arg-type]
+    measured.watch(second)  # type: ignore[arg-type]
+    assert host.probe() == 1
+    first.closed = True
+    assert host.probe() == 1
+    second.closed = True
+    assert host.probe() == 0
+    measured.watch(third)  # type: ignore[arg-type]
+    assert host.probe() == 1
+
+
+@pytest.mark.rule("RES-10")
+def test_a_connection_that_opens_before_the_probe_saw_the_last_one_close_needs_no_second() -> None:
+    host = Host()
+    measured = HostDelay(host)  # type: ignore[arg-type]
+    first, second = Peer(), Peer()
+    measured.watch(first)  # type: ignore[arg-type]
+    first.closed = True
+    measured.watch(second)  # type: ignore[arg-type]
+    assert host.probe() == 1
+    second.closed = True
+    assert host.probe() == 0

@@ -1,0 +1,234 @@
+"""Timers, loops and threads: the three surroundings the engine runs in."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.clock import ManualClock
+from foundation_rt.engine.loop_monitor import LoopDelay
+from foundation_rt.engine.scheduling import Background, HostLoop
+from foundation_rt.engine.timers import TimerQueue, TimerThread
+from tests.support.virtual_loop import VirtualLoop, run_virtual
+
+PATIENCE = 20.0
+
+
+@contextmanager
+def new_threads() -> Iterator[Callable[[], set[str]]]:
+    """Tells the names of threads that were started since."""
+    before = set(threading.enumerate())
+    yield lambda: {each.name for each in set(threading.enumerate()) - before}
+
+
+# -- a queue of timers -----------------------------------------------------------------------------
+
+
+@pytest.mark.rule("TIME-01")
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), st.integers(0, 20)),
+            st.tuples(st.just("cancel"), st.integers(0, 40)),
+            st.tuples(st.just("pop"), st.integers(0, 20)),
+        ),
+        max_size=60,
+    )
+)
+def test_a_queue_gives_out_what_is_due_in_order_and_nothing_that_was_taken_back(
+    steps: list[tuple[str, int]],
+) -> None:
+    queue = TimerQueue()
+    timers: list[Any] = []
+    waiting: list[tuple[int, int]] = []  # due, number
+    fired: list[int] = []
+    for what, value in steps:
+        if what == "add":
+            number = len(timers)
+            waiting.append((value, number))
+            timers.append(queue.add(value, partial(fired.append, number)))
+        elif what == "cancel" and value < len(timers):
+            timers[value].cancel()
+            timers[value].cancel()  # harmless
+            waiting = [each for each in waiting if each[1] != value]
+        elif what == "pop":
+            due = sorted(each for each in waiting if each[0] <= value)
+            waiting = [each for each in waiting if each[0] > value]
+            for callback in queue.pop_due(value):
+                callback()
+            assert fired == [number for _, number in due]
+            fired.clear()
+        assert queue.next_due() == min((due for due, _ in waiting), default=None)
+
+
+@pytest.mark.rule("TIME-01")
+def test_timers_taken_back_do_not_pile_up() -> None:
+    """Thousands of calls a second, each with a deadline that is far off and soon cancelled."""
+    queue = TimerQueue()
+    kept = queue.add(10_000.0, lambda: None)
+    for number in range(10_000):
+        queue.add(30.0 + number, lambda: None).cancel()
+        assert len(queue._heap) <= 256
+    assert queue.next_due() == 10_000.0
+    kept.cancel()
+    assert queue.next_due() is None
+
+
+# -- the loop of a host ----------------------------------------------------------------------------
+
+
+@pytest.mark.rule("EMBED-02")
+def test_on_a_hosts_loop_timers_tasks_and_returns_happen_on_it() -> None:
+    async def main(clock: ManualClock) -> None:
+        host = HostLoop(asyncio.get_running_loop())
+        happened: list[tuple[str, float]] = []
+        tasks: list[asyncio.Task[None]] = []
+
+        def note(what: str) -> None:
+            assert asyncio.get_running_loop() is host.loop
+            happened.append((what, clock.monotonic()))
+
+        async def work() -> None:
+            note("task")
+
+        taken_back = host.call_later(1.0, lambda: note("never"))
+        host.call_later(2.0, lambda: note("timer"))
+        taken_back.cancel()
+        host.start_task(work(), tasks.append)
+        thread = threading.Thread(target=lambda: host.return_to_host(lambda: note("returned")))
+        thread.start()
+        thread.join(PATIENCE)
+        host.call_in_loop(lambda: note("called"))
+        await asyncio.sleep(3)
+        [task] = tasks
+        assert task.done()
+        assert sorted(happened) == [("called", 0), ("returned", 0), ("task", 0), ("timer", 2.0)]
+
+    run_virtual(main)
+
+
+@pytest.mark.rule("EMBED-02")
+def test_what_returns_to_a_loop_that_was_closed_is_dropped() -> None:
+    """What can only be done on the host's loop is done nowhere else."""
+    loop = asyncio.new_event_loop()
+    loop.close()
+    HostLoop(loop).return_to_host(lambda: pytest.fail("there is no loop to do this on"))
+
+
+@pytest.mark.rule("RES-10")
+def test_a_hosts_loop_is_probed_ten_times_a_second_as_long_as_that_is_wanted() -> None:
+    clock = ManualClock()
+    loop = VirtualLoop(clock)
+    wanted = True
+    probes: list[float] = []
+
+    class Counting(LoopDelay):
+        def end_turn(self, now: float) -> None:
+            probes.append(clock.monotonic())
+
+    HostLoop(loop).sample_delay(Counting(), lambda: wanted)
+    loop.run_until_complete(asyncio.sleep(1.05))
+    assert probes == [pytest.approx(0.1 * number, abs=1e-4) for number in range(1, 11)]
+    wanted = False
+    loop.run_until_complete(asyncio.sleep(1.0))
+    assert len(probes) == 11
+    loop.close()
+
+
+# -- a host without a loop -------------------------------------------------------------------------
+
+
+def background() -> tuple[Background, SimpleQueue[tuple[str, BaseException | None]]]:
+    errors: SimpleQueue[tuple[str, BaseException | None]] = SimpleQueue()
+    return Background(lambda message, error: errors.put((message, error))), errors
+
+
+@pytest.mark.rule("EMBED-03")
+def test_without_a_loop_each_thread_starts_when_it_is_first_needed() -> None:
+    with new_threads() as started:
+        scheduler, _ = background()
+        assert started() == set()
+        fired: SimpleQueue[str] = SimpleQueue()
+        scheduler.call_later(0.0, lambda: fired.put(threading.current_thread().name))
+        assert fired.get(timeout=PATIENCE) == "foundation-rt-timers"
+        assert started() == {"foundation-rt-timers"}
+
+        async def work() -> None:
+            fired.put(threading.current_thread().name)
+
+        tasks: SimpleQueue[tuple[asyncio.Task[None], str]] = SimpleQueue()
+        scheduler.start_task(
+            work(), lambda task: tasks.put((task, threading.current_thread().name))
+        )
+        assert fired.get(timeout=PATIENCE) == "foundation-rt-loop"
+        task, where = tasks.get(timeout=PATIENCE)
+        assert where == "foundation-rt-loop"
+        assert isinstance(task, asyncio.Task)
+        scheduler.call_in_loop(lambda: fired.put(threading.current_thread().name))
+        assert fired.get(timeout=PATIENCE) == "foundation-rt-loop"
+        assert started() == {"foundation-rt-timers", "foundation-rt-loop"}
+
+
+@pytest.mark.rule("EMBED-03")
+def test_without_a_loop_a_worker_returns_in_place() -> None:
+    scheduler, _ = background()
+    returned: list[threading.Thread] = []
+    scheduler.return_to_host(lambda: returned.append(threading.current_thread()))
+    assert returned == [threading.current_thread()]
+
+
+@pytest.mark.rule("EMBED-03", "ERR-05")
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_task_that_tries_to_end_the_process_does_not_end_the_loop_thread(
+    error: type[BaseException],
+) -> None:
+    scheduler, errors = background()
+
+    async def leave() -> None:
+        raise error
+
+    scheduler.start_task(leave(), lambda task: None)
+    _, reported = errors.get(timeout=PATIENCE)
+    assert isinstance(reported, error)
+    alive: SimpleQueue[bool] = SimpleQueue()
+    scheduler.call_in_loop(lambda: alive.put(True))
+    assert alive.get(timeout=PATIENCE)
+
+
+@pytest.mark.rule("EMBED-03", "TIME-01")
+def test_a_timer_that_is_due_earlier_is_not_kept_waiting_by_one_that_is_due_later() -> None:
+    timers = TimerThread()
+    fired: SimpleQueue[str] = SimpleQueue()
+    late = timers.call_later(3600.0, lambda: fired.put("late"))
+    timers.call_later(0.01, lambda: fired.put("second"))
+    timers.call_later(0.001, lambda: fired.put("first"))
+    assert [fired.get(timeout=PATIENCE), fired.get(timeout=PATIENCE)] == ["first", "second"]
+    late.cancel()
+    assert fired.empty()
+
+
+@pytest.mark.rule("EMBED-03")
+def test_timers_can_be_added_from_many_threads_and_each_fires_once() -> None:
+    timers = TimerThread()
+    fired: SimpleQueue[int] = SimpleQueue()
+
+    def add(first: int) -> None:
+        for number in range(first, 400, 4):
+            timers.call_later((number % 7) / 2000, partial(fired.put, number))
+
+    threads = [threading.Thread(target=add, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(fired.get(timeout=PATIENCE) for _ in range(400)) == list(range(400))
+    assert fired.empty()

@@ -1,0 +1,285 @@
+"""Who did what: the records of the audit log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt import Server, ToolDefinition
+from foundation_rt.clock import ManualClock
+from foundation_rt.config.settings import AuditSection, RateLimitSection, ServerConfig
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.middleware.audit import AuditLog, _show
+from foundation_rt.protocol.principal import Principal
+from foundation_rt.runtime import ServerOptions
+from foundation_rt.testing import TestClient
+from tests.support.observed import call_everything, converse, make_server
+
+CALL = ("TOOL_INVOCATION_START", "TOOL_INVOCATION_COMPLETED")
+EVERYTHING = ["SECURITY", "TOOL", "DATA", "ADMIN", "ERROR"]
+
+
+def audit(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [line for line in lines if line["message"] == "audit"]
+
+
+def audited(server: Server | None = None, talk: Any = call_everything) -> list[dict[str, Any]]:
+    """What a conversation leaves in the audit log."""
+    return audit(converse(server or make_server({"audit": {"enabled": True}}), talk))
+
+
+@pytest.mark.rule("OPS-11", "OPS-12")
+def test_everything_that_happens_is_told_with_its_category() -> None:
+    told = [(line["eventType"], line["category"], line["success"]) for line in audited()]
+    start, failed = ("TOOL_INVOCATION_START", "TOOL", True), "TOOL_INVOCATION_FAILED"
+    refused = ("TOOL_INVOCATION_REFUSED", "ERROR", False)
+    assert told == [
+        ("SESSION_OPENED", "SECURITY", True),
+        start,
+        ("TOOL_INVOCATION_COMPLETED", "TOOL", True),
+        *[start, (failed, "ERROR", False)] * 3,
+        refused,
+        refused,
+        ("RESOURCE_READ_START", "DATA", True),
+        ("RESOURCE_READ_COMPLETED", "DATA", True),
+        ("RESOURCE_READ_START", "DATA", True),
+        ("RESOURCE_READ_FAILED", "ERROR", False),
+        ("PROMPT_GET_START", "DATA", True),
+        ("PROMPT_GET_COMPLETED", "DATA", True),
+        ("COMPLETION_START", "DATA", True),
+        ("COMPLETION_COMPLETED", "DATA", True),
+        ("SESSION_CLOSED", "SECURITY", True),
+    ]
+
+
+@pytest.mark.rule("OPS-11")
+def test_a_record_says_what_by_whom_and_how_it_ended() -> None:
+    async def talk(client: TestClient) -> None:
+        client.connection.session.principal = Principal("alice", client_id="desk")
+        params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {"correlationId": "c"}}
+        await client.request("tools/call", params)
+
+    start, completed = (line for line in audited(talk=talk) if line["eventType"] in CALL)
+    assert start == {
+        "timestamp": "2024-01-01T00:00:00.000Z",
+        "level": "info",
+        "message": "audit",
+        "eventType": "TOOL_INVOCATION_START",
+        "category": "TOOL",
+        "success": True,
+        "connectionCorrelationId": start["connectionCorrelationId"],
+        "transport": "memory",
+        "subject": "alice",
+        "clientId": "desk",
+        "correlationId": "c",
+        "runId": start["runId"],
+        "toolName": "add",
+        "metadata": {"arguments": {"a": 1, "b": 2}},
+    }
+    expected = start | {"eventType": "TOOL_INVOCATION_COMPLETED"}
+    expected["metadata"] = {"outcome": "success", "durationMs": 0.0}
+    assert completed == expected
+
+
+@pytest.mark.rule("OPS-11", "OPS-12")
+def test_what_did_not_succeed_is_a_warning_with_its_code_and_reason() -> None:
+    failed = [line for line in audited() if not line["success"]]
+    assert {line["level"] for line in failed} == {"warn"}
+    codes = [(line.get("errorCode"), line["metadata"].get("reason")) for line in failed]
+    assert codes == [
+        (None, None),
+        ("NOT_FOUND", None),
+        ("INTERNAL", None),
+        ("NOT_FOUND", "NOT_FOUND"),
+        ("INVALID_ARGUMENT", "schema_validation"),
+        ("NOT_FOUND", None),
+    ]
+
+
+@pytest.mark.rule("OPS-11")
+@pytest.mark.parametrize("category", EVERYTHING)
+def test_only_the_categories_that_are_wanted_are_written(category: str) -> None:
+    only = make_server({"audit": {"enabled": True, "categories": [category]}})
+    expected = [line["eventType"] for line in audited() if line["category"] == category]
+    assert [line["eventType"] for line in audited(only)] == expected
+
+
+@pytest.mark.rule("OPS-11")
+def test_the_level_of_the_log_does_not_matter() -> None:
+    server = make_server({"audit": {"enabled": True}, "logging": {"level": "error"}})
+    lines = converse(server, call_everything)
+    assert len(audit(lines)) == len(audited())
+    assert {line["level"] for line in lines if line["message"] != "audit"} == {"error"}
+
+
+@pytest.mark.rule("OPS-11")
+def test_without_it_nothing_is_written() -> None:
+    assert audit(converse(make_server(), call_everything)) == []
+
+
+@pytest.mark.rule("OPS-12")
+def test_calls_of_administrative_tools_are_admin_and_refused_ones_security() -> None:
+    on = {
+        "security": {"dynamic_registration_enabled": True},
+        "tools": {
+            "admin_registration_enabled": True,
+            "admin_policy": {"mode": "local_stdio_only"},
+        },
+        "audit": {"enabled": True},
+    }
+
+    async def talk(client: TestClient) -> None:
+        tool = {"name": "shout", "description": "Say it.", "toolType": "echo"}
+        params = {"name": "admin/registerTool", "arguments": tool}
+        await client.request("tools/call", params)
+        client.connection.session.transport_type = "stdio"
+        await client.request("tools/call", params)
+
+    told = [
+        (line["eventType"], line["category"], line.get("errorCode"))
+        for line in audited(make_server(on), talk)
+        if line.get("toolName") == "admin/registerTool"
+    ]
+    assert told == [
+        ("TOOL_INVOCATION_REFUSED", "SECURITY", "UNAUTHORIZED"),
+        ("TOOL_INVOCATION_START", "ADMIN", None),
+        ("TOOL_INVOCATION_COMPLETED", "ADMIN", None),
+    ]
+
+
+@pytest.mark.rule("OPS-12")
+def test_a_call_without_the_right_shape_is_refused() -> None:
+    async def talk(client: TestClient) -> None:
+        client._send({"id": 99, "method": "tools/call"}, {"name": 5})
+
+    [refused] = [line for line in audited(talk=talk) if not line["success"]]
+    assert refused["eventType"] == "TOOL_INVOCATION_REFUSED"
+    assert "runId" not in refused
+
+
+@pytest.mark.rule("OPS-07", "OPS-12")
+def test_rate_limits_that_bar_a_call_are_told() -> None:
+    config = ServerConfig(audit=AuditSection(enabled=True), rate_limit=RateLimitSection(per_key=1))
+    server = Server(options=ServerOptions(config=config))
+    server.tool(lambda: 1, name="one")  # type: ignore[call-overload]
+
+    async def talk(client: TestClient) -> None:
+        for _ in range(2):
+            await client.request("tools/call", {"name": "one", "arguments": {}})
+
+    lines = audited(server, talk)
+    *_, before, limited, refused, _ = lines
+    assert [before["eventType"], refused["eventType"]] == [CALL[1], "TOOL_INVOCATION_REFUSED"]
+    assert refused["metadata"]["reason"] == "rate_limit"
+    assert (limited["eventType"], limited["category"]) == ("RATE_LIMIT_EXCEEDED", "SECURITY")
+    assert limited["runId"] == refused["runId"] != before["runId"]
+    assert limited["toolName"] == "one"
+    assert limited["metadata"]["reason"] == "rate_limit"
+
+
+# -- arguments
+
+
+def shown(how: str, arguments: dict[str, Any]) -> Any:
+    """What is written of arguments."""
+
+    async def talk(client: TestClient) -> None:
+        await client.request("tools/call", {"name": "any", "arguments": arguments})
+
+    server = Server("s", config={"audit": {"enabled": True, "sensitive_data": how}})
+    server.register(ToolDefinition("any", "", {"type": "object"}), lambda a, c: 1, inline=True)
+    [start] = [line for line in audited(server, talk) if line["eventType"].endswith("_START")]
+    return start["metadata"]["arguments"]
+
+
+ARGUMENTS = {
+    "text": "x" * 100,
+    "short": "y" * 64,
+    "numbers": [*range(20)],
+    "deep": {"a": {"b": {"c": {"d": 1}}}},
+    "many": {str(number): number for number in range(18)},
+    "password": "hunter2",
+    "flag": None,
+}
+
+
+@pytest.mark.rule("OPS-13")
+def test_truncate_shows_the_beginning_of_everything() -> None:
+    assert shown("truncate", ARGUMENTS) == {
+        "text": "x" * 64 + " [cut at 64 of 100 characters]",
+        "short": "y" * 64,
+        "numbers": [*range(16), "... 4 more"],
+        "deep": {"a": {"b": {"c": "[1 members]"}}},
+        "many": {str(number): number for number in range(16)} | {"...": "2 more"},
+        "password": "[REDACTED]",
+        "flag": None,
+    }
+
+
+@pytest.mark.rule("OPS-13")
+def test_redact_shows_names_alone() -> None:
+    assert shown("redact", ARGUMENTS) == dict.fromkeys(ARGUMENTS, "[REDACTED]")
+
+
+@pytest.mark.rule("OPS-13")
+def test_full_shows_everything_but_secrets() -> None:
+    assert shown("full", ARGUMENTS) == ARGUMENTS | {"password": "[REDACTED]"}
+
+
+@pytest.mark.rule("OPS-13")
+def test_results_are_never_shown() -> None:
+    server = Server("s", config={"audit": {"enabled": True, "sensitive_data": "full"}})
+    server.tool(lambda: "a result", name="one")  # type: ignore[call-overload]
+
+    async def talk(client: TestClient) -> None:
+        assert await client.call("one") == "a result"
+
+    assert "a result" not in str(audited(server, talk))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(),
+    lambda inner: st.lists(inner, max_size=40) | st.dictionaries(st.text(), inner, max_size=40),
+    max_leaves=60,
+)
+
+
+@pytest.mark.rule("OPS-13")
+@given(arguments=st.dictionaries(st.text(), JSON, max_size=40))
+def test_what_truncate_shows_is_bounded(arguments: dict[str, Any]) -> None:
+    def check(value: Any, level: int) -> None:
+        assert level <= 5
+        if isinstance(value, str):
+            assert len(value) <= 64 + 40
+        elif isinstance(value, dict | list):
+            assert len(value) <= 17
+            for each in value.values() if isinstance(value, dict) else value:
+                check(each, level + 1)
+
+    check(_show(arguments, "truncate"), 1)
+
+
+# -- what others write
+
+
+@pytest.mark.rule("OPS-11", "OPS-12")
+def test_the_transport_tells_what_it_knows() -> None:
+    sink = MemorySink()
+    logger = StructuredLogger(sink, ManualClock(), "error")
+    log = AuditLog(logger, AuditSection(enabled=True, categories=("SECURITY",)), lambda name: False)
+    log.write("AUTHENTICATION_FAILED", "SECURITY", False, remote="10.0.0.1", subject=None)
+    log.write("SOMETHING_ELSE", "DATA", True)
+    assert sink.lines == [
+        {
+            "timestamp": "2024-01-01T00:00:00.000Z",
+            "level": "warn",
+            "message": "audit",
+            "eventType": "AUTHENTICATION_FAILED",
+            "category": "SECURITY",
+            "success": False,
+            "remote": "10.0.0.1",
+        }
+    ]

@@ -1,0 +1,164 @@
+"""What HTTP adds: the path for Prometheus, and refusals in the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt import Server
+from foundation_rt.clock import ManualClock
+from foundation_rt.config.settings import (
+    AuditSection,
+    HttpSection,
+    ServerConfig,
+    TelemetrySection,
+)
+from foundation_rt.logs.logger import MemorySink, StructuredLogger
+from foundation_rt.runtime import ServerOptions
+from tests.support.asgi import JSON_HEADERS, META, REVISION, request, visit
+
+KEY = "0123456789abcdef-key"
+AUTHORIZED = {"host": "127.0.0.1", "x-api-key": KEY}
+
+
+def serve(
+    *, metrics: bool = True, categories: tuple[Any, ...] = ("SECURITY",)
+) -> tuple[Any, MemorySink]:
+    """An application behind a key, and what it logs."""
+    config = ServerConfig(
+        http=HttpSection(api_keys=(f"alice:{KEY}",)),
+        audit=AuditSection(enabled=True, categories=categories),
+        telemetry=TelemetrySection(metrics=metrics),
+    )
+    sink = MemorySink()
+    logger = StructuredLogger(sink, ManualClock(), "error")
+    server = Server(options=ServerOptions(config=config, logger=logger))
+    server.tool(lambda: 1, name="one")  # type: ignore[call-overload]
+    return server.asgi_app(), sink
+
+
+async def call_one(app: Any) -> None:
+    """Call the tool, in the stateless era."""
+    head = {"mcp-protocol-version": REVISION, "mcp-method": "tools/call", "mcp-name": "one"}
+    params = {"name": "one", "arguments": {}, "_meta": META}
+    message = orjson.dumps(request("tools/call", params))
+    headers = JSON_HEADERS | AUTHORIZED | head
+    answer = await visit(app, "POST", headers=headers, body=message).finish()
+    assert answer.status == 200, answer.body
+
+
+def play(scene: Any) -> None:
+    asyncio.run(scene)
+
+
+@pytest.mark.rule("OPS-14")
+def test_prometheus_reads_what_was_counted() -> None:
+    async def scene() -> None:
+        app, _ = serve()
+        await call_one(app)
+        answer = await visit(app, "GET", "/metrics", headers=AUTHORIZED).finish()
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        counted = b'calls_total{method="tools/call",name="one",outcome="success"} 1.0'
+        assert counted in answer.body
+        await app.stop(5)
+
+    play(scene())
+
+
+@pytest.mark.rule("OPS-14")
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("GET", {"host": "127.0.0.1"}, 401),
+        ("GET", {"host": "evil.example", "x-api-key": KEY}, 421),
+        ("POST", AUTHORIZED, 405),
+    ],
+)
+def test_nobody_else_reads_it(method: str, headers: dict[str, str], status: int) -> None:
+    async def scene() -> None:
+        app, _ = serve()
+        answer = await visit(app, method, "/metrics", headers=headers).finish()
+        assert answer.status == status
+        assert b"foundation_rt_calls" not in answer.body
+        await app.stop(5)
+
+    play(scene())
+
+
+@pytest.mark.rule("OPS-14")
+def test_without_metrics_there_is_no_such_path() -> None:
+    async def scene() -> None:
+        app, _ = serve(metrics=False)
+        assert (await visit(app, "GET", "/metrics", headers=AUTHORIZED).finish()).status == 404
+
+    play(scene())
+
+
+@pytest.mark.rule("OPS-12")
+@pytest.mark.parametrize(
+    ("headers", "event_type"),
+    [
+        ({"host": "127.0.0.1"}, "AUTHENTICATION_FAILED"),
+        ({"host": "127.0.0.1", "x-api-key": "guessed-0123456789"}, "AUTHENTICATION_FAILED"),
+        ({"host": "evil.example", "x-api-key": KEY}, "ACCESS_DENIED"),
+        (AUTHORIZED | {"origin": "https://evil.example"}, "ACCESS_DENIED"),
+    ],
+)
+def test_who_is_turned_away_is_told(headers: dict[str, str], event_type: str) -> None:
+    async def scene() -> None:
+        app, sink = serve()
+        await visit(app, "POST", "/mcp", headers=headers).finish()
+        [line] = sink.lines
+        assert (line["eventType"], line["category"]) == (event_type, "SECURITY")
+        assert line["success"] is False
+        assert line["metadata"].keys() == {"reason", "path", "address"}
+        assert line["metadata"]["path"] == "/mcp"
+        assert "guessed" not in str(line)
+
+    play(scene())
+
+
+@pytest.mark.rule("OPS-11")
+def test_who_calls_is_told() -> None:
+    async def scene() -> None:
+        app, sink = serve(categories=("TOOL",))
+        await call_one(app)
+        assert [(line["eventType"], line["subject"]) for line in sink.lines] == [
+            ("TOOL_INVOCATION_START", "key:alice"),
+            ("TOOL_INVOCATION_COMPLETED", "key:alice"),
+        ]
+        assert {line["transport"] for line in sink.lines} == {"http"}
+        await app.stop(5)
+
+    play(scene())
+
+
+@pytest.mark.rule("OPS-01")
+def test_a_start_that_fails_after_the_hooks_leaves_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        config = ServerConfig(http=HttpSection(no_auth=True))
+        server = Server(options=ServerOptions(config=config))
+        life = []
+
+        @server.lifespan
+        async def hook(server: Server) -> AsyncIterator[None]:
+            life.append("entered")
+            yield
+            life.append("left")
+
+        app = server.asgi_app()
+
+        async def fail(self: Any) -> None:
+            raise OSError("no sockets")
+
+        monkeypatch.setattr(type(app), "_make_service", fail)
+        with pytest.raises(OSError, match="no sockets"):
+            await app.start()
+        assert life == ["entered", "left"]
+
+    play(scene())

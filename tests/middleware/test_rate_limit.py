@@ -1,0 +1,522 @@
+"""Limits of calls: what is refused, for how long, and what is kept of whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyrate_limiter import Rate
+
+from foundation_rt.clock import ManualClock
+from foundation_rt.config.settings import RateLimitSection, ServerConfig
+from foundation_rt.core.effects import Complete, Notify, Reply
+from foundation_rt.core.session import create_session
+from foundation_rt.middleware.rate_limit import (
+    MemoryBuckets,
+    RateLimit,
+    RedisBuckets,
+    make_rate_limit,
+)
+from foundation_rt.protocol.jsonrpc import ABSENT, Request
+from foundation_rt.protocol.peer import Peer
+from foundation_rt.protocol.principal import Principal
+from foundation_rt.protocol.revisions import REVISIONS
+from tests.support.asked import AskedClient
+from tests.support.core import make_core
+from tests.support.gate import Gate
+from tests.support.rig import Rig
+from tests.support.services import need_redis, unique_name
+
+DECIDED = Notify(b"decided")
+PATIENCE = 20.0
+
+
+class Logger:
+    def __init__(self) -> None:
+        self.records: list[tuple[str, str]] = []
+
+    def info(self, message: str, fields: Any = None) -> None:
+        self.records.append(("info", message))
+
+    def warn(self, message: str, fields: Any = None) -> None:
+        self.records.append(("warn", f"{message} {fields}"))
+
+    def child(self, fields: Any) -> Logger:
+        return self
+
+
+TOOLS = ("a", "b", "c", "echo")
+HANDSHAKEN = Peer(REVISIONS["2025-11-25"])
+
+
+def made(clock: ManualClock, **settings: Any) -> RateLimit:
+    return limit_of(RateLimitSection(**settings), Logger(), clock)
+
+
+def limit_of(
+    settings: RateLimitSection, logger: Any, clock: ManualClock | None = None
+) -> RateLimit:
+    dispatcher = make_core().dispatcher
+    return make_rate_limit(settings, clock or ManualClock(), logger, dispatcher, TOOLS.__contains__)
+
+
+def attempt(
+    limit: RateLimit, subject: str | None = "alice", name: str = "echo", method: str = "tools/call"
+) -> dict[str, Any] | None:
+    """Call something; return the details of the refusal, if it is one."""
+    principal = None if subject is None else Principal(subject)
+    session = create_session("http", "c", Logger(), principal=principal)  # type: ignore[arg-type]
+    effects = limit(session, HANDSHAKEN, Request(1, method, {"name": name}), lambda: [DECIDED])
+    if effects == [DECIDED]:
+        return None
+    reply, record = effects
+    assert isinstance(reply, Reply) and isinstance(record, Complete)
+    assert record.fields["errorCode"] == "RESOURCE_EXHAUSTED"
+    assert record.refusal == "rate_limit"
+    message = orjson.loads(reply.line)
+    if method == "tools/call":
+        assert message["result"]["isError"] is True
+        found = orjson.loads(message["result"]["content"][0]["text"])
+    else:
+        assert message["error"]["code"] == -32603
+        found = message["error"]["data"]
+    assert found["code"] == "RESOURCE_EXHAUSTED"
+    details: dict[str, Any] = found["details"]
+    return details
+
+
+@pytest.mark.rule("RATE-01", "RATE-02")
+def test_a_client_makes_so_many_calls_at_once_and_then_evenly() -> None:
+    clock = ManualClock()
+    limit = made(clock, per_key=3, window_ms=3000)
+    for name in ("a", "b", "a"):
+        assert attempt(limit, name=name) is None
+    details = attempt(limit)
+    assert details == {"reason": "rate_limit", "limit": "client", "retryAfterMs": 1000}
+    clock.advance(0.999)
+    assert (attempt(limit) or {})["retryAfterMs"] == 1
+    clock.advance(0.001)
+    assert attempt(limit) is None
+    assert attempt(limit) is not None
+    clock.advance(60)
+    assert [attempt(limit) is None for _ in range(4)] == [True, True, True, False]
+
+
+@pytest.mark.rule("RATE-01")
+def test_each_client_has_its_own_and_the_nameless_share_one() -> None:
+    limit = made(ManualClock(), per_key=1)
+    assert attempt(limit, "alice") is None
+    assert attempt(limit, "bob") is None
+    assert attempt(limit, None) is None
+    assert attempt(limit, "anonymous") is None
+    for subject in ("alice", "bob", None):
+        assert attempt(limit, subject) is not None
+
+
+@pytest.mark.rule("RATE-01", "RATE-02")
+def test_each_tool_has_its_own() -> None:
+    limit = made(ManualClock(), per_tool=1)
+    assert attempt(limit, name="a") is None
+    assert attempt(limit, name="b") is None
+    assert attempt(limit, "bob", name="a") is None
+    assert (attempt(limit, name="a") or {})["limit"] == "tool"
+    for _ in range(3):
+        assert attempt(limit, name="a", method="prompts/get") is None
+
+
+@pytest.mark.rule("RATE-01")
+def test_both_limits_hold() -> None:
+    limit = made(ManualClock(), per_key=3, per_tool=1)
+    assert attempt(limit, name="a") is None
+    assert (attempt(limit, name="a") or {})["limit"] == "tool"
+    assert attempt(limit, name="b") is None
+    assert (attempt(limit, name="c") or {})["limit"] == "client"
+
+
+@pytest.mark.rule("RATE-06")
+def test_names_that_no_tool_has_are_counted_together() -> None:
+    limit = made(ManualClock(), per_tool=2)
+    assert attempt(limit, name="x1") is None
+    assert attempt(limit, name="x2") is None
+    assert (attempt(limit, name="x3") or {})["limit"] == "tool"
+    assert attempt(limit, name="a") is None
+
+
+@pytest.mark.rule("RATE-06")
+@pytest.mark.parametrize(
+    "method", ["prompts/get", "resources/read", "completion/complete", "tools/call"]
+)
+@pytest.mark.parametrize("params", [ABSENT, 5, {}, {"name": 5, "uri": [], "ref": {}}])
+def test_a_call_of_no_valid_shape_counts(method: str, params: Any) -> None:
+    limit = made(ManualClock(), per_key=1)
+    session = create_session("http", "c", Logger())  # type: ignore[arg-type]
+    request = Request(1, method, params)
+    assert limit(session, HANDSHAKEN, request, lambda: [DECIDED]) == [DECIDED]
+    assert limit(session, HANDSHAKEN, request, lambda: [DECIDED]) != [DECIDED]
+    # What is no call is not counted, nor what comes before a client is known.
+    listing = Request(1, "tools/list", params)
+    assert limit(session, HANDSHAKEN, listing, lambda: [DECIDED]) == [DECIDED]
+    assert limit(session, None, request, lambda: [DECIDED]) == [DECIDED]
+
+
+@pytest.mark.rule("RATE-06")
+def test_a_call_beyond_the_limit_is_not_validated() -> None:
+    rig = Rig(ServerConfig(rate_limit=RateLimitSection(per_key=3)))
+    rig.server.tool(lambda: 1, name="one")  # type: ignore[call-overload]
+    tool = rig.server.runtime.registry.get("one")
+    assert tool is not None
+    checked = []
+    validate = tool.validate
+
+    def counting(arguments: Any) -> Any:
+        checked.append(arguments)
+        return validate(arguments)
+
+    tool.validate = counting
+    client = rig.connect()
+    calls = [("one", {"no": 1}), ("none", {}), ("one", {"no": 2}), ("one", {"no": 3}), ("one", {})]
+    outcomes = [client.outcome(client.start(name, arguments)) for name, arguments in calls]
+    assert [each["code"] for each in outcomes] == [
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "INVALID_ARGUMENT",
+        "RESOURCE_EXHAUSTED",
+        "RESOURCE_EXHAUSTED",
+    ]
+    assert checked == [{"no": 1}, {"no": 2}]
+    assert [record["outcome"] for record in rig.records] == ["tool_error"] * 5
+    rig.assert_all_ended()
+
+
+# Where the buckets are waited for
+
+
+class SlowBuckets:
+    """Answers what `answers` says, once it is let go."""
+
+    is_local = False
+
+    def __init__(self, *answers: int | None) -> None:
+        self.answers = iter(answers)
+        self.go = asyncio.Event()
+        self.asked = 0
+
+    async def take(self, key: str, rate: Rate) -> int | None:
+        self.asked += 1
+        await self.go.wait()
+        return next(self.answers)
+
+    async def close(self) -> None:
+        pass
+
+
+def slow(*answers: int | None, **tools: Any) -> tuple[Rig, SlowBuckets]:
+    rig, buckets = Rig(level="debug"), SlowBuckets(*answers)
+    rig.server.tool(lambda: 1, name="one", inline=True)  # type: ignore[call-overload]
+    runtime = rig.server.runtime
+    limit = RateLimit(buckets, runtime.dispatcher, TOOLS.__contains__, Rate(1, 1000), None)
+    runtime.dispatcher.around = runtime.rate_limit = limit
+    assert runtime.needs_event_loop()
+    return rig, buckets
+
+
+@pytest.mark.rule("RATE-08")
+def test_a_call_that_waits_to_be_let_through_is_decided_then() -> None:
+    async def main() -> None:
+        rig, buckets = slow(None, 500, None)
+        client = AskedClient(rig.server)
+        first, second = client.start("one"), client.start("one")
+        wrong = client.start("one", {"no": 1})
+        assert client.unread() == []
+        buckets.go.set()
+        answers = [await client.next() for _ in range(3)]
+        assert [each["id"] for each in answers] == [first, second, wrong]
+        texts = [each["result"]["content"][0]["text"] for each in answers]
+        assert texts[0] == "1"
+        assert '"retryAfterMs":500' in texts[1]
+        assert '"code":"INVALID_ARGUMENT"' in texts[2]
+        await client.settle()
+        assert [each["outcome"] for each in rig.records] == ["success", "tool_error", "tool_error"]
+        rig.assert_all_ended()
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("RATE-08", "TIME-05")
+@pytest.mark.parametrize("how", ["cancelled", "disconnected"])
+def test_a_call_that_is_given_up_while_it_waits_is_not_run(how: str) -> None:
+    async def main() -> None:
+        rig, buckets = slow(None)
+        ran: list[int] = []
+        rig.server.tool(lambda: ran.append(1), name="two")  # type: ignore[call-overload]
+        client = AskedClient(rig.server)
+        request_id = client.start("two")
+        await asyncio.sleep(0)
+        if how == "cancelled":
+            client.write(method="notifications/cancelled", params={"requestId": request_id})
+        else:
+            client.connection.close()
+        buckets.go.set()
+        while rig.server.runtime.engine.running:
+            await asyncio.sleep(0)
+        assert client.unread() == []
+        assert ran == []
+        assert [each["outcome"] for each in rig.records] == ["aborted"]
+        assert buckets.asked == 1
+        rig.assert_all_ended()
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("RATE-08", "RPC-05")
+def test_the_id_of_a_call_that_waits_is_taken() -> None:
+    async def main() -> None:
+        rig, buckets = slow(None)
+        client = AskedClient(rig.server)
+        request_id = client.start("one")
+        client.write(id=request_id, method="ping")
+        error = (await client.next())["error"]
+        assert error["data"]["reason"] == "duplicate_id"
+        buckets.go.set()
+        assert (await client.next())["id"] == request_id
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("RATE-08", "RPC-14")
+def test_a_batch_is_answered_when_its_calls_that_waited_have_ended() -> None:
+    async def main() -> None:
+        rig, buckets = slow(None, 7)
+        messages: list[Any] = []
+        connection = rig.server.connect(lambda line: messages.append(orjson.loads(line)))
+        shake = {"protocolVersion": "2025-03-26", "capabilities": {}}
+        batch = [
+            {"jsonrpc": "2.0", "id": each, "method": "tools/call", "params": {"name": "one"}}
+            for each in (1, 2)
+        ]
+        for message in (
+            {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": shake},
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            batch,
+        ):
+            connection.feed(orjson.dumps(message) + b"\n")
+        assert len(messages) == 1
+        buckets.go.set()
+        while len(messages) < 2:
+            await asyncio.sleep(0)
+        assert [each["id"] for each in messages[1]] == [1, 2]
+        assert [each["result"]["isError"] for each in messages[1]] == [False, True]
+        rig.assert_all_ended()
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("RATE-08", "OPS-07")
+def test_middleware_is_not_around_the_wait() -> None:
+    async def main() -> None:
+        rig, buckets = slow(None, 5)
+        seen: list[str] = []
+
+        def around(call: Any, proceed: Any) -> Any:
+            seen.append(call.name)
+            return proceed
+
+        rig.server.runtime.engine.around = around
+        client = AskedClient(rig.server)
+        buckets.go.set()
+        for _ in range(2):
+            client.start("one")
+            await client.next()
+        assert seen == ["one"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("RATE-01")
+@given(
+    limit=st.integers(1, 50),
+    window_ms=st.integers(1, 100_000),
+    pauses=st.lists(st.integers(0, 3000), min_size=1, max_size=200),
+)
+def test_no_window_has_more_than_twice_its_calls_and_a_hint_is_right(
+    limit: int, window_ms: int, pauses: list[int]
+) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        buckets, rate = MemoryBuckets(clock), Rate(limit, window_ms)
+        admitted = []
+        for pause in pauses:
+            clock.advance(pause / 1000)
+            retry_after_ms = await buckets.take("a", rate)
+            if retry_after_ms is not None:
+                assert retry_after_ms > 0
+                clock.advance(retry_after_ms / 1000)
+                assert await buckets.take("a", rate) is None
+            admitted.append(round(clock.monotonic() * 1000))
+        for index, start in enumerate(admitted):
+            assert sum(start <= each < start + window_ms for each in admitted[index:]) <= 2 * limit
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("RATE-04")
+def test_who_has_called_longest_ago_is_forgotten() -> None:
+    async def main() -> None:
+        buckets, rate = MemoryBuckets(ManualClock(), 2), Rate(1, 1000)
+        assert await buckets.take("a", rate) is None
+        assert await buckets.take("b", rate) is None
+        assert await buckets.take("a", rate) is not None
+        assert await buckets.take("c", rate) is None
+        assert len(buckets) == 2
+        assert await buckets.take("a", rate) is not None
+        assert await buckets.take("b", rate) is None
+        await buckets.close()
+        assert len(buckets) == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("RATE-03")
+def test_without_limits_there_is_no_middleware() -> None:
+    config = ServerConfig()
+    assert not config.rate_limit.is_set()
+    assert not config.is_operated()
+    assert RateLimitSection(per_key=1).is_set()
+    assert RateLimitSection(per_tool=1).is_set()
+
+
+@pytest.mark.rule("RATE-03")
+def test_limits_of_one_process_say_so() -> None:
+    logger = Logger()
+    settings = RateLimitSection(per_tool=5)
+    limit = limit_of(settings, logger)
+    assert [level for level, _ in logger.records] == ["warn"]
+    asyncio.run(limit.close())
+
+
+# In Redis
+
+
+def with_redis(scenario: Callable[[str, str], Awaitable[None]]) -> None:
+    url, prefix = need_redis(), unique_name()
+
+    async def main() -> None:
+        from redis.asyncio import Redis
+
+        async with asyncio.timeout(PATIENCE), Redis.from_url(url) as client:
+            try:
+                await scenario(url, prefix)
+            finally:
+                async for key in client.scan_iter(f"{prefix}*"):
+                    await client.delete(key)
+
+    asyncio.run(main())
+
+
+def buckets_of(url: str, prefix: str, logger: Any = None, clock: Any = None) -> RedisBuckets:
+    return RedisBuckets(url, clock or ManualClock(), logger or Logger(), prefix)
+
+
+@pytest.mark.rule("RATE-01", "RATE-03")
+def test_all_processes_count_together() -> None:
+    async def scenario(url: str, prefix: str) -> None:
+        one, other = buckets_of(url, prefix), buckets_of(url, prefix)
+        rate = Rate(3, 3_600_000)
+        assert await one.take("a", rate) is None
+        assert await other.take("a", rate) is None
+        assert await one.take("a", rate) is None
+        for buckets in (one, other):
+            retry_after_ms = await buckets.take("a", rate)
+            assert retry_after_ms is not None
+            assert 1_100_000 < retry_after_ms <= 1_200_000
+        assert await other.take("b", rate) is None
+        assert await other.take("a", Rate(4, 3_600_000)) is None
+        await one.close()
+        await one.close()
+        await other.close()
+
+    with_redis(scenario)
+
+
+@pytest.mark.rule("RATE-03")
+def test_the_clock_is_that_of_the_redis_server() -> None:
+    async def scenario(url: str, prefix: str) -> None:
+        clock = ManualClock()
+        buckets, rate = buckets_of(url, prefix, clock=clock), Rate(1, 3_600_000)
+        assert await buckets.take("a", rate) is None
+        clock.advance(10**6)
+        assert await buckets.take("a", rate) is not None
+        soon = Rate(1, 20)
+        assert await buckets.take("b", soon) is None
+        while await buckets.take("b", soon) is not None:
+            pass
+        await buckets.close()
+
+    with_redis(scenario)
+
+
+@pytest.mark.rule("RATE-04")
+def test_keys_tell_nothing_and_expire() -> None:
+    async def scenario(url: str, prefix: str) -> None:
+        from redis.asyncio import Redis
+
+        buckets = buckets_of(url, prefix)
+        assert await buckets.take("client:alice", Rate(10, 5_000)) is None
+        await buckets.close()
+        async with Redis.from_url(url) as client:
+            (key,) = [key async for key in client.scan_iter(f"{prefix}*")]
+            assert b"alice" not in key
+            assert 0 < await client.pttl(key) <= 10_000
+
+    with_redis(scenario)
+
+
+@pytest.mark.rule("RATE-05")
+def test_while_redis_is_away_nobody_is_refused() -> None:
+    async def scenario(url: str, prefix: str) -> None:
+        async with Gate(url) as gate:
+            clock, logger = ManualClock(), Logger()
+            buckets, rate = buckets_of(gate.url, prefix, logger, clock), Rate(1, 3_600_000)
+            assert await buckets.take("a", rate) is None
+            assert await buckets.take("a", rate) is not None
+            gate.shut()
+            for _ in range(5):
+                assert await buckets.take("a", rate) is None
+            gate.open()
+            assert await buckets.take("a", rate) is None
+            clock.advance(5)
+            assert await buckets.take("a", rate) is not None
+            assert [level for level, _ in logger.records] == ["warn", "info"]
+            assert "127.0.0.1" not in str(logger.records)
+            await buckets.close()
+
+    with_redis(scenario)
+
+
+@pytest.mark.rule("RATE-03")
+def test_a_server_may_change_its_loop() -> None:
+    url, prefix = need_redis(), unique_name()
+    buckets = buckets_of(url, prefix)
+
+    async def main() -> int | None:
+        try:
+            return await buckets.take("a", Rate(1, 2_000))
+        finally:
+            await buckets.close()
+
+    assert asyncio.run(main()) is None
+    assert asyncio.run(main()) is not None
+    asyncio.run(buckets.close())
+
+
+@pytest.mark.rule("RATE-03")
+def test_a_store_in_redis_is_not_warned_of() -> None:
+    logger = Logger()
+    settings = RateLimitSection(per_key=5, store="redis://127.0.0.1:1")
+    limit_of(settings, logger)
+    assert logger.records == []

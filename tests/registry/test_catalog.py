@@ -1,0 +1,125 @@
+"""What can be listed: pages of one moment, kept wires, observers, threads."""
+
+from __future__ import annotations
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+import pytest
+from attrs import define
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.protocol.revisions import REVISIONS, Revision
+from foundation_rt.registry.catalog import Changes, Table
+from foundation_rt.registry.pages import InvalidCursor
+
+OLDEST, *_, NEWEST = REVISIONS.values()
+
+
+@define(eq=False)
+class Thing:
+    """Something to be listed; counts how often it was written."""
+
+    name: str
+    written: int = 0
+    scopes: frozenset[str] = frozenset()
+
+    def wire(self, revision: Revision) -> dict[str, Any]:
+        self.written += 1
+        return {"name": self.name, "revision": revision.name}
+
+
+class Watcher:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def list_changed(self, kind: str) -> None:
+        self.told.append(kind)
+
+
+def make_table(*names: str) -> Table[Thing]:
+    table: Table[Thing] = Table(Changes("things"))
+    for name in names:
+        assert table.add(name, Thing(name))
+    return table
+
+
+def whole(table: Table[Thing], size: int, revision: Revision = NEWEST) -> list[str]:
+    names, cursor = [], None
+    while True:
+        fragments, cursor = table.page(cursor, size, revision)
+        names += [each["name"] for each in orjson.loads(orjson.dumps(fragments))]
+        if cursor is None:
+            return names
+
+
+@given(st.sets(st.text("ab/é", max_size=3), max_size=12), st.integers(1, 5))
+def test_all_pages_together_are_the_list_in_order(names: set[str], size: int) -> None:
+    table = make_table(*names)
+    assert whole(table, size) == sorted(names)
+    assert [thing.name for thing in table.entries()] == sorted(names)
+    assert table.was_used == bool(names)
+    for name in names:
+        assert table.remove(name)
+    assert table.was_used == bool(names)
+
+
+def test_a_cursor_nobody_gave_out_is_refused() -> None:
+    with pytest.raises(InvalidCursor):
+        make_table("a").page("a", 1, NEWEST)
+
+
+def test_each_thing_is_written_once_for_each_revision() -> None:
+    table = make_table("a", "b")
+    for _ in range(3):
+        whole(table, 1)
+        assert whole(table, 5, OLDEST) == ["a", "b"]
+    assert [thing.written for thing in table.entries()] == [2, 2]
+
+
+def test_a_taken_key_stays_what_it_was_and_one_that_is_gone_is_gone() -> None:
+    table = make_table("a")
+    first = table.get("a")
+    assert not table.add("a", Thing("other"))
+    assert table.get("a") is first
+    assert whole(table, 1) == ["a"]
+    assert table.remove("a")
+    assert not table.remove("a")
+    assert table.get("a") is None
+    assert table.entries() == ()
+    assert table.add("a", Thing("new"))
+    assert whole(table, 1) == ["new"]
+
+
+@pytest.mark.rule("MRES-12", "PROMPT-07")
+def test_observers_are_told_of_the_kind_as_long_as_they_live() -> None:
+    changes = Changes("things")
+    watcher = Watcher()
+    changes.observe(watcher)
+    changes.tell()
+    assert watcher.told == ["things"]
+    del watcher
+    gc.collect()
+    changes.tell()
+
+
+@pytest.mark.rule("MRES-12")
+def test_lists_and_changes_in_many_threads() -> None:
+    table = make_table("always")
+
+    def change(number: int) -> None:
+        for turn in range(50):
+            name = f"{number}-{turn}"
+            assert table.add(name, Thing(name))
+            assert "always" in whole(table, 7)
+            assert table.get(name) is not None
+            assert table.remove(name)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(change, range(4)))
+    assert whole(table, 3) == ["always"]

@@ -1,0 +1,94 @@
+"""What the handler of a prompt returns, as messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from foundation_rt.errors import ErrorCode, ToolError
+from foundation_rt.protocol.content import (
+    Audio,
+    EmbeddedResource,
+    Image,
+    ResourceLink,
+    Text,
+    TextContents,
+)
+from foundation_rt.protocol.revisions import REVISIONS
+from foundation_rt.registry.messages import PromptMessage, PromptResult, shape_prompt
+
+OLDEST, *_, NEWEST = REVISIONS.values()
+
+
+def text(value: str, role: str = "user") -> dict[str, Any]:
+    return {"role": role, "content": {"type": "text", "text": value}}
+
+
+@pytest.mark.rule("PROMPT-05")
+@pytest.mark.parametrize(
+    ("value", "messages"),
+    [
+        ("a", [text("a")]),
+        (Text("a"), [text("a")]),
+        (PromptMessage("assistant", "a"), [text("a", "assistant")]),
+        (["a", PromptMessage("assistant", Text("b"))], [text("a"), text("b", "assistant")]),
+        (("a", "b"), [text("a"), text("b")]),
+        ([], []),
+        (PromptResult(["a"]), [text("a")]),
+        (PromptResult([]), []),
+        (PromptResult("abc"), [text("abc")]),
+        (PromptResult(PromptMessage("assistant", "a")), [text("a", "assistant")]),
+    ],
+)
+def test_what_is_returned_becomes_messages(value: Any, messages: list[Any]) -> None:
+    assert shape_prompt(value, None, NEWEST) == {"messages": messages}
+    assert shape_prompt(value, "Of it.", NEWEST) == {"messages": messages, "description": "Of it."}
+
+
+@pytest.mark.rule("PROMPT-05")
+def test_a_full_result_has_a_description_and_meta() -> None:
+    full = PromptResult(["a"], "Of this one.", {"k": 1})
+    assert shape_prompt(full, "Of it.", NEWEST) == {
+        "messages": [text("a")],
+        "description": "Of this one.",
+        "_meta": {"k": 1},
+    }
+
+
+@pytest.mark.rule("PROMPT-05")
+def test_content_of_every_kind_is_written_as_the_revision_has_it() -> None:
+    blocks = [
+        Image(b"x", "image/png"),
+        Audio(b"x", "audio/wav"),
+        EmbeddedResource(TextContents("a:b", "x")),
+        ResourceLink("a:b", "b"),
+    ]
+    for revision in REVISIONS.values():
+        messages = shape_prompt(blocks, None, revision)["messages"]
+        assert [each["content"] for each in messages] == [
+            block.to_wire(revision) for block in blocks
+        ]
+    kinds = [each["content"]["type"] for each in shape_prompt(blocks, None, OLDEST)["messages"]]
+    assert kinds == ["image", "resource", "resource", "text"]
+
+
+@pytest.mark.rule("PROMPT-05")
+@pytest.mark.parametrize("value", [None, 5, b"x", {"a": 1}, ["a", 5], PromptResult([5])])  # type: ignore[list-item]
+def test_what_is_no_prompt_is_an_error(value: Any) -> None:
+    with pytest.raises(ToolError, match="no messages") as raised:
+        shape_prompt(value, None, NEWEST)
+    assert raised.value.code is ErrorCode.INTERNAL
+    assert raised.value.details == {"reason": "not_a_prompt"}
+    assert "return a str" in str(raised.value.__cause__)
+
+
+def test_a_message_is_checked_when_it_is_made() -> None:
+    with pytest.raises(ValueError, match="system"):
+        PromptMessage("system", "a")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        PromptMessage("user", 5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        PromptResult(["a"], 5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        PromptResult(["a"], meta=5)  # type: ignore[arg-type]

@@ -1,0 +1,90 @@
+"""Pages: every name once, whatever changes in between; only our own cursors are taken."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.registry.pages import InvalidCursor, page, read_cursor, write_cursor
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+SETS = st.sets(NAMES, max_size=30)
+
+
+@pytest.mark.rule("PAGE-01")
+@given(names=SETS, size=st.integers(1, 12))
+def test_pages_in_a_row_are_the_whole_list(names: set[str], size: int) -> None:
+    whole = sorted(names)
+    seen: list[str] = []
+    cursor = None
+    for _ in range(len(whole) // size + 1):
+        shown, cursor = page(whole, cursor, size)
+        assert len(shown) == min(size, len(whole) - len(seen))
+        seen += shown
+        if cursor is None:
+            break
+    assert seen == whole
+
+
+@pytest.mark.rule("PAGE-01")
+def test_a_list_that_fits_has_no_cursor() -> None:
+    assert page([], None, 2) == ([], None)
+    assert page(["a", "b"], None, 2) == (["a", "b"], None)
+    shown, cursor = page(["a", "b", "c"], None, 2)
+    assert shown == ["a", "b"]
+    assert cursor is not None
+    assert page(["a", "b", "c"], cursor, 2) == (["c"], None)
+
+
+@pytest.mark.rule("PAGE-02")
+@given(versions=st.lists(SETS, min_size=1, max_size=6), size=st.integers(1, 8))
+def test_what_is_there_all_along_is_seen_exactly_once(versions: list[set[str]], size: int) -> None:
+    seen: list[str] = []
+    cursor, number = None, 0
+    while True:
+        # Each page is of another list, and the last list stays.
+        now = sorted(versions[min(number, len(versions) - 1)])
+        shown, cursor = page(now, cursor, size)
+        seen += shown
+        number += 1
+        if cursor is None:
+            break
+    assert seen == sorted(set(seen))
+    assert set[str].intersection(*versions[:number]) <= set(seen)
+
+
+@pytest.mark.rule("PAGE-02")
+def test_the_name_a_cursor_stands_for_may_be_gone() -> None:
+    _, cursor = page(["a", "b", "c", "d"], None, 2)
+    assert page(["a", "c", "d"], cursor, 2) == (["c", "d"], None)
+    assert page(["a"], cursor, 2) == ([], None)
+
+
+@pytest.mark.rule("PAGE-03")
+@given(name=NAMES)
+def test_a_cursor_is_url_safe_and_leads_back(name: str) -> None:
+    cursor = write_cursor(name)
+    assert cursor.replace("-", "").replace("_", "").isalnum()
+    assert cursor.isascii()
+    assert read_cursor(cursor) == name
+
+
+@pytest.mark.rule("PAGE-03")
+@pytest.mark.parametrize(
+    "cursor",
+    ["", "a", "====", "YWZ0ZXI", "YmVmb3JlOmE", "YWZ0ZXI6YQ==", "YWZ0ZXI6Y\n", "é", "\ud800", "_w"],
+)
+def test_a_cursor_that_was_never_given_out_is_refused(cursor: str) -> None:
+    with pytest.raises(InvalidCursor):
+        page(["a", "b"], cursor, 1)
+
+
+@pytest.mark.rule("PAGE-03")
+@given(cursor=st.text(max_size=30))
+def test_any_text_is_ours_or_is_refused(cursor: str) -> None:
+    try:
+        name = read_cursor(cursor)
+    except InvalidCursor:
+        return
+    assert write_cursor(name) == cursor

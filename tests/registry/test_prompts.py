@@ -1,0 +1,99 @@
+"""The registry of prompts: what it takes, and what it shows each revision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt.errors import RegistrationError
+from foundation_rt.protocol.content import Icon
+from foundation_rt.protocol.revisions import REVISIONS
+from foundation_rt.registry.prompts import PromptArgument, PromptDefinition, PromptRegistry
+
+
+def make(arguments: dict[str, Any], context: Any) -> str:
+    return "text"
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def list_changed(self, kind: str) -> None:
+        self.told.append(kind)
+
+
+@pytest.mark.rule("PROMPT-01")
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({"name": ""}, "name must be a string of 1 to 256"),
+        ({"name": "a\x00"}, "name must be printable"),
+        ({"title": 5}, "title must be"),
+        ({"description": 5}, "description must be"),
+        ({"icons": [5]}, "icons must be"),
+        ({"meta": 5}, "meta must be"),
+        ({"arguments": ["a"]}, "arguments must be a sequence of PromptArgument"),
+        ({"arguments": 5}, "arguments must be a sequence of PromptArgument"),
+        ({"arguments": [PromptArgument("")]}, "the name of an argument must be"),
+        ({"arguments": [PromptArgument("a", title=5)]}, "the title of 'a' must be"),  # type: ignore[arg-type]
+        ({"arguments": [PromptArgument("a", 5)]}, "the description of 'a' must be"),  # type: ignore[arg-type]
+        ({"arguments": [PromptArgument("a", required="yes")]}, "required of 'a' must be True"),  # type: ignore[arg-type]
+        ({"arguments": [PromptArgument("a"), PromptArgument("a")]}, "two arguments 'a'"),
+    ],
+)
+def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], problem: str) -> None:
+    registry = PromptRegistry()
+    watcher = Watcher()
+    registry.observe(watcher)
+    with pytest.raises(RegistrationError, match=problem):
+        registry.register(PromptDefinition(**{"name": "review", **members}), make)
+    assert not registry.is_offered
+    assert watcher.told == []
+
+
+@pytest.mark.rule("PROMPT-01", "PROMPT-07")
+def test_prompts_come_and_go() -> None:
+    registry = PromptRegistry()
+    watcher = Watcher()
+    registry.observe(watcher)
+    first = registry.register(PromptDefinition("review"), make)
+    with pytest.raises(RegistrationError, match="'review' is refused: the name is taken"):
+        registry.register(PromptDefinition("review"), make)
+    assert registry.prompts.get("review") is first
+    assert registry.unregister("review")
+    assert not registry.unregister("review")
+    assert watcher.told == ["prompts", "prompts"]
+    assert registry.prompts.entries() == ()
+
+
+@pytest.mark.rule("PROMPT-02")
+@pytest.mark.parametrize("revision", REVISIONS.values(), ids=REVISIONS)
+def test_each_revision_is_shown_what_it_knows(revision: Any) -> None:
+    registry = PromptRegistry()
+    arguments = (
+        PromptArgument("code", "What to read.", True, "Code"),
+        PromptArgument("language"),
+    )
+    icons = [Icon("https://example.com/i.png")]
+    registry.register(
+        PromptDefinition("review", "Reads code.", arguments, "Review", icons, {"a": 1}), make
+    )
+    registry.register(PromptDefinition("bare"), make)
+    [bare, full] = orjson.loads(orjson.dumps(registry.prompts.page(None, 5, revision)[0]))
+    assert bare == {"name": "bare"}
+    code = {"name": "code", "title": "Code", "description": "What to read.", "required": True}
+    expected = {
+        "name": "review",
+        "title": "Review",
+        "description": "Reads code.",
+        "arguments": [
+            revision.keep("prompt_argument", code),
+            {"name": "language", "required": False},
+        ],
+        "icons": [{"src": "https://example.com/i.png"}],
+        "_meta": {"a": 1},
+    }
+    assert full == revision.keep("prompt", expected)

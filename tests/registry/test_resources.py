@@ -1,0 +1,264 @@
+"""The registry of resources: what it takes, what it finds, what it shows each revision."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+import pytest
+
+from foundation_rt.errors import RegistrationError
+from foundation_rt.protocol.content import Annotations, Icon
+from foundation_rt.protocol.revisions import REVISIONS
+from foundation_rt.registry.resources import (
+    RegisteredTemplate,
+    ResourceDefinition,
+    ResourceRegistry,
+    ResourceTemplateDefinition,
+)
+from foundation_rt.registry.tools import Execution
+
+
+def read(arguments: dict[str, Any], context: Any) -> str:
+    return "text"
+
+
+async def read_later(arguments: dict[str, Any], context: Any) -> str:
+    return "text"
+
+
+def resource(uri: Any = "task://all", **members: Any) -> ResourceDefinition:
+    return ResourceDefinition(**{"uri": uri, "name": "all", **members})
+
+
+def template(uri: Any = "task://{id}", **members: Any) -> ResourceTemplateDefinition:
+    return ResourceTemplateDefinition(**{"uri_template": uri, "name": "one", **members})
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def list_changed(self, kind: str) -> None:
+        self.told.append(kind)
+
+
+# -- what is taken
+
+
+@pytest.mark.rule("MRES-01")
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ({"uri": "all"}, "'all' is refused: uri must begin with a scheme"),
+        ({"uri": 5}, "uri must be str, not int"),
+        ({"uri": None}, "uri must be str, not NoneType"),
+        ({"uri": "a b:c"}, "uri must"),
+        ({"name": ""}, "name must be a string of 1 to 256"),
+        ({"name": "x" * 257}, "name must be a string of 1 to 256"),
+        ({"name": 5}, "name must be a string of 1 to 256"),
+        ({"name": " a"}, "name must be printable"),
+        ({"name": "a\n"}, "name must be printable"),
+        ({"title": 5}, "title must be a string of valid Unicode"),
+        ({"description": "\ud800"}, "description must be a string of valid Unicode"),
+        ({"mime_type": b"x"}, "mime_type must be a string"),
+        ({"size": -1}, "size must be a whole number from 0 to 9007199254740991, not -1"),
+        ({"size": True}, "size must be a whole number"),
+        ({"size": 2**53}, "size must be a whole number"),
+        ({"annotations": {"priority": 1}}, "annotations must be Annotations, not dict"),
+        ({"icons": ["x"]}, "icons must be a sequence of Icon"),
+        ({"icons": 5}, "icons must be a sequence of Icon"),
+        ({"meta": [1]}, "meta must be a mapping"),
+        ({"meta": {"a": object()}}, "meta must be JSON"),
+        ({"meta": {1: 2}}, "meta must be JSON"),
+    ],
+)
+def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], problem: str) -> None:
+    registry = ResourceRegistry()
+    watcher = Watcher()
+    registry.observe(watcher)
+    with pytest.raises(RegistrationError, match=problem):
+        registry.register(resource(**members), read)
+    assert not registry.is_offered
+    assert watcher.told == []
+
+
+@pytest.mark.rule("MRES-01", "MRES-11")
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"timeout_ms": 0}, "timeout_ms must be a whole number from 1 to 2147483647"),
+        ({"timeout_ms": 1.5}, "timeout_ms"),
+        ({"cache_ttl_ms": -1}, "cache_ttl_ms must be a whole number from 0"),
+        ({"handler": "x"}, "the handler is not callable"),
+        ({"handler": read_later, "execution": Execution.INLINE}, "inline=True is for def"),
+    ],
+)
+def test_a_handler_that_cannot_be_run_so_is_refused(options: dict[str, Any], problem: str) -> None:
+    given = {"handler": read, **options}
+    registry = ResourceRegistry()
+    with pytest.raises(RegistrationError, match=problem):
+        registry.register(resource(), **given)
+    with pytest.raises(RegistrationError, match=problem):
+        registry.register_template(template(), **given)
+    assert not registry.is_offered
+
+
+@pytest.mark.rule("MRES-06", "MRES-01")
+@pytest.mark.parametrize(
+    ("uri", "problem"),
+    [
+        ("task://all", "uri_template must have a variable"),
+        ("task://{+id}", "level 1"),
+        ("task://{uri}", "no variable may be called 'uri'"),
+        (5, "uri_template must be str, not int"),
+        (None, "uri_template must be str, not NoneType"),
+    ],
+)
+def test_a_template_that_is_none_is_refused(uri: Any, problem: str) -> None:
+    with pytest.raises(RegistrationError, match=problem):
+        ResourceRegistry().register_template(template(uri), read)
+
+
+@pytest.mark.rule("MRES-01", "MRES-08")
+def test_what_is_taken_is_refused_and_stays() -> None:
+    registry = ResourceRegistry()
+    first = registry.register(resource(), read)
+    one = registry.register_template(template(), read)
+    with pytest.raises(RegistrationError, match="the URI is taken: choose another one, or"):
+        registry.register(resource(name="other"), read)
+    for same in ("task://{id}", "task://{other}"):
+        with pytest.raises(RegistrationError, match=r"'task://\{id\}' makes the same URIs"):
+            registry.register_template(template(same), read)
+    assert registry.find("task://all") == (first, {})
+    assert registry.find("task://1") == (one, {"id": "1"})
+    assert registry.unregister("task://{id}")
+    registry.register_template(template("task://{other}"), read)
+    assert registry.find("task://1")[1] == {"other": "1"}
+
+
+def test_where_handlers_run() -> None:
+    registry = ResourceRegistry()
+    assert registry.register(resource(), read).handling.execution is Execution.THREAD
+    later = registry.register_template(template(), read_later)
+    assert later.handling.execution is Execution.ASYNC
+    inline = registry.register(resource("a:b"), read, execution=Execution.INLINE)
+    assert inline.handling.execution is Execution.INLINE
+
+
+def test_meta_is_a_private_copy() -> None:
+    meta = {"a": [1]}
+    registry = ResourceRegistry()
+    entry = registry.register(resource(meta=meta), read)
+    meta["a"].append(2)
+    assert entry.definition.meta == {"a": [1]}
+
+
+# -- what is found
+
+
+@pytest.mark.rule("MRES-08")
+def test_the_most_literal_one_is_found() -> None:
+    registry = ResourceRegistry()
+    for uri in ("a:{x}", "a:{x}/{y}", "a:b/{y}", "a:{x}/c", "a:b{x}"):
+        registry.register_template(template(uri), read)
+    fixed = registry.register(resource("a:b/d"), read)
+
+    def found(uri: str) -> str:
+        entry, _ = registry.find(uri)
+        assert isinstance(entry, RegisteredTemplate)
+        return entry.template.text
+
+    assert registry.find("a:b/d") == (fixed, {})
+    assert found("a:q") == "a:{x}"
+    assert found("a:bq") == "a:b{x}"
+    assert found("a:q/q") == "a:{x}/{y}"
+    assert found("a:b/q") == "a:b/{y}"
+    assert found("a:q/c") == "a:{x}/c"
+    assert found("a:b/c") == "a:b/{y}"  # as much literal text: the one that sorts first
+    registry.unregister("a:b/d")
+    assert found("a:b/d") == "a:b/{y}"
+    registry.unregister("a:b/{y}")
+    assert found("a:b/d") == "a:{x}/{y}"
+
+
+@pytest.mark.rule("MRES-08", "MRES-09")
+def test_what_nothing_has_is_not_found() -> None:
+    registry = ResourceRegistry()
+    registry.register_template(template("file:///{name}"), read)
+    for uri in ("", "other:1", "file:///", "file:///..", "file:///%2e%2e", "file:///a%2Fb"):
+        with pytest.raises(LookupError):
+            registry.find(uri)
+
+
+@pytest.mark.rule("MRES-12")
+def test_changes_are_told_and_refusals_are_not() -> None:
+    registry = ResourceRegistry()
+    watcher = Watcher()
+    registry.observe(watcher)
+    registry.register(resource(), read)
+    registry.register_template(template(), read)
+    assert registry.unregister("task://all")
+    assert not registry.unregister("task://all")
+    assert registry.unregister("task://{id}")
+    assert watcher.told == ["resources"] * 4
+    assert registry.resources.entries() == registry.templates.entries() == ()
+
+
+# -- what is shown
+
+FULL = {
+    "name": "all",
+    "title": "All tasks",
+    "description": "Every one.",
+    "mimeType": "text/plain",
+    "size": 5,
+    "annotations": {"audience": ["user"], "priority": 0.5},
+    "icons": [{"src": "https://example.com/i.png"}],
+    "_meta": {"a": 1},
+}
+
+
+@pytest.mark.rule("MRES-02", "MRES-03")
+@pytest.mark.parametrize("revision", REVISIONS.values(), ids=REVISIONS)
+def test_each_revision_is_shown_what_it_knows(revision: Any) -> None:
+    members: dict[str, Any] = {
+        "title": "All tasks",
+        "description": "Every one.",
+        "mime_type": "text/plain",
+        "annotations": Annotations(audience=("user",), priority=0.5),
+        "icons": [Icon("https://example.com/i.png")],
+        "meta": {"a": 1},
+    }
+    registry = ResourceRegistry()
+    registry.register(resource(size=5, **members), read)
+    registry.register(resource("a:bare"), read)
+    registry.register_template(template(name="all", **members), read)
+    expected = revision.keep("resource", FULL)
+    [bare, full] = orjson.loads(orjson.dumps(registry.resources.page(None, 5, revision)[0]))
+    assert bare == {"uri": "a:bare", "name": "all"}
+    assert full == {"uri": "task://all", **expected}
+    [shown] = orjson.loads(orjson.dumps(registry.templates.page(None, 5, revision)[0]))
+    del expected["size"]
+    assert shown == {"uriTemplate": "task://{id}", **expected}
+
+
+@pytest.mark.rule("MRES-12")
+def test_finding_while_templates_come_and_go() -> None:
+    registry = ResourceRegistry()
+    registry.register_template(template("a:{x}"), read)
+
+    def change(number: int) -> None:
+        for turn in range(50):
+            uri = f"a:b{number}/{turn}/{{x}}"
+            entry = registry.register_template(template(uri), read)
+            assert registry.find(f"a:b{number}/{turn}/y") == (entry, {"x": "y"})
+            assert registry.find("a:y")[1] == {"x": "y"}
+            assert registry.unregister(uri)
+            with pytest.raises(LookupError):
+                registry.find(f"a:b{number}/{turn}/y")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(change, range(4)))
+    assert len(registry.templates.entries()) == 1

@@ -1,0 +1,300 @@
+"""Forms: what they may ask for, how they are sent, and what they make of an answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import threading
+from datetime import date
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.errors import UsageError
+from foundation_rt.protocol.revisions import REVISIONS
+from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidAnswerError
+from foundation_rt.server_requests.forms import Forms
+from foundation_rt.signatures.constraints import Constraints
+
+NEWEST = REVISIONS["2026-07-28"]
+OPTIONS = [{"const": "#f00", "title": "Red"}, {"const": "#0f0", "title": "Green"}]
+
+
+def schema_of(**fields: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": fields}
+
+
+GOOD: dict[str, dict[str, Any]] = {
+    "text": {
+        "type": "string",
+        "title": "T",
+        "description": "D",
+        "minLength": 1,
+        "maxLength": 5,
+        "default": "x",
+    },
+    "mail": {"type": "string", "format": "email"},
+    "day": {"type": "string", "format": "date"},
+    "count": {"type": "integer", "minimum": 0, "maximum": 9, "default": 3},
+    "share": {"type": "number"},
+    "sure": {"type": "boolean", "default": True},
+    "plain": {"type": "string", "enum": ["a", "b"]},
+    "named": {"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]},
+    "titled": {"type": "string", "oneOf": OPTIONS, "default": "#f00"},
+    "several": {
+        "type": "array",
+        "items": {"type": "string", "enum": ["a", "b"]},
+        "minItems": 1,
+        "maxItems": 2,
+        "default": ["a"],
+    },
+    "several_titled": {"type": "array", "items": {"anyOf": OPTIONS}},
+}
+
+
+@pytest.mark.rule("ASK-06")
+@pytest.mark.parametrize("name", GOOD)
+def test_what_a_form_can_ask_for_is_sent_as_it_is(name: str) -> None:
+    schema = {**schema_of(**{name: GOOD[name]}), "required": [name]}
+    form = Forms().form(schema)
+    assert form.to_wire(NEWEST) == schema
+    assert form.to_wire(REVISIONS["2025-11-25"]) == schema
+
+
+@pytest.mark.rule("ASK-06")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "string"},
+        {"type": "object", "properties": []},
+        {**schema_of(), "additionalProperties": False},
+        {**schema_of(), "required": ["a"]},
+        {**schema_of(), "required": "a"},
+        {**schema_of(), "required": [["a"]]},
+        schema_of(a=True),
+        schema_of(a={}),
+        schema_of(a={"type": "object"}),
+        schema_of(a={"type": "null"}),
+        schema_of(a={"type": ["string", "null"]}),
+        schema_of(a={"type": "string", "pattern": "x"}),
+        schema_of(a={"type": "string", "format": "uuid"}),
+        schema_of(a={"type": "integer", "enum": [1, 2]}),
+        schema_of(a={"type": "number", "multipleOf": 2}),
+        schema_of(a={"type": "boolean", "title": "x", "enum": [True]}),
+        schema_of(a={"type": "string", "enum": []}),
+        schema_of(a={"type": "string", "enum": [1]}),
+        schema_of(a={"type": "string", "enum": ["a"], "enumNames": ["A", "B"]}),
+        schema_of(a={"type": "string", "enum": ["a"], "oneOf": OPTIONS}),
+        schema_of(a={"type": "string", "oneOf": []}),
+        schema_of(a={"type": "string", "oneOf": [{"const": "a"}]}),
+        schema_of(a={"type": "string", "oneOf": [{"const": 1, "title": "x"}]}),
+        schema_of(a={"type": "string", "enum": ["a"], "minLength": 1}),
+        schema_of(a={"type": "array"}),
+        schema_of(a={"type": "array", "items": {"type": "string"}}),
+        schema_of(a={"type": "array", "items": {"type": "integer", "enum": ["a"]}}),
+        schema_of(a={"type": "array", "items": {"anyOf": OPTIONS, "enum": ["a"]}}),
+        schema_of(a={"type": "array", "items": {"enum": ["a"], "x": 1}}),
+        schema_of(a={"type": "array", "items": {"enum": ["a"]}, "uniqueItems": True}),
+        schema_of(a={"type": "string", "minLength": "x"}),
+        schema_of(a={"type": "string", "default": object()}),
+        "no schema",
+    ],
+)
+def test_what_a_form_cannot_ask_for_is_refused_by_name(schema: Any) -> None:
+    with pytest.raises(UsageError, match=r"form|must be"):
+        Forms().form(schema)
+
+
+@pytest.mark.rule("ASK-06")
+def test_an_older_revision_is_sent_what_it_knows() -> None:
+    form = Forms().form(schema_of(**{name: GOOD[name] for name in ("titled", "sure", "count")}))
+    assert form.to_wire(REVISIONS["2025-06-18"])["properties"] == {
+        "titled": {"type": "string", "enum": ["#f00", "#0f0"], "enumNames": ["Red", "Green"]},
+        "sure": {"type": "boolean", "default": True},
+        "count": {"type": "integer", "minimum": 0, "maximum": 9},
+    }
+
+
+@pytest.mark.rule("ASK-01", "ASK-06")
+def test_an_older_revision_is_not_told_the_dialect() -> None:
+    dialect = "http://json-schema.org/draft-07/schema#"
+    form = Forms().form({"$schema": dialect, **schema_of(a={"type": "string"})})
+    assert form.to_wire(NEWEST)["$schema"] == dialect
+    assert "$schema" not in form.to_wire(REVISIONS["2025-06-18"])
+
+
+@pytest.mark.rule("ASK-04", "ASK-06")
+def test_a_list_cannot_be_said_in_an_older_revision() -> None:
+    form = Forms().form(schema_of(several=GOOD["several"]))
+    with pytest.raises(ClientCapabilityError, match="'several'"):
+        form.to_wire(REVISIONS["2025-06-18"])
+
+
+@pytest.mark.rule("ASK-09")
+def test_content_is_held_against_the_schema() -> None:
+    form = Forms().form({**schema_of(n=GOOD["count"], t=GOOD["several"]), "required": ["n"]})
+    assert form.read({"n": 5, "t": ["b"], "not asked": 1}) == {"n": 5, "t": ["b"]}
+    for wrong, at in (({"n": 10}, "/content/n"), ({"n": 1, "t": ["c"]}, "/content/t/0")):
+        with pytest.raises(InvalidAnswerError) as refused:
+            form.read(wrong)
+        assert refused.value.issues[0][0] == at
+    for wrong in ({}, [], None, "x"):
+        with pytest.raises(InvalidAnswerError):
+            form.read(wrong)
+
+
+@given(st.dictionaries(st.text(max_size=3), st.none() | st.integers() | st.text(max_size=3)))
+def test_whatever_is_filled_in_is_taken_or_refused(content: dict[str, Any]) -> None:
+    form = Forms().form({**schema_of(a={"type": "integer"}), "required": ["a"]})
+    try:
+        assert form.read(content) == {"a": content["a"]}
+    except InvalidAnswerError:
+        assert type(content.get("a")) is not int or abs(content["a"]) >= 2**63
+
+
+# -- classes -------------------------------------------------------------------------------------
+
+
+class Size(enum.Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+@attrs.frozen
+class Order:
+    """An order.
+
+    Attributes:
+        name: for whom.
+        day: when.
+    """
+
+    name: str
+    size: Size = Size.SMALL
+    count: Annotated[int, Constraints(minimum=1)] = 1
+    day: date | None = None
+    extras: list[Literal["milk", "sugar"]] = attrs.field(factory=list)
+
+
+@dataclasses.dataclass
+class Plain:
+    sure: bool
+    nick: str | None = None
+    odd: str = None  # type: ignore[assignment]
+
+
+class Typed(TypedDict):
+    share: float
+    note: NotRequired[str]
+
+
+@pytest.mark.rule("ASK-07")
+def test_a_class_is_a_form() -> None:
+    assert Forms().form(Order).to_wire(NEWEST) == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "for whom."},
+            "size": {"type": "string", "enum": ["s", "l"], "default": "s"},
+            "count": {"type": "integer", "minimum": 1, "default": 1},
+            "day": {"type": "string", "format": "date", "description": "when."},
+            "extras": {"type": "array", "items": {"type": "string", "enum": ["milk", "sugar"]}},
+        },
+        "required": ["name"],
+    }
+    assert Forms().form(Plain).to_wire(NEWEST)["properties"] == {
+        "sure": {"type": "boolean"},
+        "nick": {"type": "string"},
+        "odd": {"type": "string"},
+    }
+    assert Forms().form(Typed).to_wire(NEWEST)["required"] == ["share"]
+
+
+@pytest.mark.rule("ASK-07")
+def test_what_is_filled_in_becomes_an_instance() -> None:
+    forms = Forms()
+    filled = {"name": "Ann", "size": "l", "day": "2024-02-29", "extras": ["milk"], "other": 1}
+    assert forms.form(Order).read(filled) == Order(
+        "Ann", Size.LARGE, 1, date(2024, 2, 29), ["milk"]
+    )
+    assert forms.form(Order).read({"name": "Ann"}) == Order("Ann")
+    assert forms.form(Plain).read({"sure": False}) == Plain(False)
+    assert forms.form(Typed).read({"share": 0.5, "note": "x"}) == {"share": 0.5, "note": "x"}
+
+
+@attrs.define
+class Picky:
+    name: str = attrs.field(validator=attrs.validators.max_len(2))
+
+
+@pytest.mark.rule("ASK-09")
+def test_what_a_class_refuses_is_an_answer_that_is_not_valid() -> None:
+    with pytest.raises(InvalidAnswerError, match="refused"):
+        Forms().form(Picky).read({"name": "long"})
+
+
+@attrs.define
+class Nested:
+    inner: Plain
+
+
+@attrs.define
+class Either:
+    value: int | str
+
+
+@attrs.define
+class Unresolvable:
+    value: Missing  # type: ignore[name-defined]  # noqa: F821
+
+
+@attrs.define
+class Whatever:
+    value: object
+
+
+@pytest.mark.rule("ASK-07")
+@pytest.mark.parametrize("cls", [int, Nested, Either, Size, Unresolvable, Whatever])
+def test_a_class_that_no_form_can_show_is_refused(cls: type) -> None:
+    with pytest.raises(UsageError, match="form"):
+        Forms().form(cls)
+
+
+# -- kept ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("ASK-07")
+def test_a_form_is_made_once_and_the_number_kept_is_bounded() -> None:
+    forms = Forms(capacity=2)
+    first = forms.form(schema_of(a={"type": "string"}))
+    assert forms.form(schema_of(a={"type": "string"})) is first
+    other = forms.form(Plain)
+    assert forms.form(schema_of(a={"type": "string"})) is first  # used: the other one goes first
+    forms.form(Order)
+    assert forms.form(schema_of(a={"type": "string"})) is first
+    assert forms.form(Plain) is not other
+
+
+def test_a_schema_that_changes_later_changes_no_form() -> None:
+    forms, schema = Forms(), schema_of(a={"type": "string"})
+    form = forms.form(schema)
+    schema["properties"]["a"]["type"] = "integer"
+    assert form.to_wire(NEWEST)["properties"] == {"a": {"type": "string"}}
+    assert forms.form(schema) is not form
+
+
+def test_forms_can_be_made_in_many_threads() -> None:
+    forms, made = Forms(), []
+
+    def make() -> None:
+        made.append(forms.form(Order).read({"name": "x"}))
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert made == [Order("x")] * 8

@@ -1,0 +1,40 @@
+"""Roots: who can be asked for them, and what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from foundation_rt.protocol.revisions import REVISIONS
+from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidAnswerError
+from foundation_rt.server_requests.forms import Forms
+from foundation_rt.server_requests.roots import Root, Roots
+from tests.support.peers import peer
+
+
+@pytest.mark.rule("ASK-01", "ASK-04")
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_every_revision_has_roots(revision: str) -> None:
+    prepared = Roots().prepare(peer(revision), Forms(), "x")
+    assert prepared.to_wire() == {"method": "roots/list", "params": {}}
+    with pytest.raises(ClientCapabilityError) as lacking:
+        Roots().prepare(peer(revision, {"sampling": {}}), Forms(), "x")
+    assert lacking.value.required_capabilities == {"roots": {}}
+
+
+@pytest.mark.rule("ASK-09")
+def test_roots_are_read() -> None:
+    read = Roots().prepare(peer(), Forms(), "x").read
+    assert read({"roots": []}) == ()
+    answer = {"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b", "name": 5}]}
+    assert read(answer) == (Root("file:///a", "A"), Root("file:///b"))
+
+
+@pytest.mark.rule("ASK-09")
+@pytest.mark.parametrize(
+    "answer", [None, 1, [], {}, {"roots": {}}, {"roots": [1]}, {"roots": [{"uri": 1}]}]
+)
+def test_what_is_no_list_of_roots_is_refused(answer: Any) -> None:
+    with pytest.raises(InvalidAnswerError):
+        Roots().prepare(peer(), Forms(), "x").read(answer)

@@ -1,0 +1,522 @@
+"""The handshake era: questions are requests, and whatever a client does with them has an end."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from foundation_rt import (
+    AbortError,
+    AbortSignal,
+    AnswerTimeoutError,
+    ClientCapabilityError,
+    ClientRefusedError,
+    Elicit,
+    ElicitUrl,
+    InvalidAnswerError,
+    Roots,
+    Sample,
+    ToolContext,
+    ToolError,
+    UrlElicitationRequired,
+    UsageError,
+)
+from foundation_rt.config.settings import ServerConfig, ServerSection, ToolsSection
+from foundation_rt.server_requests.questions import Prepared
+from foundation_rt.server_requests.session_requests import Outgoing
+from foundation_rt.shares import Limit, Quota
+from tests.support.asked import AskedClient, accepted, value_of
+from tests.support.rig import Rig
+
+NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+Test = Callable[[Rig], Coroutine[Any, Any, None]]
+
+
+def on_a_loop(test: Test) -> Callable[[], None]:
+    """Run a test on an event loop, with a server of its own that is idle in the end."""
+
+    @functools.wraps(test)
+    def run() -> None:
+        rig = Rig(level="debug")
+        asyncio.run(test(rig))
+        rig.assert_all_ended()
+
+    del run.__wrapped__  # type: ignore[attr-defined]  # pytest would ask for a fixture `rig`
+    return run
+
+
+@pytest.mark.rule("ASK-01", "ASK-17")
+@on_a_loop
+async def test_a_handler_waits_for_the_answer(rig: Rig) -> None:
+    @rig.server.tool
+    async def greet(ctx: ToolContext) -> str:
+        name = (await ctx.elicit("Who?", NAME)).content
+        reply = await ctx.sample(f"Greet {name}", max_tokens=9)
+        roots = await ctx.roots()
+        return f"{reply.text} {[root.uri for root in roots]}"
+
+    client = AskedClient(rig.server)
+    call = client.start("greet")
+    form = await client.asked("elicitation/create")
+    assert form["params"] == {"message": "Who?", "requestedSchema": NAME}
+    client.answer(form, accepted(name="Ann"))
+    sample = await client.asked("sampling/createMessage")
+    assert "Ann" in sample["params"]["messages"][0]["content"]["text"]
+    text = {"type": "text", "text": "Hi Ann"}
+    client.answer(sample, {"role": "assistant", "model": "m", "content": text})
+    roots = await client.asked("roots/list")
+    client.answer(roots, {"roots": [{"uri": "file:///a"}]})
+    response = await client.next()
+    assert response["id"] == call
+    assert value_of(response) == "Hi Ann ['file:///a']"
+    assert len({form["id"], sample["id"], roots["id"]}) == 3
+    assert client.connection.session.questions == {}
+
+
+@pytest.mark.rule("ASK-03", "ASK-17")
+@on_a_loop
+async def test_several_questions_are_open_at_once_and_answered_in_any_order(rig: Rig) -> None:
+    @rig.server.tool
+    async def both(ctx: ToolContext) -> list[Any]:
+        answers = await ctx.ask({"name": Elicit("Who?", NAME), "roots": Roots()})
+        return [*answers, answers["name"].action, len(answers["roots"])]
+
+    client = AskedClient(rig.server)
+    client.start("both")
+    form, roots = await client.asked("elicitation/create"), await client.asked("roots/list")
+    client.answer(roots, {"roots": []})
+    client.answer(form, {"action": "decline"})
+    response = value_of(await client.next())
+    assert sorted(response[:2]) == ["name", "roots"]
+    assert response[2:] == ["decline", 0]
+
+
+@pytest.mark.rule("ASK-08", "ASK-17")
+@pytest.mark.parametrize(
+    ("code", "message", "seen"),
+    [
+        (-1, "User rejected", (-1, "User rejected")),
+        ("x", ["y"], (None, "no reason was given")),
+    ],
+)
+def test_a_client_may_refuse(code: Any, message: Any, seen: Any) -> None:
+    found: list[ClientRefusedError] = []
+
+    async def scene(rig: Rig) -> None:
+        @rig.server.tool
+        async def ask(ctx: ToolContext) -> None:
+            try:
+                await ctx.ask({"a": Roots(), "b": Roots()})
+            except ClientRefusedError as error:
+                found.append(error)
+                raise
+
+        client = AskedClient(rig.server)
+        client.start("ask")
+        first, second = await client.asked("roots/list"), await client.asked("roots/list")
+        client.refuse(first, code, message)
+        withdrawn = await client.next()
+        assert withdrawn["method"] == "notifications/cancelled"
+        assert withdrawn["params"]["requestId"] == second["id"]
+        error = value_of(await client.next())
+        assert (error["code"], error["details"]["reason"]) == ("INTERNAL", "client_refused")
+        client.answer(second, {"roots": []})  # too late: dropped
+        await client.settle()
+        assert client.unread() == []
+
+    on_a_loop(scene)()
+    [error] = found
+    assert (error.json_rpc_code, error.json_rpc_message) == seen
+
+
+@pytest.mark.rule("ASK-09")
+@on_a_loop
+async def test_an_answer_that_is_none_is_an_error_for_the_handler(rig: Rig) -> None:
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> str:
+        with pytest.raises(InvalidAnswerError):
+            await ctx.elicit("Who?", NAME)
+        with pytest.raises(InvalidAnswerError):
+            await ctx.roots()
+        return "caught"
+
+    client = AskedClient(rig.server)
+    client.start("ask")
+    client.answer(await client.asked("elicitation/create"), accepted(name=5))
+    client.write(id=(await client.asked("roots/list"))["id"], result=None, error=None)
+    assert value_of(await client.next()) == "caught"
+
+
+@pytest.mark.rule("ASK-04", "ASK-05")
+@on_a_loop
+async def test_a_client_is_asked_nothing_that_it_has_not_declared(rig: Rig) -> None:
+    seen: list[ClientCapabilityError] = []
+
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> None:
+        try:
+            await ctx.ask({"a": Elicit("Who?", NAME), "b": Sample("x", 1), "c": Roots()})
+        except ClientCapabilityError as error:
+            seen.append(error)
+            raise
+
+    client = AskedClient(rig.server, capabilities={"roots": {}})
+    error = value_of(await client.call("ask"))
+    assert error["code"] == "INVALID_ARGUMENT"
+    assert error["details"] == {
+        "reason": "missing_client_capability",
+        "requiredCapabilities": {"elicitation": {"form": {}}, "sampling": {}},
+    }
+    assert seen[0].required_capabilities == error["details"]["requiredCapabilities"]
+
+
+@pytest.mark.rule("ASK-17")
+@pytest.mark.parametrize("ending", ["cancelled", "disconnected"])
+def test_an_aborted_call_takes_its_questions_back(ending: str) -> None:
+    ended: list[str] = []
+
+    async def scene(rig: Rig) -> None:
+        @rig.server.tool
+        async def ask(ctx: ToolContext) -> None:
+            try:
+                await ctx.elicit("Who?", NAME)
+            except AbortError as error:
+                ended.append(str(error))
+                with pytest.raises(AbortError):
+                    await ctx.roots()  # nobody is there to be asked
+                raise
+
+        client = AskedClient(rig.server)
+        call = client.start("ask")
+        question = await client.asked("elicitation/create")
+        if ending == "disconnected":
+            client.connection.close()
+            await client.settle()
+            assert client.unread() == []
+        else:
+            client.write(method="notifications/cancelled", params={"requestId": call})
+            withdrawn = await client.next()
+            assert withdrawn["method"] == "notifications/cancelled"
+            assert withdrawn["params"]["requestId"] == question["id"]
+        assert client.connection.session.questions == {}
+        await client.settle()
+        client.answer(question, accepted(name="late"))
+        await client.settle()
+        assert client.unread() == []
+
+    on_a_loop(scene)()
+    assert ended == [ending]
+
+
+@pytest.mark.rule("ASK-17", "RPC-07")
+@pytest.mark.parametrize("id_", [1, None, "server-2", ["server-1"], "server-1 ", True])
+def test_a_response_to_nothing_is_dropped(id_: Any) -> None:
+    async def scene(rig: Rig) -> None:
+        @rig.server.tool
+        async def ask(ctx: ToolContext) -> int:
+            return len(await ctx.roots())
+
+        client = AskedClient(rig.server)
+        client.start("ask")
+        question = await client.asked("roots/list")
+        client.write(id=id_, result={"roots": [{"uri": "x:forged"}]})
+        await client.settle()
+        assert len(rig.logged("response dropped: nothing was asked")) == 1
+        client.answer(question, {"roots": []})
+        client.answer(question, {"roots": [{"uri": "x:again"}]})
+        assert value_of(await client.next()) == 0
+        assert len(rig.logged("response dropped: nothing was asked")) == 2
+
+    on_a_loop(scene)()
+
+
+@pytest.mark.rule("ASK-17")
+@on_a_loop
+async def test_another_connection_cannot_answer(rig: Rig) -> None:
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> int:
+        return len(await ctx.roots())
+
+    client, stranger = AskedClient(rig.server), AskedClient(rig.server)
+    client.start("ask")
+    question = await client.asked("roots/list")
+    stranger.answer(question, {"roots": [{"uri": "x:forged"}]})
+    await client.settle()
+    assert client.unread() == []
+    client.answer(question, {"roots": []})
+    assert value_of(await client.next()) == 0
+
+
+@pytest.mark.rule("ASK-17", "RES-17")
+@on_a_loop
+async def test_questions_beyond_the_limit_are_refused_and_none_of_them_is_asked(rig: Rig) -> None:
+    @rig.server.tool
+    async def ask(ctx: ToolContext, count: int) -> None:
+        await ctx.ask({str(number): Roots() for number in range(count)})
+
+    client, other = AskedClient(rig.server), AskedClient(rig.server)
+    client.start("ask", {"count": 999})
+    asked = [await client.asked("roots/list") for _ in range(999)]
+    other.start("ask", {"count": 2})
+    error = value_of(await other.next())
+    assert error["code"] == "RESOURCE_EXHAUSTED"
+    assert error["details"] == {"reason": "too_many_questions", "maxQuestions": 1000}
+    for question in asked:
+        client.answer(question, {"roots": []})
+    assert value_of(await client.next()) is None
+    assert rig.server.runtime.dispatcher.client_input.questions.used() == {}
+    assert client.connection.session.questions == {}
+
+
+@pytest.mark.rule("ASK-18")
+@on_a_loop
+async def test_only_the_client_that_was_sent_a_page_hears_that_it_is_done(rig: Rig) -> None:
+    @rig.server.tool
+    async def pay(ctx: ToolContext, named: str) -> str:
+        return (await ctx.elicit_url("Pay", "https://pay.example/", elicitation_id=named)).action
+
+    client, other = AskedClient(rig.server), AskedClient(rig.server)
+    client.start("pay", {"named": "bill-1"})
+    page = await client.asked("elicitation/create")
+    assert page["params"]["elicitationId"] == "bill-1"
+    client.answer(page, {"action": "accept"})
+    assert value_of(await client.next()) == "accept"
+    rig.server.elicitation_completed("unknown")
+    rig.server.elicitation_completed("bill-1")
+    rig.server.elicitation_completed("bill-1")  # told once
+    done = await client.next()
+    assert done["method"] == "notifications/elicitation/complete"
+    assert done["params"] == {"elicitationId": "bill-1"}
+    await client.settle()
+    assert client.unread() == other.unread() == []
+
+
+@pytest.mark.rule("ASK-18")
+@on_a_loop
+async def test_a_call_that_needs_a_page_first_ends_with_an_error_of_its_own(rig: Rig) -> None:
+    @rig.server.tool
+    async def files(ctx: ToolContext) -> None:
+        raise UrlElicitationRequired(
+            ElicitUrl("Connect", "https://x.example/a", "one"),
+            ElicitUrl("Agree", "https://x.example/b"),
+        )
+
+    client = AskedClient(rig.server)
+    error = (await client.call("files"))["error"]
+    assert error["code"] == -32042
+    pages = error["data"]["elicitations"]
+    assert [page["url"] for page in pages] == ["https://x.example/a", "https://x.example/b"]
+    assert {page["mode"] for page in pages} == {"url"}
+    rig.server.elicitation_completed(pages[1]["elicitationId"])
+    assert (await client.next())["params"] == {"elicitationId": pages[1]["elicitationId"]}
+
+    for revision, capabilities in (
+        ("2025-11-25", {"elicitation": {}}),
+        ("2025-06-18", {"elicitation": {"url": {}}}),
+    ):
+        unable = AskedClient(rig.server, revision, capabilities)
+        error = value_of(await unable.call("files"))
+        assert error["details"]["requiredCapabilities"] == {"elicitation": {"url": {}}}
+
+
+@pytest.mark.rule("ASK-02")
+@on_a_loop
+async def test_a_handler_in_a_thread_can_ask_from_a_loop_of_its_own(rig: Rig) -> None:
+    """Nothing here belongs to the loop of the host."""
+
+    @rig.server.tool
+    def ask(ctx: ToolContext) -> int:
+        return len(asyncio.run(ctx.roots()))
+
+    client = AskedClient(rig.server)
+    client.start("ask")
+    question = await client.asked("roots/list")
+    client.answer(question, {"roots": []})
+    assert value_of(await client.next()) == 0
+    # The worker hands its reply over before it is done with the call.
+    assert await asyncio.to_thread(rig.server.runtime.engine.wait_idle, 20)
+
+
+def test_a_loop_that_was_closed_is_no_reason_to_fail() -> None:
+    """A handler's own loop may end while its questions are open."""
+    rig = Rig()
+
+    @rig.server.tool
+    def ask(ctx: ToolContext) -> str:
+        async def briefly() -> None:
+            asked = asyncio.ensure_future(ctx.roots())
+            await asyncio.sleep(0)
+            asked.cancel()
+
+        asyncio.run(briefly())
+        return "done"
+
+    async def scene() -> None:
+        client = AskedClient(rig.server)
+        client.start("ask")
+        question = await client.asked("roots/list")
+        assert (await client.next())["method"] == "notifications/cancelled"
+        client.answer(question, {"roots": []})
+        assert value_of(await client.next()) == "done"
+
+    asyncio.run(scene())
+    rig.assert_all_ended()
+
+
+def test_a_context_made_by_hand_has_nobody_to_ask() -> None:
+    context = ToolContext("run", "correlation", AbortSignal(), Rig().server.runtime.logger)
+    with pytest.raises(UsageError, match="no client"):
+        asyncio.run(context.roots())
+
+
+@pytest.mark.rule("ASK-17")
+def test_the_deadline_of_a_call_stands_still_while_its_client_is_asked() -> None:
+    rig = Rig(ServerConfig(tools=ToolsSection(default_timeout_ms=1)))
+
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> str:
+        await ctx.ask({"roots": Roots(), "form": Elicit("Who?", NAME)})
+        await ctx.roots(key="again")
+        return "patient"
+
+    @rig.server.tool
+    async def ask_and_dally(ctx: ToolContext) -> None:
+        await ctx.roots()
+        await ctx.abort_signal.wait()
+
+    @rig.server.tool
+    async def dally(ctx: ToolContext) -> None:
+        await ctx.abort_signal.wait()
+
+    async def scene() -> None:
+        client = AskedClient(rig.server)
+        client.start("ask")
+        first = await client.asked("roots/list")
+        form = await client.asked("elicitation/create")
+        await let_a_deadline_pass(client)
+        client.answer(first, {"roots": []})
+        client.answer(form, accepted(name="Ann"))
+        second = await client.asked("roots/list")
+        await let_a_deadline_pass(client)
+        client.answer(second, {"roots": []})
+        assert value_of(await client.next()) == "patient"
+        client.start("ask_and_dally")
+        question = await client.asked("roots/list")
+        await let_a_deadline_pass(client)
+        client.answer(question, {"roots": []})
+        assert value_of(await client.next())["code"] == "TIMEOUT"
+
+    async def let_a_deadline_pass(client: AskedClient) -> None:
+        client.start("dally")
+        assert value_of(await client.next())["code"] == "TIMEOUT"
+
+    asyncio.run(scene())
+    rig.assert_all_ended()
+
+
+@pytest.mark.rule("ASK-17")
+def test_a_question_is_not_waited_for_without_end() -> None:
+    rig = Rig(ServerConfig(server=ServerSection(input_ttl_ms=1)))
+
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> None:
+        await ctx.roots()
+
+    @rig.server.tool
+    async def ask_again(ctx: ToolContext) -> str:
+        with pytest.raises(AnswerTimeoutError):
+            await ctx.roots()
+        return "gave up"
+
+    async def scene() -> None:
+        client = AskedClient(rig.server)
+        for name in ("ask", "ask_again"):
+            client.start(name)
+            question = await client.asked("roots/list")
+            withdrawn = await client.next()
+            assert withdrawn["params"]["requestId"] == question["id"]
+            value = value_of(await client.next())
+            if name == "ask":
+                assert value["code"] == "TIMEOUT"
+                assert value["details"] == {"reason": "no_answer", "timeoutMs": 1}
+            else:
+                assert value == "gave up"
+        assert client.connection.session.questions == {}
+
+    asyncio.run(scene())
+    rig.assert_all_ended()
+
+
+def test_the_error_of_a_handler_that_asked_is_its_own() -> None:
+    rig = Rig()
+
+    @rig.server.tool
+    async def ask(ctx: ToolContext) -> None:
+        await ctx.roots()
+        raise ToolError("NOT_FOUND", "no such thing")
+
+    async def scene() -> None:
+        client = AskedClient(rig.server)
+        client.start("ask")
+        client.answer(await client.asked("roots/list"), {"roots": []})
+        assert value_of(await client.next())["code"] == "NOT_FOUND"
+
+    asyncio.run(scene())
+
+
+class Silent:
+    """A channel to a client whose call ends just before it is asked."""
+
+    def __init__(self, signal: AbortSignal) -> None:
+        self.signal = signal
+
+    def request(self, call: Any, question: Prepared, settle: Any) -> None:
+        asyncio.get_running_loop().call_soon(self.signal.fire, "cancelled")
+
+    def withdraw(self, call: Any, request_ids: list[str]) -> None:
+        assert request_ids == []
+
+    def hold(self, call: Any) -> None:
+        pass
+
+    def resume(self, call: Any) -> None:
+        pass
+
+
+@pytest.mark.rule("ASK-17")
+def test_a_call_that_ends_just_before_it_asks_waits_for_its_signal() -> None:
+    signal = AbortSignal()
+    call: Any = SimpleNamespace(principal=None)
+    quota = Quota(ServerConfig(), Limit(1, "questions", "maxQuestions", "too_many_questions"))
+    outgoing = Outgoing(Silent(signal), call, signal, 60_000, quota)
+    questions = {"a": Prepared("roots/list", {}, lambda answer: answer)}
+    with pytest.raises(AbortError, match="cancelled"):
+        asyncio.run(asyncio.wait_for(outgoing.exchange(questions), 20))
+
+
+@pytest.mark.rule("ASK-17")
+@on_a_loop
+async def test_what_a_call_left_behind_asks_nothing(rig: Rig) -> None:
+    left: list[asyncio.Task[Any]] = []
+    ended = asyncio.Event()
+
+    @rig.server.tool
+    async def leave(ctx: ToolContext) -> str:
+        async def ask() -> None:
+            await ended.wait()
+            await ctx.roots()
+
+        left.append(asyncio.create_task(ask()))
+        return "gone"
+
+    client = AskedClient(rig.server)
+    assert value_of(await client.call("leave")) == "gone"
+    ended.set()
+    with pytest.raises(UsageError, match="has ended"):
+        await asyncio.wait_for(left[0], 20)
+    assert client.unread() == []
