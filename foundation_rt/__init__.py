@@ -60,19 +60,19 @@ if TYPE_CHECKING:
     from .server_requests.elicitation import ElicitResult as ElicitResult
     from .server_requests.elicitation import ElicitUrl as ElicitUrl
     from .server_requests.errors import AnswerTimeoutError as AnswerTimeoutError
-    from .server_requests.errors import AskError as AskError
     from .server_requests.errors import ClientCapabilityError as ClientCapabilityError
+    from .server_requests.errors import ClientErrorResponse as ClientErrorResponse
     from .server_requests.errors import ClientGoneError as ClientGoneError
-    from .server_requests.errors import ClientRefusedError as ClientRefusedError
-    from .server_requests.errors import InvalidAnswerError as InvalidAnswerError
+    from .server_requests.errors import InvalidClientResult as InvalidClientResult
+    from .server_requests.errors import ServerRequestError as ServerRequestError
     from .server_requests.errors import UrlElicitationRequired as UrlElicitationRequired
     from .server_requests.roots import Root as Root
     from .server_requests.roots import Roots as Roots
-    from .server_requests.sampled import SampleResult as SampleResult
-    from .server_requests.sampled import ToolUse as ToolUse
     from .server_requests.sampling import ModelPreferences as ModelPreferences
     from .server_requests.sampling import Sample as Sample
+    from .server_requests.sampling import SampleResult as SampleResult
     from .server_requests.sampling import SamplingMessage as SamplingMessage
+    from .server_requests.sampling import ToolUse as ToolUse
     from .server_requests.sampling import ToolUseResult as ToolUseResult
     from .signatures.constraints import Constraints as Constraints
     from .signatures.constraints import Header as Header
@@ -91,12 +91,12 @@ _HOMES = {
     "AgentUnregisteredError": "agents.errors",
     "Annotations": "protocol.content",
     "AnswerTimeoutError": "server_requests.errors",
-    "AskError": "server_requests.errors",
+    "ServerRequestError": "server_requests.errors",
     "Audio": "protocol.content",
     "BlobContents": "protocol.content",
     "ClientCapabilityError": "server_requests.errors",
     "ClientGoneError": "server_requests.errors",
-    "ClientRefusedError": "server_requests.errors",
+    "ClientErrorResponse": "server_requests.errors",
     "Completion": "registry.completions",
     "ConfigError": "errors",
     "Connection": "engine.connection",
@@ -110,7 +110,7 @@ _HOMES = {
     "Header": "signatures.constraints",
     "Icon": "protocol.content",
     "Image": "protocol.content",
-    "InvalidAnswerError": "server_requests.errors",
+    "InvalidClientResult": "server_requests.errors",
     "ModelPreferences": "server_requests.sampling",
     "OutcomeUnknownError": "agents.ledger.errors",
     "PromptArgument": "registry.prompts",
@@ -126,7 +126,7 @@ _HOMES = {
     "Root": "server_requests.roots",
     "Roots": "server_requests.roots",
     "Sample": "server_requests.sampling",
-    "SampleResult": "server_requests.sampled",
+    "SampleResult": "server_requests.sampling",
     "SamplingMessage": "server_requests.sampling",
     "Server": "server",
     "ServerOptions": "runtime",
@@ -137,7 +137,7 @@ _HOMES = {
     "ToolDefinition": "registry.tool_definition",
     "ToolError": "errors",
     "ToolResult": "protocol.content",
-    "ToolUse": "server_requests.sampled",
+    "ToolUse": "server_requests.sampling",
     "ToolUseResult": "server_requests.sampling",
     "UrlElicitationRequired": "server_requests.errors",
     "UsageError": "errors",

@@ -37,7 +37,7 @@ PURE = (
     "protocol.peer",
     "protocol.principal",
     "server_requests.elicitation",
-    "server_requests.questions",
+    "server_requests.requests",
     "server_requests.roots",
     "server_requests.round_trips",
     "server_requests.sampling",

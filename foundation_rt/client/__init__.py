@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..server_requests.elicitation import ElicitResult as ElicitResult
     from ..server_requests.roots import Root as Root
-    from ..server_requests.sampled import SampleResult as SampleResult
+    from ..server_requests.sampling import SampleResult as SampleResult
     from .answering.elicitation import ElicitationRequest as ElicitationRequest
     from .answering.elicitation import ElicitationUrlRequest as ElicitationUrlRequest
     from .answering.refusing import QuestionRefused as QuestionRefused

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ..config.settings import ServerConfig
     from ..server_requests.errors import UrlElicitationRequired
     from ..server_requests.forms import Forms
-    from ..server_requests.questions import Prepared
-    from ..server_requests.requester import Conversation
-    from ..server_requests.round_trips import Rounds
+    from ..server_requests.requester import ServerRequester
+    from ..server_requests.requests import PreparedRequest
+    from ..server_requests.round_trips import MultiRoundTrip
     from ..server_requests.session_requests import RequestChannel
     from ..shares import Quota
     from .effects import Effect
@@ -116,7 +116,7 @@ class ClientInput:
 
     def converse(
         self, call: Invocation, channel: RequestChannel, signal: AbortSignal
-    ) -> Conversation:
+    ) -> ServerRequester:
         """What the handler of `call` asks its client with.
 
         Raises:
@@ -124,15 +124,15 @@ class ClientInput:
         """
         if call.method not in MAY_ASK:
             raise UsageError(f"a handler of {call.method} cannot ask the client")
-        from ..server_requests.requester import Conversation
-        from ..server_requests.session_requests import Outgoing
+        from ..server_requests.requester import ServerRequester
+        from ..server_requests.session_requests import SessionRequests
 
         if call.peer.revision.is_stateless:
             exchange = call.procedure.exchange(call, _rounds_of(call), signal)
         else:
             ttl_ms = self.config.server.input_ttl_ms
-            exchange = Outgoing(channel, call, signal, ttl_ms, self.questions)
-        return Conversation(call.run_id, call.peer, self.forms, exchange, signal)
+            exchange = SessionRequests(channel, call, signal, ttl_ms, self.questions)
+        return ServerRequester(call.run_id, call.peer, self.forms, exchange, signal)
 
     @property
     def forms(self) -> Forms:
@@ -167,9 +167,9 @@ class ClientInput:
         if _ERRORS not in sys.modules:
             return None
         from ..server_requests.errors import ClientCapabilityError, UrlElicitationRequired
-        from ..server_requests.round_trips import lacking_in
+        from ..server_requests.round_trips import missing_in
 
-        lacking = lacking_in(error)
+        lacking = missing_in(error)
         if lacking is not None:
             return self._ask(call, lacking, duration_ms)
         if has_type(error, UrlElicitationRequired):
@@ -185,7 +185,7 @@ class ClientInput:
         return None
 
     def _ask(
-        self, call: Invocation, lacking: Mapping[str, Prepared], duration_ms: float
+        self, call: Invocation, lacking: Mapping[str, PreparedRequest], duration_ms: float
     ) -> list[Effect]:
         """The result that asks, with a state that has all answers so far (ASK-10, ASK-14)."""
         from ..server_requests.request_state import StateTooLarge, seal
@@ -257,13 +257,13 @@ def _fail(call: Invocation, error: StructuredError, duration_ms: float) -> list[
     return [call.procedure.error_reply(call, error), record]
 
 
-def _rounds_of(call: Invocation) -> Rounds:
+def _rounds_of(call: Invocation) -> MultiRoundTrip:
     """The rounds of a call of the stateless era, this one being the first if none are known of."""
     if call.rounds is None:
         from ..server_requests.request_state import CallState, purpose
-        from ..server_requests.round_trips import Rounds
+        from ..server_requests.round_trips import MultiRoundTrip
 
         arguments = orjson.loads(call.arguments_as_sent)
         good_for = purpose(call.method, call.name, arguments, call.principal)
-        call.rounds = Rounds(good_for, CallState(), {})
+        call.rounds = MultiRoundTrip(good_for, CallState(), {})
     return call.rounds

@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from ..logs.logger import StructuredLogger
     from ..protocol.principal import Principal
     from ..server_requests.elicitation import ElicitResult
-    from ..server_requests.questions import Question
-    from ..server_requests.requester import Conversation
+    from ..server_requests.requester import ServerRequester
+    from ..server_requests.requests import ServerRequest
     from ..server_requests.roots import Root
-    from ..server_requests.sampled import SampleResult
-    from ..server_requests.sampling import SampleOptions, SamplingMessage
+    from ..server_requests.sampling import SampleOptions, SampleResult, SamplingMessage
     from .invocation import Invocation
 
 
@@ -44,7 +43,7 @@ class Channel(Protocol):
     def close_stream(self, call: Invocation) -> None:
         """End the response of a call that goes on; safe from any thread."""
 
-    def converse(self, call: Invocation, signal: AbortSignal) -> Conversation:
+    def converse(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
         """What the handler of `call` asks its client with; raises `UsageError` if it cannot."""
 
 
@@ -67,7 +66,7 @@ class ToolContext:
     _channel: Channel | None = None
     state: Any = None
     _logger: StructuredLogger | None = field(default=None, init=False)
-    _conversation: Conversation | None = field(default=None, init=False)
+    _conversation: ServerRequester | None = field(default=None, init=False)
 
     @property
     def logger(self) -> StructuredLogger:
@@ -172,7 +171,7 @@ class ToolContext:
 
         Raises:
             ClientCapabilityError: the client cannot be asked this; likewise for all questions.
-            AskError: it refused, or its answer cannot be used.
+            ServerRequestError: it refused, or its answer cannot be used.
             UsageError: it is no proper question.
         """
         from ..server_requests.elicitation import Elicit
@@ -211,14 +210,14 @@ class ToolContext:
         roots: tuple[Root, ...] = await self._converse().ask_one(Roots(), key)
         return roots
 
-    async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+    async def ask(self, questions: Mapping[str, ServerRequest]) -> dict[str, Any]:
         """Ask several things at once; the answers have the keys of the questions (ASK-03).
 
         Raises as `elicit`: nothing is asked if the client cannot be asked all of it.
         """
         return await self._converse().ask(questions)
 
-    def _converse(self) -> Conversation:
+    def _converse(self) -> ServerRequester:
         if self._conversation is None:
             call, channel = self._way_back()
             self._conversation = channel.converse(call, self.abort_signal)

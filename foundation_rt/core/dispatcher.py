@@ -56,8 +56,8 @@ from .tools_call import ToolsCall, protocol_error_record
 
 if TYPE_CHECKING:
     from ..registry.features import Features
-    from ..server_requests.questions import Prepared
-    from ..server_requests.session_requests import Settle
+    from ..server_requests.requests import PreparedRequest
+    from ..server_requests.session_requests import OnResponse
     from .client_input import ClientInput
     from .effects import Effect
     from .feature_calls import FeatureCalls
@@ -163,7 +163,7 @@ class Dispatcher:
         return call.procedure.notify(call, method, params)
 
     def ask(
-        self, call: Invocation, question: Prepared, settle: Settle
+        self, call: Invocation, question: PreparedRequest, settle: OnResponse
     ) -> tuple[str | None, list[Effect]]:
         """A request of ours for `call`, by its id; None once nobody waits for the call any more.
 

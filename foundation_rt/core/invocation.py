@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
     from ..registry.tools import Execution, Handler, RegisteredTool
-    from ..server_requests.round_trips import Rounds
+    from ..server_requests.round_trips import MultiRoundTrip
     from .procedure import Procedure
     from .session import Session
 
@@ -82,7 +82,7 @@ class Invocation:
     slot: Slot | None = field(default=None, init=False)
     timeout_ms: int = field(default=0, init=False)
     arguments_as_sent: bytes = field(default=b"", init=False)
-    rounds: Rounds | None = field(default=None, init=False)
+    rounds: MultiRoundTrip | None = field(default=None, init=False)
     principal: Principal | None = field(
         default=Factory(lambda call: call.session.principal, takes_self=True), init=False
     )

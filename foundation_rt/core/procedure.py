@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ..abort import AbortSignal
     from ..config.settings import ToolsSection
     from ..limits import ResourceManager
-    from ..server_requests.requester import Exchange
-    from ..server_requests.round_trips import Rounds
+    from ..server_requests.requester import RequestStrategy
+    from ..server_requests.round_trips import MultiRoundTrip
     from .effects import Effect, Reply
     from .invocation import Invocation
 
@@ -102,7 +102,9 @@ class Procedure(ABC):
         del call.session.in_flight[call.request_id]
         return [Abort(call, reason)]
 
-    def exchange(self, call: Invocation, rounds: Rounds, signal: AbortSignal) -> Exchange:
+    def exchange(
+        self, call: Invocation, rounds: MultiRoundTrip, signal: AbortSignal
+    ) -> RequestStrategy:
         """How a handler of the stateless era asks its client: round by round (ASK-10)."""
         return rounds
 

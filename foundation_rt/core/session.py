@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
-    from ..server_requests.session_requests import Settle
+    from ..server_requests.session_requests import OnResponse
     from .batches import PendingBatch
     from .invocation import Invocation
     from .subscriptions import Listening
@@ -92,7 +92,7 @@ class Session:
     in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
     listening: dict[RequestId | None, Listening] = field(factory=dict, init=False)
     batches: dict[RequestId, PendingBatch] = field(factory=dict, init=False)
-    questions: dict[str, Settle] = field(factory=dict, init=False)
+    questions: dict[str, OnResponse] = field(factory=dict, init=False)
     asked: int = field(default=0, init=False)
 
     def is_open(self, request_id: RequestId | None) -> bool:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from ..core.effects import Effect, Performed
     from ..core.subscriptions import Listening
     from ..protocol.jsonrpc import RequestId
-    from ..server_requests.questions import Prepared
-    from ..server_requests.requester import Conversation
-    from ..server_requests.session_requests import Settle
+    from ..server_requests.requester import ServerRequester
+    from ..server_requests.requests import PreparedRequest
+    from ..server_requests.session_requests import OnResponse
     from .executor import Engine
     from .scheduling import Scheduler
 
@@ -183,11 +183,13 @@ class Connection:
         if self.close_response is not None:
             self.scheduler.return_to_host(partial(self.close_response, call.request_id))
 
-    def converse(self, call: Invocation, signal: AbortSignal) -> Conversation:
+    def converse(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
         """What the handler of `call` asks the peer with; raises `UsageError` if it cannot."""
         return self.dispatcher.client_input.converse(call, self, signal)
 
-    def request(self, call: Invocation, question: Prepared, settle: Settle) -> str | None:
+    def request(
+        self, call: Invocation, question: PreparedRequest, settle: OnResponse
+    ) -> str | None:
         """Ask the peer something for a call; `settle` is given the response (ASK-17).
 
         Returns:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from attrs import frozen
 
 from ..errors import UsageError
-from .errors import ClientCapabilityError, InvalidAnswerError
-from .questions import Prepared
+from .errors import ClientCapabilityError, InvalidClientResult
+from .requests import PreparedRequest
 
 if TYPE_CHECKING:
     from ..protocol.peer import Peer
@@ -53,7 +53,7 @@ class Elicit:
     message: str
     schema: Mapping[str, Any] | type
 
-    def prepare(self, peer: Peer, forms: Forms, name: str) -> Prepared:
+    def prepare(self, peer: Peer, forms: Forms, name: str) -> PreparedRequest:
         """The form as `peer` shows it; raises `ClientCapabilityError` or `UsageError`."""
         form = forms.form(self.schema)
         if not _can_show_forms(peer):
@@ -66,7 +66,7 @@ class Elicit:
                 return ElicitResult(action)
             return ElicitResult(action, form.read(answer.get("content", {})))
 
-        return Prepared(METHOD, params, read)
+        return PreparedRequest(METHOD, params, read)
 
 
 @frozen
@@ -87,7 +87,7 @@ class ElicitUrl:
     url: str
     elicitation_id: str = ""
 
-    def prepare(self, peer: Peer, forms: Forms, name: str) -> Prepared:
+    def prepare(self, peer: Peer, forms: Forms, name: str) -> PreparedRequest:
         """The page as `peer` is told of it; raises `ClientCapabilityError` or `UsageError`."""
         if not is_web_page(self.url):
             raise UsageError(f"an elicitation needs an http or https URL: {self.url!r} is none")
@@ -97,7 +97,7 @@ class ElicitUrl:
         params = {"mode": "url", "message": self.message, "url": self.url}
         if peer.revision.names_elicitations:
             params["elicitationId"] = self.elicitation_id or name
-        return Prepared(METHOD, params, _read_visit)
+        return PreparedRequest(METHOD, params, _read_visit)
 
 
 def _can_show_forms(peer: Peer) -> bool:
@@ -120,7 +120,7 @@ def is_web_page(url: str) -> bool:
 
 def _read_action(answer: Any) -> Action:
     if type(answer) is not dict or answer.get("action") not in ACTIONS:
-        raise InvalidAnswerError(("/action", f"is not one of {', '.join(ACTIONS)}"))
+        raise InvalidClientResult(("/action", f"is not one of {', '.join(ACTIONS)}"))
     action: Action = answer["action"]
     return action
 

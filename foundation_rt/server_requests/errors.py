@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 _LONGEST_ECHO = 500
 
 
-class AskError(ToolError):
+class ServerRequestError(ToolError):
     """The client was not asked, or did not answer as it should."""
 
 
-class ClientCapabilityError(AskError):
+class ClientCapabilityError(ServerRequestError):
     """The client did not declare that it can be asked this; it was not asked (ASK-04).
 
     Attributes:
@@ -38,7 +38,7 @@ class ClientCapabilityError(AskError):
         self.required_capabilities = dict(required)
 
 
-class ClientRefusedError(AskError):
+class ClientErrorResponse(ServerRequestError):
     """The client answered with an error (ASK-08).
 
     Attributes:
@@ -56,7 +56,7 @@ class ClientRefusedError(AskError):
         )
 
 
-class AnswerTimeoutError(AskError):
+class AnswerTimeoutError(ServerRequestError):
     """The client did not answer within `server.input_ttl_ms` (ASK-17).
 
     Args:
@@ -71,7 +71,7 @@ class AnswerTimeoutError(AskError):
         )
 
 
-class ClientGoneError(AskError):
+class ClientGoneError(ServerRequestError):
     """The client has gone, and has not come back in time to answer (ASK-19).
 
     Args:
@@ -86,7 +86,7 @@ class ClientGoneError(AskError):
         )
 
 
-class InvalidAnswerError(AskError):
+class InvalidClientResult(ServerRequestError):
     """The client's answer is not what it was asked for (ASK-09).
 
     Attributes:
@@ -106,7 +106,7 @@ class InvalidAnswerError(AskError):
         self.issues = issues
 
 
-class UrlElicitationRequired(AskError):
+class UrlElicitationRequired(ServerRequestError):
     """Raised by a handler that can do nothing before its user has visited some pages (ASK-18).
 
     Where the revision has an error that says so, the call ends with it; in the stateless era it

@@ -22,7 +22,7 @@ from attrs import define, field
 from ..errors import UsageError
 from ..jsonschema.validation import Validator, compile_schema
 from ..protocol.jsonrpc import compact
-from .errors import ClientCapabilityError, InvalidAnswerError
+from .errors import ClientCapabilityError, InvalidClientResult
 
 if TYPE_CHECKING:
     from ..protocol.revisions import Revision
@@ -71,14 +71,14 @@ class Form:
         What the form did not ask for is left out.
 
         Raises:
-            InvalidAnswerError: it is not what the form asked for (ASK-09).
+            InvalidClientResult: it is not what the form asked for (ASK-09).
         """
         if type(content) is not dict:
-            raise InvalidAnswerError(("/content", "is not an object"))
+            raise InvalidClientResult(("/content", "is not an object"))
         known = {name: content[name] for name in self.schema["properties"] if name in content}
         issues = self._validate(known)
         if issues:
-            raise InvalidAnswerError(*((f"/content{one.path}", one.message) for one in issues))
+            raise InvalidClientResult(*((f"/content{one.path}", one.message) for one in issues))
         if self._structure is None:
             return known
         from ..signatures.converters import Misfit
@@ -87,7 +87,7 @@ class Form:
             return self._structure(known)
         except Misfit as misfit:
             path = "".join(f"/{step}" for step in reversed(misfit.path))
-            raise InvalidAnswerError((f"/content{path}", misfit.text)) from None
+            raise InvalidClientResult((f"/content{path}", misfit.text)) from None
 
 
 @define(eq=False, repr=False)

@@ -44,7 +44,7 @@ class StateRefused(Exception):
 
 
 @define(eq=False, repr=False)
-class Purpose:
+class StateScope:
     """Whom and what a state is good for.
 
     Attributes:
@@ -71,14 +71,14 @@ class CallState:
 
 def purpose(
     method: str, name: str, arguments: Mapping[str, Any], principal: Principal | None
-) -> Purpose:
+) -> StateScope:
     """What a state for this request of this principal is good for."""
     identity = identity_of(principal)
     who = "" if identity is None else _digest(identity)
-    return Purpose(who, _digest([method, name, arguments]))
+    return StateScope(who, _digest([method, name, arguments]))
 
 
-def seal(key: bytes, state: CallState, good_for: Purpose, expires_ms: int) -> str:
+def seal(key: bytes, state: CallState, good_for: StateScope, expires_ms: int) -> str:
     """The text that a client is given, and gives back.
 
     Args:
@@ -107,7 +107,7 @@ def seal(key: bytes, state: CallState, good_for: Purpose, expires_ms: int) -> st
     return sealed
 
 
-def unseal(key: bytes, sealed: str, good_for: Purpose, now_ms: int) -> CallState:
+def unseal(key: bytes, sealed: str, good_for: StateScope, now_ms: int) -> CallState:
     """The state that `seal` made.
 
     Raises:

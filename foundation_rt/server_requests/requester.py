@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from ..abort import AbortSignal
     from ..protocol.peer import Peer
     from .forms import Forms
-    from .questions import Prepared, Question
+    from .requests import PreparedRequest, ServerRequest
 
 
-class Exchange(Protocol):
+class RequestStrategy(Protocol):
     """A way for questions to reach the client, and for its answers to come back."""
 
-    async def exchange(self, questions: Mapping[str, Prepared]) -> dict[str, Any]:
+    async def exchange(self, questions: Mapping[str, PreparedRequest]) -> dict[str, Any]:
         """The answers to `questions`, by key."""
         ...
 
 
 @define(eq=False, repr=False)
-class Conversation:
+class ServerRequester:
     """Asks the client of one call; made when its handler asks for the first time.
 
     Every question has a key that no other question of the call has: the handler gives it, or it is
@@ -40,22 +40,22 @@ class Conversation:
     name: str
     peer: Peer
     forms: Forms
-    exchange: Exchange
+    exchange: RequestStrategy
     signal: AbortSignal
     _keys: set[str] = field(factory=set, init=False)
     _numbered: int = field(default=0, init=False)
 
-    async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+    async def ask(self, questions: Mapping[str, ServerRequest]) -> dict[str, Any]:
         """The answers to all of `questions`, by key (ASK-03).
 
         Raises:
             ClientCapabilityError: the client cannot be asked one of them; none was asked.
             AbortError: the call has been aborted.
             UsageError: a question is no proper one, or its key was used before.
-            AskError: the client refused, or its answer cannot be used.
+            ServerRequestError: the client refused, or its answer cannot be used.
         """
         self.signal.raise_if_aborted()
-        prepared: dict[str, Prepared] = {}
+        prepared: dict[str, PreparedRequest] = {}
         lacking: list[ClientCapabilityError] = []
         for key, question in questions.items():
             self._take_key(key)
@@ -70,7 +70,7 @@ class Conversation:
             raise ClientCapabilityError(merge_capabilities(*required))
         return await self.exchange.exchange(prepared) if prepared else {}
 
-    async def ask_one(self, question: Question, key: str | None) -> Any:
+    async def ask_one(self, question: ServerRequest, key: str | None) -> Any:
         """The answer to `question`; raises as `ask` does."""
         if key is None:
             self._numbered += 1

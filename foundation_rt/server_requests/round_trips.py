@@ -14,9 +14,9 @@ from typing import Any
 from attrs import define, field
 
 from ..errors import has_type
-from .errors import InvalidAnswerError
-from .questions import Prepared
-from .request_state import CallState, Purpose
+from .errors import InvalidClientResult
+from .request_state import CallState, StateScope
+from .requests import PreparedRequest
 
 
 class InputRequired(BaseException):
@@ -26,14 +26,14 @@ class InputRequired(BaseException):
         questions: what is lacking, by key.
     """
 
-    def __init__(self, questions: Mapping[str, Prepared]) -> None:
+    def __init__(self, questions: Mapping[str, PreparedRequest]) -> None:
         super().__init__(", ".join(questions))
         self.questions = dict(questions)
 
 
 @define(eq=False, repr=False)
-class Rounds:
-    """The rounds of one call so far: an `Exchange` that answers out of what the client sent.
+class MultiRoundTrip:
+    """The rounds of one call so far: a `RequestStrategy` that answers out of what the client sent.
 
     Args:
         good_for: what a state of this call is good for.
@@ -41,37 +41,37 @@ class Rounds:
         responses: the answers that came with the call, by key; not looked at yet.
     """
 
-    good_for: Purpose
+    good_for: StateScope
     earlier: CallState
     responses: Mapping[str, Any]
     _answered: dict[str, tuple[str, Any]] = field(factory=dict, init=False)
 
-    async def exchange(self, questions: Mapping[str, Prepared]) -> dict[str, Any]:
+    async def exchange(self, questions: Mapping[str, PreparedRequest]) -> dict[str, Any]:
         """The answers to `questions`, if all of them are there.
 
         Raises:
             InputRequired: they are not.
         """
         answers: dict[str, Any] = {}
-        lacking: dict[str, Prepared] = {}
+        lacking: dict[str, PreparedRequest] = {}
         for key, question in questions.items():
             try:
                 answers[key] = self._answer(key, question)
-            except (LookupError, InvalidAnswerError):
+            except (LookupError, InvalidClientResult):
                 # ASK-12: what is missing or cannot be used is asked for again.
                 lacking[key] = question
         if lacking:
             raise InputRequired(lacking)
         return answers
 
-    def state_after(self, lacking: Mapping[str, Prepared]) -> CallState:
+    def state_after(self, lacking: Mapping[str, PreparedRequest]) -> CallState:
         """What has to be remembered when the call ends with questions that lack an answer."""
         asked = {key: question.digest() for key, question in lacking.items()}
         answers = {**self.earlier.answers, **self._answered}
         return CallState(asked, {key: answers[key] for key in answers if key not in lacking})
 
-    def _answer(self, key: str, question: Prepared) -> Any:
-        """The value for one question; raises `KeyError` or `InvalidAnswerError`.
+    def _answer(self, key: str, question: PreparedRequest) -> Any:
+        """The value for one question; raises `KeyError` or `InvalidClientResult`.
 
         An answer counts for the question it was given to, and for no other that has got its key
         since (ASK-13): consent to one thing is not consent to the next.
@@ -88,7 +88,7 @@ class Rounds:
         return value
 
 
-def lacking_in(error: BaseException) -> dict[str, Prepared] | None:
+def missing_in(error: BaseException) -> dict[str, PreparedRequest] | None:
     """What a handler that ended with `error` lacks, if that is why it ended.
 
     Questions asked side by side in a task group come as a group.
@@ -97,9 +97,9 @@ def lacking_in(error: BaseException) -> dict[str, Prepared] | None:
         return error.questions
     if not has_type(error, BaseExceptionGroup):
         return None
-    found: dict[str, Prepared] = {}
+    found: dict[str, PreparedRequest] = {}
     for one in error.exceptions:
-        lacking = lacking_in(one)
+        lacking = missing_in(one)
         if lacking is None:
             return None
         found |= lacking

@@ -15,25 +15,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define
 
 from ..protocol.principal import identity_of
-from .errors import AnswerTimeoutError, AskError, ClientRefusedError
+from .errors import AnswerTimeoutError, ClientErrorResponse, ServerRequestError
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal
     from ..core.invocation import Invocation
     from ..shares import Quota
-    from .questions import Prepared
+    from .requests import PreparedRequest
 
-Settle = Callable[[Any, Any], object]
+OnResponse = Callable[[Any, Any], object]
 """Takes the result and the error of a response, one of which is None; from any thread.
 
-Instead of a response's error it takes an `AskError` where there will be no response.
+Instead of a response's error it takes an `ServerRequestError` where there will be no response.
 """
 
 
 class RequestChannel(Protocol):
     """The way to a client that takes requests."""
 
-    def request(self, call: Invocation, question: Prepared, settle: Settle) -> str | None:
+    def request(
+        self, call: Invocation, question: PreparedRequest, settle: OnResponse
+    ) -> str | None:
         """Ask `question`; return the id of the request, or None if `call` has been aborted."""
 
     def withdraw(self, call: Invocation, request_ids: list[str]) -> None:
@@ -47,8 +49,8 @@ class RequestChannel(Protocol):
 
 
 @define(eq=False, repr=False)
-class Outgoing:
-    """An `Exchange` for one call.
+class SessionRequests:
+    """A `RequestStrategy` for one call.
 
     Args:
         signal: the call's.
@@ -62,13 +64,13 @@ class Outgoing:
     ttl_ms: int
     quota: Quota
 
-    async def exchange(self, questions: Mapping[str, Prepared]) -> dict[str, Any]:
+    async def exchange(self, questions: Mapping[str, PreparedRequest]) -> dict[str, Any]:
         """The answers to `questions`.
 
         Raises:
             AbortError: the call has been aborted meanwhile.
-            AskError: the client refused to answer one of them, or its answer cannot be used, or
-                there was none in time.
+            ServerRequestError: the client refused to answer one of them, or its answer cannot be
+                used, or there was none in time.
             LimitReached: too many questions are open; none of these was asked (RES-17).
         """
         import asyncio
@@ -76,7 +78,7 @@ class Outgoing:
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         answers: dict[str, Any] = {}
-        failures: list[AskError] = []
+        failures: list[ServerRequestError] = []
 
         def wake() -> None:
             if not woken.done():
@@ -85,7 +87,7 @@ class Outgoing:
         def receive(key: str, result: Any, error: Any) -> None:
             try:
                 answers[key] = _read(questions[key], result, error)
-            except AskError as failure:
+            except ServerRequestError as failure:
                 failures.append(failure)
             if failures or len(answers) == len(questions):
                 wake()
@@ -128,14 +130,14 @@ class Outgoing:
         return answers
 
 
-def _read(question: Prepared, result: Any, error: Any) -> Any:
+def _read(question: PreparedRequest, result: Any, error: Any) -> Any:
     if error is None:
         return question.read(result)
-    if isinstance(error, AskError):
+    if isinstance(error, ServerRequestError):
         raise error
     code = error.get("code") if type(error) is dict else None
     message = error.get("message") if type(error) is dict else None
-    raise ClientRefusedError(
+    raise ClientErrorResponse(
         code if type(code) is int else None,
         message if type(message) is str else "no reason was given",
     )

@@ -8,7 +8,7 @@ import pytest
 
 from foundation_rt.errors import UsageError
 from foundation_rt.server_requests.elicitation import Elicit, ElicitResult, ElicitUrl
-from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidAnswerError
+from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidClientResult
 from foundation_rt.server_requests.forms import Forms
 from tests.support.peers import peer
 
@@ -111,6 +111,6 @@ def test_what_the_user_did() -> None:
     ],
 )
 def test_an_answer_of_another_shape_is_refused(answer: Any) -> None:
-    with pytest.raises(InvalidAnswerError) as refused:
+    with pytest.raises(InvalidClientResult) as refused:
         prepare(FORM).read(answer)
     assert refused.value.details["reason"] == "invalid_client_answer"

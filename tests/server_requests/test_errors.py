@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.server_requests.errors import (
-    AskError,
     ClientCapabilityError,
-    ClientRefusedError,
-    InvalidAnswerError,
+    ClientErrorResponse,
+    InvalidClientResult,
+    ServerRequestError,
     UrlElicitationRequired,
     merge_capabilities,
 )
 
 
 def test_all_of_them_are_tool_errors_of_one_family() -> None:
-    assert issubclass(AskError, ToolError)
-    for kind in (ClientCapabilityError, ClientRefusedError, InvalidAnswerError):
-        assert issubclass(kind, AskError)
+    assert issubclass(ServerRequestError, ToolError)
+    for kind in (ClientCapabilityError, ClientErrorResponse, InvalidClientResult):
+        assert issubclass(kind, ServerRequestError)
     assert UrlElicitationRequired().code is ErrorCode.INVALID_ARGUMENT
 
 
@@ -36,12 +36,12 @@ def test_what_a_client_lacks_is_named() -> None:
 
 
 def test_what_a_client_says_is_cut() -> None:
-    error = ClientRefusedError(-1, "no" * 1000)
+    error = ClientErrorResponse(-1, "no" * 1000)
     assert len(error.json_rpc_message) == 500
     assert error.json_rpc_code == -1
 
 
 def test_an_answer_is_not_repeated_to_who_reads_the_error() -> None:
-    error = InvalidAnswerError(("/content/a", "must be integer"), ("/content/b", "must be string"))
+    error = InvalidClientResult(("/content/a", "must be integer"), ("/content/b", "must be string"))
     assert "/content/a must be integer" in error.message
     assert [issue["path"] for issue in error.details["errors"]] == ["/content/a", "/content/b"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidAnswerError
+from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidClientResult
 from foundation_rt.server_requests.forms import Forms
 from foundation_rt.signatures.constraints import Constraints
 
@@ -139,11 +139,11 @@ def test_content_is_held_against_the_schema() -> None:
     form = Forms().form({**schema_of(n=GOOD["count"], t=GOOD["several"]), "required": ["n"]})
     assert form.read({"n": 5, "t": ["b"], "not asked": 1}) == {"n": 5, "t": ["b"]}
     for wrong, at in (({"n": 10}, "/content/n"), ({"n": 1, "t": ["c"]}, "/content/t/0")):
-        with pytest.raises(InvalidAnswerError) as refused:
+        with pytest.raises(InvalidClientResult) as refused:
             form.read(wrong)
         assert refused.value.issues[0][0] == at
     for wrong in ({}, [], None, "x"):
-        with pytest.raises(InvalidAnswerError):
+        with pytest.raises(InvalidClientResult):
             form.read(wrong)
 
 
@@ -152,7 +152,7 @@ def test_whatever_is_filled_in_is_taken_or_refused(content: dict[str, Any]) -> N
     form = Forms().form({**schema_of(a={"type": "integer"}), "required": ["a"]})
     try:
         assert form.read(content) == {"a": content["a"]}
-    except InvalidAnswerError:
+    except InvalidClientResult:
         assert type(content.get("a")) is not int or abs(content["a"]) >= 2**63
 
 
@@ -232,7 +232,7 @@ class Picky:
 
 @pytest.mark.rule("ASK-09")
 def test_what_a_class_refuses_is_an_answer_that_is_not_valid() -> None:
-    with pytest.raises(InvalidAnswerError, match="refused"):
+    with pytest.raises(InvalidClientResult, match="refused"):
         Forms().form(Picky).read({"name": "long"})
 
 

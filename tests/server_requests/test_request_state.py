@@ -12,8 +12,8 @@ from foundation_rt.protocol.principal import Principal
 from foundation_rt.server_requests.request_state import (
     MAX_STATE_BYTES,
     CallState,
-    Purpose,
     StateRefused,
+    StateScope,
     StateTooLarge,
     purpose,
     seal,
@@ -38,7 +38,7 @@ states = st.builds(
 )
 
 
-def refusal(sealed: str, good_for: Purpose = CALL, now_ms: int = 0, key: bytes = KEY) -> str:
+def refusal(sealed: str, good_for: StateScope = CALL, now_ms: int = 0, key: bytes = KEY) -> str:
     with pytest.raises(StateRefused) as refused:
         unseal(key, sealed, good_for, now_ms)
     return refused.value.reason
@@ -86,7 +86,7 @@ def test_a_state_of_another_key_is_refused() -> None:
         purpose("tools/call", "book", {"room": 5}, Principal("ann", client_id="desk")),
     ],
 )
-def test_a_state_serves_one_request_of_one_principal(other: Purpose) -> None:
+def test_a_state_serves_one_request_of_one_principal(other: StateScope) -> None:
     assert refusal(seal(KEY, CallState(), CALL, 100), other) == "state_foreign"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidAnswerError
+from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidClientResult
 from foundation_rt.server_requests.forms import Forms
 from foundation_rt.server_requests.roots import Root, Roots
 from tests.support.peers import peer
@@ -36,5 +36,5 @@ def test_roots_are_read() -> None:
     "answer", [None, 1, [], {}, {"roots": {}}, {"roots": [1]}, {"roots": [{"uri": 1}]}]
 )
 def test_what_is_no_list_of_roots_is_refused(answer: Any) -> None:
-    with pytest.raises(InvalidAnswerError):
+    with pytest.raises(InvalidClientResult):
         Roots().prepare(peer(), Forms(), "x").read(answer)

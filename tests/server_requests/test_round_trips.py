@@ -1,4 +1,4 @@
-"""Rounds: a handler that is run again and again gets what it would have got by waiting."""
+"""MultiRoundTrip: a handler that is run again and again gets what it would have got by waiting."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from foundation_rt.abort import AbortSignal
 from foundation_rt.errors import UsageError
 from foundation_rt.server_requests.elicitation import Elicit
 from foundation_rt.server_requests.forms import Forms
-from foundation_rt.server_requests.questions import Prepared
 from foundation_rt.server_requests.request_state import CallState, purpose, seal, unseal
-from foundation_rt.server_requests.requester import Conversation
+from foundation_rt.server_requests.requester import ServerRequester
+from foundation_rt.server_requests.requests import PreparedRequest
 from foundation_rt.server_requests.roots import Roots
-from foundation_rt.server_requests.round_trips import InputRequired, Rounds, lacking_in
+from foundation_rt.server_requests.round_trips import InputRequired, MultiRoundTrip, missing_in
 from tests.support.peers import peer
 
 KEY = bytes(32)
 CALL = purpose("tools/call", "book", {}, None)
-Handler = Callable[[Conversation], Awaitable[Any]]
+Handler = Callable[[ServerRequester], Awaitable[Any]]
 
 
 def form(name: str) -> Elicit:
@@ -37,7 +37,9 @@ def accepted(**content: Any) -> dict[str, Any]:
 class Ended:
     """How one run of a handler ended: with a value, or with what it lacks and a state."""
 
-    def __init__(self, value: Any, lacking: Mapping[str, Prepared] | None, state: str) -> None:
+    def __init__(
+        self, value: Any, lacking: Mapping[str, PreparedRequest] | None, state: str
+    ) -> None:
         self.value = value
         self.lacking = None if lacking is None else {*lacking}
         self.state = state
@@ -46,12 +48,12 @@ class Ended:
 def run(handler: Handler, state: str = "", responses: Mapping[str, Any] | None = None) -> Ended:
     """One round, as a call of the stateless era makes it."""
     earlier = unseal(KEY, state, CALL, 0) if state else CallState()
-    rounds = Rounds(CALL, earlier, responses or {})
-    talk = Conversation("run", peer("2026-07-28"), Forms(), rounds, AbortSignal())
+    rounds = MultiRoundTrip(CALL, earlier, responses or {})
+    talk = ServerRequester("run", peer("2026-07-28"), Forms(), rounds, AbortSignal())
     try:
         return Ended(asyncio.run(_await(handler(talk))), None, "")
     except BaseException as error:
-        lacking = lacking_in(error)
+        lacking = missing_in(error)
         if lacking is None:
             raise
         return Ended(None, lacking, seal(KEY, rounds.state_after(lacking), CALL, 1))
@@ -61,7 +63,7 @@ async def _await(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
-async def two_questions(talk: Conversation) -> Any:
+async def two_questions(talk: ServerRequester) -> Any:
     first = await talk.ask_one(form("a"), None)
     second = await talk.ask_one(form("b"), "b")
     return first.content, second.content
@@ -110,7 +112,7 @@ def test_consent_to_one_thing_is_none_to_another() -> None:
     """A handler that asks for whatever comes first, while others take things away."""
     queue = ["x", "y"]
 
-    async def handler(talk: Conversation) -> Any:
+    async def handler(talk: ServerRequester) -> Any:
         name = queue[0]
         answer = await talk.ask_one(form(name), "confirm")
         await talk.ask_one(form("later"), None)
@@ -132,7 +134,7 @@ def test_consent_to_one_thing_is_none_to_another() -> None:
 
 @pytest.mark.rule("ASK-03", "ASK-10")
 def test_several_questions_are_one_round() -> None:
-    async def handler(talk: Conversation) -> Any:
+    async def handler(talk: ServerRequester) -> Any:
         return await talk.ask({"name": form("a"), "roots": Roots(), "more": form("b")})
 
     first = run(handler)
@@ -147,7 +149,7 @@ def test_several_questions_are_one_round() -> None:
 
 @pytest.mark.rule("ASK-10")
 def test_questions_side_by_side_end_in_what_all_of_them_lack() -> None:
-    async def handler(talk: Conversation) -> Any:
+    async def handler(talk: ServerRequester) -> Any:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(talk.ask_one(form(name), name)) for name in "ab"]
         return [task.result().content for task in tasks]
@@ -162,10 +164,10 @@ def test_questions_side_by_side_end_in_what_all_of_them_lack() -> None:
 
 def test_what_ends_a_handler_besides_questions_is_no_question() -> None:
     required = InputRequired({})
-    assert lacking_in(required) == {}
-    assert lacking_in(ValueError()) is None
-    assert lacking_in(BaseExceptionGroup("", [required, ValueError()])) is None
-    assert lacking_in(BaseExceptionGroup("", [required, BaseExceptionGroup("", [required])])) == {}
+    assert missing_in(required) == {}
+    assert missing_in(ValueError()) is None
+    assert missing_in(BaseExceptionGroup("", [required, ValueError()])) is None
+    assert missing_in(BaseExceptionGroup("", [required, BaseExceptionGroup("", [required])])) == {}
     assert not isinstance(required, Exception)
 
 
@@ -178,7 +180,7 @@ def test_a_key_is_a_word(key: Any) -> None:
 
 @pytest.mark.rule("ASK-03")
 def test_a_key_is_used_once() -> None:
-    async def handler(talk: Conversation) -> None:
+    async def handler(talk: ServerRequester) -> None:
         await talk.ask_one(Roots(), None)
         await talk.ask_one(Roots(), "1")
 
@@ -203,7 +205,7 @@ def scripts(draw: st.DrawFn) -> list[list[str]]:
 
 
 def handler_of(steps: list[list[str]]) -> Handler:
-    async def handler(talk: Conversation) -> Any:
+    async def handler(talk: ServerRequester) -> Any:
         values: dict[str, Any] = {}
         for step in steps:
             answers = await talk.ask({name: form(name) for name in step})

@@ -10,13 +10,14 @@ from foundation_rt import ToolDefinition
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.content import Audio, Image, ResourceLink, Text
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidAnswerError
+from foundation_rt.server_requests.errors import ClientCapabilityError, InvalidClientResult
 from foundation_rt.server_requests.forms import Forms
-from foundation_rt.server_requests.sampled import SampleResult, ToolUse
 from foundation_rt.server_requests.sampling import (
     ModelPreferences,
     Sample,
+    SampleResult,
     SamplingMessage,
+    ToolUse,
     ToolUseResult,
 )
 from tests.support.peers import peer
@@ -267,5 +268,5 @@ def test_an_answer_of_several_blocks_goes_on_as_a_message() -> None:
     ],
 )
 def test_an_answer_of_another_shape_is_refused(wrong: Any) -> None:
-    with pytest.raises(InvalidAnswerError):
+    with pytest.raises(InvalidClientResult):
         read(wrong)

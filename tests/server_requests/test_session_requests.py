@@ -15,10 +15,10 @@ from foundation_rt import (
     AbortSignal,
     AnswerTimeoutError,
     ClientCapabilityError,
-    ClientRefusedError,
+    ClientErrorResponse,
     Elicit,
     ElicitUrl,
-    InvalidAnswerError,
+    InvalidClientResult,
     Roots,
     Sample,
     ToolContext,
@@ -27,8 +27,8 @@ from foundation_rt import (
     UsageError,
 )
 from foundation_rt.config.settings import ServerConfig, ServerSection, ToolsSection
-from foundation_rt.server_requests.questions import Prepared
-from foundation_rt.server_requests.session_requests import Outgoing
+from foundation_rt.server_requests.requests import PreparedRequest
+from foundation_rt.server_requests.session_requests import SessionRequests
 from foundation_rt.shares import Limit, Quota
 from tests.support.asked import AskedClient, accepted, value_of
 from tests.support.rig import Rig
@@ -105,14 +105,14 @@ async def test_several_questions_are_open_at_once_and_answered_in_any_order(rig:
     ],
 )
 def test_a_client_may_refuse(code: Any, message: Any, seen: Any) -> None:
-    found: list[ClientRefusedError] = []
+    found: list[ClientErrorResponse] = []
 
     async def scene(rig: Rig) -> None:
         @rig.server.tool
         async def ask(ctx: ToolContext) -> None:
             try:
                 await ctx.ask({"a": Roots(), "b": Roots()})
-            except ClientRefusedError as error:
+            except ClientErrorResponse as error:
                 found.append(error)
                 raise
 
@@ -139,9 +139,9 @@ def test_a_client_may_refuse(code: Any, message: Any, seen: Any) -> None:
 async def test_an_answer_that_is_none_is_an_error_for_the_handler(rig: Rig) -> None:
     @rig.server.tool
     async def ask(ctx: ToolContext) -> str:
-        with pytest.raises(InvalidAnswerError):
+        with pytest.raises(InvalidClientResult):
             await ctx.elicit("Who?", NAME)
-        with pytest.raises(InvalidAnswerError):
+        with pytest.raises(InvalidClientResult):
             await ctx.roots()
         return "caught"
 
@@ -475,7 +475,7 @@ class Silent:
     def __init__(self, signal: AbortSignal) -> None:
         self.signal = signal
 
-    def request(self, call: Any, question: Prepared, settle: Any) -> None:
+    def request(self, call: Any, question: PreparedRequest, settle: Any) -> None:
         asyncio.get_running_loop().call_soon(self.signal.fire, "cancelled")
 
     def withdraw(self, call: Any, request_ids: list[str]) -> None:
@@ -493,8 +493,8 @@ def test_a_call_that_ends_just_before_it_asks_waits_for_its_signal() -> None:
     signal = AbortSignal()
     call: Any = SimpleNamespace(principal=None)
     quota = Quota(ServerConfig(), Limit(1, "questions", "maxQuestions", "too_many_questions"))
-    outgoing = Outgoing(Silent(signal), call, signal, 60_000, quota)
-    questions = {"a": Prepared("roots/list", {}, lambda answer: answer)}
+    outgoing = SessionRequests(Silent(signal), call, signal, 60_000, quota)
+    questions = {"a": PreparedRequest("roots/list", {}, lambda answer: answer)}
     with pytest.raises(AbortError, match="cancelled"):
         asyncio.run(asyncio.wait_for(outgoing.exchange(questions), 20))
 

@@ -17,7 +17,7 @@ from ...jsonschema.validation import Validator, compile_schema
 from ...protocol.exact_json import dumps
 from ...protocol.revisions import Revision
 from ...server_requests.elicitation import ACTIONS, ElicitResult, is_web_page
-from ...server_requests.errors import InvalidAnswerError
+from ...server_requests.errors import InvalidClientResult
 from .json_answers import as_json
 from .refusing import malformed, optional, required
 
@@ -31,7 +31,7 @@ MAX_FORM_BYTES = 128 * 1024
 """Largest schema of a form, as far as it is checked, in bytes of JSON."""
 
 Write = Callable[[Any], dict[str, Any]]
-"""Makes the result that is sent of what a handler answered; raises `InvalidAnswerError`."""
+"""Makes the result that is sent of what a handler answered; raises `InvalidClientResult`."""
 
 _LENGTH = ("minLength", "maxLength", "format")
 _LIMITS = ("minimum", "maximum")
@@ -170,11 +170,11 @@ def _write_form(request: ElicitationRequest, validate: Validator, answer: Any) -
     given = answer.content or {}
     content = as_json(dict(given) if isinstance(given, Mapping) else given, "/content")
     if type(content) is not dict:
-        raise InvalidAnswerError(("/content", "is not an object"))
+        raise InvalidClientResult(("/content", "is not an object"))
     content = {**request.defaults, **content}
     issues = validate(content)
     if issues:
-        raise InvalidAnswerError(*((f"/content{issue.path}", issue.message) for issue in issues))
+        raise InvalidClientResult(*((f"/content{issue.path}", issue.message) for issue in issues))
     return {"action": action, "content": content}
 
 
@@ -205,7 +205,7 @@ def _action(answer: Any) -> str:
     if answer is None:
         return "decline"
     if not isinstance(answer, ElicitResult):
-        raise InvalidAnswerError(("", "is not an ElicitResult, nor what stands for one"))
+        raise InvalidClientResult(("", "is not an ElicitResult, nor what stands for one"))
     if answer.action not in ACTIONS:
-        raise InvalidAnswerError(("/action", f"is not one of {', '.join(ACTIONS)}"))
+        raise InvalidClientResult(("/action", f"is not one of {', '.join(ACTIONS)}"))
     return answer.action

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ...protocol.exact_json import dumps, loads
-from ...server_requests.errors import InvalidAnswerError
+from ...server_requests.errors import InvalidClientResult
 
 
 def as_json(value: Any, path: str) -> Any:
     """`value` as the server will read it.
 
     Raises:
-        InvalidAnswerError: it is not JSON; it stands at `path` of the answer.
+        InvalidClientResult: it is not JSON; it stands at `path` of the answer.
     """
     try:
         return loads(dumps(value))
     except (TypeError, ValueError):
-        raise InvalidAnswerError((path, "is not JSON")) from None
+        raise InvalidClientResult((path, "is not JSON")) from None

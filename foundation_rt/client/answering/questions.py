@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...errors import JsonRpcErrorCode, UsageError
-from ...server_requests.errors import InvalidAnswerError
+from ...server_requests.errors import InvalidClientResult
 from ..failing.errors import InvalidResponseError
 from .json_answers import as_json
 from .refusing import QuestionRefused, malformed
@@ -24,7 +24,7 @@ from .refusing import QuestionRefused, malformed
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
     from ...server_requests.elicitation import ElicitResult
-    from ...server_requests.sampled import SampleResult
+    from ...server_requests.sampling import SampleResult
     from .elicitation import ElicitationRequest, ElicitationUrlRequest
     from .roots import Place
     from .sampling import SamplingRequest
@@ -115,7 +115,7 @@ class Questions:
 
             try:
                 self._known_roots = write_roots(self.roots)
-            except InvalidAnswerError as error:
+            except InvalidClientResult as error:
                 raise UsageError("{} {}".format(*error.issues[0])) from None
 
     def capabilities(self, revision: Revision) -> dict[str, Any]:
@@ -262,7 +262,7 @@ def _written(prepared: Prepared, answer: Any) -> dict[str, Any]:
         return prepared.write(answer)
     except QuestionRefused:
         raise
-    except InvalidAnswerError as error:
+    except InvalidClientResult as error:
         raise _unusable(prepared, error) from None
     except Exception as error:  # the answer's own code: it may be an object of any class
         raise _handler_failed(prepared, error) from error
@@ -273,11 +273,11 @@ def _checked(prepared: Prepared, refused: QuestionRefused) -> QuestionRefused:
     try:
         as_json(refused.to_wire(), "/error")
         return refused
-    except InvalidAnswerError as error:
+    except InvalidClientResult as error:
         return _unusable(prepared, error)
 
 
-def _unusable(prepared: Prepared, error: InvalidAnswerError) -> QuestionRefused:
+def _unusable(prepared: Prepared, error: InvalidClientResult) -> QuestionRefused:
     """Told to the log by the names of members; what they hold may be the user's secret."""
     issues = "; ".join(f"{path or 'it'} {what}" for path, what in error.issues)
     log.warning("the answer to %s cannot be sent: %s", prepared.method, issues)

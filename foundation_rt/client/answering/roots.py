@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ...server_requests.errors import InvalidAnswerError
+from ...server_requests.errors import InvalidClientResult
 from ...server_requests.roots import Root
 
 Place = Root | Path | str
@@ -17,10 +17,10 @@ def write_roots(places: Any) -> dict[str, Any]:
     """The result of `roots/list` that names `places` (QUEST-10).
 
     Raises:
-        InvalidAnswerError: they are not several places, or one of them is none.
+        InvalidClientResult: they are not several places, or one of them is none.
     """
     if isinstance(places, (str, Path)) or not isinstance(places, Iterable):
-        raise InvalidAnswerError(("/roots", "is not several roots"))
+        raise InvalidClientResult(("/roots", "is not several roots"))
     return {"roots": [_write(place, f"/roots/{at}") for at, place in enumerate(places)]}
 
 
@@ -29,13 +29,13 @@ def _write(place: Any, path: str) -> dict[str, Any]:
         return {"uri": _uri(place, path)}
     root = Root(place) if isinstance(place, str) else place
     if not isinstance(root, Root):
-        raise InvalidAnswerError((path, "is neither a path, a URI nor a Root"))
+        raise InvalidClientResult((path, "is neither a path, a URI nor a Root"))
     if not _is_file_uri(root.uri):
-        raise InvalidAnswerError((f"{path}/uri", "is not a file: URI of an absolute path"))
+        raise InvalidClientResult((f"{path}/uri", "is not a file: URI of an absolute path"))
     if root.name is None:
         return {"uri": root.uri}
     if not isinstance(root.name, str):
-        raise InvalidAnswerError((f"{path}/name", "is not a string"))
+        raise InvalidClientResult((f"{path}/name", "is not a string"))
     return {"uri": root.uri, "name": root.name}
 
 
@@ -44,7 +44,7 @@ def _uri(place: Path, path: str) -> str:
     try:
         return place.resolve().as_uri()
     except (OSError, RuntimeError, ValueError):  # a circle of links, a NUL
-        raise InvalidAnswerError((path, "is not a path that can be resolved")) from None
+        raise InvalidClientResult((path, "is not a path that can be resolved")) from None
 
 
 def _is_file_uri(uri: Any) -> bool:

@@ -10,15 +10,18 @@ from attrs import frozen
 from ...errors import UsageError
 from ...protocol.content import Audio, Block, Image, Text
 from ...protocol.revisions import Revision
-from ...server_requests.errors import InvalidAnswerError
-from ...server_requests.sampled import SampledBlock, SampleResult, ToolUse, read_sample
+from ...server_requests.errors import InvalidClientResult
 from ...server_requests.sampling import (
     ContextScope,
     ModelPreferences,
+    SampledBlock,
+    SampleResult,
     SamplingMessage,
     ToolChoice,
+    ToolUse,
     ToolUseResult,
     check_conversation,
+    read_sample,
 )
 from ..failing.errors import InvalidResponseError
 from ..reading.content import read_block
@@ -247,7 +250,7 @@ def _write(answer: Any, revision: Revision, kinds: tuple[type, ...]) -> dict[str
     if isinstance(answer, Mapping):
         answer = read_sample(as_json(dict(answer), ""))
     if not isinstance(answer, SampleResult):
-        raise InvalidAnswerError(("", "is not a SampleResult, nor an object that is one"))
+        raise InvalidClientResult(("", "is not a SampleResult, nor an object that is one"))
     wire = {
         "role": answer.role,
         "content": _write_content(answer.content, revision, kinds),
@@ -265,13 +268,13 @@ def _write(answer: Any, revision: Revision, kinds: tuple[type, ...]) -> dict[str
 def _write_content(content: Any, revision: Revision, kinds: tuple[type, ...]) -> Any:
     blocks = content if isinstance(content, (tuple, list)) else ()
     if not blocks:
-        raise InvalidAnswerError(("/content", "has no blocks"))
+        raise InvalidClientResult(("/content", "has no blocks"))
     for at, block in enumerate(blocks):
         if not isinstance(block, get_args(SampledBlock)) or not isinstance(block, kinds):
-            raise InvalidAnswerError((f"/content/{at}", "is of a kind that was not asked for"))
+            raise InvalidClientResult((f"/content/{at}", "is of a kind that was not asked for"))
     if len(blocks) > 1 and not revision.has("sampling", "tools"):  # lists came with tools
         if not all(isinstance(block, Text) for block in blocks):
-            raise InvalidAnswerError(("/content", "has more blocks than the one that can be sent"))
+            raise InvalidClientResult(("/content", "has more blocks than the one that can be sent"))
         blocks = (Text("".join(block.text for block in blocks)),)
     wires = [block.to_wire(revision) for block in blocks]
     return wires[0] if len(wires) == 1 else wires

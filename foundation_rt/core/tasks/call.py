@@ -24,8 +24,8 @@ from ..session import Session
 if TYPE_CHECKING:
     from ...abort import AbortSignal
     from ...errors import StructuredError
-    from ...server_requests.requester import Exchange
-    from ...server_requests.round_trips import Rounds
+    from ...server_requests.requester import RequestStrategy
+    from ...server_requests.round_trips import MultiRoundTrip
     from ..effects import Effect
     from ..envelope import Envelope
     from ..invocation import Invocation, Outcome
@@ -116,7 +116,9 @@ class TaskCall(Procedure):
             given_up = self.desk.give_up(self.task, "The server has stopped.")
             return [*super().disconnect(call, reason), *given_up]
 
-    def exchange(self, call: Invocation, rounds: Rounds, signal: AbortSignal) -> Exchange:
+    def exchange(
+        self, call: Invocation, rounds: MultiRoundTrip, signal: AbortSignal
+    ) -> RequestStrategy:
         """How its handler asks: in rounds, and as a task where it is one (TASK-08)."""
         from .exchange import TaskExchange
 

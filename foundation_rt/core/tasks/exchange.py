@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from ...server_requests.errors import InvalidAnswerError
+from ...server_requests.errors import InvalidClientResult
 from ...server_requests.round_trips import InputRequired
 
 if TYPE_CHECKING:
     from ...abort import AbortSignal
-    from ...server_requests.questions import Prepared
-    from ...server_requests.round_trips import Rounds
+    from ...server_requests.requests import PreparedRequest
+    from ...server_requests.round_trips import MultiRoundTrip
     from .call import TaskCall
     from .desk import RunningTask, TaskDesk
 
 
 @define(eq=False, repr=False)
 class TaskExchange:
-    """An `Exchange` for a call that may become a task.
+    """A `RequestStrategy` for a call that may become a task.
 
     Args:
         rounds: has the answers that came with the request.
@@ -34,10 +34,10 @@ class TaskExchange:
     """
 
     call: TaskCall
-    rounds: Rounds
+    rounds: MultiRoundTrip
     signal: AbortSignal
 
-    async def exchange(self, questions: Mapping[str, Prepared]) -> dict[str, Any]:
+    async def exchange(self, questions: Mapping[str, PreparedRequest]) -> dict[str, Any]:
         """The answers to `questions`, however long they take.
 
         Raises:
@@ -62,13 +62,13 @@ class TaskExchange:
             for key, response in responses.items():
                 try:
                     answers[key] = lacking[key].read(response)
-                except InvalidAnswerError:
+                except InvalidClientResult:
                     continue  # it is asked again, under a new key
                 del lacking[key]
         return answers
 
     async def _ask(
-        self, task: RunningTask, desk: TaskDesk, questions: Mapping[str, Prepared]
+        self, task: RunningTask, desk: TaskDesk, questions: Mapping[str, PreparedRequest]
     ) -> dict[str, Any]:
         """One response to each of `questions`, as the client sent it (RES-17)."""
         import asyncio

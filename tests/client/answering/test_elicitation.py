@@ -22,7 +22,7 @@ from foundation_rt.client.answering.elicitation import (
 from foundation_rt.client.answering.refusing import QuestionRefused
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.server_requests.elicitation import Elicit, ElicitResult, ElicitUrl
-from foundation_rt.server_requests.errors import InvalidAnswerError
+from foundation_rt.server_requests.errors import InvalidClientResult
 from foundation_rt.server_requests.forms import Forms
 from tests.support.peers import peer
 
@@ -46,7 +46,7 @@ def refusal(params: Mapping[str, Any]) -> QuestionRefused:
 
 
 def issues(params: Mapping[str, Any], answer: Any) -> tuple[tuple[str, str], ...]:
-    with pytest.raises(InvalidAnswerError) as caught:
+    with pytest.raises(InvalidClientResult) as caught:
         fill_in(params, answer)
     return caught.value.issues
 
@@ -279,7 +279,7 @@ FIELD = JSON | st.dictionaries(
 def test_any_json_is_a_form_or_refused(properties: Any, wanted: Any, answer: Any) -> None:
     try:
         sent = fill_in(form(properties, required=wanted), answer)
-    except (QuestionRefused, InvalidAnswerError):
+    except (QuestionRefused, InvalidClientResult):
         return
     assert orjson.loads(orjson.dumps(sent)) == sent
     assert sent.get("content", {}).keys() <= properties.keys()
@@ -333,7 +333,7 @@ def test_a_visit(answer: Any, action: str) -> None:
 @pytest.mark.parametrize("answer", [1, {}, "accept", {"action": "accept"}, ElicitResult("no")])  # type: ignore[arg-type]
 def test_an_answer_that_is_no_visit_is_not_sent(answer: Any) -> None:
     _, write = read_page(PAGE, NAMED)
-    with pytest.raises(InvalidAnswerError):
+    with pytest.raises(InvalidClientResult):
         write(answer)
 
 

@@ -30,8 +30,7 @@ from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.server_requests.elicitation import Elicit, ElicitResult
 from foundation_rt.server_requests.forms import Forms
 from foundation_rt.server_requests.roots import Root, Roots
-from foundation_rt.server_requests.sampled import SampleResult
-from foundation_rt.server_requests.sampling import Sample
+from foundation_rt.server_requests.sampling import Sample, SampleResult
 from tests.support.peers import peer
 
 PATIENCE = 20.0

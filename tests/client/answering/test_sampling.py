@@ -14,14 +14,16 @@ from foundation_rt.client.answering.sampling import SamplingRequest, read_sampli
 from foundation_rt.protocol.content import Audio, Image, Text
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.registry.tool_definition import ToolDefinition
-from foundation_rt.server_requests.errors import InvalidAnswerError
+from foundation_rt.server_requests.errors import InvalidClientResult
 from foundation_rt.server_requests.forms import Forms
-from foundation_rt.server_requests.sampled import SampleResult, ToolUse, read_sample
 from foundation_rt.server_requests.sampling import (
     ModelPreferences,
     Sample,
+    SampleResult,
     SamplingMessage,
+    ToolUse,
     ToolUseResult,
+    read_sample,
 )
 from tests.support.peers import peer
 
@@ -216,7 +218,7 @@ def test_several_blocks_where_the_revision_has_lists() -> None:
     assert send(texts, "2025-06-18") == HELLO
     mixed = SampleResult("assistant", (Text("a"), Image(b"", "image/png")), "m")
     assert len(send(mixed)["content"]) == 2
-    with pytest.raises(InvalidAnswerError, match="more blocks"):
+    with pytest.raises(InvalidClientResult, match="more blocks"):
         send(mixed, "2025-06-18")
 
 
@@ -224,9 +226,9 @@ def test_several_blocks_where_the_revision_has_lists() -> None:
 def test_a_model_uses_tools_only_where_they_were_declared() -> None:
     answer = {**HELLO, "content": [TEXT, USE], "stopReason": "toolUse"}
     assert send(answer, with_tools=True) == answer
-    with pytest.raises(InvalidAnswerError, match="/content/1"):
+    with pytest.raises(InvalidClientResult, match="/content/1"):
         send(answer)
-    with pytest.raises(InvalidAnswerError, match="/content/0"):
+    with pytest.raises(InvalidClientResult, match="/content/0"):
         send(SampleResult("user", (ToolUseResult("1", []),), "m"), with_tools=True)  # type: ignore[arg-type]
 
 
@@ -261,7 +263,7 @@ def test_none_declines() -> None:
     ],
 )
 def test_an_answer_that_is_none_is_not_sent(answer: Any) -> None:
-    with pytest.raises(InvalidAnswerError):
+    with pytest.raises(InvalidClientResult):
         send(answer)
 
 
@@ -269,7 +271,7 @@ def test_an_answer_that_is_none_is_not_sent(answer: Any) -> None:
 def test_audio_is_answered_where_the_revision_has_it() -> None:
     answer = {**HELLO, "content": AUDIO}
     assert send(answer, "2025-03-26") == answer
-    with pytest.raises(InvalidAnswerError, match="/content/0"):
+    with pytest.raises(InvalidClientResult, match="/content/0"):
         send(answer, "2024-11-05")
 
 
@@ -322,7 +324,7 @@ def test_any_json_is_a_conversation_or_refused(
     try:
         _, write = read_sampling(params, REVISIONS["2025-11-25"], with_tools=with_tools)
         sent = write(answer)
-    except (QuestionRefused, InvalidAnswerError):
+    except (QuestionRefused, InvalidClientResult):
         return
     assert orjson.loads(orjson.dumps(sent)) == sent
     read_sample(sent)

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 @define(eq=False, repr=False)
-class Prepared:
+class PreparedRequest:
     """A question as one client is asked it.
 
     Attributes:
         method: of the request.
         params: of the request, as the client's revision has them.
         read: makes the value a handler gets out of the client's result; raises
-            `InvalidAnswerError`.
+            `InvalidClientResult`.
     """
 
     method: str
@@ -40,10 +40,10 @@ class Prepared:
         return sha256(canonical).hexdigest()[:32]
 
 
-class Question(Protocol):
+class ServerRequest(Protocol):
     """Something a client can be asked: `Elicit`, `ElicitUrl`, `Sample` or `Roots`."""
 
-    def prepare(self, peer: Peer, forms: Forms, name: str) -> Prepared:
+    def prepare(self, peer: Peer, forms: Forms, name: str) -> PreparedRequest:
         """The question as `peer` is asked it.
 
         Args:
