@@ -260,10 +260,10 @@ def _fail(call: Invocation, error: StructuredError, duration_ms: float) -> list[
 def _rounds_of(call: Invocation) -> MultiRoundTrip:
     """The rounds of a call of the stateless era, this one being the first if none are known of."""
     if call.rounds is None:
-        from ..server_requests.request_state import CallState, purpose
+        from ..server_requests.request_state import purpose
         from ..server_requests.round_trips import MultiRoundTrip
 
         arguments = orjson.loads(call.arguments_as_sent)
         good_for = purpose(call.method, call.name, arguments, call.principal)
-        call.rounds = MultiRoundTrip(good_for, CallState(), {})
+        call.rounds = MultiRoundTrip(good_for, None, {})
     return call.rounds

@@ -37,12 +37,12 @@ class MultiRoundTrip:
 
     Args:
         good_for: what a state of this call is good for.
-        earlier: what the state that came with the call says of earlier rounds.
+        earlier: what the state that came with the call says of earlier rounds; None if none came.
         responses: the answers that came with the call, by key; not looked at yet.
     """
 
     good_for: StateScope
-    earlier: CallState
+    earlier: CallState | None
     responses: Mapping[str, Any]
     _answered: dict[str, tuple[str, Any]] = field(factory=dict, init=False)
 
@@ -67,7 +67,8 @@ class MultiRoundTrip:
     def state_after(self, lacking: Mapping[str, PreparedRequest]) -> CallState:
         """What has to be remembered when the call ends with questions that lack an answer."""
         asked = {key: question.digest() for key, question in lacking.items()}
-        answers = {**self.earlier.answers, **self._answered}
+        earlier = {} if self.earlier is None else self.earlier.answers
+        answers = {**earlier, **self._answered}
         return CallState(asked, {key: answers[key] for key in answers if key not in lacking})
 
     def _answer(self, key: str, question: PreparedRequest) -> Any:
@@ -77,11 +78,13 @@ class MultiRoundTrip:
         since (ASK-13): consent to one thing is not consent to the next.
         """
         digest = question.digest()
-        remembered = self.earlier.answers.get(key)
-        if remembered is not None and remembered[0] == digest:
-            return question.read(remembered[1])
-        if remembered is not None or self.earlier.asked.get(key) != digest:
-            raise KeyError(key)
+        if self.earlier is not None:
+            remembered = self.earlier.answers.get(key)
+            if remembered is not None and remembered[0] == digest:
+                return question.read(remembered[1])
+            # ASK-11: a state names what was asked; an answer to anything else is dropped.
+            if remembered is not None or self.earlier.asked.get(key) != digest:
+                raise KeyError(key)
         response = self.responses[key]
         value = question.read(response)
         self._answered[key] = digest, response
