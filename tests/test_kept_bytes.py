@@ -20,7 +20,7 @@ from foundation_rt.core.tasks.store import MemoryTaskStore
 from foundation_rt.logs.logger import StderrSink
 from foundation_rt.protocol.jsonrpc import compact, encode
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.registry.catalog import Changes, Table
+from foundation_rt.registry.catalog import Catalog, ChangeNotifier
 from foundation_rt.server_requests.forms import Forms
 from foundation_rt.shares import Limit, Quota
 from tests.support.pipes import fill, pipe
@@ -106,7 +106,7 @@ def test_events_that_wait_for_redis_take_what_they_are_counted_for() -> None:
 @pytest.mark.rule("RES-19")
 def test_entries_of_a_list_are_kept_in_their_own_size() -> None:
     thing: Any = SimpleNamespace(scopes=frozenset(), wire=lambda revision: MESSAGE)
-    table: Table[Any] = Table(Changes("things"))
+    table: Catalog[Any] = Catalog(ChangeNotifier("things"))
     revision = REVISIONS["2025-11-25"]
 
     def add_and_show(number: int) -> None:

@@ -31,15 +31,15 @@ from .types import (
     RESOURCE_URL,
     SCOPE,
     STATE_KEY,
-    Address,
     Choice,
     Flag,
     Integer,
     Kind,
+    Line,
     ListOf,
     Section,
     SettingError,
-    Text,
+    StoreUrl,
     VariableName,
 )
 
@@ -103,8 +103,8 @@ class Settings:
 class ServerSection(Settings):
     """Who the server says it is, and how it ends."""
 
-    name: str = _setting("foundation-rt", Text(), "Name of the server, told to clients.")
-    version: str = _setting(__version__, Text(), "Version of the server, told to clients.")
+    name: str = _setting("foundation-rt", Line(), "Name of the server, told to clients.")
+    version: str = _setting(__version__, Line(), "Version of the server, told to clients.")
     shutdown_timeout_ms: int = _milliseconds(
         10_000, "Longest time from the order to stop to the end of the process."
     )
@@ -265,17 +265,17 @@ class AacpSection(Settings):
 
     name: str = _setting(
         DEFAULT_AACP_NAME,
-        Text(),
+        Line(),
         "Who sends what no agent sends; unique among ledgers that a transport joins.",
     )
     store: str = _setting(
         "memory",
-        Address(("memory",), ("sqlite", "postgresql")),
+        StoreUrl(("memory",), ("sqlite", "postgresql")),
         "The ledger: `memory`, `sqlite:PATH` or `postgresql://...`.",
     )
     transport: str = _setting(
         "none",
-        Address(("none",), ("nats",)),
+        StoreUrl(("none",), ("nats",)),
         "The way to other ledgers: `none` or `nats://...`.",
     )
     default_ttl_ms: int = _milliseconds(
@@ -323,7 +323,7 @@ class TasksSection(Settings):
 class HttpSection(Settings):
     """The HTTP transport, and who may use it."""
 
-    host: str = _setting("127.0.0.1", Text(), "Address that is listened on.")
+    host: str = _setting("127.0.0.1", Line(), "Address that is listened on.")
     port: int = _setting(8000, Integer(0, 65_535), "Port; 0 takes any that is free.")
     path: str = _setting("/mcp", HTTP_PATH, "Path of the endpoint.")
     allowed_hosts: tuple[str, ...] = _setting(
@@ -359,7 +359,7 @@ class HttpSection(Settings):
     )
     event_store: str = _setting(
         "memory",
-        Address(("memory",), REDIS_SCHEMES),
+        StoreUrl(("memory",), REDIS_SCHEMES),
         "What keeps the messages of streams, so that clients can resume: `memory` or `redis://...`.",
     )
     max_events: int = _setting(
@@ -402,7 +402,7 @@ class RateLimitSection(Settings):
 
     store: str = _setting(
         "memory",
-        Address(("memory",), REDIS_SCHEMES),
+        StoreUrl(("memory",), REDIS_SCHEMES),
         "Where calls are counted: `memory` (of one process) or `redis://...`.",
     )
     per_key: int = _setting(

@@ -66,7 +66,7 @@ class Flag(Kind):
         return type(value) is bool
 
 
-class Text(Kind):
+class Line(Kind):
     """A short line of text."""
 
     max_length = 256
@@ -87,7 +87,7 @@ class Choice(Kind):
         return type(value) is str and value in self.words
 
 
-class Form(Kind):
+class Pattern(Kind):
     """A string of a certain form.
 
     Args:
@@ -114,7 +114,7 @@ class Form(Kind):
         return re.fullmatch(self.pattern, value) is not None
 
 
-class KeyName(Form):
+class KeyName(Pattern):
     """A name that some key can match: with a letter or a digit (LOG-07)."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class KeyName(Form):
 class ListOf(Kind):
     """A tuple of values that `item` accepts."""
 
-    def __init__(self, item: Choice | Form) -> None:
+    def __init__(self, item: Choice | Pattern) -> None:
         self.item = item
         self.is_secret = item.is_secret
         self.expected = f"a list, each item {item.expected}"
@@ -152,7 +152,7 @@ class VariableName(Kind):
         return value is None or (type(value) is str and value.isascii() and value.isidentifier())
 
 
-class Address(Kind):
+class StoreUrl(Kind):
     """Where something is: a word, or a URL of one of a few schemes; secret, it may hold a password.
 
     Args:
@@ -197,23 +197,23 @@ _REST_OF_URL = "(/[A-Za-z0-9._~%!&'()*+,;=:@/?-]*)?"
 _LOOPBACK = r"http://(localhost|127\.0\.0\.1|\[::1\])" + _PORT
 
 KEY_NAME = KeyName()
-HTTP_PATH = Form("/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?", "a path such as /mcp")
-HOST_NAME = Form(rf"\*|{_HOST}", "a host such as example.com or example.com:8443, or *")
-ORIGIN = Form(rf"\*|[a-z][a-z0-9+.-]*://{_HOST}", "an origin such as https://example.com, or *")
-API_KEY = Form(
+HTTP_PATH = Pattern("/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?", "a path such as /mcp")
+HOST_NAME = Pattern(rf"\*|{_HOST}", "a host such as example.com or example.com:8443, or *")
+ORIGIN = Pattern(rf"\*|[a-z][a-z0-9+.-]*://{_HOST}", "an origin such as https://example.com, or *")
+API_KEY = Pattern(
     "([A-Za-z0-9._-]{1,64}:)?[A-Za-z0-9._~+/-]{16,256}=*",
     "KEY or NAME:KEY, where KEY has at least 16 of the characters A-Z a-z 0-9 . _ ~ + / -",
     is_secret=True,
 )
-ISSUER_URL = Form(
+ISSUER_URL = Pattern(
     f"(https://{_HOST}|{_LOOPBACK}){_REST_OF_URL}",
     "an https:// URL, or an http:// one of this machine",
     optional=True,
 )
-RESOURCE_URL = Form(
+RESOURCE_URL = Pattern(
     f"https?://{_HOST}{_REST_OF_URL}", "an https:// or http:// URL without #", optional=True
 )
-SCOPE = Form(r"[!#-\[\]-~]+", "a scope of OAuth 2.1")
-STATE_KEY = Form(
+SCOPE = Pattern(r"[!#-\[\]-~]+", "a scope of OAuth 2.1")
+STATE_KEY = Pattern(
     "([0-9A-Fa-f]{2}){32,64}", "32 to 64 bytes in hexadecimal", optional=True, is_secret=True
 )

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from .feature_calls import FeatureCalls
     from .invocation import Invocation, Outcome
     from .procedure import Procedure
-    from .subscriptions import Listening
+    from .subscriptions import Subscriber
     from .tasks.offer import TaskOffer
 
 Around = Callable[
@@ -209,7 +209,7 @@ class Dispatcher:
             return []
         return [Notify(encode({"jsonrpc": "2.0", "method": list_changed_method(kind)}))]
 
-    def tell_listening(self, listening: Listening, message: Notify) -> list[Effect]:
+    def tell_listening(self, listening: Subscriber, message: Notify) -> list[Effect]:
         """What one listens to has happened; nothing is sent to one that has stopped (SUB-02)."""
         session = listening.session
         if session.listening.get(listening.subscription_id) is not listening:

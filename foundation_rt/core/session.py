@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..server_requests.session_requests import OnResponse
     from .batches import PendingBatch
     from .invocation import Invocation
-    from .subscriptions import Listening
+    from .subscriptions import Subscriber
 
 TransportType = Literal["stdio", "http", "sse", "memory"]
 
@@ -90,7 +90,7 @@ class Session:
     told: frozenset[str] = field(default=frozenset(), init=False)
     connection: Callable[[], Connection | None] = field(default=_no_connection, init=False)
     in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
-    listening: dict[RequestId | None, Listening] = field(factory=dict, init=False)
+    listening: dict[RequestId | None, Subscriber] = field(factory=dict, init=False)
     batches: dict[RequestId, PendingBatch] = field(factory=dict, init=False)
     questions: dict[str, OnResponse] = field(factory=dict, init=False)
     asked: int = field(default=0, init=False)

@@ -47,7 +47,7 @@ MAX_SUBSCRIPTION_ID_LENGTH = 256
 
 
 @define(eq=False, repr=False)
-class Listening:
+class Subscriber:
     """One that listens: a `subscriptions/listen` request, or a session of the handshake era.
 
     Attributes:
@@ -74,8 +74,8 @@ class Subscriptions:
 
     _config: ServerConfig = field(factory=ServerConfig)
     _quota: Quota | None = field(default=None, init=False)
-    _by_topic: dict[Topic, set[Listening]] = field(factory=dict, init=False)
-    _open: set[Listening] = field(factory=set, init=False)
+    _by_topic: dict[Topic, set[Subscriber]] = field(factory=dict, init=False)
+    _open: set[Subscriber] = field(factory=set, init=False)
     _connections: WeakSet[Connection] = field(factory=WeakSet, init=False)
     _followed: WeakSet[Connection] = field(factory=WeakSet, init=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
@@ -93,7 +93,7 @@ class Subscriptions:
         subscription_id: RequestId | None = None,
         peer: Peer | None = None,
         topics: Iterable[Topic] = (),
-    ) -> Listening:
+    ) -> Subscriber:
         """Begin to listen to `topics`; the same again if it has begun already.
 
         Raises:
@@ -103,7 +103,7 @@ class Subscriptions:
             listening = session.listening.get(subscription_id)
             if listening is None:
                 wanted = dict.fromkeys(topics)
-                listening = Listening(
+                listening = Subscriber(
                     session, subscription_id, peer, identity_of(session.principal)
                 )
                 weight = _weight_of(listening) + sum(map(_weight, wanted))
@@ -116,7 +116,7 @@ class Subscriptions:
                     self._begin(listening, topic)
             return listening
 
-    def add(self, listening: Listening, topic: Topic) -> bool:
+    def add(self, listening: Subscriber, topic: Topic) -> bool:
         """Hear of `topic` from now on; return False if that would be too many (SUB-05).
 
         Raises:
@@ -133,12 +133,12 @@ class Subscriptions:
             self._begin(listening, topic)
             return True
 
-    def _begin(self, listening: Listening, topic: Topic) -> None:
+    def _begin(self, listening: Subscriber, topic: Topic) -> None:
         kind, name = topic
         listening.topics.setdefault(kind, {})[name] = None
         self._by_topic.setdefault(topic, set()).add(listening)
 
-    def remove(self, listening: Listening, topic: Topic) -> None:
+    def remove(self, listening: Subscriber, topic: Topic) -> None:
         """Hear of `topic` no more."""
         with self._lock:
             kind, name = topic
@@ -152,7 +152,7 @@ class Subscriptions:
             if not listeners:
                 self._by_topic.pop(topic, None)
 
-    def end(self, listening: Listening) -> None:
+    def end(self, listening: Subscriber) -> None:
         """Hear of nothing any more."""
         with self._lock:
             for kind, names in listening.topics.items():
@@ -256,7 +256,7 @@ def _weight(topic: Topic) -> int:
     return 0 if topic[0] == "list" else 1
 
 
-def _weight_of(listening: Listening) -> int:
+def _weight_of(listening: Subscriber) -> int:
     """Return how many subscriptions one that listens counts for, without its topics."""
     return 0 if listening.subscription_id is None else 1
 
@@ -266,7 +266,7 @@ def list_changed_method(kind: str) -> str:
     return f"notifications/{kind}/list_changed"
 
 
-def _notification(listening: Listening, method: str, params: dict[str, Any]) -> Notify:
+def _notification(listening: Subscriber, method: str, params: dict[str, Any]) -> Notify:
     """The message for one who listens; says which of its subscriptions it is for (SUB-03)."""
     if listening.subscription_id is not None:
         params = {**params, "_meta": {SUBSCRIPTION_ID_KEY: listening.subscription_id}}

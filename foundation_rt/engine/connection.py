@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..abort import AbortSignal
     from ..core.dispatcher import Dispatcher
     from ..core.effects import Effect, Performed
-    from ..core.subscriptions import Listening
+    from ..core.subscriptions import Subscriber
     from ..protocol.jsonrpc import RequestId
     from ..server_requests.requester import ServerRequester
     from ..server_requests.requests import PreparedRequest
@@ -234,7 +234,7 @@ class Connection:
             lambda: self._decide(partial(self.dispatcher.list_changed, self.session, kind))
         )
 
-    def tell_listening(self, listening: Listening, message: Notify) -> None:
+    def tell_listening(self, listening: Subscriber, message: Notify) -> None:
         """Tell the peer what it listens to, if it still does; safe from any thread (SUB-02)."""
         # In place where that may be: on their way, the events of one turn for thousands of
         # listeners took 5 KB each.

@@ -32,7 +32,7 @@ class Observer(Protocol):
 
 
 @define(eq=False, repr=False)
-class Changes:
+class ChangeNotifier:
     """The lock under which the lists of one kind change, and who is told of it.
 
     Args:
@@ -49,7 +49,7 @@ class Changes:
         with self.lock:
             self._observers.add(observer)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Tell all observers; to be called without the lock."""
         with self.lock:
             observers = [*self._observers]
@@ -72,7 +72,7 @@ Entry = TypeVar("Entry", bound=Listed)
 
 
 @define(eq=False, repr=False)
-class Table(Generic[Entry]):
+class Catalog(Generic[Entry]):
     """Things of one list, by the key that their list is sorted by.
 
     Attributes:
@@ -80,7 +80,7 @@ class Table(Generic[Entry]):
         has_scopes: something in it needs scopes, or has needed them.
     """
 
-    changes: Changes
+    notifier: ChangeNotifier
     was_used: bool = field(default=False, init=False)
     has_scopes: bool = field(default=False, init=False)
     _entries: dict[str, Entry] = field(factory=dict, init=False)
@@ -94,7 +94,7 @@ class Table(Generic[Entry]):
 
     def add(self, key: str, entry: Entry) -> bool:
         """Add a thing, unless the key is taken; return whether it was added."""
-        with self.changes.lock:
+        with self.notifier.lock:
             if key in self._entries:
                 return False
             self._entries[key] = entry
@@ -105,7 +105,7 @@ class Table(Generic[Entry]):
 
     def remove(self, key: str) -> bool:
         """Remove a thing; return whether there was one."""
-        with self.changes.lock:
+        with self.notifier.lock:
             if self._entries.pop(key, None) is None:
                 return False
             self._encoded.pop(key, None)
@@ -114,7 +114,7 @@ class Table(Generic[Entry]):
 
     def entries(self) -> tuple[Entry, ...]:
         """All of them, in the order of their keys."""
-        with self.changes.lock:
+        with self.notifier.lock:
             return tuple(self._entries[key] for key in self._sorted())
 
     def page(
@@ -132,7 +132,7 @@ class Table(Generic[Entry]):
         Raises:
             InvalidCursor: `cursor` is none that was ever given out (PAGE-03).
         """
-        with self.changes.lock:
+        with self.notifier.lock:
             keys, following = page(self._usable(principal), cursor, size)
             return [self._encode(key, revision) for key in keys], following
 

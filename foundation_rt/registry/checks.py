@@ -14,7 +14,7 @@ from .tools import MAX_TIMEOUT_MS
 MAX_NAME_LENGTH = 256
 
 
-class Checks:
+class DefinitionChecks:
     """Checks the parts of one definition.
 
     Args:

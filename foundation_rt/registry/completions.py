@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from ..errors import ErrorCode, RegistrationError, ToolError
-from .checks import Checks
-from .handling import Handling, make_handling
+from .checks import DefinitionChecks
+from .handling import HandlerSpec, make_handler_spec
 from .resources import RegisteredTemplate
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Choices:
         return Completion(found, len(found))
 
 
-Completer = Choices | Handling
+Completer = Choices | HandlerSpec
 
 
 def shape_completion(value: Any) -> dict[str, Any]:
@@ -146,8 +146,8 @@ class CompletionRegistry:
                 f"completion of {subject!r}: it has no argument {argument!r}; "
                 f"it has {', '.join(map(repr, entry.arguments)) or 'none'}"
             )
-        checks = Checks(f"completion of {argument!r} of {subject!r}")
-        entry.completers[argument] = make_handling(checks, handler, execution, timeout_ms)
+        checks = DefinitionChecks(f"completion of {argument!r} of {subject!r}")
+        entry.completers[argument] = make_handler_spec(checks, handler, execution, timeout_ms)
 
     def of_prompt(self, name: str) -> RegisteredPrompt:
         """The prompt whose arguments are to be completed.

@@ -19,9 +19,9 @@ from ..errors import ErrorCode, RegistrationError, ToolError
 from ..jsonschema.validation import Validator, compile_schema
 from ..signatures.binding import NO_DEFAULT, Binding, make_handler
 from ..signatures.docstrings import parse_docstring
-from ..signatures.function_signature import Subject
+from ..signatures.function_signature import FunctionSignature
 from ..signatures.schema_deriver import DIALECT, Deriver
-from ..signatures.type_schema import REQUIRED, Form, NoneType, Schema, Underivable
+from ..signatures.type_schema import REQUIRED, NoneType, Schema, TypeSchema, UnsupportedType
 from .completions import Choices
 from .prompts import PromptArgument
 from .resources import URI
@@ -62,7 +62,7 @@ def derive_prompt(function: Callable[..., Any]) -> TypedFeature:
     Raises:
         RegistrationError: names the prompt, the parameter and what to change.
     """
-    return _derive(Subject(function, "prompt"))
+    return _derive(FunctionSignature(function, "prompt"))
 
 
 def derive_resource(function: Callable[..., Any], variables: tuple[str, ...]) -> TypedFeature:
@@ -71,17 +71,17 @@ def derive_resource(function: Callable[..., Any], variables: tuple[str, ...]) ->
     Raises:
         RegistrationError: names the resource, the parameter and what to change.
     """
-    subject = Subject(function, "resource")
-    typed = _derive(subject)
+    signature = FunctionSignature(function, "resource")
+    typed = _derive(signature)
     known = {argument.name for argument in typed.arguments}
     for name in variables:
         if name not in known:
             raise RegistrationError(
-                f"resource {subject.name!r}: its template has a variable {name!r} and the function "
-                "no parameter that takes it"
+                f"resource {signature.name!r}: its template has a variable {name!r} and the "
+                "function no parameter that takes it"
             )
     for name in sorted(known - {*variables, URI}):
-        raise subject.refusal(
+        raise signature.refusal(
             name,
             "there is no such variable in the URI template: a resource takes the variables of its "
             "template, `uri` and a ToolContext",
@@ -95,53 +95,54 @@ def derive_completion(function: Callable[..., Any]) -> TypedFeature:
     Raises:
         RegistrationError: names the function and what to change.
     """
-    subject = Subject(function, "completion")
+    signature = FunctionSignature(function, "completion")
     context_name: str | None = None
     names: list[str] = []
-    for parameter in subject.parameters:
-        if _is_context(subject, parameter):
+    for parameter in signature.parameters:
+        if _is_context(signature, parameter):
             context_name = parameter.name
         elif parameter.kind is parameter.KEYWORD_ONLY or len(names) == 2:
-            raise subject.refusal(parameter.name, "a completion takes value and arguments")
+            raise signature.refusal(parameter.name, "a completion takes value and arguments")
         else:
             names.append(parameter.name)
     if not names:
         raise RegistrationError(
-            f"completion {subject.name!r}: it takes what was typed: def {subject.name}(value: str)"
+            f"completion {signature.name!r}: it takes what was typed: "
+            f"def {signature.name}(value: str)"
         )
 
     def handler(arguments: dict[str, Any], context: Any) -> Any:
         given = (arguments["value"], arguments["arguments"])[: len(names)]
         return function(*given, **({context_name: context} if context_name else {}))
 
-    return TypedFeature(subject.name, None, (), handler, _execution(subject), {})
+    return TypedFeature(signature.name, None, (), handler, _execution(signature), {})
 
 
-def _execution(subject: Subject) -> Execution:
-    return Execution.ASYNC if subject.is_async else Execution.THREAD
+def _execution(signature: FunctionSignature) -> Execution:
+    return Execution.ASYNC if signature.is_async else Execution.THREAD
 
 
-def _is_context(subject: Subject, parameter: inspect.Parameter) -> bool:
+def _is_context(signature: FunctionSignature, parameter: inspect.Parameter) -> bool:
     if parameter.annotation is parameter.empty:
         return False
     try:
-        return subject.is_context(subject.hint(parameter))
-    except Underivable:
+        return signature.is_context(signature.hint(parameter))
+    except UnsupportedType:
         return False
 
 
-def _derive(subject: Subject) -> TypedFeature:
-    names = [parameter.name for parameter in subject.parameters]
-    description, described = parse_docstring(subject.docstring, names)
-    parameters = _Parameters(subject)
-    for parameter in subject.parameters:
+def _derive(signature: FunctionSignature) -> TypedFeature:
+    names = [parameter.name for parameter in signature.parameters]
+    description, described = parse_docstring(signature.docstring, names)
+    parameters = _Parameters(signature)
+    for parameter in signature.parameters:
         parameters.add(parameter, described.get(parameter.name, ""))
     return TypedFeature(
-        subject.name,
+        signature.name,
         description or None,
         tuple(parameters.arguments),
         parameters.handler(),
-        _execution(subject),
+        _execution(signature),
         parameters.choices,
     )
 
@@ -149,11 +150,11 @@ def _derive(subject: Subject) -> TypedFeature:
 class _Parameters:
     """Collects the parameters of one function."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, signature: FunctionSignature) -> None:
         self.arguments: list[PromptArgument] = []
         self.choices: dict[str, Choices] = {}
-        self._subject = subject
-        self._deriver = Deriver(subject.names)
+        self._signature = signature
+        self._deriver = Deriver(signature.names)
         self._bindings: list[Binding] = []
         self._properties: Schema = {}
         self._reads: dict[str, Read] = {}
@@ -163,36 +164,38 @@ class _Parameters:
         """Takes in one parameter."""
         name = parameter.name
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise self._subject.refusal(name, "make it one that is passed by name")
+            raise self._signature.refusal(name, "make it one that is passed by name")
         default = NO_DEFAULT if parameter.default is parameter.empty else parameter.default
         try:
-            hint = self._subject.hint(parameter)
-            if self._subject.is_context(hint):
+            hint = self._signature.hint(parameter)
+            if self._signature.is_context(hint):
                 if self._context_name is not None:
-                    raise Underivable(f"it is a second ToolContext, after {self._context_name!r}")
+                    raise UnsupportedType(
+                        f"it is a second ToolContext, after {self._context_name!r}"
+                    )
                 self._context_name = name
                 return
-            form = self._deriver.derive(
+            derived = self._deriver.derive(
                 hint,
                 description=description,
                 default=REQUIRED if default is NO_DEFAULT else default,
             )
-        except Underivable as error:
-            raise self._subject.refusal(name, f"{error}; change it") from None
-        self._bindings.append(Binding(name, default, form.structure))
-        self._properties[name] = form.schema
+        except UnsupportedType as error:
+            raise self._signature.refusal(name, f"{error}; change it") from None
+        self._bindings.append(Binding(name, default, derived.convert))
+        self._properties[name] = derived.schema
         self.arguments.append(
-            PromptArgument(name, form.schema.get("description"), default is NO_DEFAULT)
+            PromptArgument(name, derived.schema.get("description"), default is NO_DEFAULT)
         )
-        if (read := _reader(form)) is not None:
+        if (read := _reader(derived)) is not None:
             self._reads[name] = read
-        if choices := _choices(form):
+        if choices := _choices(derived):
             self.choices[name] = Choices(choices)
 
     def handler(self) -> Handler:
         """The function that is called with the arguments as text, and the context."""
         bound = make_handler(
-            self._subject.function, self._bindings, context_name=self._context_name
+            self._signature.function, self._bindings, context_name=self._context_name
         )
         known = {binding.name: binding.default is not NO_DEFAULT for binding in self._bindings}
         reads, validate = self._reads, self._validator()
@@ -210,7 +213,7 @@ class _Parameters:
         return handler
 
     def _validator(self) -> Validator | None:
-        """Checks the arguments; None where every one may be any text."""
+        """Return the check of the arguments; None where every one may be any text."""
         if all(
             {key: value for key, value in schema.items() if key not in ("description", "default")}
             == {"type": "string"}
@@ -241,13 +244,13 @@ def _check(validate: Validator | None, values: dict[str, Any]) -> None:
 # -- from text to JSON values --------------------------------------------------------------------
 
 
-def _reader(form: Form) -> Read | None:
+def _reader(derived: TypeSchema) -> Read | None:
     """How text is read for a parameter; None where the text itself is the value."""
-    if str not in form.accepts:
+    if str not in derived.accepts:
         return _read_json
-    if _takes_any_text(form.schema):
+    if _takes_any_text(derived.schema):
         return None
-    texts = frozenset(value for value in _enumerated(form.schema) if type(value) is str)
+    texts = frozenset(value for value in _enumerated(derived.schema) if type(value) is str)
     return lambda text: text if text in texts else _read_json(text)
 
 
@@ -274,14 +277,14 @@ def _enumerated(schema: Schema) -> list[Any]:
     return [*schema.get("enum", ()), *inside]
 
 
-def _choices(form: Form) -> tuple[str, ...]:
+def _choices(derived: TypeSchema) -> tuple[str, ...]:
     """All that a parameter can be, as text; nothing where that is more than a few values."""
-    if form.accepts - {NoneType} == {bool} and "enum" not in form.schema:
+    if derived.accepts - {NoneType} == {bool} and "enum" not in derived.schema:
         return ("true", "false")
-    if "enum" not in form.schema:
+    if "enum" not in derived.schema:
         return ()
     return tuple(
         value if type(value) is str else orjson.dumps(value).decode()
-        for value in form.schema["enum"]
+        for value in derived.schema["enum"]
         if value is not None
     )

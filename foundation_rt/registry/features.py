@@ -35,8 +35,8 @@ class Features:
         """Return whether any handler needs an event loop."""
         resources, prompts = self.resources, self.prompts
         handlings = [
-            *(entry.handling for entry in resources.resources.entries()),
-            *(entry.handling for entry in resources.templates.entries()),
-            *(entry.handling for entry in prompts.prompts.entries()),
+            *(entry.handler_spec for entry in resources.resources.entries()),
+            *(entry.handler_spec for entry in resources.templates.entries()),
+            *(entry.handler_spec for entry in prompts.prompts.entries()),
         ]
         return any(handling.execution is Execution.ASYNC for handling in handlings)

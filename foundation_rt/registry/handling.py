@@ -10,12 +10,12 @@ from attrs import define
 from .tools import Execution, check_scopes, is_async_callable
 
 if TYPE_CHECKING:
-    from .checks import Checks
+    from .checks import DefinitionChecks
     from .tools import Handler
 
 
 @define(eq=False, repr=False)
-class Handling:
+class HandlerSpec:
     """A handler, and how it is run.
 
     Args:
@@ -31,14 +31,14 @@ class Handling:
     scopes: frozenset[str] = frozenset()
 
 
-def make_handling(
-    checks: Checks,
+def make_handler_spec(
+    checks: DefinitionChecks,
     handler: Handler,
     execution: Execution | None,
     timeout_ms: int | None,
     scopes: Iterable[str] = (),
-) -> Handling:
-    """A `Handling`; by default `async def` runs as a task and anything else in a worker thread.
+) -> HandlerSpec:
+    """A `HandlerSpec`; by default `async def` runs as a task and anything else in a worker thread.
 
     Raises:
         RegistrationError: it cannot be run so.
@@ -49,4 +49,4 @@ def make_handling(
         execution = Execution.ASYNC if is_async_callable(handler) else Execution.THREAD
     elif execution is Execution.INLINE and is_async_callable(handler):
         raise checks.refusal("inline=True is for def, not for async def")
-    return Handling(handler, execution, timeout_ms, check_scopes(checks.what, scopes))
+    return HandlerSpec(handler, execution, timeout_ms, check_scopes(checks.what, scopes))

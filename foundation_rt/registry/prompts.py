@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, field, frozen
 
 from ..protocol.content import Icon
-from .catalog import Changes, Table
-from .checks import Checks
-from .handling import Handling, make_handling
+from .catalog import Catalog, ChangeNotifier
+from .checks import DefinitionChecks
+from .handling import HandlerSpec, make_handler_spec
 
 if TYPE_CHECKING:
     from ..protocol.revisions import Revision
@@ -85,7 +85,7 @@ class RegisteredPrompt:
     """
 
     definition: PromptDefinition
-    handling: Handling
+    handler_spec: HandlerSpec
     arguments: tuple[str, ...]
     required: tuple[str, ...]
     completers: dict[str, Completer]
@@ -93,7 +93,7 @@ class RegisteredPrompt:
     @property
     def scopes(self) -> frozenset[str]:
         """What a principal must have been granted to use it, all of it."""
-        return self.handling.scopes
+        return self.handler_spec.scopes
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         """How `prompts/list` shows it."""
@@ -104,11 +104,11 @@ class RegisteredPrompt:
 class PromptRegistry:
     """Keeps prompts by name."""
 
-    _changes: Changes = field(factory=lambda: Changes("prompts"), init=False)
-    prompts: Table[RegisteredPrompt] = field(init=False)
+    _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("prompts"), init=False)
+    prompts: Catalog[RegisteredPrompt] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.prompts = Table(self._changes)
+        self.prompts = Catalog(self._notifier)
 
     @property
     def is_offered(self) -> bool:
@@ -117,7 +117,7 @@ class PromptRegistry:
 
     def observe(self, observer: Observer) -> None:
         """Tell `observer` of every change from now on, as long as somebody else holds it."""
-        self._changes.observe(observer)
+        self._notifier.observe(observer)
 
     def register(
         self,
@@ -135,13 +135,13 @@ class PromptRegistry:
             handler: called with the arguments, as sent, and a `ToolContext`.
             execution: where it runs; by default a task for `async def`, else a worker thread.
             timeout_ms: deadline in ms; by default `tools.default_timeout_ms`.
-            scopes: see `Handling`.
+            scopes: see `HandlerSpec`.
             completers: by argument, what completes it.
 
         Raises:
             RegistrationError: the definition is not valid, or the name is taken.
         """
-        checks = Checks(f"prompt {definition.name!r}")
+        checks = DefinitionChecks(f"prompt {definition.name!r}")
         checks.name("name", definition.name)
         checks.text("title", definition.title)
         checks.text("description", definition.description)
@@ -150,25 +150,25 @@ class PromptRegistry:
         definition = evolve(definition, arguments=arguments, meta=checks.meta(definition.meta))
         entry = RegisteredPrompt(
             definition,
-            make_handling(checks, handler, execution, timeout_ms, scopes),
+            make_handler_spec(checks, handler, execution, timeout_ms, scopes),
             tuple(argument.name for argument in arguments),
             tuple(argument.name for argument in arguments if argument.required),
             dict(completers or {}),
         )
         if not self.prompts.add(definition.name, entry):
             raise checks.refusal("the name is taken: choose another one, or unregister it first")
-        self._changes.tell()
+        self._notifier.notify()
         return entry
 
     def unregister(self, name: str) -> bool:
         """Remove a prompt; return whether there was one."""
         if not self.prompts.remove(name):
             return False
-        self._changes.tell()
+        self._notifier.notify()
         return True
 
 
-def _check_arguments(checks: Checks, arguments: object) -> tuple[PromptArgument, ...]:
+def _check_arguments(checks: DefinitionChecks, arguments: object) -> tuple[PromptArgument, ...]:
     if not isinstance(arguments, Sequence) or not all(
         isinstance(each, PromptArgument) for each in arguments
     ):

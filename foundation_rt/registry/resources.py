@@ -13,9 +13,9 @@ from attrs import define, evolve, field, frozen
 
 from ..protocol.content import Annotations, Icon
 from ..protocol.uri_template import InvalidUri, UriTemplate, check_uri, parse_template
-from .catalog import Changes, Table
-from .checks import Checks
-from .handling import Handling, make_handling
+from .catalog import Catalog, ChangeNotifier
+from .checks import DefinitionChecks
+from .handling import HandlerSpec, make_handler_spec
 
 if TYPE_CHECKING:
     from ..protocol.revisions import Revision
@@ -113,13 +113,13 @@ class RegisteredResource:
     """
 
     definition: ResourceDefinition
-    handling: Handling
+    handler_spec: HandlerSpec
     cache_ttl_ms: int | None
 
     @property
     def scopes(self) -> frozenset[str]:
         """What a principal must have been granted to use it, all of it."""
-        return self.handling.scopes
+        return self.handler_spec.scopes
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         """How `resources/list` shows it."""
@@ -136,7 +136,7 @@ class RegisteredTemplate:
     """
 
     definition: ResourceTemplateDefinition
-    handling: Handling
+    handler_spec: HandlerSpec
     cache_ttl_ms: int | None
     template: UriTemplate
     completers: dict[str, Completer]
@@ -149,7 +149,7 @@ class RegisteredTemplate:
     @property
     def scopes(self) -> frozenset[str]:
         """What a principal must have been granted to use it, all of it."""
-        return self.handling.scopes
+        return self.handler_spec.scopes
 
     def wire(self, revision: Revision) -> dict[str, Any]:
         """How `resources/templates/list` shows it."""
@@ -160,15 +160,15 @@ class RegisteredTemplate:
 class ResourceRegistry:
     """Keeps resources by URI, and templates."""
 
-    _changes: Changes = field(factory=lambda: Changes("resources"), init=False)
-    resources: Table[RegisteredResource] = field(init=False)
-    templates: Table[RegisteredTemplate] = field(init=False)
+    _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("resources"), init=False)
+    resources: Catalog[RegisteredResource] = field(init=False)
+    templates: Catalog[RegisteredTemplate] = field(init=False)
     _by_literals: dict[tuple[str, ...], str] = field(factory=dict, init=False)
     _ranked: tuple[RegisteredTemplate, ...] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.resources = Table(self._changes)
-        self.templates = Table(self._changes)
+        self.resources = Catalog(self._notifier)
+        self.templates = Catalog(self._notifier)
 
     @property
     def is_offered(self) -> bool:
@@ -177,7 +177,7 @@ class ResourceRegistry:
 
     def observe(self, observer: Observer) -> None:
         """Tell `observer` of every change from now on, as long as somebody else holds it."""
-        self._changes.observe(observer)
+        self._notifier.observe(observer)
 
     def register(
         self,
@@ -196,12 +196,12 @@ class ResourceRegistry:
             execution: where it runs; by default a task for `async def`, else a worker thread.
             timeout_ms: deadline in ms; by default `tools.default_timeout_ms`.
             cache_ttl_ms: see `RegisteredResource`.
-            scopes: see `Handling`.
+            scopes: see `HandlerSpec`.
 
         Raises:
             RegistrationError: the definition is not valid, or the URI is taken.
         """
-        checks = Checks(f"resource {definition.uri!r}")
+        checks = DefinitionChecks(f"resource {definition.uri!r}")
         checks.instance("uri", definition.uri, str)
         try:
             check_uri(definition.uri)
@@ -210,11 +210,11 @@ class ResourceRegistry:
         checks.number("size", definition.size, 0, MAX_SIZE)
         definition = evolve(definition, meta=_check_definition(checks, definition))
         checks.number("cache_ttl_ms", cache_ttl_ms, 0, MAX_CACHE_TTL_MS)
-        handling = make_handling(checks, handler, execution, timeout_ms, scopes)
+        handling = make_handler_spec(checks, handler, execution, timeout_ms, scopes)
         entry = RegisteredResource(definition, handling, cache_ttl_ms)
         if not self.resources.add(definition.uri, entry):
             raise checks.refusal("the URI is taken: choose another one, or unregister it first")
-        self._changes.tell()
+        self._notifier.notify()
         return entry
 
     def register_template(
@@ -240,7 +240,7 @@ class ResourceRegistry:
             RegistrationError: the definition is not valid, or another template makes the same
                 URIs.
         """
-        checks = Checks(f"resource template {definition.uri_template!r}")
+        checks = DefinitionChecks(f"resource template {definition.uri_template!r}")
         checks.instance("uri_template", definition.uri_template, str)
         try:
             template = parse_template(definition.uri_template)
@@ -250,22 +250,22 @@ class ResourceRegistry:
             raise checks.refusal("no variable may be called 'uri': handlers get the whole URI so")
         definition = evolve(definition, meta=_check_definition(checks, definition))
         checks.number("cache_ttl_ms", cache_ttl_ms, 0, MAX_CACHE_TTL_MS)
-        handling = make_handling(checks, handler, execution, timeout_ms, scopes)
+        handling = make_handler_spec(checks, handler, execution, timeout_ms, scopes)
         known = dict(completers or {})
         entry = RegisteredTemplate(definition, handling, cache_ttl_ms, template, known)
-        with self._changes.lock:
+        with self._notifier.lock:
             same = self._by_literals.setdefault(template.literals, template.text)
             if not self.templates.add(same, entry):
                 raise checks.refusal(
                     f"{same!r} makes the same URIs: choose another one, or unregister it first"
                 )
             self._ranked = None
-        self._changes.tell()
+        self._notifier.notify()
         return entry
 
     def unregister(self, uri: str) -> bool:
         """Remove the resource of that URI, or the template so written; tell if there was one."""
-        with self._changes.lock:
+        with self._notifier.lock:
             template = self.templates.get(uri)
             if template is not None:
                 self.templates.remove(uri)
@@ -273,7 +273,7 @@ class ResourceRegistry:
                 self._ranked = None
             elif not self.resources.remove(uri):
                 return False
-        self._changes.tell()
+        self._notifier.notify()
         return True
 
     def find(self, uri: str) -> tuple[RegisteredResource | RegisteredTemplate, dict[str, str]]:
@@ -295,7 +295,7 @@ class ResourceRegistry:
         # Replaced, never changed: looking for a URI takes the lock only after a change.
         ranked = self._ranked
         if ranked is None:
-            with self._changes.lock:
+            with self._notifier.lock:
                 ranked = tuple(
                     sorted(self.templates.entries(), key=lambda each: each.template.rank)
                 )
@@ -303,7 +303,7 @@ class ResourceRegistry:
         return ranked
 
 
-def _check_definition(checks: Checks, definition: _Definition) -> dict[str, Any] | None:
+def _check_definition(checks: DefinitionChecks, definition: _Definition) -> dict[str, Any] | None:
     """Check what resources and templates say alike; return a private copy of `meta`."""
     checks.name("name", definition.name)
     checks.text("title", definition.title)

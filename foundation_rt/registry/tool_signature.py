@@ -17,9 +17,9 @@ from attrs import frozen
 from ..errors import RegistrationError
 from ..signatures.binding import NO_DEFAULT, Binding, Handler, make_check, make_handler
 from ..signatures.docstrings import parse_docstring
-from ..signatures.function_signature import Subject
+from ..signatures.function_signature import FunctionSignature
 from ..signatures.schema_deriver import DIALECT, Deriver
-from ..signatures.type_schema import REQUIRED, Schema, Underivable
+from ..signatures.type_schema import REQUIRED, Schema, UnsupportedType
 
 if TYPE_CHECKING:
     from ..core.context import ToolContext
@@ -73,14 +73,14 @@ def derive_tool(
         RegistrationError: no schema can be derived, or the one given does not go with the
             signature; the message names the tool, the parameter and the way out.
     """
-    subject = Subject(function, "tool")
+    signature = FunctionSignature(function, "tool")
     described: dict[str, str] = {}
     description = ""
-    if subject.docstring:
-        described_names = [parameter.name for parameter in subject.parameters]
-        description, described = parse_docstring(subject.docstring, described_names)
-    binder = _Binder(subject, by_hand=input_schema is not None)
-    for parameter in subject.parameters:
+    if signature.docstring:
+        described_names = [parameter.name for parameter in signature.parameters]
+        description, described = parse_docstring(signature.docstring, described_names)
+    binder = _Binder(signature, by_hand=input_schema is not None)
+    for parameter in signature.parameters:
         binder.add(parameter, described.get(parameter.name, ""))
     if input_schema is None:
         schema = binder.schema()
@@ -88,17 +88,17 @@ def derive_tool(
         schema = dict(input_schema)
         binder.check_against(schema)
     return TypedTool(
-        subject.name,
+        signature.name,
         description,
         schema,
-        _output_schema(subject, output_schema),
+        _output_schema(signature, output_schema),
         binder.handler(),
-        subject.is_async,
+        signature.is_async,
     )
 
 
 def _output_schema(
-    subject: Subject, wanted: Mapping[str, Any] | bool | None
+    signature: FunctionSignature, wanted: Mapping[str, Any] | bool | None
 ) -> dict[str, Any] | None:
     if wanted is None or wanted is False:
         return None
@@ -107,10 +107,10 @@ def _output_schema(
     from ..signatures.outputs import derive_output_schema
 
     try:
-        return derive_output_schema(subject.returned(), subject.names)
-    except Underivable as error:
+        return derive_output_schema(signature.returned(), signature.names)
+    except UnsupportedType as error:
         raise RegistrationError(
-            f"tool {subject.name!r}, what it returns: {error}; change it, or give the schema by"
+            f"tool {signature.name!r}, what it returns: {error}; change it, or give the schema by"
             " hand: @server.tool(output_schema={...})"
         ) from None
 
@@ -118,10 +118,10 @@ def _output_schema(
 class _Binder:
     """Collects the parameters of one tool, then tells its schema and makes its handler."""
 
-    def __init__(self, subject: Subject, *, by_hand: bool) -> None:
-        self._subject = subject
+    def __init__(self, signature: FunctionSignature, *, by_hand: bool) -> None:
+        self._signature = signature
         self._by_hand = by_hand
-        self._deriver = Deriver(subject.names)
+        self._deriver = Deriver(signature.names)
         self._bindings: list[Binding] = []
         self._properties: Schema = {}
         self._context_name: str | None = None
@@ -131,29 +131,29 @@ class _Binder:
         """Takes in one parameter."""
         name = parameter.name
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-            raise self._subject.refusal(name, f"it is passed by position; {_BY_NAME}")
+            raise self._signature.refusal(name, f"it is passed by position; {_BY_NAME}")
         if parameter.kind is parameter.VAR_KEYWORD:
             if not self._by_hand:
                 why = f"it takes arguments of any name; give each a parameter, {_BY_HAND}"
-                raise self._subject.refusal(name, why)
+                raise self._signature.refusal(name, why)
             self._takes_rest = True
             return
-        structure = None
+        convert = None
         try:
-            hint = self._subject.hint(parameter)
-            if self._subject.is_context(hint):
+            hint = self._signature.hint(parameter)
+            if self._signature.is_context(hint):
                 self._take_context(name)
                 return
             default = REQUIRED if parameter.default is parameter.empty else parameter.default
             # What could not be derived for one parameter must not be met again for the next.
-            deriver = Deriver(self._subject.names) if self._by_hand else self._deriver
-            form = deriver.derive(hint, description=description, default=default)
-            self._properties[name], structure = form.schema, form.structure
-        except Underivable as error:
+            deriver = Deriver(self._signature.names) if self._by_hand else self._deriver
+            derived = deriver.derive(hint, description=description, default=default)
+            self._properties[name], convert = derived.schema, derived.convert
+        except UnsupportedType as error:
             if not self._by_hand:
-                raise self._subject.refusal(name, f"{error}; change it, {_BY_HAND}") from None
+                raise self._signature.refusal(name, f"{error}; change it, {_BY_HAND}") from None
         default = NO_DEFAULT if parameter.default is parameter.empty else parameter.default
-        self._bindings.append(Binding(name, default, structure))
+        self._bindings.append(Binding(name, default, convert))
 
     def schema(self) -> Schema:
         """The schema of the object of arguments (TYPED-02)."""
@@ -176,13 +176,13 @@ class _Binder:
         strange = sorted(advertised - known)
         if strange and (not self._takes_rest or self._context_name in strange):
             raise RegistrationError(
-                f"tool {self._subject.name!r}: its schema has a property {strange[0]!r} and the "
+                f"tool {self._signature.name!r}: its schema has a property {strange[0]!r} and the "
                 "function no parameter that takes it"
             )
         if schema.get("additionalProperties") is False and not schema.get("patternProperties"):
             for name in self._required():
                 if name not in advertised:
-                    raise self._subject.refusal(
+                    raise self._signature.refusal(
                         name,
                         "it has no default, and the schema given by hand never lets it through",
                     )
@@ -195,7 +195,7 @@ class _Binder:
                 self._bindings, context_name=self._context_name, takes_rest=self._takes_rest
             )
         return make_handler(
-            self._subject.function,
+            self._signature.function,
             self._bindings,
             context_name=self._context_name,
             check=check,
@@ -204,7 +204,7 @@ class _Binder:
 
     def _take_context(self, name: str) -> None:
         if self._context_name is not None:
-            raise self._subject.refusal(
+            raise self._signature.refusal(
                 name, f"it is a second ToolContext, after {self._context_name!r}"
             )
         self._context_name = name

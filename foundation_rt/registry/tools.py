@@ -22,7 +22,7 @@ from attrs import define, evolve, field
 from ..config.types import SCOPE
 from ..errors import RegistrationError
 from ..jsonschema.validation import ValidationIssue, ValidationResult, Validator
-from .catalog import Changes, Table
+from .catalog import Catalog, ChangeNotifier
 from .tool_definition import ToolDefinition
 from .tool_names import SEPARATOR, advertised_name, name_warning
 from .tool_schemas import compile_tool
@@ -133,14 +133,14 @@ class ToolRegistry:
     """
 
     _logger: StructuredLogger | None = None
-    _changes: Changes = field(factory=lambda: Changes("tools"), init=False)
-    _tools: Table[RegisteredTool] = field(init=False)
+    _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("tools"), init=False)
+    _tools: Catalog[RegisteredTool] = field(init=False)
     _separator: str = field(default=SEPARATOR, init=False)
     _check_formats: bool = field(default=True, init=False)
     _held_warnings: list[tuple[str, dict[str, Any]]] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._tools = Table(self._changes)
+        self._tools = Catalog(self._notifier)
 
     def register(
         self,
@@ -207,7 +207,7 @@ class ToolRegistry:
         )
         self._add(tool)
         self._warn_of(tool, schemas.warnings)
-        self._changes.tell()
+        self._notifier.notify()
         return tool
 
     def unregister(self, name: str) -> bool:
@@ -220,14 +220,14 @@ class ToolRegistry:
 
     def remove(self, tool: RegisteredTool) -> bool:
         """Remove this very tool, not another of its name; return whether it was still there."""
-        with self._changes.lock:
+        with self._notifier.lock:
             name = tool.definition.name
             if self._tools.get(name) is not tool:
                 return False
             self._tools.remove(name)
         if tool.is_dynamic:
             self._warn(f"Tool unregistered: {name}", _log_fields(tool))
-        self._changes.tell()
+        self._notifier.notify()
         return True
 
     def get(self, name: str) -> RegisteredTool | None:
@@ -276,7 +276,7 @@ class ToolRegistry:
 
     def observe(self, observer: Observer) -> None:
         """Tell `observer` of every change from now on, as long as somebody else holds it."""
-        self._changes.observe(observer)
+        self._notifier.observe(observer)
 
     def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
         """What `register` would say of `definition`, without registering it."""
@@ -303,10 +303,10 @@ class ToolRegistry:
         Raises:
             RegistrationError: two tools would have one name.
         """
-        with self._changes.lock:
+        with self._notifier.lock:
             if separator == self._separator:
                 return
-            renamed: Table[RegisteredTool] = Table(self._changes)
+            renamed: Catalog[RegisteredTool] = Catalog(self._notifier)
             tools = self._tools.entries()
             for tool in tools:
                 _put(renamed, tool, separator)
@@ -319,7 +319,7 @@ class ToolRegistry:
 
         Tools that are registered already are compiled again if this changes anything.
         """
-        with self._changes.lock:
+        with self._notifier.lock:
             if check == self._check_formats:
                 return
             self._check_formats = check
@@ -328,7 +328,7 @@ class ToolRegistry:
                 tool.validate, tool.validate_output = schemas.validate, schemas.validate_output
 
     def _add(self, tool: RegisteredTool) -> None:
-        with self._changes.lock:
+        with self._notifier.lock:
             _put(self._tools, tool, self._separator)
             _rename(tool, self._separator)
 
@@ -350,7 +350,7 @@ class ToolRegistry:
             self._logger.warn(message, fields)
 
 
-def _put(tools: Table[RegisteredTool], tool: RegisteredTool, separator: str) -> None:
+def _put(tools: Catalog[RegisteredTool], tool: RegisteredTool, separator: str) -> None:
     name = tool.registered_name
     called = advertised_name(name, separator)
     if tools.add(called, tool):

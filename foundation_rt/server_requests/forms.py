@@ -26,7 +26,7 @@ from .errors import ClientCapabilityError, InvalidClientResult
 
 if TYPE_CHECKING:
     from ..protocol.revisions import Revision
-    from ..signatures.converters import Structure
+    from ..signatures.converters import Converter
 
 _TEXT = {"title", "description"}
 _STRING = _TEXT | {"type", "minLength", "maxLength", "format", "default"}
@@ -53,7 +53,7 @@ class Form:
 
     schema: dict[str, Any]
     _validate: Validator
-    _structure: Structure | None = None
+    _convert: Converter | None = None
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
         """The schema as a client of `revision` understands it (ASK-06).
@@ -79,15 +79,15 @@ class Form:
         issues = self._validate(known)
         if issues:
             raise InvalidClientResult(*((f"/content{one.path}", one.message) for one in issues))
-        if self._structure is None:
+        if self._convert is None:
             return known
-        from ..signatures.converters import Misfit
+        from ..signatures.converters import ConversionError
 
         try:
-            return self._structure(known)
-        except Misfit as misfit:
-            path = "".join(f"/{step}" for step in reversed(misfit.path))
-            raise InvalidClientResult((f"/content{path}", misfit.text)) from None
+            return self._convert(known)
+        except ConversionError as error:
+            path = "".join(f"/{step}" for step in reversed(error.path))
+            raise InvalidClientResult((f"/content{path}", error.text)) from None
 
 
 @define(eq=False, repr=False)
@@ -233,7 +233,7 @@ def _form_of_class(cls: type) -> Form:
     from ..signatures.annotations import Names
     from ..signatures.classes import is_class_with_members, members_of
     from ..signatures.schema_deriver import Deriver
-    from ..signatures.type_schema import REQUIRED, Underivable
+    from ..signatures.type_schema import REQUIRED, UnsupportedType
 
     if not is_class_with_members(cls):
         raise UsageError(f"a form is made of an attrs class, a dataclass or a TypedDict: {cls!r}")
@@ -246,8 +246,8 @@ def _form_of_class(cls: type) -> Form:
             hint = _without_none(member.hint) if member.default is None else member.hint
             derived = Deriver(names).derive(hint, description=member.description, default=default)
             properties[member.key] = derived.schema
-        structure = Deriver(names).derive(cls).structure
-    except Underivable as error:
+        convert = Deriver(names).derive(cls).convert
+    except UnsupportedType as error:
         raise UsageError(f"a form cannot be made of {cls.__name__}: {error}") from None
     schema = {
         "type": "object",
@@ -255,7 +255,7 @@ def _form_of_class(cls: type) -> Form:
         "required": [member.key for member in members if member.default is REQUIRED],
     }
     _check(schema)
-    return Form(schema, compile_schema(schema).validate, structure)
+    return Form(schema, compile_schema(schema).validate, convert)
 
 
 def _without_none(hint: Any) -> Any:

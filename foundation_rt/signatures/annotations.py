@@ -17,7 +17,7 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 
-class Unresolvable(Exception):
+class UnresolvedName(Exception):
     """An annotation names something that cannot be found; the text says what."""
 
 
@@ -40,7 +40,7 @@ class Names:
         """The type that `annotation` stands for, ``Annotated`` kept.
 
         Raises:
-            Unresolvable: a name in it cannot be found, or it is no expression at all.
+            UnresolvedName: a name in it cannot be found, or it is no expression at all.
         """
         if type(annotation) is type:
             return annotation
@@ -58,7 +58,7 @@ class Names:
         """The types of the annotated attributes of `cls`, inherited ones included.
 
         Raises:
-            Unresolvable: as `resolve`.
+            UnresolvedName: as `resolve`.
         """
         return self._hints(cls)
 
@@ -71,7 +71,7 @@ class Names:
                 holder, module_names, self.local_names or None, include_extras=True
             )
         except Exception as error:  # evaluating an annotation runs any expression at all
-            raise Unresolvable(f"{type(error).__name__}: {error}") from None
+            raise UnresolvedName(f"{type(error).__name__}: {error}") from None
 
 
 def without_metadata(hint: Any) -> Any:

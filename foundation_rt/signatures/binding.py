@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import ToolError
-from .converters import Misfit, Structure
+from .converters import ConversionError, Converter
 
 Arguments = dict[str, Any]
 Handler = Callable[[Arguments, Any], Any]
@@ -26,15 +26,15 @@ class Binding:
     Attributes:
         name: of the parameter and of the argument.
         default: of the parameter; `NO_DEFAULT` when the argument has to be sent.
-        structure: makes the argument from its JSON value; None when it is the JSON value.
+        convert: makes the argument from its JSON value; None when it is the JSON value.
     """
 
-    __slots__ = ("default", "name", "structure")
+    __slots__ = ("convert", "default", "name")
 
-    def __init__(self, name: str, default: Any, structure: Structure | None) -> None:
+    def __init__(self, name: str, default: Any, convert: Converter | None) -> None:
         self.name = name
         self.default = default
-        self.structure = structure
+        self.convert = convert
 
 
 def make_handler(
@@ -54,20 +54,20 @@ def make_handler(
         function: the tool.
         bindings: its parameters but for the context.
         context_name: the parameter that gets the context, if there is one.
-        check: called with the arguments first and raises `Misfit`; for a schema that does not
-            vouch for their names.
+        check: called with the arguments first; raises `ConversionError`. It is for a schema that
+            does not vouch for their names.
         takes_rest: whether arguments without a parameter are passed on, as they are.
     """
     names: dict[str, Any] = {"function": function, "check": check}
-    names.update(Misfit=Misfit, refusal=_refusal)
+    names.update(ConversionError=ConversionError, refusal=_refusal)
     steps = ["name = None", "check(arguments)"] if check else []
     passed = []
     for index, binding in enumerate(bindings):
         key, value, convert = repr(binding.name), f"v{index}", f"c{index}"
         passed.append(f"{binding.name}={value}")
         sent = f"arguments[{key}]"
-        if binding.structure:
-            names[convert] = binding.structure
+        if binding.convert:
+            names[convert] = binding.convert
             steps.append(f"name = {key}")
             sent = f"{convert}({sent})"
         if binding.default is not NO_DEFAULT:
@@ -81,7 +81,10 @@ def make_handler(
         passed.append("**{key: arguments[key] for key in arguments if key not in taken}")
     lines = ["def handler(arguments, context):", " try:"]
     lines += [f"  {step}" for step in steps or ["pass"]]
-    lines += [" except Misfit as misfit:", "  raise refusal(misfit, name) from misfit.__cause__"]
+    lines += [
+        " except ConversionError as error:",
+        "  raise refusal(error, name) from error.__cause__",
+    ]
     lines += [f" return function({', '.join(passed)})"]
     exec(compile("\n".join(lines), "<argument binding>", "exec"), names)
     handler: Handler = names["handler"]
@@ -91,25 +94,25 @@ def make_handler(
 def make_check(
     bindings: Sequence[Binding], *, context_name: str | None, takes_rest: bool
 ) -> Callable[[Arguments], None]:
-    """A check that the names of arguments are those of parameters; it raises `Misfit`."""
+    """A check that the names of arguments are those of parameters; it raises `ConversionError`."""
     required = [binding.name for binding in bindings if binding.default is NO_DEFAULT]
     known = frozenset(binding.name for binding in bindings)
 
     def check(arguments: Arguments) -> None:
         for name in arguments:
             if name not in known and (not takes_rest or name == context_name):
-                misfit = Misfit("is taken by no parameter")
-                misfit.path.append(name)
-                raise misfit
+                error = ConversionError("is taken by no parameter")
+                error.path.append(name)
+                raise error
         for name in required:
             if name not in arguments:
-                raise Misfit(f"lacks {name!r}")
+                raise ConversionError(f"lacks {name!r}")
 
     return check
 
 
-def _refusal(misfit: Misfit, name: str | None) -> ToolError:
-    """The error for a misfit in the argument `name`, or in the arguments as a whole."""
+def _refusal(error: ConversionError, name: str | None) -> ToolError:
+    """The error for an error in the argument `name`, or in the arguments as a whole."""
     if name is not None:
-        misfit.path.append(name)
-    return misfit.to_tool_error()
+        error.path.append(name)
+    return error.to_tool_error()

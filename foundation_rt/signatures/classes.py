@@ -9,10 +9,10 @@ from typing import Any
 
 import attrs
 
-from .annotations import Names, Unresolvable, names_of_class, without_metadata
+from .annotations import Names, UnresolvedName, names_of_class, without_metadata
 from .converters import exact
 from .docstrings import parse_docstring
-from .type_schema import REQUIRED, Underivable
+from .type_schema import REQUIRED, UnsupportedType
 
 
 @attrs.frozen
@@ -60,7 +60,7 @@ def members_of(cls: type, around: Names) -> Sequence[Member]:
         around: the names of whatever uses the class.
 
     Raises:
-        Underivable: a type is missing or cannot be resolved.
+        UnsupportedType: a type is missing or cannot be resolved.
     """
     hints = _hints(cls, around)
     if is_typed_dict(cls):
@@ -101,8 +101,8 @@ def _written_by_orjson(cls: Any, hints: dict[str, Any]) -> _Found:
 def _hints(cls: type, around: Names) -> dict[str, Any]:
     try:
         return names_of_class(cls, around).resolve_class(cls)
-    except Unresolvable as error:
-        raise Underivable(
+    except UnresolvedName as error:
+        raise UnsupportedType(
             f"the annotations of {cls.__name__} cannot be resolved: {error}"
         ) from None
 
@@ -110,7 +110,7 @@ def _hints(cls: type, around: Names) -> dict[str, Any]:
 def _described(cls: type, found: _Found) -> Sequence[Member]:
     for key, hint, _ in found:
         if hint is None:
-            raise Underivable(f"{cls.__name__}.{key} has no type")
+            raise UnsupportedType(f"{cls.__name__}.{key} has no type")
     text = _own_docstring(cls)
     described = parse_docstring(text, [key for key, _, _ in found])[1] if text else {}
     return [Member(key, hint, default, described.get(key, "")) for key, hint, default in found]
@@ -156,7 +156,7 @@ def _attrs_members(cls: type[attrs.AttrsInstance], hints: dict[str, Any]) -> _Fo
 
 def _dataclass_members(cls: Any, hints: dict[str, Any]) -> _Found:
     if any(isinstance(hint, dataclasses.InitVar) for hint in hints.values()):
-        raise Underivable(f"{cls.__name__} has an InitVar")
+        raise UnsupportedType(f"{cls.__name__} has an InitVar")
     found: _Found = []
     for field in dataclasses.fields(cls):
         if field.init:

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import fields, frozen
 
 from ..jsonschema.dialects import HEADER_KEYWORD
-from .type_schema import Form, Underivable
+from .type_schema import TypeSchema, UnsupportedType
 
 
 @frozen(kw_only=True)
@@ -74,26 +74,26 @@ _KEYWORDS: dict[str, dict[type, str]] = {
 """Constraint to the keyword that says it, by the type of JSON value it is said of."""
 
 
-def constrain(form: Form, marker: Any) -> None:
-    """Puts what `marker` says into the schema of `form`; a marker of another kind says nothing.
+def constrain(derived: TypeSchema, marker: Any) -> None:
+    """Put the keywords of `marker` into the schema of `derived`; ignore markers of other kinds.
 
     Raises:
-        Underivable: no value of the type can be constrained so, or the constraint makes no sense.
+        UnsupportedType: the constraint does not apply to the type, or is not valid.
     """
     if isinstance(marker, Header):
-        form.schema[HEADER_KEYWORD] = marker.name
+        derived.schema[HEADER_KEYWORD] = marker.name
         return
     for name, limit in _limits(marker):
         _check_limit(name, limit)
         # How many members an instance of a class has is the class's own affair.
-        kinds = form.accepts if form.members is None else form.accepts - {dict}
+        kinds = derived.accepts if derived.members is None else derived.accepts - {dict}
         keywords = [keyword for kind, keyword in _KEYWORDS[name].items() if kind in kinds]
         if not keywords:
-            raise Underivable(f"{name} does not apply to its type")
+            raise UnsupportedType(f"{name} does not apply to its type")
         for keyword in keywords:
-            if keyword in form.schema:
-                raise Underivable(f"{name} is given twice")
-            form.schema[keyword] = limit
+            if keyword in derived.schema:
+                raise UnsupportedType(f"{name} is given twice")
+            derived.schema[keyword] = limit
 
 
 def _limits(marker: Any) -> list[tuple[str, Any]]:
@@ -108,11 +108,11 @@ def _limits(marker: Any) -> list[tuple[str, Any]]:
 def _check_limit(name: str, limit: Any) -> None:
     if name == "pattern":
         if type(limit) is not str:
-            raise Underivable(f"pattern is {limit!r}, which is no string")
+            raise UnsupportedType(f"pattern is {limit!r}, which is no string")
     elif name in ("min_length", "max_length"):
         if type(limit) is not int or limit < 0:
-            raise Underivable(f"{name} is {limit!r}, which is no length")
+            raise UnsupportedType(f"{name} is {limit!r}, which is no length")
     elif type(limit) not in (int, float) or not math.isfinite(limit):
-        raise Underivable(f"{name} is {limit!r}, which is no number")
+        raise UnsupportedType(f"{name} is {limit!r}, which is no number")
     elif name == "multiple_of" and limit <= 0:
-        raise Underivable(f"multiple_of is {limit!r}, which is not above 0")
+        raise UnsupportedType(f"multiple_of is {limit!r}, which is not above 0")

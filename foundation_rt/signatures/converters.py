@@ -5,8 +5,8 @@ refused what does not fit before any of this runs; what is checked here again is
 cannot say (an integer that may have been rounded, a day that does not exist), and what a schema
 given by hand may let through.
 
-A value that does not fit raises `Misfit`. On its way out every container adds where it was, so
-that the way in costs nothing (TYPED-19).
+A value that does not fit raises `ConversionError`. Each container adds its step to the path while
+the error passes, so that a value that fits costs nothing (TYPED-19).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from uuid import UUID
 
 from ..errors import ErrorCode, ToolError
 
-Structure = Callable[[Any], Any]
-"""Takes an accepted JSON value, returns the value of the Python type; raises `Misfit`."""
+Converter = Callable[[Any], Any]
+"""Takes an accepted JSON value, returns the value of the Python type; raises `ConversionError`."""
 
 _EXACT_FLOAT = 2**53
 """From here on a float may stand for another integer than the one that was written (RFC 8259)."""
@@ -28,7 +28,7 @@ _LONGEST_REFUSAL = 200
 _SHORTEST_ECHO = 4
 
 
-class Misfit(Exception):
+class ConversionError(Exception):
     """A JSON value that cannot become a value of its type.
 
     Attributes:
@@ -55,44 +55,44 @@ class Misfit(Exception):
         )
 
 
-def structure_integer(value: Any) -> int:
+def convert_integer(value: Any) -> int:
     """An integer as JSON Schema counts them: ``5.0`` is 5 (TYPED-16)."""
     if type(value) is int:
         return value
     if type(value) is float and value.is_integer():
         if -_EXACT_FLOAT < value < _EXACT_FLOAT:
             return int(value)
-        raise Misfit(
+        raise ConversionError(
             "may have been rounded: an integer has to be within 64 bits, written in digits only",
             "integer_out_of_range",
         )
-    raise Misfit("is not an integer")
+    raise ConversionError("is not an integer")
 
 
-def structure_number(value: Any) -> float:
+def convert_number(value: Any) -> float:
     """A float, for a number written without a fraction too (TYPED-17)."""
     if type(value) is float:
         return value
     if type(value) is int:
         return float(value)
-    raise Misfit("is not a number")
+    raise ConversionError("is not a number")
 
 
-def text_structure(parse: Callable[[str], Any], what: str) -> Structure:
-    """The structure of a type that is written as a string; `parse` raises ValueError."""
+def text_converter(parse: Callable[[str], Any], what: str) -> Converter:
+    """The convert of a type that is written as a string; `parse` raises ValueError."""
 
-    def structure(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if type(value) is str:
             try:
                 return parse(value)
             except ValueError:
                 pass
-        raise Misfit(f"is not {what}")
+        raise ConversionError(f"is not {what}")
 
-    return structure
+    return convert
 
 
-def date_structure() -> Structure:
+def date_converter() -> Converter:
     """A day, written as RFC 3339 ``full-date``."""
 
     def parse(text: str) -> date:
@@ -101,22 +101,22 @@ def date_structure() -> Structure:
             raise ValueError
         return day
 
-    return text_structure(parse, "a date")
+    return text_converter(parse, "a date")
 
 
-def date_time_structure() -> Structure:
+def date_time_converter() -> Converter:
     """A moment, written as RFC 3339 ``date-time``."""
-    return _clock_structure(
+    return _clock_converter(
         "[0-9]{4}-[0-9]{2}-[0-9]{2}T", datetime.fromisoformat, "a date and time"
     )
 
 
-def time_structure() -> Structure:
+def time_converter() -> Converter:
     """A time of day, written as RFC 3339 ``full-time``."""
-    return _clock_structure("", time.fromisoformat, "a time")
+    return _clock_converter("", time.fromisoformat, "a time")
 
 
-def _clock_structure(before: str, read: Callable[[str], Any], what: str) -> Structure:
+def _clock_converter(before: str, read: Callable[[str], Any], what: str) -> Converter:
     import re  # compiled when a tool needs it: at import it would cost every start 0.3 ms
 
     spelling = re.compile(
@@ -128,10 +128,10 @@ def _clock_structure(before: str, read: Callable[[str], Any], what: str) -> Stru
             raise ValueError
         return read(text.upper())
 
-    return text_structure(parse, f"{what} with an offset, to the microsecond at most")
+    return text_converter(parse, f"{what} with an offset, to the microsecond at most")
 
 
-def uuid_structure() -> Structure:
+def uuid_converter() -> Converter:
     """A UUID in its form of 36 characters (RFC 9562), in either case."""
 
     def parse(text: str) -> UUID:
@@ -140,7 +140,7 @@ def uuid_structure() -> Structure:
             raise ValueError
         return value
 
-    return text_structure(parse, "a UUID")
+    return text_converter(parse, "a UUID")
 
 
 def exact(value: Any) -> tuple[bool, Any]:
@@ -148,62 +148,62 @@ def exact(value: Any) -> tuple[bool, Any]:
     return type(value) is bool, value
 
 
-def finite_structure(members: Mapping[Any, Any]) -> Structure:
+def finite_converter(members: Mapping[Any, Any]) -> Converter:
     """One of a few values, each given by the JSON value (`exact`) that stands for it."""
 
-    def structure(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         try:
             return members[exact(value)]
         except (KeyError, TypeError):  # TypeError: a list or an object
-            raise Misfit("is not one of the values allowed") from None
+            raise ConversionError("is not one of the values allowed") from None
 
-    return structure
+    return convert
 
 
-def array_structure(make: Callable[[list[Any]], Any] | None, item: Structure | None) -> Structure:
+def array_converter(make: Callable[[list[Any]], Any] | None, item: Converter | None) -> Converter:
     """An array of any length; `make` turns the list of its items into what is not a list."""
 
-    def structure(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if type(value) is not list:
-            raise Misfit("is not an array")
+            raise ConversionError("is not an array")
         items = value
         if item is not None:
             items = []
             try:
                 for element in value:
                     items.append(item(element))
-            except Misfit as misfit:
-                misfit.path.append(len(items))
+            except ConversionError as error:
+                error.path.append(len(items))
                 raise
         return items if make is None else make(items)
 
-    return structure
+    return convert
 
 
-def tuple_structure(items: Sequence[Structure | None]) -> Structure:
+def tuple_converter(items: Sequence[Converter | None]) -> Converter:
     """An array of fixed length whose positions have types of their own."""
 
-    def structure(value: Any) -> tuple[Any, ...]:
+    def convert(value: Any) -> tuple[Any, ...]:
         if type(value) is not list or len(value) != len(items):
-            raise Misfit(f"is not an array of length {len(items)}")
+            raise ConversionError(f"is not an array of length {len(items)}")
         built: list[Any] = []
         try:
             for item, element in zip(items, value, strict=True):
                 built.append(element if item is None else item(element))
-        except Misfit as misfit:
-            misfit.path.append(len(built))
+        except ConversionError as error:
+            error.path.append(len(built))
             raise
         return tuple(built)
 
-    return structure
+    return convert
 
 
-def mapping_structure(key: Structure | None, item: Structure | None) -> Structure:
+def mapping_converter(key: Converter | None, item: Converter | None) -> Converter:
     """An object whose member names are data."""
 
-    def structure(value: Any) -> dict[Any, Any]:
+    def convert(value: Any) -> dict[Any, Any]:
         if type(value) is not dict:
-            raise Misfit("is not an object")
+            raise ConversionError("is not an object")
         built = {}
         name = ""
         try:
@@ -211,47 +211,47 @@ def mapping_structure(key: Structure | None, item: Structure | None) -> Structur
                 built[name if key is None else key(name)] = (
                     element if item is None else item(element)
                 )
-        except Misfit as misfit:
-            misfit.path.append(name)
+        except ConversionError as error:
+            error.path.append(name)
             raise
         return built
 
-    return structure
+    return convert
 
 
-def object_structure(
+def object_converter(
     construct: Callable[..., Any],
-    members: Mapping[str, Structure | None],
+    members: Mapping[str, Converter | None],
     required: Collection[str],
-) -> Structure:
+) -> Converter:
     """An object whose member names are known: a class instance, or a dict for a ``TypedDict``.
 
     `members` may still be filled in after this returns: a class may contain itself.
     """
 
-    def structure(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if type(value) is not dict:
-            raise Misfit("is not an object")
+            raise ConversionError("is not an object")
         built = {}
         name = ""
         try:
             for name, element in value.items():
                 if name not in members:
-                    raise Misfit("is not expected here")
+                    raise ConversionError("is not expected here")
                 convert = members[name]
                 built[name] = element if convert is None else convert(element)
-        except Misfit as misfit:
-            misfit.path.append(name)
+        except ConversionError as error:
+            error.path.append(name)
             raise
         for name in required:
             if name not in built:
-                raise Misfit(f"lacks {name!r}")
+                raise ConversionError(f"lacks {name!r}")
         try:
             return construct(**built)
         except (ValueError, TypeError) as error:
-            raise Misfit(_refusal(error, value)) from error
+            raise ConversionError(_refusal(error, value)) from error
 
-    return structure
+    return convert
 
 
 def _refusal(error: ValueError | TypeError, value: Any) -> str:

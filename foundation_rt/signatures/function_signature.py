@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import RegistrationError
-from .annotations import Names, Unresolvable, names_of_function, without_metadata
-from .type_schema import Underivable
+from .annotations import Names, UnresolvedName, names_of_function, without_metadata
+from .type_schema import UnsupportedType
 
 
-class Subject:
+class FunctionSignature:
     """The function as it was written, under partials, bindings and wrappers.
 
     Args:
@@ -72,20 +72,20 @@ class Subject:
         )
 
     def hint(self, parameter: inspect.Parameter) -> Any:
-        """The type of a parameter; raises `Underivable` when it has none that can be found."""
+        """The type of a parameter; raises `UnsupportedType` when it has none that can be found."""
         return self._resolve(parameter.annotation)
 
     def returned(self) -> Any:
-        """The type of what the function returns; raises `Underivable` as `hint` does."""
+        """The type of what the function returns; raises `UnsupportedType` as `hint` does."""
         return self._resolve(self._return_annotation)
 
     def _resolve(self, annotation: Any) -> Any:
         if annotation is inspect.Signature.empty:
-            raise Underivable("it has no annotation")
+            raise UnsupportedType("it has no annotation")
         try:
             return self.names.resolve(annotation)
-        except Unresolvable as error:
-            raise Underivable(
+        except UnresolvedName as error:
+            raise UnsupportedType(
                 f"its annotation {annotation!r} cannot be resolved: {error}"
             ) from None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.shaped import Shaped
 from .schema_deriver import DIALECT, Deriver
-from .type_schema import Form, Schema, Underivable
+from .type_schema import Schema, TypeSchema, UnsupportedType
 from .unions import union_schema
 
 if TYPE_CHECKING:
@@ -28,40 +28,40 @@ def derive_output_schema(hint: Any, names: Names) -> Schema:
         names: what the annotations of the function may name.
 
     Raises:
-        Underivable: the type has no schema.
+        UnsupportedType: the type has no schema.
     """
     deriver = OutputDeriver(names)
-    form = deriver.derive(hint)
+    derived = deriver.derive(hint)
     definitions = deriver.definitions()
     schema: Schema = {"$schema": DIALECT} if deriver.needs_dialect else {}
-    if form.accepts == {dict} and "type" not in form.schema:
+    if derived.accepts == {dict} and "type" not in derived.schema:
         # Until 2025-11-25 a root has to say so itself.
-        root = {"allOf": [form.schema]} if "$ref" in form.schema else form.schema
+        root = {"allOf": [derived.schema]} if "$ref" in derived.schema else derived.schema
         schema |= {"type": "object", **root}
     else:
-        schema |= form.schema
+        schema |= derived.schema
     if definitions:
         schema["definitions"] = definitions
     return schema
 
 
 class OutputDeriver(Deriver):
-    """Derives the forms of what a tool returns."""
+    """Derives the type schemas of what a tool returns."""
 
-    def _bare(self, hint: Any) -> Form:
+    def _derive_plain(self, hint: Any) -> TypeSchema:
         if isinstance(hint, type) and issubclass(hint, Shaped):
-            raise Underivable(f"{hint.__name__} is content, which any tool may return")
-        return super()._bare(hint)
+            raise UnsupportedType(f"{hint.__name__} is content, which any tool may return")
+        return super()._derive_plain(hint)
 
-    def _union(self, forms: Sequence[Form]) -> Form:
-        accepts = frozenset[type]().union(*(form.accepts for form in forms))
-        return Form(union_schema([form.schema for form in forms]), accepts)
+    def _union(self, alternatives: Sequence[TypeSchema]) -> TypeSchema:
+        accepts = frozenset[type]().union(*(derived.accepts for derived in alternatives))
+        return TypeSchema(union_schema([derived.schema for derived in alternatives]), accepts)
 
-    def _container(self, origin: Any, arguments: Sequence[Any]) -> Form:
-        form = super()._container(origin, arguments)
-        if "uniqueItems" in form.schema:
-            raise Underivable("JSON has no sets: return a list")
-        return form
+    def _container(self, origin: Any, arguments: Sequence[Any]) -> TypeSchema:
+        derived = super()._container(origin, arguments)
+        if "uniqueItems" in derived.schema:
+            raise UnsupportedType("JSON has no sets: return a list")
+        return derived
 
     def _members(self, cls: type) -> Sequence[Member]:
         from .classes import written_members_of

@@ -13,8 +13,8 @@ from itertools import combinations
 from typing import Any
 
 from .classes import Member, tags
-from .converters import Misfit, Structure, exact, finite_structure
-from .type_schema import NUMBERS, REQUIRED, Form, NoneType, Schema, Underivable
+from .converters import ConversionError, Converter, exact, finite_converter
+from .type_schema import NUMBERS, REQUIRED, NoneType, Schema, TypeSchema, UnsupportedType
 
 _KIND_NAMES = {
     NoneType: "null",
@@ -27,117 +27,123 @@ _KIND_NAMES = {
 }
 
 
-def union_form(forms: Sequence[Form]) -> Form:
-    """The form of a value that is of any one of several types.
+def union(alternatives: Sequence[TypeSchema]) -> TypeSchema:
+    """The derived of a value that is of any one of several types.
 
     Raises:
-        Underivable: two of them cannot be told apart by the JSON value.
+        UnsupportedType: two of them cannot be told apart by the JSON value.
     """
-    accepts = frozenset[type]().union(*(form.accepts for form in forms))
+    accepts = frozenset[type]().union(*(derived.accepts for derived in alternatives))
     choices = {
-        kind: _choice(kind, [form for form in forms if kind in form.accepts])
+        kind: _choice(kind, [derived for derived in alternatives if kind in derived.accepts])
         for kind in _KIND_NAMES
         if kind in accepts
     }
-    structure = _by_type(choices) if any(choices.values()) else None
-    return Form(union_schema([form.schema for form in forms]), accepts, structure)
+    convert = _by_type(choices) if any(choices.values()) else None
+    return TypeSchema(union_schema([derived.schema for derived in alternatives]), accepts, convert)
 
 
-def _by_type(choices: Mapping[type, Structure | None]) -> Structure:
-    def structure(value: Any) -> Any:
+def _by_type(choices: Mapping[type, Converter | None]) -> Converter:
+    def convert(value: Any) -> Any:
         try:
             choice = choices[type(value)]
         except KeyError:
-            raise Misfit("is of none of the types allowed") from None
+            raise ConversionError("is of none of the types allowed") from None
         return value if choice is None else choice(value)
 
-    return structure
+    return convert
 
 
-def _choice(kind: type, forms: Sequence[Form]) -> Structure | None:
-    """What makes the value of a JSON value of one kind that each of `forms` accepts."""
-    if not any(form.structure for form in forms):
+def _choice(kind: type, alternatives: Sequence[TypeSchema]) -> Converter | None:
+    """What makes the value of a JSON value of one kind that each of `alternatives` accepts."""
+    if not any(derived.convert for derived in alternatives):
         return None
-    if len(forms) == 1:
-        return forms[0].structure
-    if kind is dict and all(form.members is not None for form in forms):
-        return _by_members(forms)
+    if len(alternatives) == 1:
+        return alternatives[0].convert
+    if kind is dict and all(derived.members is not None for derived in alternatives):
+        return _by_members(alternatives)
     if kind in (dict, list):
-        raise Underivable(
+        raise UnsupportedType(
             f"two members of the union take a JSON {_KIND_NAMES[kind]} and cannot be told apart; "
             "put the union inside (list[A | B]), or give each a class of its own"
         )
-    return _by_trial(kind, forms)
+    return _by_trial(kind, alternatives)
 
 
-def _by_trial(kind: type, forms: Sequence[Form]) -> Structure | None:
+def _by_trial(kind: type, alternatives: Sequence[TypeSchema]) -> Converter | None:
     """The members that take some values of the kind in their order, then the one that takes all."""
-    general = [index for index, form in enumerate(forms) if not _is_selective(form)]
-    split = general[0] if general else len(forms)
-    if len(general) != len(forms) - split:
-        raise Underivable(
+    general = [index for index, derived in enumerate(alternatives) if not _is_selective(derived)]
+    split = general[0] if general else len(alternatives)
+    if len(general) != len(alternatives) - split:
+        raise UnsupportedType(
             f"a member of the union takes every JSON {_KIND_NAMES[kind]}, so the ones after it "
             "are never reached; put it last"
         )
-    rest = forms[split:]
+    rest = alternatives[split:]
     # int | float takes a number as it was written: there is nothing to decide.
-    unconverted = not any(form.structure for form in rest) or (
-        len(rest) > 1 and all(form.accepts == NUMBERS for form in rest)
+    unconverted = not any(derived.convert for derived in rest) or (
+        len(rest) > 1 and all(derived.accepts == NUMBERS for derived in rest)
     )
     if len(rest) > 1 and not unconverted and kind is not NoneType:  # any of them makes None of null
-        raise Underivable(f"two members of the union take every JSON {_KIND_NAMES[kind]}")
-    attempts = [_attempt(form) for form in forms[:split]]
-    _refuse_overlaps([form for form in forms[:split] if "enum" in form.schema])
-    last = None if unconverted else rest[0].structure
+        raise UnsupportedType(f"two members of the union take every JSON {_KIND_NAMES[kind]}")
+    attempts = [_attempt(derived) for derived in alternatives[:split]]
+    _refuse_overlaps([derived for derived in alternatives[:split] if "enum" in derived.schema])
+    last = None if unconverted else rest[0].convert
 
-    def structure(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         for attempt in attempts:
             try:
                 return attempt(value)
-            except Misfit:
+            except ConversionError:
                 continue
         if not rest:
-            raise Misfit("is not one of the values allowed")
+            raise ConversionError("is not one of the values allowed")
         return value if last is None else last(value)
 
-    return structure if attempts else last
+    return convert if attempts else last
 
 
-def _is_selective(form: Form) -> bool:
-    """Whether a form refuses some values of the JSON type it takes: an enumeration, a date."""
-    return "enum" in form.schema or (form.structure is not None and form.accepts == {str})
+def _is_selective(derived: TypeSchema) -> bool:
+    """Whether a derived refuses some values of the JSON type it takes: an enumeration, a date."""
+    return "enum" in derived.schema or (derived.convert is not None and derived.accepts == {str})
 
 
-def _attempt(form: Form) -> Structure:
-    return form.structure or finite_structure({exact(v): v for v in form.schema["enum"]})
+def _attempt(derived: TypeSchema) -> Converter:
+    return derived.convert or finite_converter({exact(v): v for v in derived.schema["enum"]})
 
 
-def _refuse_overlaps(forms: Sequence[Form]) -> None:
-    for one, other in combinations(forms, 2):
+def _refuse_overlaps(alternatives: Sequence[TypeSchema]) -> None:
+    for one, other in combinations(alternatives, 2):
         shared = {*map(exact, one.schema["enum"])} & {*map(exact, other.schema["enum"])}
-        if shared and (one.structure or other.structure):
+        if shared and (one.convert or other.convert):
             (_, value), *_ = shared
-            raise Underivable(f"two members of the union have the value {value!r}")
+            raise UnsupportedType(f"two members of the union have the value {value!r}")
 
 
-def _by_members(forms: Sequence[Form]) -> Structure:
-    shapes = [_Shape(form.members or ()) for form in forms]
-    for (one, shape), (other, other_shape) in combinations(zip(forms, shapes, strict=True), 2):
+def _by_members(alternatives: Sequence[TypeSchema]) -> Converter:
+    shapes = [_Shape(derived.members or ()) for derived in alternatives]
+    for (one, shape), (other, other_shape) in combinations(
+        zip(alternatives, shapes, strict=True), 2
+    ):
         if not shape.differs_from(other_shape):
-            names = " and ".join(form.schema["$ref"].rpartition("/")[2] for form in (one, other))
-            raise Underivable(
+            names = " and ".join(
+                derived.schema["$ref"].rpartition("/")[2] for derived in (one, other)
+            )
+            raise UnsupportedType(
                 f"{names} can be given by the same keys; give each a member such as "
                 "kind: Literal['...'] with a value of its own and no default"
             )
-    choices = [(shape, form.structure) for shape, form in zip(shapes, forms, strict=True)]
+    choices = [
+        (shape, derived.convert) for shape, derived in zip(shapes, alternatives, strict=True)
+    ]
 
-    def structure(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         for shape, choice in choices:
             if shape.fits(value):
                 return value if choice is None else choice(value)
-        raise Misfit("has the keys of none of the types allowed")
+        raise ConversionError("has the keys of none of the types allowed")
 
-    return structure
+    return convert
 
 
 class _Shape:
@@ -147,7 +153,7 @@ class _Shape:
         self.allowed = frozenset(member.key for member in members)
         self.required = frozenset(member.key for member in members if member.default is REQUIRED)
         self.tags = tags(members)
-        # Looked through, not looked up: a value that cannot be hashed is just another misfit.
+        # Looked through, not looked up: a value that cannot be hashed is just another refusal.
         self._tag_values = [(key, tuple(choices)) for key, choices in self.tags.items()]
 
     def differs_from(self, other: _Shape) -> bool:

@@ -32,15 +32,15 @@ from foundation_rt.config.settings import (
     ToolsSection,
 )
 from foundation_rt.config.types import (
-    Address,
     Choice,
     Flag,
-    Form,
     Integer,
     KeyName,
     Kind,
+    Line,
     ListOf,
-    Text,
+    Pattern,
+    StoreUrl,
     VariableName,
 )
 from foundation_rt.errors import ConfigError, UsageError
@@ -126,11 +126,11 @@ def right_values(kind: Kind) -> st.SearchStrategy[Any]:
             return st.integers(kind.minimum, kind.maximum)
         case Flag():
             return st.booleans()
-        case Text():
+        case Line():
             return st.text(PRINTABLE, min_size=1, max_size=kind.max_length)
         case Choice():
             return st.sampled_from([word for word in kind.words if word != "token"])
-        case Form():
+        case Pattern():
             strings = st.from_regex(kind.pattern, fullmatch=True, alphabet=PRINTABLE)
             if isinstance(kind, KeyName):
                 # Its pattern takes a name without a letter or a digit; its check does not (LOG-07).
@@ -140,7 +140,7 @@ def right_values(kind: Kind) -> st.SearchStrategy[Any]:
             return st.lists(right_values(kind.item), max_size=3)
         case VariableName():
             return st.from_regex("[A-Za-z_][A-Za-z0-9_]*", fullmatch=True) | st.none()
-        case Address():
+        case StoreUrl():
             rest = st.text(PRINTABLE, min_size=1)
             urls = st.builds("{}:{}".format, st.sampled_from(kind.schemes), rest)
             return st.sampled_from(kind.words) | urls
@@ -157,18 +157,18 @@ def wrong_values(kind: Kind) -> st.SearchStrategy[Any]:
             return number | text | table | st.booleans() | st.just([1])
         case Flag():
             return number | text | table | st.sampled_from([0, 1, "true", "false", None])
-        case Text():
+        case Line():
             return number | table | st.booleans() | st.sampled_from(["", "a\tb", "x" * 257, None])
         case Choice():
             return number | text | table | st.booleans() | st.none()
-        case Form():
+        case Pattern():
             return number | table | st.booleans() | st.sampled_from(["", "\n", "Ä\x7f"])
         case ListOf():
             lists = st.sampled_from([[""], ["a", 1], ["a\n"], [["a"]], None])
             return number | text | table | lists
         case VariableName():
             return number | table | st.booleans() | st.sampled_from(["", "1A", "A-B", "Ä", "A\n"])
-        case Address():
+        case StoreUrl():
             return number | text | table | st.booleans()
     raise AssertionError(kind)
 
@@ -195,18 +195,18 @@ def wrong_texts(kind: Kind) -> st.SearchStrategy[str]:
             return st.sampled_from(out_of_range + spelled)
         case Flag():
             return st.sampled_from(["", "2", "y", "t", "true ", "wahr", "01"])
-        case Text():
+        case Line():
             return st.sampled_from(["", "a\tb", "\udcff", "x" * 257])
         case Choice():
             return st.sampled_from(["", "INFO", "info ", "deny-all"])
-        case Form():
+        case Pattern():
             return st.sampled_from(["", "\n", "a\x7f", "\udcff"])
         case ListOf():
             broken = ["a,,b", ",", " ", "a\x7f", "[", '["a",]', "[1]", '[""]', '["\udcff"]']
             return st.sampled_from([*broken, "[" * 100_000])
         case VariableName():
             return st.sampled_from(["", "1A", "A-B", " A", "Ä"])
-        case Address():
+        case StoreUrl():
             return st.sampled_from(["", "elsewhere", f"{kind.schemes[0]}:", "ftp://x"])
     raise AssertionError(kind)
 

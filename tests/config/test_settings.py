@@ -37,15 +37,15 @@ from foundation_rt.config.settings import (
     needs_loading,
 )
 from foundation_rt.config.types import (
-    Address,
     Choice,
     Flag,
-    Form,
     Integer,
     Kind,
+    Line,
     ListOf,
+    Pattern,
     Section,
-    Text,
+    StoreUrl,
     VariableName,
 )
 from foundation_rt.version import __version__
@@ -138,18 +138,18 @@ def type_and_range(kind: Kind) -> tuple[str, str]:
             return "integer", f"{kind.minimum} to {kind.maximum} {kind.unit}".strip()
         case Flag():
             return "boolean", ""
-        case Text():
+        case Line():
             return "string", f"1 to {kind.max_length} characters"
         case Choice():
             return "string", " ".join(f"`{word}`" for word in kind.words)
-        case Form():
+        case Pattern():
             return "string", kind.expected.replace("|", "\\|")
         case ListOf():
             _, limits = type_and_range(kind.item)
             return "list of strings", limits
         case VariableName():
             return "variable name", ""
-        case Address():
+        case StoreUrl():
             urls = (f"`{scheme}:...`" for scheme in kind.schemes)
             return "address", " ".join((*(f"`{word}`" for word in kind.words), *urls))
     raise AssertionError(kind)
@@ -194,18 +194,18 @@ def kind_schema(kind: Kind) -> dict[str, Any]:
             return {"type": "integer", "minimum": kind.minimum, "maximum": kind.maximum}
         case Flag():
             return {"type": "boolean"}
-        case Text():
+        case Line():
             return {**text, "maxLength": kind.max_length}
         case Choice():
             return {"enum": list(kind.words)}
-        case Form():
+        case Pattern():
             types = ["string", "null"] if kind.optional else "string"
             return {"type": types, "pattern": f"^({kind.pattern})$"}
         case ListOf():
             return {"type": "array", "items": kind_schema(kind.item)}
         case VariableName():
             return {"type": ["string", "null"], "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
-        case Address():
+        case StoreUrl():
             urls = f"({'|'.join(kind.schemes)}):.+"
             return {"type": "string", "pattern": f"^({'|'.join(kind.words)}|{urls})$"}
     raise AssertionError(kind)
@@ -238,11 +238,11 @@ def wrong_values(kind: Kind) -> list[Any]:
             return [kind.minimum - 1, kind.maximum + 1, "5", 5.0, True, None]
         case Flag():
             return [0, 1, "true", None]
-        case Text():
+        case Line():
             return ["", "x" * 257, "a\nb", "\x00", "\x7f", "\x85", "\ud800", b"x", 5, None]
         case Choice():
             return ["", "INFO", "verbose", 1, None, ["info"]]
-        case Form():
+        case Pattern():
             return [*EXAMPLES[kind][1], 5, b"x", *([] if kind.optional else [None])]
         case ListOf():
             right = right_values(kind.item)
@@ -250,7 +250,7 @@ def wrong_values(kind: Kind) -> list[Any]:
             return [*wrong, *right, list(right), None]
         case VariableName():
             return ["", "1A", "A B", "A-B", "Ä", 5]
-        case Address():
+        case StoreUrl():
             scheme = kind.schemes[0]
             return ["", "elsewhere", f"{scheme}:", scheme, "ftp://x", f"{scheme}:a\nb", 5, None]
     raise AssertionError(kind)
@@ -262,17 +262,17 @@ def right_values(kind: Kind) -> list[Any]:
             return [kind.minimum, kind.maximum]
         case Flag():
             return [True, False]
-        case Text():
+        case Line():
             return ["x", "x" * 256, "Ærlig talt 🙂", "a b"]
         case Choice():
             return [word for word in kind.words if word != "token"]
-        case Form():
+        case Pattern():
             return EXAMPLES[kind][0]
         case ListOf():
             return [(), tuple(right_values(kind.item))]
         case VariableName():
             return [None, "_", "ADMIN_TOKEN", "a1"]
-        case Address():
+        case StoreUrl():
             return [*kind.words, *(f"{scheme}://somewhere" for scheme in kind.schemes)]
     raise AssertionError(kind)
 

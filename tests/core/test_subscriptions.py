@@ -15,7 +15,7 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import HttpSection, ResourcesSection, ServerConfig
 from foundation_rt.core.effects import Notify
 from foundation_rt.core.session import Session
-from foundation_rt.core.subscriptions import MAX_TOPICS, Listening, Subscriptions
+from foundation_rt.core.subscriptions import MAX_TOPICS, Subscriber, Subscriptions
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.principal import Principal, identity_of
 from foundation_rt.shares import LimitReached
@@ -27,7 +27,7 @@ class Host:
     def __init__(self) -> None:
         self.told: list[Notify] = []
 
-    def tell_listening(self, listening: Listening, message: Notify) -> None:
+    def tell_listening(self, listening: Subscriber, message: Notify) -> None:
         self.told.append(message)
 
 

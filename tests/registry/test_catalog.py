@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.protocol.revisions import REVISIONS, Revision
-from foundation_rt.registry.catalog import Changes, Table
+from foundation_rt.registry.catalog import Catalog, ChangeNotifier
 from foundation_rt.registry.pages import InvalidCursor
 
 OLDEST, *_, NEWEST = REVISIONS.values()
@@ -42,14 +42,14 @@ class Watcher:
         self.told.append(kind)
 
 
-def make_table(*names: str) -> Table[Thing]:
-    table: Table[Thing] = Table(Changes("things"))
+def make_table(*names: str) -> Catalog[Thing]:
+    table: Catalog[Thing] = Catalog(ChangeNotifier("things"))
     for name in names:
         assert table.add(name, Thing(name))
     return table
 
 
-def whole(table: Table[Thing], size: int, revision: Revision = NEWEST) -> list[str]:
+def whole(table: Catalog[Thing], size: int, revision: Revision = NEWEST) -> list[str]:
     names, cursor = [], None
     while True:
         fragments, cursor = table.page(cursor, size, revision)
@@ -98,14 +98,14 @@ def test_a_taken_key_stays_what_it_was_and_one_that_is_gone_is_gone() -> None:
 
 @pytest.mark.rule("MRES-12", "PROMPT-07")
 def test_observers_are_told_of_the_kind_as_long_as_they_live() -> None:
-    changes = Changes("things")
+    notifier = ChangeNotifier("things")
     watcher = Watcher()
-    changes.observe(watcher)
-    changes.tell()
+    notifier.observe(watcher)
+    notifier.notify()
     assert watcher.told == ["things"]
     del watcher
     gc.collect()
-    changes.tell()
+    notifier.notify()
 
 
 @pytest.mark.rule("MRES-12")

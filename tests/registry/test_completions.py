@@ -16,7 +16,7 @@ from foundation_rt.registry.completions import (
     CompletionRegistry,
     shape_completion,
 )
-from foundation_rt.registry.handling import Handling
+from foundation_rt.registry.handling import HandlerSpec
 from foundation_rt.registry.prompts import PromptArgument, PromptDefinition, PromptRegistry
 from foundation_rt.registry.resources import (
     ResourceDefinition,
@@ -109,7 +109,7 @@ def test_a_completer_goes_with_what_it_belongs_to() -> None:
     first = completions.of_prompt("review").completers["language"]
     completions.register("review", "language", handler, timeout_ms=5)
     second = completions.of_prompt("review").completers["language"]
-    assert isinstance(second, Handling)
+    assert isinstance(second, HandlerSpec)
     assert second is not first
     assert second.timeout_ms == 5
     prompts.unregister("review")

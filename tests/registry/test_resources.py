@@ -140,11 +140,11 @@ def test_what_is_taken_is_refused_and_stays() -> None:
 
 def test_where_handlers_run() -> None:
     registry = ResourceRegistry()
-    assert registry.register(resource(), read).handling.execution is Execution.THREAD
+    assert registry.register(resource(), read).handler_spec.execution is Execution.THREAD
     later = registry.register_template(template(), read_later)
-    assert later.handling.execution is Execution.ASYNC
+    assert later.handler_spec.execution is Execution.ASYNC
     inline = registry.register(resource("a:b"), read, execution=Execution.INLINE)
-    assert inline.handling.execution is Execution.INLINE
+    assert inline.handler_spec.execution is Execution.INLINE
 
 
 def test_meta_is_a_private_copy() -> None:

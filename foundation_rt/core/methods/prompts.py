@@ -56,11 +56,11 @@ def get_prompt(
         peer,
         request,
         name=name,
-        handler=prompt.handling.handler,
-        execution=prompt.handling.execution,
+        handler=prompt.handler_spec.handler,
+        execution=prompt.handler_spec.execution,
         arguments=arguments,
         shape=shape,
-        timeout_ms=prompt.handling.timeout_ms,
+        timeout_ms=prompt.handler_spec.timeout_ms,
     )
 
 

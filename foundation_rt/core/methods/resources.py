@@ -52,11 +52,11 @@ def read_resource(
         peer,
         request,
         name=uri,
-        handler=found.handling.handler,
-        execution=found.handling.execution,
+        handler=found.handler_spec.handler,
+        execution=found.handler_spec.execution,
         arguments={**values, "uri": uri},
         shape=_shape(dispatcher, found),
-        timeout_ms=found.handling.timeout_ms,
+        timeout_ms=found.handler_spec.timeout_ms,
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..dispatcher import Dispatcher
     from ..effects import Effect
     from ..session import Session
-    from ..subscriptions import Listening, Topic
+    from ..subscriptions import Subscriber, Topic
 
 _CANCELLED_REASON = "The server ends the subscription."
 
@@ -91,7 +91,7 @@ def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Reques
     return [Notify(encode(acknowledged), request.id)]
 
 
-def final(dispatcher: Dispatcher, listening: Listening) -> list[Effect]:
+def final(dispatcher: Dispatcher, listening: Subscriber) -> list[Effect]:
     """The result of a `subscriptions/listen` that the server ends (SUB-08).
 
     Where other messages go the same way, the client is also told that it is cancelled.
