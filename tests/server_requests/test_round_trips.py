@@ -14,7 +14,7 @@ from foundation_rt.abort import AbortSignal
 from foundation_rt.errors import UsageError
 from foundation_rt.server_requests.elicitation import Elicit
 from foundation_rt.server_requests.forms import Forms
-from foundation_rt.server_requests.request_state import CallState, purpose, seal, unseal
+from foundation_rt.server_requests.request_state import purpose, seal, unseal
 from foundation_rt.server_requests.requester import ServerRequester
 from foundation_rt.server_requests.requests import PreparedRequest
 from foundation_rt.server_requests.roots import Roots
