@@ -232,7 +232,7 @@ main()
 
 
 @pytest.mark.rule("CLI-24")
-@pytest.mark.parametrize("module", ["cli", "client_run", "client_commands"])
+@pytest.mark.parametrize("module", ["main", "client_run", "client_commands"])
 def test_import_that_is_interrupted_prints_no_traceback(module: str) -> None:
     name = f"foundation_rt.cli.{module}"
     done = subprocess.run(
