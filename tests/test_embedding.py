@@ -21,7 +21,7 @@ import foundation_rt
 from foundation_rt import ToolContext, ToolDefinition, ToolError
 from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import ResourcesSection, ServerConfig, ToolsSection
-from foundation_rt.core.effects import Abort, Emit, Reply
+from foundation_rt.core.effects import Abort, Log, Reply
 from foundation_rt.core.invocation import Invocation, Raised, Returned
 from foundation_rt.engine.timers import QueuedTimer
 from foundation_rt.protocol.jsonrpc import parse
@@ -761,7 +761,7 @@ class OwnHost:
             match effect:
                 case Reply(line):
                     self.written.append(orjson.loads(line))
-                case Emit(level, message, _):
+                case Log(level, message, _):
                     self.logged.append((level, message))
                 case Abort(call, reason):
                     self.aborted.append((call, reason))

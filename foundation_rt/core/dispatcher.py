@@ -36,7 +36,7 @@ from ..protocol.jsonrpc import (
 )
 from ..protocol.peer import Peer, PeerRefused, brings_peer, read_stateless_peer
 from .batches import MAX_BATCH, PendingBatch, gather, wait
-from .effects import Announce, Disconnect, Emit, Notify
+from .effects import Announce, ClientDisconnected, Log, Notify
 from .envelope import Envelope
 from .invocation import Phase
 from .methods import lifecycle
@@ -50,7 +50,7 @@ from .replies import (
     not_initialized_data,
     refuse,
 )
-from .session import Event, Session, State
+from .session import Session, SessionEvent, State
 from .subscriptions import Subscriptions, list_changed_method
 from .tools_call import ToolsCall, protocol_error_record
 
@@ -151,7 +151,7 @@ class Dispatcher:
             listening = session.listening.get(request_id)
             if listening is not None:
                 self.subscriptions.end(listening)
-                return [Emit("debug", "subscription cancelled", {"subscriptionId": request_id})]
+                return [Log("debug", "subscription cancelled", {"subscriptionId": request_id})]
         return []
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
@@ -228,14 +228,14 @@ class Dispatcher:
 
     def close(self, session: Session, reason: str = "disconnected") -> list[Effect]:
         """The peer has gone: the session is CLOSED for good, whatever runs is aborted (LIFE-06)."""
-        if not session.advance(Event.CLOSE):
+        if not session.advance(SessionEvent.CLOSE):
             return []
         self.subscriptions.forget(session)
         session.batches.clear()
         calls = list(session.in_flight.values())
         effects = [e for call in calls for e in call.procedure.disconnect(call, reason)]
         if session.peer is not None:
-            effects.append(Disconnect("debug", "client disconnected", {"reason": reason}))
+            effects.append(ClientDisconnected("debug", "client disconnected", {"reason": reason}))
         return effects
 
     def report_bug(
@@ -243,7 +243,7 @@ class Dispatcher:
     ) -> list[Effect]:
         """A bug of ours: loud in the log, and a request still gets an answer (RPC-10)."""
         effects: list[Effect] = [
-            Emit("error", "internal error", {"error": describe_exception(error)})
+            Log("error", "internal error", {"error": describe_exception(error)})
         ]
         if isinstance(message, Request):
             correlation_id = derive_correlation_id(session, message.params)
@@ -317,7 +317,7 @@ class Dispatcher:
     # -- notifications -----------------------------------------------------------------------
 
     def _on_initialized(self, session: Session, notification: Notification) -> list[Effect]:
-        if session.advance(Event.INITIALIZED):
+        if session.advance(SessionEvent.INITIALIZED):
             return []
         return _dropped(notification, f"not expected in state {session.state.value}")
 
@@ -458,7 +458,7 @@ def _response(session: Session, response: Response) -> list[Effect]:
     """ASK-17: the answer to a request of ours; RPC-07: one that belongs to nothing is dropped."""
     settle = session.questions.pop(response.id, None) if type(response.id) is str else None
     if settle is None:
-        return [Emit("debug", "response dropped: nothing was asked", {})]
+        return [Log("debug", "response dropped: nothing was asked", {})]
     return [Announce(partial(settle, response.result, response.error))]
 
 
@@ -493,4 +493,4 @@ def _refuse_duplicate_id(session: Session, request: Request) -> list[Effect]:
 
 def _dropped(notification: Notification, why: str) -> list[Effect]:
     fields = {"method": notification.method, "why": why}
-    return [Emit("debug", "notification dropped", fields)]
+    return [Log("debug", "notification dropped", fields)]

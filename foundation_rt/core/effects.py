@@ -8,8 +8,8 @@ A decision is a list of these values, to be performed in order:
 * `Abort`: fire the abort signal of a running handler;
 * `Extend`: give it another deadline;
 * `Announce`: tell others than the peer;
-* `Emit`: write a log record. Whoever observes the server is given some of them as well: `Complete`,
-  `Connect` and `Disconnect`.
+* `Log`: write a log record. Observers of the server are also given its subclasses of `Event`:
+  `CallCompleted`, `ClientConnected` and `ClientDisconnected`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .invocation import Invocation
 
     Performed: TypeAlias = "Invocation | Abort | Extend | Announce"
-    Effect: TypeAlias = "Reply | Notify | Emit | Performed"
+    Effect: TypeAlias = "Reply | Notify | Log | Performed"
 
 
 @define(repr=False)
@@ -81,7 +81,7 @@ class Announce:
 
 
 @define(repr=False)
-class Emit:
+class Log:
     """Write a log record.
 
     Attributes:
@@ -94,14 +94,14 @@ class Emit:
     done: bool = field(default=False, init=False, eq=False)
 
 
-class Observed(Emit):
+class Event(Log):
     """Write a record that the observers of the server are given as well."""
 
     __slots__ = ()
 
 
 @define(eq=False, repr=False)
-class Complete(Observed):
+class CallCompleted(Event):
     """Write the completion record of a call (CALL-13).
 
     Attributes:
@@ -111,13 +111,13 @@ class Complete(Observed):
     refusal: str | None = None
 
 
-class Connect(Observed):
+class ClientConnected(Event):
     """Write the record of a handshake."""
 
     __slots__ = ()
 
 
-class Disconnect(Observed):
+class ClientDisconnected(Event):
     """Write the record of the end of what began with a handshake."""
 
     __slots__ = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, ToolCompletionOutcome, chosen_error, describe_exception
-from .effects import Complete, Emit
+from .effects import CallCompleted, Log
 from .invocation import OUTCOMES, Outcome, Phase, Raised
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def completion_record(
     outcome: ToolCompletionOutcome,
     error_code: ErrorCode | None,
     duration_ms: float,
-) -> Complete:
+) -> CallCompleted:
     """The one record of a call: never its arguments, never its result (CALL-13, FEAT-04).
 
     `_value_` is an enum member's value as a plain attribute; `value` is a descriptor in Python.
@@ -33,10 +33,10 @@ def completion_record(
         fields["errorCode"] = error_code.value
     level = "warn" if outcome is ToolCompletionOutcome.LATE_COMPLETED else "info"
     message = TOOL_CALL_COMPLETED if call.method == "tools/call" else REQUEST_COMPLETED
-    return Complete(level, message, fields)
+    return CallCompleted(level, message, fields)
 
 
-def late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> Complete:
+def late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> CallCompleted:
     """The record of a call whose answer nobody waits for; what it returned is dropped."""
     error_code = None
     if call.phase in (Phase.EXPIRED, Phase.DISCONNECTED_THEN_EXPIRED):
@@ -47,9 +47,9 @@ def late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> Compl
     return completion_record(call, OUTCOMES[call.phase, type(outcome)], error_code, duration_ms)
 
 
-def failure_log(call: Invocation, message: str, error: BaseException) -> Emit:
+def failure_log(call: Invocation, message: str, error: BaseException) -> Log:
     """What went wrong inside a handler is for the operator's log, not for the client (ERR-05)."""
-    return Emit("error", message, {**identity_fields(call), "error": describe_exception(error)})
+    return Log("error", message, {**identity_fields(call), "error": describe_exception(error)})
 
 
 def identity_fields(call: Invocation) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class State(Enum):
     CLOSED = "CLOSED"
 
 
-class Event(Enum):
+class SessionEvent(Enum):
     """What moves a connection from one state to the next."""
 
     INITIALIZE = "initialize"
@@ -47,12 +47,12 @@ class Event(Enum):
     CLOSE = "close"
 
 
-TRANSITIONS: dict[tuple[State, Event], State] = {
-    (State.STARTING, Event.INITIALIZE): State.INITIALIZING,
-    (State.INITIALIZING, Event.INITIALIZED): State.RUNNING,
-    (State.STARTING, Event.CLOSE): State.CLOSED,
-    (State.INITIALIZING, Event.CLOSE): State.CLOSED,
-    (State.RUNNING, Event.CLOSE): State.CLOSED,
+TRANSITIONS: dict[tuple[State, SessionEvent], State] = {
+    (State.STARTING, SessionEvent.INITIALIZE): State.INITIALIZING,
+    (State.INITIALIZING, SessionEvent.INITIALIZED): State.RUNNING,
+    (State.STARTING, SessionEvent.CLOSE): State.CLOSED,
+    (State.INITIALIZING, SessionEvent.CLOSE): State.CLOSED,
+    (State.RUNNING, SessionEvent.CLOSE): State.CLOSED,
 }
 
 
@@ -106,7 +106,7 @@ class Session:
         """Return whether any request has not been answered yet, or the client listens."""
         return bool(self.in_flight or self.listening)
 
-    def advance(self, event: Event) -> bool:
+    def advance(self, event: SessionEvent) -> bool:
         """Apply `event`; return whether the table has it in this state."""
         following = TRANSITIONS.get((self.state, event))
         if following is None:

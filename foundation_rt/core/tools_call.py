@@ -28,7 +28,7 @@ from ..jsonschema.issues import TOO_COMPLEX
 from ..limits import RETRY_HINT
 from ..protocol.jsonrpc import Request
 from .client_input import ClientInput, InputRefused
-from .effects import Complete, Reply
+from .effects import CallCompleted, Reply
 from .envelope import result_reply
 from .invocation import Invocation, Outcome, Raised, Returned
 from .procedure import ALWAYS_TOLD, Procedure
@@ -117,14 +117,14 @@ def _refuse_protocol(session: Session, request: Request, refused: _ProtocolRefus
     return [reply, protocol_error_record(request, refused.data["correlationId"])]
 
 
-def protocol_error_record(request: Request, correlation_id: str) -> Complete:
+def protocol_error_record(request: Request, correlation_id: str) -> CallCompleted:
     """The record of a `tools/call` that was answered with a JSON-RPC error: it has no runId."""
     fields: dict[str, Any] = {"correlationId": correlation_id}
     if type(request.params) is dict and type(request.params.get("name")) is str:
         fields["toolName"] = request.params["name"]
     fields["durationMs"] = 0.0
     fields["outcome"] = _Outcome.PROTOCOL_ERROR._value_
-    return Complete("info", TOOL_CALL_COMPLETED, fields)
+    return CallCompleted("info", TOOL_CALL_COMPLETED, fields)
 
 
 # -- step 5, where the tool is an administrative one ---------------------------------------------

@@ -15,7 +15,7 @@ from weakref import ref
 
 from attrs import define, field
 
-from ..core.effects import Abort, Emit, Extend, Notify, Observed, Reply
+from ..core.effects import Abort, Event, Extend, Log, Notify, Reply
 from ..core.invocation import Invocation
 from ..core.session import Session, State
 from ..errors import describe_exception
@@ -42,7 +42,7 @@ Send = Callable[[bytes], object]
 Deliver = Callable[["Reply | Notify"], object]
 """Takes an outgoing message, with what it belongs to."""
 
-Observe = Callable[[Session, Observed], object]
+Observe = Callable[[Session, Event], object]
 """Is given the records of calls and handshakes with their session; under a lock, in any thread."""
 
 
@@ -124,7 +124,7 @@ class Connection:
                 effects = [*(effects or ()), *dispatcher.break_off(call, error, 0.0)]
             else:
                 described = {"error": describe_exception(error)}
-                effects = [*(effects or ()), Emit("error", "internal error", described)]
+                effects = [*(effects or ()), Log("error", "internal error", described)]
             # Calls that were to be started have been, or are broken off.
             rest = self.tell(effects)
         self.perform([each for each in rest if not isinstance(each, Invocation)])
@@ -149,12 +149,12 @@ class Connection:
             if isinstance(effect, _MESSAGES):
                 if not effect.done and not self._write(effect):
                     rest += self.tell(self.dispatcher.close(self.session))
-            elif isinstance(effect, Emit):
+            elif isinstance(effect, Log):
                 if effect.done:
                     continue
                 effect.done = True
                 self.session.logger.log(effect.level, effect.message, effect.fields)
-                if self.observers and isinstance(effect, Observed):
+                if self.observers and isinstance(effect, Event):
                     self._show_observers(effect)
             else:
                 rest.append(effect)
@@ -277,7 +277,7 @@ class Connection:
             else:
                 effect.tell()
 
-    def _show_observers(self, record: Observed) -> None:
+    def _show_observers(self, record: Event) -> None:
         for observe in self.observers:
             try:
                 observe(self.session, record)

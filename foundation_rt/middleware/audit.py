@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..core.effects import Complete, Connect, Disconnect, Observed
+from ..core.effects import CallCompleted, ClientConnected, ClientDisconnected, Event
 from ..errors import ErrorCode, StructuredError, ToolCompletionOutcome
 from ..logs.logger import StructuredLogger
 from ..logs.shapes import REDACTED
@@ -86,16 +86,16 @@ class AuditLog:
         fields = _identity(call)
         self.write("RATE_LIMIT_EXCEEDED", "SECURITY", False, **fields, metadata=refusal.details)
 
-    def observe(self, session: Session, record: Observed) -> None:
+    def observe(self, session: Session, record: Event) -> None:
         """Tell what observers are told: the end of a call, of a session, and its beginning."""
-        if isinstance(record, Complete):
+        if isinstance(record, CallCompleted):
             self._note_end(session, record)
-        elif isinstance(record, Connect | Disconnect):
-            stage = "OPENED" if isinstance(record, Connect) else "CLOSED"
+        elif isinstance(record, ClientConnected | ClientDisconnected):
+            stage = "OPENED" if isinstance(record, ClientConnected) else "CLOSED"
             who = _who(session)
             self.write(f"SESSION_{stage}", "SECURITY", True, **who, metadata=record.fields)
 
-    def _note_end(self, session: Session, record: Complete) -> None:
+    def _note_end(self, session: Session, record: CallCompleted) -> None:
         told = record.fields
         method = told.get("method", "tools/call")
         name = told.get("toolName") or told.get("name", "")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ..core.effects import Complete, Connect, Disconnect, Observed
+from ..core.effects import CallCompleted, ClientConnected, ClientDisconnected, Event
 from ..errors import ErrorCode, MissingExtraError
 from ..version import __version__
 
@@ -94,13 +94,13 @@ class Metrics:
     def __attrs_post_init__(self) -> None:
         self._series.register(self)
 
-    def observe(self, session: Session, record: Observed) -> None:
+    def observe(self, session: Session, record: Event) -> None:
         """Count a call that has ended, a session that began or one that ended."""
-        if isinstance(record, Complete):
+        if isinstance(record, CallCompleted):
             self._count_call(record)
-        elif isinstance(record, Connect):
+        elif isinstance(record, ClientConnected):
             self._count(self._sessions, session.transport_type, 1)
-        elif isinstance(record, Disconnect):
+        elif isinstance(record, ClientDisconnected):
             self._count(self._sessions, session.transport_type, -1)
 
     def note_rate_limit(self, refusal: StructuredError) -> None:
@@ -111,7 +111,7 @@ class Metrics:
         with self._lock:
             counts[key] = counts.get(key, 0) + step
 
-    def _count_call(self, record: Complete) -> None:
+    def _count_call(self, record: CallCompleted) -> None:
         fields = record.fields
         method = fields.get("method", "tools/call")
         outcome, seconds = fields["outcome"], fields["durationMs"] / 1000

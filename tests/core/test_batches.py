@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.core.batches import MAX_BATCH, requests_of
-from foundation_rt.core.effects import Abort, Emit, Notify, Reply
+from foundation_rt.core.effects import Abort, Log, Notify, Reply
 from foundation_rt.core.invocation import Invocation, Returned
 from foundation_rt.protocol.jsonrpc import RequestId, parse
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
@@ -142,7 +142,7 @@ def test_nothing_is_sent_where_there_is_nothing_to_answer() -> None:
     effects = core_of().dispatch(
         array(notification("x"), b'{"jsonrpc":"2.0","id":"s","result":{}}')
     )
-    assert all(isinstance(each, Emit) for each in effects)
+    assert all(isinstance(each, Log) for each in effects)
 
 
 @pytest.mark.rule("RPC-15")
@@ -244,7 +244,7 @@ def test_a_bug_in_one_message_costs_the_others_nothing(monkeypatch: pytest.Monke
     assert ids_of(answer) == [1, 2]
     assert answer is not None
     assert answer[0]["error"]["code"] == -32603
-    [log] = [each for each in effects if isinstance(each, Emit) and each.level == "error"]
+    [log] = [each for each in effects if isinstance(each, Log) and each.level == "error"]
     assert log.fields["error"]["message"] == "boom"
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.core.dispatcher import HANDSHAKE, METHODS
-from foundation_rt.core.effects import Abort, Disconnect, Emit, Notify, Reply
+from foundation_rt.core.effects import Abort, ClientDisconnected, Log, Notify, Reply
 from foundation_rt.core.invocation import Invocation, Returned
 from foundation_rt.core.session import State
 from foundation_rt.protocol.framing import LineTooLong
@@ -63,7 +63,7 @@ def result_of(reply: dict[str, Any], request_id: object) -> Any:
 
 def assert_dropped(effects: list[Any], message: str) -> None:
     [effect] = effects
-    assert isinstance(effect, Emit)
+    assert isinstance(effect, Log)
     assert (effect.level, effect.message) == ("debug", message)
 
 
@@ -118,7 +118,7 @@ def test_a_client_that_connects_is_logged_with_what_it_says_of_itself(
     params = {"protocolVersion": "2024-11-05", **client}
     reply, record = core.dispatch(request("initialize", params))
     assert isinstance(reply, Reply)
-    assert isinstance(record, Emit)
+    assert isinstance(record, Log)
     assert (record.level, record.message) == ("info", "client connected")
     assert record.fields == {
         "protocolVersion": "2024-11-05",
@@ -580,7 +580,7 @@ def test_closing_aborts_every_call_in_flight_and_answers_none(reason: str) -> No
     expired = core.begin("tool", request_id=9)
     core.dispatcher.expire(expired)
     *effects, record = core.dispatcher.close(core.session, reason)
-    assert record == Disconnect("debug", "client disconnected", {"reason": reason})
+    assert record == ClientDisconnected("debug", "client disconnected", {"reason": reason})
     assert [type(effect) for effect in effects] == [Abort] * 3
     assert [(effect.invocation, effect.reason) for effect in effects] == [  # type: ignore[union-attr]
         (call, reason) for call in calls
@@ -599,7 +599,7 @@ def test_a_connection_that_closes_has_disconnected_unless_told_otherwise() -> No
     effect, record = core.dispatcher.close(core.session)
     assert isinstance(effect, Abort)
     assert effect.reason == "disconnected"
-    assert isinstance(record, Disconnect)
+    assert isinstance(record, ClientDisconnected)
 
 
 @pytest.mark.rule("LIFE-06")
@@ -660,5 +660,5 @@ def test_every_line_has_at_most_one_reply_and_every_request_an_answer(sent: list
         if b'"id"' in line and b'"method"' in line:
             assert len(answers) + len(started) == 1
     for effect in core.dispatcher.close(core.session):
-        assert isinstance(effect, Abort | Disconnect)
+        assert isinstance(effect, Abort | ClientDisconnected)
     assert core.session.in_flight == {}

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.core.effects import Abort, Complete, Emit
+from foundation_rt.core.effects import Abort, CallCompleted, Log
 from foundation_rt.core.invocation import Invocation, Outcome, Raised, Returned, Stopped
 from foundation_rt.errors import ToolError
 from foundation_rt.protocol.jsonrpc import Request
@@ -62,7 +62,7 @@ def error_of(effects: list[Any]) -> dict[str, Any]:
 
 
 def record_of(effects: list[Any]) -> dict[str, Any]:
-    [record] = [each for each in effects if isinstance(each, Complete)]
+    [record] = [each for each in effects if isinstance(each, CallCompleted)]
     assert record.message == "request completed"
     return record.fields
 
@@ -156,7 +156,7 @@ def test_what_an_unexpected_exception_says_goes_to_the_log(outcome: Outcome) -> 
     error = error_of(effects)
     assert (error["code"], error["data"]["code"]) == (-32603, "INTERNAL")
     assert "secret" not in orjson.dumps(error).decode()
-    logged = [each for each in effects if type(each) is Emit]
+    logged = [each for each in effects if type(each) is Log]
     assert bool(logged) == isinstance(outcome, Raised)
 
 
@@ -206,7 +206,7 @@ def test_a_result_that_cannot_be_written_is_an_error() -> None:
     error = error_of(effects)
     assert (error["code"], error["data"]["code"]) == (-32603, "INTERNAL")
     assert error["data"]["details"] == {"reason": "result_not_serializable"}
-    assert [each.message for each in effects if type(each) is Emit] == ["result refused"]
+    assert [each.message for each in effects if type(each) is Log] == ["result refused"]
     assert core.session.in_flight == {}
 
 
@@ -218,7 +218,7 @@ def test_a_coroutine_is_no_result() -> None:
     core = make_core().handshake()
     effects = core.conclude(started(core), Returned(late()))
     assert error_of(effects)["data"]["details"] == {"reason": "result_not_serializable"}
-    [log] = [each for each in effects if type(each) is Emit]
+    [log] = [each for each in effects if type(each) is Log]
     assert "declare it with async def" in log.fields["error"]["message"]
 
 
@@ -227,7 +227,7 @@ def test_a_result_that_its_shape_refuses_or_that_is_too_large_is_not_sent() -> N
     core = make_core({"tools": {"max_response_bytes": 100}}).handshake()
     effects = core.conclude(started(core), Returned("refuse"))
     assert error_of(effects)["data"]["details"] == {"reason": "shape"}
-    assert [each.message for each in effects if type(each) is Emit] == ["result refused"]
+    assert [each.message for each in effects if type(each) is Log] == ["result refused"]
     effects = core.conclude(started(core), Returned("x" * 100))
     assert error_of(effects)["data"]["details"]["reason"] == "result_too_large"
 

@@ -8,25 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.session import TRANSITIONS, Event, Session, State
+from foundation_rt.core.session import TRANSITIONS, Session, SessionEvent, State
 from tests.support.core import connection_id, make_core
 
 STARTING, INITIALIZING, RUNNING, CLOSED = State
 
 # Spelled out, not read from the code: every cell of the table in spec/lifecycle.md.
 EXPECTED = {
-    (STARTING, Event.INITIALIZE): INITIALIZING,
-    (STARTING, Event.INITIALIZED): None,
-    (STARTING, Event.CLOSE): CLOSED,
-    (INITIALIZING, Event.INITIALIZE): None,
-    (INITIALIZING, Event.INITIALIZED): RUNNING,
-    (INITIALIZING, Event.CLOSE): CLOSED,
-    (RUNNING, Event.INITIALIZE): None,
-    (RUNNING, Event.INITIALIZED): None,
-    (RUNNING, Event.CLOSE): CLOSED,
-    (CLOSED, Event.INITIALIZE): None,
-    (CLOSED, Event.INITIALIZED): None,
-    (CLOSED, Event.CLOSE): None,
+    (STARTING, SessionEvent.INITIALIZE): INITIALIZING,
+    (STARTING, SessionEvent.INITIALIZED): None,
+    (STARTING, SessionEvent.CLOSE): CLOSED,
+    (INITIALIZING, SessionEvent.INITIALIZE): None,
+    (INITIALIZING, SessionEvent.INITIALIZED): RUNNING,
+    (INITIALIZING, SessionEvent.CLOSE): CLOSED,
+    (RUNNING, SessionEvent.INITIALIZE): None,
+    (RUNNING, SessionEvent.INITIALIZED): None,
+    (RUNNING, SessionEvent.CLOSE): CLOSED,
+    (CLOSED, SessionEvent.INITIALIZE): None,
+    (CLOSED, SessionEvent.INITIALIZED): None,
+    (CLOSED, SessionEvent.CLOSE): None,
 }
 
 
@@ -38,13 +38,13 @@ def session_in(state: State) -> Session:
 
 @pytest.mark.rule("LIFE-01")
 def test_every_cell_is_spelled_out_here() -> None:
-    assert EXPECTED.keys() == set(product(State, Event))
+    assert EXPECTED.keys() == set(product(State, SessionEvent))
     assert {key: state for key, state in EXPECTED.items() if state is not None} == TRANSITIONS
 
 
 @pytest.mark.rule("LIFE-01")
 @pytest.mark.parametrize(("state", "event"), EXPECTED)
-def test_an_event_does_what_its_cell_says(state: State, event: Event) -> None:
+def test_an_event_does_what_its_cell_says(state: State, event: SessionEvent) -> None:
     session = session_in(state)
     expected = EXPECTED[state, event]
     assert session.advance(event) is (expected is not None)
@@ -52,15 +52,17 @@ def test_an_event_does_what_its_cell_says(state: State, event: Event) -> None:
 
 
 @pytest.mark.rule("LIFE-01")
-@given(st.lists(st.sampled_from(Event), max_size=10))
-def test_whatever_happens_states_only_go_forward_and_closed_is_the_end(events: list[Event]) -> None:
+@given(st.lists(st.sampled_from(SessionEvent), max_size=10))
+def test_whatever_happens_states_only_go_forward_and_closed_is_the_end(
+    events: list[SessionEvent],
+) -> None:
     session = session_in(STARTING)
     order = list(State)
     for event in events:
         before = session.state
         session.advance(event)
         assert order.index(session.state) >= order.index(before)
-    assert (session.state is CLOSED) == (Event.CLOSE in events)
+    assert (session.state is CLOSED) == (SessionEvent.CLOSE in events)
 
 
 @pytest.mark.rule("LIFE-07")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.effects import Abort, Emit, Reply
+from foundation_rt.core.effects import Abort, Log, Reply
 from foundation_rt.core.invocation import (
     OUTCOMES,
     Invocation,
@@ -61,7 +61,7 @@ def refusal_of(effects: list[Effect]) -> dict[str, Any]:
     """The tool error of a refused call, which has one reply, one record, and took no slot."""
     reply, record = effects
     assert isinstance(reply, Reply)
-    assert isinstance(record, Emit)
+    assert isinstance(record, Log)
     return tool_error(orjson.loads(reply.line))
 
 
@@ -570,7 +570,7 @@ def test_a_result_is_one_text_that_holds_it_as_json(value: Any, text: str) -> No
         "id": "id",
         "result": {"content": [{"type": "text", "text": text}], "isError": False},
     }
-    assert isinstance(record, Emit)
+    assert isinstance(record, Log)
     assert record.fields["outcome"] == "success"
 
 
@@ -582,11 +582,11 @@ def test_a_result_that_json_cannot_say_is_an_internal_error_and_logged() -> None
     error = tool_error(orjson.loads(reply.line))
     assert error["code"] == "INTERNAL"
     assert error["details"] == {"reason": "result_not_serializable"}
-    assert isinstance(log, Emit)
+    assert isinstance(log, Log)
     assert (log.level, log.message) == ("error", "tool result refused")
     assert log.fields["runId"] == run_id(1)
     assert "object" in log.fields["error"]["message"]
-    assert isinstance(record, Emit)
+    assert isinstance(record, Log)
     assert (record.fields["outcome"], record.fields["errorCode"]) == ("tool_error", "INTERNAL")
     assert core.resources.concurrent_executions == 0
 
@@ -620,7 +620,7 @@ def test_a_handler_chooses_its_error(code: ErrorCode, details: Any) -> None:
     if details is not None:
         expected["details"] = details
     assert tool_error(orjson.loads(reply.line)) == expected
-    assert isinstance(record, Emit)
+    assert isinstance(record, Log)
     assert (record.fields["outcome"], record.fields["errorCode"]) == ("tool_error", code.value)
     assert "retryHint" not in record.fields
 
@@ -658,12 +658,12 @@ def test_any_other_exception_is_internal_and_its_text_is_for_the_log(raised: Bas
         "runId": run_id(1),
         "correlationId": correlation_id(1),
     }
-    assert isinstance(log, Emit)
+    assert isinstance(log, Log)
     assert (log.level, log.message) == ("error", "tool handler failed")
     assert log.fields["error"]["type"] == type(raised).__name__
     if not isinstance(raised, Mute):
         assert log.fields["error"]["message"] == str(raised)
-    assert isinstance(record, Emit)
+    assert isinstance(record, Log)
     assert (record.fields["outcome"], record.fields["errorCode"]) == ("tool_error", "INTERNAL")
 
 
@@ -697,9 +697,9 @@ def test_an_unexpected_exception_that_comes_late_is_logged_all_the_same(phase: P
     call = core.begin("tool")
     bring_to(core, call, phase)
     log, record = core.conclude(call, Raised(ValueError("late")))
-    assert isinstance(log, Emit)
+    assert isinstance(log, Log)
     assert (log.level, log.fields["error"]["message"]) == ("error", "late")
-    assert isinstance(record, Emit)
+    assert isinstance(record, Log)
     timed_out = phase in (Phase.EXPIRED, Phase.DISCONNECTED_THEN_EXPIRED)
     assert record.fields["errorCode"] == ("TIMEOUT" if timed_out else "INTERNAL")
 
@@ -749,11 +749,11 @@ def test_errors_of_the_runtime_get_through_however_small_the_limit() -> None:
 # -- bugs
 
 
-def broken_off(effects: list[Effect]) -> tuple[Reply, Emit, Emit]:
+def broken_off(effects: list[Effect]) -> tuple[Reply, Log, Log]:
     reply, log, record = effects
     assert isinstance(reply, Reply)
-    assert isinstance(log, Emit)
-    assert isinstance(record, Emit)
+    assert isinstance(log, Log)
+    assert isinstance(record, Log)
     assert (log.level, log.message) == ("error", "internal error")
     return reply, log, record
 
@@ -794,7 +794,7 @@ def test_a_bug_at_the_end_of_a_call_still_ends_it_once(phase: Phase) -> None:
         assert orjson.loads(reply.line)["error"]["code"] == -32603
     else:
         _, record = after
-        assert isinstance(record, Emit)
+        assert isinstance(record, Log)
     assert completions(after) == [record]
     outcome, error_code, level = EXPECTED[phase, Raised]
     assert (record.level, record.fields["outcome"]) == (level, outcome)
@@ -841,7 +841,7 @@ def test_records_hold_neither_arguments_nor_results() -> None:
     emitted += core.conclude(late, Returned(secret))
     assert len(completions(emitted)) == 4
     for effect in emitted:
-        if isinstance(effect, Emit):
+        if isinstance(effect, Log):
             assert secret not in str(effect.fields)
 
 

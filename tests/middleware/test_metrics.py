@@ -19,7 +19,7 @@ from foundation_rt.config.settings import (
     ServerConfig,
     TelemetrySection,
 )
-from foundation_rt.core.effects import Complete, Connect, Disconnect, Emit
+from foundation_rt.core.effects import CallCompleted, ClientConnected, ClientDisconnected, Log
 from foundation_rt.limits import ResourceManager
 from foundation_rt.middleware.metrics import Metrics
 from foundation_rt.runtime import ServerOptions
@@ -157,10 +157,10 @@ def make_metrics(*names: str) -> Metrics:
     return Metrics(resources, lambda method, name: name in names)
 
 
-def completed(name: str, seconds: float = 0.0, method: str | None = None) -> Complete:
+def completed(name: str, seconds: float = 0.0, method: str | None = None) -> CallCompleted:
     fields = {"outcome": "success", "durationMs": seconds * 1000}
     named = {"toolName": name} if method is None else {"method": method, "name": name}
-    return Complete("info", "", fields | named)
+    return CallCompleted("info", "", fields | named)
 
 
 SESSION = make_core().session
@@ -234,9 +234,9 @@ def test_threads_count_together() -> None:
 
     def work() -> None:
         for _ in range(2_000):
-            metrics.observe(SESSION, Connect("info", "", {}))
+            metrics.observe(SESSION, ClientConnected("info", "", {}))
             metrics.observe(SESSION, completed("tool"))
-            metrics.observe(SESSION, Disconnect("info", "", {}))
+            metrics.observe(SESSION, ClientDisconnected("info", "", {}))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -253,7 +253,7 @@ def test_threads_count_together() -> None:
 def test_other_records_count_for_nothing() -> None:
     metrics = make_metrics()
     before = metrics.render()
-    metrics.observe(SESSION, Emit("info", "", {}))  # type: ignore[arg-type]
+    metrics.observe(SESSION, Log("info", "", {}))  # type: ignore[arg-type]
     assert metrics.render() == before
 
 

@@ -14,7 +14,7 @@ from pyrate_limiter import Rate
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import RateLimitSection, ServerConfig
-from foundation_rt.core.effects import Complete, Notify, Reply
+from foundation_rt.core.effects import CallCompleted, Notify, Reply
 from foundation_rt.core.session import create_session
 from foundation_rt.middleware.rate_limit import (
     MemoryBuckets,
@@ -75,7 +75,7 @@ def attempt(
     if effects == [DECIDED]:
         return None
     reply, record = effects
-    assert isinstance(reply, Reply) and isinstance(record, Complete)
+    assert isinstance(reply, Reply) and isinstance(record, CallCompleted)
     assert record.fields["errorCode"] == "RESOURCE_EXHAUSTED"
     assert record.refusal == "rate_limit"
     message = orjson.loads(reply.line)

@@ -43,7 +43,7 @@ from foundation_rt.config.settings import (
     TransportSection,
 )
 from foundation_rt.core.dispatcher import Dispatcher
-from foundation_rt.core.effects import Abort, Complete, Reply
+from foundation_rt.core.effects import Abort, CallCompleted, Reply
 from foundation_rt.core.tools_call import ToolsCall
 from foundation_rt.engine.connection import Connection
 from foundation_rt.engine.executor import Engine
@@ -848,9 +848,9 @@ def _forgets_the_id(conclude: Method) -> Method:
 PLANTED: list[tuple[str, type, str, Callable[[Method], Method]]] = [
     ("a slot is not given back", ToolsCall, "conclude", _keeps_a_slot),
     ("a call is answered twice", ToolsCall, "conclude", _repeats(Reply)),
-    ("a call is recorded twice", ToolsCall, "conclude", _repeats(Complete)),
+    ("a call is recorded twice", ToolsCall, "conclude", _repeats(CallCompleted)),
     ("a call is not answered", ToolsCall, "conclude", _leaves_out(Reply)),
-    ("a call is not recorded", ToolsCall, "conclude", _leaves_out(Complete)),
+    ("a call is not recorded", ToolsCall, "conclude", _leaves_out(CallCompleted)),
     ("an id stays in flight", ToolsCall, "conclude", _forgets_the_id),
     ("a deadline is not answered", ToolsCall, "expire", _leaves_out(Reply)),
     ("a deadline does not abort", ToolsCall, "expire", _leaves_out(Abort)),

@@ -20,7 +20,7 @@ from foundation_rt.config.settings import (
 )
 from foundation_rt.core.client_input import ClientInput
 from foundation_rt.core.dispatcher import Dispatcher
-from foundation_rt.core.effects import Emit, Notify, Reply
+from foundation_rt.core.effects import Log, Notify, Reply
 from foundation_rt.core.envelope import Envelope, ServerInfo
 from foundation_rt.core.invocation import Invocation, Outcome
 from foundation_rt.core.records import TOOL_CALL_COMPLETED
@@ -206,10 +206,10 @@ def replies(effects: list[Effect]) -> list[dict[str, Any]]:
     return [orjson.loads(each.line) for each in effects if isinstance(each, Reply | Notify)]
 
 
-def completions(effects: list[Effect]) -> list[Emit]:
+def completions(effects: list[Effect]) -> list[Log]:
     """The completion records among effects."""
     return [
-        each for each in effects if isinstance(each, Emit) and each.message == TOOL_CALL_COMPLETED
+        each for each in effects if isinstance(each, Log) and each.message == TOOL_CALL_COMPLETED
     ]
 
 

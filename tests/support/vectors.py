@@ -20,7 +20,7 @@ from foundation_rt.abort import AbortSignal
 from foundation_rt.clock import ManualClock
 from foundation_rt.core.batches import requests_of
 from foundation_rt.core.context import ToolContext
-from foundation_rt.core.effects import Emit, Notify, Reply
+from foundation_rt.core.effects import Log, Notify, Reply
 from foundation_rt.core.invocation import Invocation, Outcome, Raised, Returned, Stopped
 from foundation_rt.core.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
 from foundation_rt.core.session import Session, State
@@ -242,7 +242,7 @@ class Performer:
             if isinstance(effect, Reply | Notify):
                 if self.session.state is not State.CLOSED:
                     self._note(effect.line)
-            elif isinstance(effect, Emit):
+            elif isinstance(effect, Log):
                 self.session.logger.log(effect.level, effect.message, effect.fields)
             elif isinstance(effect, Invocation):
                 self._start(effect)

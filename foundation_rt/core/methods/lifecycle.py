@@ -8,10 +8,10 @@ from ...errors import JsonRpcErrorCode
 from ...protocol.jsonrpc import ABSENT
 from ...protocol.peer import DescriptionTooLarge, describe_peer
 from ...protocol.revisions import negotiate
-from ..effects import Connect
+from ..effects import ClientConnected
 from ..envelope import result_reply
 from ..replies import invalid_params, refuse
-from ..session import Event, State
+from ..session import SessionEvent, State
 from .capabilities import capabilities_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> li
         peer = describe_peer(revision, params.get("capabilities", {}), client)
     except DescriptionTooLarge as refused:
         return invalid_params(session, request, str(refused))
-    session.advance(Event.INITIALIZE)
+    session.advance(SessionEvent.INITIALIZE)
     session.peer = peer.retain()
     envelope = dispatcher.envelope
     capabilities = capabilities_of(dispatcher, revision)
@@ -55,12 +55,12 @@ def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> li
         "clientName": client.get("name"),
         "clientVersion": client.get("version"),
     }
-    return [result_reply(request.id, result), Connect("info", "client connected", opened)]
+    return [result_reply(request.id, result), ClientConnected("info", "client connected", opened)]
 
 
 def initialized(dispatcher: Dispatcher, session: Session, request: Request) -> list[Effect]:
     """The handshake's last step, sent as a request (LIFE-05)."""
-    if session.advance(Event.INITIALIZED):
+    if session.advance(SessionEvent.INITIALIZED):
         return [result_reply(request.id, {})]
     return _already_initialized(session, request)
 
