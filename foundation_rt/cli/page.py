@@ -1,7 +1,7 @@
 """What a command shows to people, as values: a page is a sequence of parts.
 
 Commands make pages out of what servers say; `plain` and `coloured` write them, and make every text
-printable on the way (`client.printable`), so that no command can forget to (CLI-19).
+printable on the way (`client.failing.printable`), so that no command can forget to (CLI-19).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ all follow from it or are held to it by a test, so a setting is added here and n
 Two invariants carry the rest of the runtime: a configuration that exists is valid, however it was
 made (CONF-01), and it never changes. Hence nothing downstream checks a limit again.
 
-A start with defaults imports this module, `config_kinds`, and no more. Reading files and
-environment variables is the business of `config_loading`, which costs several times as much and is
+A start with defaults imports this module, `config.types`, and no more. Reading files and
+environment variables is the business of `config.loading`, which costs several times as much and is
 imported only when a file is named or `needs_loading` says so.
 """
 
@@ -495,7 +495,7 @@ class ServerConfig(Settings):
 
 
 def needs_loading(environ: Mapping[str, str]) -> bool:
-    """Whether `environ` sets anything, so that `config_loading` is to be imported (CONF-07)."""
+    """Whether `environ` sets anything, so that `config.loading` is to be imported (CONF-07)."""
     return any(map(is_setting_variable, environ))
 
 

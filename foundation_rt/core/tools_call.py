@@ -2,7 +2,7 @@
 
 `ToolsCall.begin` is steps 1 to 7 and ends in a refusal or in an `Invocation` for the engine, which
 is step 8. `ToolsCall.answer` is step 10. What can happen to a call in between, and step 9, are the
-same for every handler, and stand in `procedures`.
+same for every handler, and stand in `procedure`.
 
 Nothing here performs I/O or looks at a clock. A refused step raises `_Refused` or
 `_ProtocolRefused`: a `try` costs nothing on the way that is nearly always taken.
@@ -317,7 +317,7 @@ class ToolsCall(Procedure):
             record.fields["retryHint"] = RETRY_HINT
         return [self.error_reply(call, error), record]
 
-    # -- steps 9 and 10; what is the same for all handlers is in `procedures` --------------------
+    # -- steps 9 and 10; what is the same for all handlers is in `procedure` --------------------
 
     def answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """Step 10 for a call that is waited for: exactly one reply and one record."""

@@ -1,6 +1,6 @@
 """Up to draft-07: a schema read keyword by keyword, to say what is wrong with a value and where.
 
-The generated validator (`generated`) only knows that a value does not fit. This module finds the
+The generated validator (`codegen`) only knows that a value does not fit. This module finds the
 reasons, with exact paths and in an order that schema and value alone decide, and only after a no:
 it takes some ten times as long. The two are kept to the same answers by tests.
 

@@ -6,7 +6,7 @@ collide), `const` (fails without detailed exceptions), `pattern` (read as Python
 than their RFCs), `required` of what `additionalProperties` excludes (refused), `contentEncoding`
 (replaces the value while it checks), and whatever is nested deeper than Python compiles.
 
-Some places become definitions, so that they become functions of their own: what `generated` has to
+Some places become definitions, so that they become functions of their own: what `codegen` has to
 count, and what it decides itself.
 """
 

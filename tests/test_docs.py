@@ -1,0 +1,50 @@
+"""The documents say what the code says: `make docs` has nothing to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import docs
+from tests.docs import ROOT, documents
+
+
+@pytest.mark.rule("CONF-01", "CONF-20", "ERR-01", "CERR-01")
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_generated_parts_of_documents_are_up_to_date(path: Path) -> None:
+    assert path.read_text("utf-8") == documents()[path], "run `make docs`"
+
+
+def test_every_code_in_a_table_has_a_meaning() -> None:
+    for table in (docs.tool_errors(), docs.json_rpc_errors()):
+        assert all(line.count(" | ") and not line.endswith("|  |") for line in table.splitlines())
+
+
+def test_writing_tables_twice_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n<!-- client errors -->\n<!-- end -->\n\nEnd.\n")
+    (tmp_path / "schema.json").write_text("{}")
+    monkeypatch.setattr(docs, "ROOT", tmp_path)
+    monkeypatch.setattr(docs, "SCHEMA", tmp_path / "schema.json")
+    monkeypatch.setattr(docs, "PLACES", {"page.md": ("client errors",)})
+    docs.main()
+    assert capsys.readouterr().out == "schema.json\npage.md\n"
+    written = page.read_text()
+    assert docs.client_errors() in written
+    assert written.endswith("<!-- end -->\n\nEnd.\n")
+    docs.main()
+    assert capsys.readouterr().out == ""
+    assert page.read_text() == written
+
+
+def test_a_document_without_a_place_for_its_table_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "page.md").write_text("# Page\n")
+    monkeypatch.setattr(docs, "ROOT", tmp_path)
+    monkeypatch.setattr(docs, "PLACES", {"page.md": ("settings",)})
+    with pytest.raises(ValueError, match="has 0 places"):
+        documents()

@@ -1,0 +1,299 @@
+"""Every name in backticks in the specification, the README and docstrings exists.
+
+A span in backticks is checked if it looks like one of our names:
+
+- a path: it ends in `.py`, `.md`, `.toml`, `.json` or `.jsonl`, or in `/` after a folder of ours;
+- a variable of the configuration: it begins with `FOUNDATION_RT_`;
+- an attribute: a dotted name that begins with one of our classes, modules or instances;
+- any other name: an identifier, dotted or not, with or without a call's parentheses.
+
+A path has to exist. An attribute has to be one of its class or module, bases included. Each part
+of any other name has to occur in the code as an identifier, or within a string that has no spaces,
+as the members of messages do. An example in a page defines the names in it. The names of others
+that no code of ours has are listed below.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import keyword
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from attrs import define, field
+
+from foundation_rt.config.loading import settings, variable_name
+from tests.trace import ROOT
+
+OTHERS = {
+    "MCP, HTTP, JSON Schema": "ClientCapabilities ServerCapabilities Implementation DetailedTask "
+    "endTurn stopSequence toolUse Authorization BEARER Host JWT Origin NaN",
+    "the environment of other programs": "ALL_PROXY HTTPS_PROXY NO_PROXY NO_COLOR PGPASSWORD "
+    "DATABASE_URL nohup ip_hash",
+    "other languages and libraries": "Infinity __post_init__ __class__ ack_sync "
+    "publish_async fetch annotated_types Parameters png language fsync sync_interval synchronous_commit "
+    "unnest queued json_each user_version",
+    "examples of redaction and of conversion": "APIKey APIKey2 accessToken apikey authorName KEY "
+    "compass keyboard monkey passenger passwords pinned spinner token2 tokenize days "
+    "place.city example.com",
+    "parts of names": "E0xx E1xx E2xx E3xx E4xx _ms _timeout FOUNDATION_RT_X",
+    "names that the code puts together": "SESSION_OPENED SESSION_CLOSED foundation_rt.run_id "
+    "foundation_rt.correlation_id foundation_rt_calls_total foundation_rt_rejections_total "
+    "foundation_rt_slots foundation_rt_slots_in_use foundation_rt_event_loop_delay_seconds "
+    "foundation_rt_resident_memory_bytes",
+}
+"""Names that stand in no code of ours, by where they come from."""
+
+USERS_FILES = {"FILE.py", "tools.py", "app.py", "mcp.json", ".mcp.json"}
+USERS_FILES |= {"claude_desktop_config.json", "package-lock.json"}
+"""Files of the people who use the runtime."""
+
+INSTANCES = {
+    "ctx": ("ToolContext",),
+    "server": ("Server", "ServerDescription"),
+    "client": ("Client", "BlockingClient", "TestClient"),
+}
+"""Names that examples give to instances of our classes."""
+
+SPAN = re.compile(r"(`+)([^`]+)\1")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(\(.*\))?", re.ASCII | re.DOTALL)
+PATH = re.compile(r"[\w.-]+(/[\w.*-]+)*(\.(py|md|toml|jsonl?)|/)", re.ASCII)
+WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+@define
+class Code:
+    """The names in some files of code.
+
+    Attributes:
+        words: every identifier, and every word in a string without spaces.
+        classes: the members of each class, by its name; classes of one name are taken together.
+        bases: the names of the bases of each class.
+        modules: the names that each module defines, by its last part and by its dotted path.
+    """
+
+    words: set[str] = field(factory=set)
+    classes: dict[str, set[str]] = field(factory=dict)
+    bases: dict[str, set[str]] = field(factory=dict)
+    modules: dict[str, set[str]] = field(factory=dict)
+
+    def add(self, path: Path) -> None:
+        nodes = _nodes(path)
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        defined = set(_defined(nodes))
+        if parts[-1] == "__init__":
+            parts = parts[:-1]
+            defined.update(each.stem for each in path.parent.iterdir())
+        self.words.update(parts)
+        for start in range(len(parts)):
+            self.modules.setdefault(".".join(parts[start:]), set()).update(defined)
+        documentation = {id(each) for each in _docstrings(nodes)}
+        for node in nodes:
+            if isinstance(node, ast.ClassDef):
+                self.classes.setdefault(node.name, set()).update(_members(node))
+                self.bases.setdefault(node.name, set()).update(
+                    ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases
+                )
+            if isinstance(node, ast.Constant) and id(node) not in documentation:
+                self._add_text(node.value)
+            else:
+                self.words.update(_identifiers(node))
+
+    def _add_text(self, value: object) -> None:
+        text = value.decode("latin-1") if isinstance(value, bytes) else value
+        if isinstance(text, str) and " " not in text.strip():
+            self.words.update(WORD.findall(text))
+
+    def members(self, name: str) -> set[str]:
+        """Return the members of a class, with those of its bases that are ours."""
+        found = set(self.classes[name])
+        for base in self.bases[name] & self.classes.keys() - {name}:
+            found |= self.members(base)
+        return found
+
+
+@cache
+def _nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text("utf-8"))))
+
+
+def _defined(nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
+        elif isinstance(node, ast.Dict):  # names that a package loads when they are first used
+            yield from (
+                key.value
+                for key in node.keys
+                if isinstance(key, ast.Constant) and isinstance(key.value, str)
+            )
+
+
+def _members(node: ast.ClassDef) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield each.name
+        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            yield each.id
+        elif isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
+            yield each.attr
+
+
+def _identifiers(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Attribute):
+        yield node.attr
+    elif isinstance(node, ast.arg | ast.keyword):
+        yield node.arg or ""
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.alias):
+        yield from node.name.split(".")
+
+
+def _docstrings(nodes: list[ast.AST]) -> Iterator[ast.Constant]:
+    for node in nodes:
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield node.value
+
+
+def read_code(*folders: str) -> Code:
+    code = Code()
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if "node_modules" not in path.parts:
+                code.add(path)
+    return code
+
+
+FAMILIES = set(re.findall(r"`([A-Z]+)`", (ROOT / "spec" / "README.md").read_text("utf-8")))
+KEYS = {".".join(key) for key, _ in settings()}
+VARIABLES = {variable_name(key) for key, _ in settings()}
+ELSEWHERE = {word for words in OTHERS.values() for word in words.split()} | FAMILIES
+ELSEWHERE |= set(dir(builtins)) | set(sys.stdlib_module_names) | set(keyword.kwlist)
+
+
+def problem_of(span: str, code: Code, near: Path, examples: set[str]) -> str | None:
+    """Say why a span that looks like one of our names is none; None if it is one, or not ours."""
+    if span.startswith("FOUNDATION_RT_") and WORD.fullmatch(span):
+        known = VARIABLES | ELSEWHERE | code.words
+        return None if span in known else "no variable is called so"
+    if PATH.fullmatch(span):
+        return _problem_of_path(span, near)
+    if not NAME.fullmatch(span):
+        return None
+    name = span.partition("(")[0]
+    if name in KEYS or name in ELSEWHERE:
+        return None
+    head, _, rest = name.partition(".")
+    if rest and head in sys.stdlib_module_names | set(dir(builtins)) and head not in code.modules:
+        return None
+    if rest:
+        missing = _problem_of_attribute(name, code)
+        if missing is not None:
+            return missing
+    known = code.words | examples | ELSEWHERE
+    unknown = [part for part in name.split(".") if part not in known]
+    return f"nothing is called {unknown[0]}" if unknown else None
+
+
+def _problem_of_path(span: str, near: Path) -> str | None:
+    name = span.rpartition("/")[2]
+    if name in USERS_FILES or (span.endswith("/") and not _folder_of_ours(span)):
+        return None
+    places = (ROOT, ROOT / "foundation_rt", ROOT / "spec", ROOT / "spec" / "vectors", near)
+    if any(True for place in places for _ in place.glob(span.rstrip("/"))):
+        return None
+    return "there is no such file"
+
+
+def _folder_of_ours(span: str) -> bool:
+    head = span.partition("/")[0]
+    return any((ROOT / place / head).is_dir() for place in (".", "foundation_rt", "spec"))
+
+
+def _problem_of_attribute(name: str, code: Code) -> str | None:
+    parts = name.split(".")
+    for classes in (INSTANCES.get(parts[0]), parts[:1]):
+        known = [code.members(each) for each in classes or () if each in code.classes]
+        if known and not any(parts[1] in members for members in known):
+            return f"{parts[0]} has no {parts[1]}"
+    if parts[0] == "foundation_rt":
+        module = next(
+            (
+                ".".join(parts[:end])
+                for end in range(len(parts), 0, -1)
+                if ".".join(parts[:end]) in code.modules
+            ),
+        )
+        rest = parts[module.count(".") + 1 :]
+        if rest and rest[0] not in code.modules[module]:
+            return f"{module} has no {rest[0]}"
+    return None
+
+
+def spans(text: str) -> Iterator[str]:
+    for found in SPAN.finditer(FENCED.sub("", text)):
+        yield " ".join(found[2].split())
+
+
+def problems_in_page(path: Path, code: Code) -> Iterator[str]:
+    text = path.read_text("utf-8")
+    examples = {word for block in FENCED.findall(text) for word in WORD.findall(block)}
+    for span in spans(text):
+        problem = problem_of(span, code, path.parent, examples)
+        if problem:
+            yield f"{path.relative_to(ROOT)}: `{span}`: {problem}"
+
+
+def problems_in_docstrings(folder: str, code: Code) -> Iterator[str]:
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        if "node_modules" in path.parts:
+            continue
+        for docstring in _docstrings(_nodes(path)):
+            for span in spans(docstring.value):
+                problem = problem_of(span, code, path.parent, set())
+                if problem:
+                    place = f"{path.relative_to(ROOT)}:{docstring.lineno}"
+                    yield f"{place}: `{span}`: {problem}"
+
+
+@pytest.fixture(scope="module")
+def ours() -> Code:
+    return read_code("foundation_rt")
+
+
+@pytest.fixture(scope="module")
+def everything() -> Code:
+    return read_code("foundation_rt", "tests", "bench")
+
+
+def test_names_in_the_specification_and_the_readme_exist(ours: Code) -> None:
+    pages = [*sorted((ROOT / "spec").glob("*.md")), ROOT / "README.md"]
+    assert [problem for page in pages for problem in problems_in_page(page, ours)] == []
+
+
+def test_names_in_the_page_about_vectors_exist(everything: Code) -> None:
+    page = ROOT / "spec" / "vectors" / "README.md"
+    assert list(problems_in_page(page, everything)) == []
+
+
+def test_names_in_docstrings_exist(ours: Code, everything: Code) -> None:
+    assert list(problems_in_docstrings("foundation_rt", ours)) == []
+    for folder in ("tests", "bench"):
+        assert list(problems_in_docstrings(folder, everything)) == []
