@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install demo test conformance simulate lint bench trace clean
+.PHONY: install demo docs test conformance simulate lint bench trace clean
 
 install: $(INSTALLED)
 
@@ -38,6 +38,10 @@ lint: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m bench
+
+# Write the tables of settings and codes into spec/ and the README; CI checks that they are written.
+docs: $(INSTALLED)
+	$(BIN)/python -m tests.docs
 
 trace: $(INSTALLED)
 	$(BIN)/python -m tests.trace

@@ -27,12 +27,21 @@ class ErrorCode(StrEnum):
     """Code of a tool error, spelled as on the wire (ERR-01)."""
 
     INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    """The arguments do not fit the schema; `details.errors` names each path."""
     NOT_FOUND = "NOT_FOUND"
+    """There is no tool, resource or agent of that name."""
     TIMEOUT = "TIMEOUT"
+    """The deadline passed, and the handler may still run; or the user did not answer
+    (`details.reason` is `no_answer`)."""
     RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
+    """A limit is reached; `details.reason` names it. Retry with exponential backoff and jitter,
+    except after `payload_too_large`."""
     INTERNAL = "INTERNAL"
+    """The handler failed; the server's log has the cause."""
     UNAUTHORIZED = "UNAUTHORIZED"
+    """The operation is not allowed here, or not to this client."""
     NOT_INITIALIZED = "NOT_INITIALIZED"
+    """The handshake is not complete: `data.code` of the JSON-RPC error -32002."""
 
 
 class ToolCompletionOutcome(StrEnum):
@@ -55,16 +64,28 @@ class JsonRpcErrorCode(IntEnum):
     """
 
     PARSE_ERROR = -32700
+    """The message is not valid JSON."""
     INVALID_REQUEST = -32600
+    """The message is not a valid request; `data.reason` names the cause."""
     METHOD_NOT_FOUND = -32601
+    """The method does not exist."""
     INVALID_PARAMS = -32602
+    """The params have the wrong shape; in 2026-07-28 also: the resource does not exist."""
     INTERNAL_ERROR = -32603
+    """A resource, a prompt or a completion failed, and `data.code` is the code of its tool error;
+    otherwise a bug in the server."""
     NOT_INITIALIZED = -32002
+    """The handshake is not complete."""
     RESOURCE_NOT_FOUND = -32002
+    """The resource does not exist (before 2026-07-28)."""
     HEADER_MISMATCH = -32020
+    """The headers of an HTTP request differ from its body."""
     MISSING_CLIENT_CAPABILITY = -32021
+    """The call needs a capability that the client did not declare."""
     UNSUPPORTED_PROTOCOL_VERSION = -32022
+    """The server does not speak the revision; `data.supported` lists the ones it speaks."""
     URL_ELICITATION_REQUIRED = -32042
+    """The user has to visit a page first (2025-11-25)."""
 
 
 @define

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -22,15 +23,15 @@ from foundation_rt.client.failing.catalogue import CATALOGUE
 from foundation_rt.config.loading import variable_name
 from foundation_rt.config.settings import ServerConfig
 from foundation_rt.config.types import (
-    Address,
     Choice,
     Flag,
-    Form,
     Integer,
     Kind,
+    Line,
     ListOf,
+    Pattern,
     Section,
-    Text,
+    StoreUrl,
     VariableName,
 )
 from foundation_rt.version import __version__
@@ -87,18 +88,18 @@ def type_and_range(kind: Kind) -> tuple[str, str]:
             return "integer", f"{kind.minimum} to {kind.maximum} {kind.unit}".strip()
         case Flag():
             return "boolean", ""
-        case Text():
+        case Line():
             return "string", f"1 to {kind.max_length} characters"
         case Choice():
             return "string", " ".join(f"`{word}`" for word in kind.words)
-        case Form():
+        case Pattern():
             return "string", kind.expected
         case ListOf():
             _, limits = type_and_range(kind.item)
             return "list of strings", limits
         case VariableName():
             return "variable name", ""
-        case Address():
+        case StoreUrl():
             urls = (f"`{scheme}:...`" for scheme in kind.schemes)
             return "address", " ".join((*(f"`{word}`" for word in kind.words), *urls))
     raise AssertionError(kind)
@@ -132,7 +133,7 @@ def json_rpc_errors() -> str:
         (
             str(int(code)),
             ", ".join(f"`{name}`" for name, _ in named),
-            "; ".join(meanings[name] for name, _ in named),
+            ". ".join(meanings[name] for name, _ in named),
         )
         for code in errors.JsonRpcErrorCode
         if (named := [each for each in _named(errors.JsonRpcErrorCode) if each[1] is code])
@@ -153,7 +154,7 @@ def _meanings(codes: type[enum.Enum]) -> dict[str, str]:
         if isinstance(node, ast.ClassDef) and node.name == codes.__name__
     )
     found = {}
-    for member, documentation in zip(body, body[1:], strict=False):
+    for member, documentation in itertools.pairwise(body):
         if isinstance(member, ast.Assign) and isinstance(documentation, ast.Expr):
             words = ast.literal_eval(documentation.value).split()
             found[ast.unparse(member.targets[0])] = " ".join(words).rstrip(".")
@@ -178,9 +179,10 @@ def client_errors() -> str:
 
 
 def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
-    lines = (head, ("---",) * len(head), *rows)
-    shown = (" | ".join(cell.replace("|", "\\|") for cell in cells) for cells in lines)
-    return "".join(f"| {line} |\n".replace("| --- | ", "|---|") for line in shown)
+    shown = [" | ".join(cell.replace("|", "\\|") for cell in cells) for cells in (head, *rows)]
+    return f"| {shown[0]} |\n{'|---' * len(head)}|\n" + "".join(
+        f"| {line} |\n" for line in shown[1:]
+    )
 
 
 # -- the schema of the configuration file
@@ -224,18 +226,18 @@ def _kind_schema(kind: Kind) -> dict[str, Any]:
             return {"type": "integer", "minimum": kind.minimum, "maximum": kind.maximum}
         case Flag():
             return {"type": "boolean"}
-        case Text():
+        case Line():
             return {**text, "maxLength": kind.max_length}
         case Choice():
             return {"enum": list(kind.words)}
-        case Form():
+        case Pattern():
             types = ["string", "null"] if kind.optional else "string"
             return {"type": types, "pattern": f"^({kind.pattern})$"}
         case ListOf():
             return {"type": "array", "items": _kind_schema(kind.item)}
         case VariableName():
             return {"type": ["string", "null"], "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
-        case Address():
+        case StoreUrl():
             urls = f"({'|'.join(kind.schemes)}):.+"
             return {"type": "string", "pattern": f"^({'|'.join(kind.words)}|{urls})$"}
     raise AssertionError(kind)
@@ -254,7 +256,6 @@ PLACES = {
     "README.md": ("settings in brief", "tool errors", "JSON-RPC errors", "client errors"),
     "spec/config.md": ("settings",),
     "spec/errors.md": ("tool errors", "JSON-RPC errors"),
-    "spec/client-errors.md": ("client errors",),
 }
 """Which tables a document has."""
 

@@ -2,7 +2,7 @@
 
 A span in backticks is checked if it looks like one of our names:
 
-- a path: it ends in `.py`, `.md`, `.toml`, `.json` or `.jsonl`, or in `/` after a folder of ours;
+- a path: it ends as a file of ours does (`.py`, `.md`, `.json`), or in `/` after a folder of ours;
 - a variable of the configuration: it begins with `FOUNDATION_RT_`;
 - an attribute: a dotted name that begins with one of our classes, modules or instances;
 - any other name: an identifier, dotted or not, with or without a call's parentheses.
@@ -36,8 +36,8 @@ OTHERS = {
     "the environment of other programs": "ALL_PROXY HTTPS_PROXY NO_PROXY NO_COLOR PGPASSWORD "
     "DATABASE_URL nohup ip_hash",
     "other languages and libraries": "Infinity __post_init__ __class__ ack_sync "
-    "publish_async fetch annotated_types Parameters png language fsync sync_interval synchronous_commit "
-    "unnest queued json_each user_version",
+    "publish_async fetch annotated_types Parameters png language fsync sync_interval "
+    "synchronous_commit unnest queued json_each user_version",
     "examples of redaction and of conversion": "APIKey APIKey2 accessToken apikey authorName KEY "
     "compass keyboard monkey passenger passwords pinned spinner token2 tokenize days "
     "place.city example.com",
@@ -63,7 +63,7 @@ INSTANCES = {
 SPAN = re.compile(r"(`+)([^`]+)\1")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(\(.*\))?", re.ASCII | re.DOTALL)
-PATH = re.compile(r"[\w.-]+(/[\w.*-]+)*(\.(py|md|toml|jsonl?)|/)", re.ASCII)
+PATH = re.compile(r"[\w.-]+(/[\w.*-]+)*(\.(py|md|toml|jsonl?|mjs)|/)", re.ASCII)
 WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -182,7 +182,8 @@ def read_code(*folders: str) -> Code:
 
 
 FAMILIES = set(re.findall(r"`([A-Z]+)`", (ROOT / "spec" / "README.md").read_text("utf-8")))
-KEYS = {".".join(key) for key, _ in settings()}
+KEYS = {".".join(key[:end]) for key, _ in settings() for end in range(1, len(key) + 1)}
+PACKAGES = {path.parent.name for path in (ROOT / "foundation_rt").glob("*/__init__.py")}
 VARIABLES = {variable_name(key) for key, _ in settings()}
 ELSEWHERE = {word for words in OTHERS.values() for word in words.split()} | FAMILIES
 ELSEWHERE |= set(dir(builtins)) | set(sys.stdlib_module_names) | set(keyword.kwlist)
@@ -229,10 +230,11 @@ def _folder_of_ours(span: str) -> bool:
 
 def _problem_of_attribute(name: str, code: Code) -> str | None:
     parts = name.split(".")
-    for classes in (INSTANCES.get(parts[0]), parts[:1]):
-        known = [code.members(each) for each in classes or () if each in code.classes]
-        if known and not any(parts[1] in members for members in known):
-            return f"{parts[0]} has no {parts[1]}"
+    classes = (*INSTANCES.get(parts[0], ()), parts[0])
+    known = [code.members(each) for each in classes if each in code.classes]
+    known += [code.modules[each] for each in parts[:1] if each in PACKAGES]
+    if known and not any(parts[1] in members for members in known):
+        return f"{parts[0]} has no {parts[1]}"
     if parts[0] == "foundation_rt":
         module = next(
             (

@@ -15,8 +15,6 @@ import pytest
 
 from foundation_rt.cli.main import main
 from foundation_rt.client import connect as client_connect
-from foundation_rt.config.loading import settings
-from foundation_rt.errors import ErrorCode, JsonRpcErrorCode
 from foundation_rt.testing import connect
 from tests.client.document_server import server as document_server
 from tests.support.asgi import ask
@@ -186,18 +184,6 @@ def test_the_embedding_examples_work(names: dict[str, Any]) -> None:
     names["line"] = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     _run(names, "runtime.dispatcher.dispatch(")
     assert b"-32002" in names["effect"].line
-
-
-def test_the_configuration_table_names_every_setting() -> None:
-    table = re.findall(r"^\| `([a-z_.]+)` \|", _README, flags=re.MULTILINE)
-    assert table == [".".join(key) if isinstance(key, tuple) else key for key, _ in settings()]
-
-
-def test_the_error_tables_name_every_code() -> None:
-    for code in ErrorCode:
-        assert f"`{code.value}`" in _README
-    for number in JsonRpcErrorCode:
-        assert f"| {int(number)} |" in _README
 
 
 def test_the_desktop_client_example_is_json() -> None:

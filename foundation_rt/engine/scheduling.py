@@ -6,7 +6,7 @@ surroundings (EMBED-02):
 
 * a host with an event loop of its own: `HostLoop`;
 * a host without one: `Background`, whose threads start when they are first needed;
-* the stdio process, whose main thread waits in `transports.reactor`.
+* the stdio process, whose main thread waits in `transports.stdio.reactor`.
 """
 
 from __future__ import annotations

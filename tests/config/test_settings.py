@@ -1,16 +1,9 @@
-"""The configuration classes, and what is published about them.
-
-Run as a program, this file rewrites the table in spec/config.md and spec/schemas/config.schema.json
-from the classes.
-"""
+"""The configuration classes: what they accept, and their defaults."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -49,15 +42,6 @@ from foundation_rt.config.types import (
     VariableName,
 )
 from foundation_rt.version import __version__
-
-SPEC = Path(__file__).parents[2] / "spec"
-RULES = SPEC / "config.md"
-SCHEMA = SPEC / "schemas" / "config.schema.json"
-
-TABLE_HEAD = (
-    "| key | type | range | default | environment variable | meaning |\n|---|---|---|---|---|---|\n"
-)
-CONTROL_CHARACTERS = "\\u0000-\\u001f\\u007f-\\u009f"
 
 SECTIONS = (
     ServerSection,
@@ -107,122 +91,6 @@ EXAMPLES = {
     config.STATE_KEY: ([None, "0f" * 32, "AB" * 64], ["", "0f" * 31, "0" * 65, "g" * 64]),
 }
 """By form of a string, what it accepts and what it does not."""
-
-
-# What is derived from the classes
-
-
-def table_rows(cls: type = ServerConfig, prefix: str = "") -> Iterator[str]:
-    """The rows of the table of settings."""
-    for attribute in attrs.fields(cls):
-        kind = attribute.validator
-        key = prefix + attribute.name
-        if isinstance(kind, Section):
-            yield from table_rows(kind.cls, f"{key}.")
-        else:
-            type_name, limits = type_and_range(kind)
-            cells = (
-                f"`{key}`",
-                type_name,
-                limits,
-                shown_default(attribute.default),
-                f"`{variable_name(tuple(key.split('.')))}`",
-                attribute.metadata["meaning"],
-            )
-            yield f"| {' | '.join(cells)} |\n"
-
-
-def type_and_range(kind: Kind) -> tuple[str, str]:
-    match kind:
-        case Integer():
-            return "integer", f"{kind.minimum} to {kind.maximum} {kind.unit}".strip()
-        case Flag():
-            return "boolean", ""
-        case Line():
-            return "string", f"1 to {kind.max_length} characters"
-        case Choice():
-            return "string", " ".join(f"`{word}`" for word in kind.words)
-        case Pattern():
-            return "string", kind.expected.replace("|", "\\|")
-        case ListOf():
-            _, limits = type_and_range(kind.item)
-            return "list of strings", limits
-        case VariableName():
-            return "variable name", ""
-        case StoreUrl():
-            urls = (f"`{scheme}:...`" for scheme in kind.schemes)
-            return "address", " ".join((*(f"`{word}`" for word in kind.words), *urls))
-    raise AssertionError(kind)
-
-
-def shown_default(default: Any) -> str:
-    if default is None:
-        return "unset"
-    if default == __version__:
-        return "that of foundation-rt"
-    if isinstance(default, str):
-        return f"`{default}`"
-    return f"`{json.dumps(default)}`"
-
-
-def table_schema(cls: type) -> dict[str, Any]:
-    """The JSON Schema of the table that structures into `cls`."""
-    return {
-        "type": "object",
-        "description": cls.__doc__.splitlines()[0],
-        "properties": {
-            attribute.name: table_schema(attribute.validator.cls)
-            if isinstance(attribute.validator, Section)
-            else setting_schema(attribute)
-            for attribute in attrs.fields(cls)
-        },
-        "additionalProperties": False,
-    }
-
-
-def setting_schema(attribute: attrs.Attribute) -> dict[str, Any]:
-    schema = {"description": attribute.metadata["meaning"], **kind_schema(attribute.validator)}
-    if attribute.default != __version__:
-        schema["default"] = attribute.default
-    return schema
-
-
-def kind_schema(kind: Kind) -> dict[str, Any]:
-    text = {"type": "string", "minLength": 1, "pattern": f"^[^{CONTROL_CHARACTERS}]*$"}
-    match kind:
-        case Integer():
-            return {"type": "integer", "minimum": kind.minimum, "maximum": kind.maximum}
-        case Flag():
-            return {"type": "boolean"}
-        case Line():
-            return {**text, "maxLength": kind.max_length}
-        case Choice():
-            return {"enum": list(kind.words)}
-        case Pattern():
-            types = ["string", "null"] if kind.optional else "string"
-            return {"type": types, "pattern": f"^({kind.pattern})$"}
-        case ListOf():
-            return {"type": "array", "items": kind_schema(kind.item)}
-        case VariableName():
-            return {"type": ["string", "null"], "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}
-        case StoreUrl():
-            urls = f"({'|'.join(kind.schemes)}):.+"
-            return {"type": "string", "pattern": f"^({'|'.join(kind.words)}|{urls})$"}
-    raise AssertionError(kind)
-
-
-def schema_text() -> str:
-    schema = {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "title": "Configuration file of foundation-rt",
-        **table_schema(ServerConfig),
-    }
-    return json.dumps(schema, indent=2) + "\n"
-
-
-def published_table() -> str:
-    """The table in spec/config.md, without its head."""
-    return RULES.read_text("utf-8").split(TABLE_HEAD)[1].split("\n\n")[0].strip("\n") + "\n"
 
 
 # What holds of the classes
@@ -561,20 +429,3 @@ def test_the_classes_import_nothing_that_loading_needs() -> None:
     loading = "foundation_rt.config.loading"
     costly = {"cattrs", "tomli", "difflib", "orjson", "asyncio", loading}
     assert costly.isdisjoint(output.stdout.split())
-
-
-@pytest.mark.rule("CONF-01")
-def test_the_table_of_settings_is_the_classes() -> None:
-    assert published_table() == "".join(table_rows())
-
-
-@pytest.mark.rule("CONF-20")
-def test_the_schema_is_the_classes() -> None:
-    assert SCHEMA.read_text("utf-8") == schema_text()
-
-
-if __name__ == "__main__":
-    SCHEMA.write_text(schema_text(), "utf-8")
-    before, after = RULES.read_text("utf-8").split(TABLE_HEAD)
-    rest = after.partition("\n\n")[2] if after.startswith("|") else after.lstrip("\n")
-    RULES.write_text(f"{before}{TABLE_HEAD}{''.join(table_rows())}\n{rest}", "utf-8")

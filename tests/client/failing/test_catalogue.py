@@ -45,17 +45,6 @@ def test_the_ranges_are_reserved_side_by_side_and_hold_every_code() -> None:
     assert {code[:2] for code in CATALOGUE} == {"E2", "E3"}
 
 
-@pytest.mark.rule("CERR-01")
-def test_the_readme_shows_the_catalogue() -> None:
-    head = "| code | name | what its user reads | what to do | retryable |\n|---|---|---|---|---|\n"
-    rows = [
-        f"| `{entry.code}` | `{entry.name}` | {entry.user_message} | {entry.suggested_action} "
-        f"| {'yes' if entry.retryable else 'no'} |\n"
-        for entry in CATALOGUE.values()
-    ]
-    assert f"{head}{''.join(rows)}\n" in README
-
-
 @pytest.mark.rule("CERR-02")
 def test_the_readme_names_the_ranges() -> None:
     listed = ", ".join(f"`{each.first[:2]}xx` {each.description}" for each in RANGES)
