@@ -13,10 +13,10 @@ from .config.settings import ServerConfig
 from .core.client_input import ClientInput
 from .core.dispatcher import Dispatcher
 from .core.effects import Abort
-from .core.envelope import Envelope, ServerInfo
+from .core.replies import ResultWriter, ServerInfo
 from .core.session import Session, TransportType, create_session
 from .core.subscriptions import Subscriptions
-from .core.tasks.offer import TaskOffer
+from .core.tasks.policy import TaskPolicy
 from .core.tools_call import ToolsCall
 from .engine.connection import Connection, Deliver, Observe, Send
 from .engine.executor import Engine
@@ -339,20 +339,20 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         options.website_url,
         options.icons,
     )
-    envelope = Envelope(info, config.server.cache_ttl_ms, config.server.cache_scope)
+    results = ResultWriter(info, config.server.cache_ttl_ms, config.server.cache_scope)
     subscriptions = options.subscriptions or Subscriptions(config)
     registry.observe(subscriptions)
     client_input = ClientInput(
         _state_key(config.security.state_key),
         config,
         lambda: int(clock.now().timestamp() * 1000),
-        envelope,
+        results,
         subscriptions,
     )
-    tasks = TaskOffer(registry, config, clock, envelope, subscriptions, client_input)
-    tools_call = ToolsCall(resources, config.tools, registry, ids, envelope, tasks, client_input)
+    tasks = TaskPolicy(registry, config, clock, results, subscriptions, client_input)
+    tools_call = ToolsCall(resources, config.tools, registry, ids, results, tasks, client_input)
     dispatcher = Dispatcher(
-        envelope,
+        results,
         tools_call,
         tasks,
         config.server.page_size,

@@ -21,7 +21,7 @@ from .errors import ConfigError, RegistrationError, UsageError
 from .registry.tool_definition import ToolDefinition
 from .registry.tools import (
     MAX_TIMEOUT_MS,
-    Execution,
+    ExecutionMode,
     RegisteredTool,
     ToolRegistry,
     is_async_callable,
@@ -119,7 +119,7 @@ class Server(FeatureServer):
                 lambda arguments, context: health_report(
                     self.runtime.config, self.runtime.resources
                 ),
-                execution=Execution.INLINE,
+                execution=ExecutionMode.INLINE,
                 reserved=True,
             )
 
@@ -207,7 +207,7 @@ class Server(FeatureServer):
             tool_name = name if name is not None else typed.name
             if inline and typed.is_async:
                 raise _inline_refusal(tool_name)
-            execution = Execution.ASYNC if typed.is_async else Execution.THREAD
+            execution = ExecutionMode.ASYNC if typed.is_async else ExecutionMode.THREAD
             self._registry.register(
                 ToolDefinition(
                     tool_name,
@@ -221,7 +221,7 @@ class Server(FeatureServer):
                     meta=meta,
                 ),
                 typed.handler,
-                execution=Execution.INLINE if inline else execution,
+                execution=ExecutionMode.INLINE if inline else execution,
                 timeout_ms=timeout_ms,
                 scopes=scopes,
                 task=_task_support(tool_name, task, task_after_ms, inline),
@@ -255,7 +255,7 @@ class Server(FeatureServer):
             definition,
             handler,
             is_dynamic=is_dynamic,
-            execution=Execution.INLINE if inline else None,
+            execution=ExecutionMode.INLINE if inline else None,
             timeout_ms=timeout_ms,
             scopes=scopes,
             task=_task_support(definition.name, task, task_after_ms, inline),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .registry.features import Features
     from .registry.prompts import PromptDefinition
     from .registry.resources import ResourceDefinition, ResourceTemplateDefinition
-    from .registry.tools import Execution, Handler
+    from .registry.tools import ExecutionMode, Handler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -336,16 +336,16 @@ class FeatureServer(ABC):
         )
 
 
-def _run_typed(typed: TypedFeature, inline: bool) -> Execution:
+def _run_typed(typed: TypedFeature, inline: bool) -> ExecutionMode:
     from .errors import RegistrationError
-    from .registry.tools import Execution
+    from .registry.tools import ExecutionMode
 
-    if inline and typed.execution is Execution.ASYNC:
+    if inline and typed.execution is ExecutionMode.ASYNC:
         raise RegistrationError(f"{typed.name!r}: inline=True is for def, not for async def")
-    return Execution.INLINE if inline else typed.execution
+    return ExecutionMode.INLINE if inline else typed.execution
 
 
-def _run_plain(inline: bool) -> Execution | None:
-    from .registry.tools import Execution
+def _run_plain(inline: bool) -> ExecutionMode | None:
+    from .registry.tools import ExecutionMode
 
-    return Execution.INLINE if inline else None
+    return ExecutionMode.INLINE if inline else None

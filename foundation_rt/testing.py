@@ -313,7 +313,7 @@ async def connect(
             sink, clock, config.logging.level, Redactor(config.logging.redact_keys)
         )
         # The slots stay the server's: its health tool reports them.
-        info = runtime.dispatcher.envelope.info
+        info = runtime.dispatcher.results.info
         options = ServerOptions(
             instructions=info.instructions,
             title=info.title,

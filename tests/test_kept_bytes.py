@@ -15,7 +15,7 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import ServerConfig, TasksSection
 from foundation_rt.core.batches import PendingBatch
 from foundation_rt.core.effects import Reply
-from foundation_rt.core.tasks.desk import TaskDesk
+from foundation_rt.core.tasks.manager import TaskManager
 from foundation_rt.core.tasks.store import MemoryTaskStore
 from foundation_rt.logs.logger import StderrSink
 from foundation_rt.protocol.jsonrpc import compact, encode
@@ -66,13 +66,13 @@ def test_the_outcome_of_a_task_takes_what_it_is_counted_for(member: str) -> None
     room = quota()
     store = MemoryTaskStore(clock, room, quota())
     ids = map(str, range(N + 1))
-    desk = TaskDesk(clock, TasksSection(), store, quota(), ids.__next__, lambda record: None)
+    manager = TaskManager(clock, TasksSection(), store, quota(), ids.__next__, lambda record: None)
     call: Any = SimpleNamespace(principal=None)
     outcome = {**MESSAGE, "resultType": "complete", "message": "failed"}
 
     def settle(number: int) -> None:
-        task = desk.open(call)
-        desk.settle(task, Reply(encode({"id": number, member: outcome}), number))
+        task = manager.open(call)
+        manager.settle(task, Reply(encode({"id": number, member: outcome}), number))
 
     assert taken_by(settle) < LENGTH + BESIDE
     assert len(store) == N + 1

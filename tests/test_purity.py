@@ -43,7 +43,6 @@ PURE = (
     "server_requests.sampling",
     "server_requests.request_state",
     "core.client_input",
-    "core.envelope",
     "core.records",
     "core.procedure",
     "core.tools_call",

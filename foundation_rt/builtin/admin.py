@@ -21,7 +21,7 @@ from ..agents.errors import AgentNotFoundError
 from ..errors import ErrorCode, RegistrationError, ToolError
 from ..registry.tool_definition import ToolDefinition
 from ..registry.tool_names import MAX_TOOL_NAME_LENGTH
-from ..registry.tools import Execution
+from ..registry.tools import ExecutionMode
 from .agents import scopes_of_agent, send_message_handler
 from .health import HEALTH, health_report
 
@@ -91,7 +91,7 @@ class AdminTools:
     """
 
     registry: ToolRegistry
-    handlers: Mapping[str, tuple[Handler, Execution]]
+    handlers: Mapping[str, tuple[Handler, ExecutionMode]]
     argument_scopes: Mapping[str, ArgumentScopes]
 
     def register_tool(self, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
@@ -169,9 +169,9 @@ def add_admin_tools(
     tools = AdminTools(
         registry,
         {
-            "echo": (_echo, Execution.INLINE),
-            "health": (lambda *_: health_report(config, resources), Execution.INLINE),
-            "agentProxy": (_agent_proxy(agents), Execution.ASYNC),
+            "echo": (_echo, ExecutionMode.INLINE),
+            "health": (lambda *_: health_report(config, resources), ExecutionMode.INLINE),
+            "agentProxy": (_agent_proxy(agents), ExecutionMode.ASYNC),
         },
         {"agentProxy": scopes_of_agent(agents, "targetAgentId")},
     )
@@ -181,7 +181,7 @@ def add_admin_tools(
     ):
         # In place, though a registration takes most of a millisecond, to compile its schema: so a
         # call sent right after it finds the tool.
-        registry.register(definition, handler, execution=Execution.INLINE, administrative=True)
+        registry.register(definition, handler, execution=ExecutionMode.INLINE, administrative=True)
 
 
 def _echo(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:

@@ -25,9 +25,8 @@ from ..errors import (
     UsageError,
     has_type,
 )
-from .envelope import result_reply
 from .records import completion_record
-from .replies import error_reply
+from .replies import error_reply, result_reply
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from ..server_requests.session_requests import RequestChannel
     from ..shares import Quota
     from .effects import Effect
-    from .envelope import Envelope
     from .invocation import Invocation
+    from .replies import ResultWriter
     from .subscriptions import Subscriptions
 
 MAY_ASK = frozenset(("tools/call", "prompts/get", "resources/read"))
@@ -78,7 +77,7 @@ class ClientInput:
     key: bytes
     config: ServerConfig
     now_ms: Callable[[], int]
-    envelope: Envelope
+    results: ResultWriter
     subscriptions: Subscriptions
     _forms: Forms | None = field(default=None, init=False)
     _questions: Quota | None = field(default=None, init=False)
@@ -207,7 +206,7 @@ class ClientInput:
         }
         record = completion_record(call, ToolCompletionOutcome.SUCCESS, None, duration_ms)
         record.fields["resultType"] = "input_required"
-        typed = self.envelope.typed(call.peer, "input_required", result)
+        typed = self.results.with_type(call.peer, "input_required", result)
         return [result_reply(call.request_id, typed), record]
 
     def _send_to_pages(

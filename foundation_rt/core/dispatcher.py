@@ -37,11 +37,11 @@ from ..protocol.jsonrpc import (
 from ..protocol.peer import Peer, PeerRefused, brings_peer, read_stateless_peer
 from .batches import MAX_BATCH, PendingBatch, gather, wait
 from .effects import Announce, ClientDisconnected, Log, Notify
-from .envelope import Envelope
 from .invocation import Phase
 from .methods import lifecycle
 from .replies import (
     Refused,
+    ResultWriter,
     derive_correlation_id,
     error_reply,
     internal_error_reply,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from .invocation import Invocation, Outcome
     from .procedure import Procedure
     from .subscriptions import Subscriber
-    from .tasks.offer import TaskOffer
+    from .tasks.policy import TaskPolicy
 
 Around = Callable[
     ["Session", "Peer | None", "Request", Callable[[], "list[Effect]"]], "list[Effect]"
@@ -85,9 +85,9 @@ class Dispatcher:
             nothing is around it.
     """
 
-    envelope: Envelope
+    results: ResultWriter
     tools_call: ToolsCall
-    tasks: TaskOffer
+    tasks: TaskPolicy
     page_size: int
     client_input: ClientInput
     subscriptions: Subscriptions
@@ -118,7 +118,7 @@ class Dispatcher:
                 of_tools.resources,
                 of_tools.limits,
                 of_tools.ids,
-                self.envelope,
+                self.results,
                 self.client_input,
             )
         return self._feature_calls
@@ -172,7 +172,7 @@ class Dispatcher:
         """
         session = call.session
         if session.in_flight.get(call.request_id) is not call:
-            if call.phase is Phase.WAITED_FOR:
+            if call.phase is Phase.PENDING:
                 raise UsageError("the call has ended: a handler asks its client while it runs")
             return None, []
         session.asked += 1

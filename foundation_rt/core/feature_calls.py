@@ -24,20 +24,19 @@ from ..errors import (
 )
 from .client_input import MAY_ASK, ClientInput, InputRefused
 from .effects import Reply
-from .envelope import result_reply
 from .invocation import Invocation, Outcome, Raised, Returned
 from .procedure import ALWAYS_TOLD, Procedure
 from .records import completion_record, failure_log
-from .replies import derive_correlation_id, error_reply, invalid_params
+from .replies import derive_correlation_id, error_reply, invalid_params, result_reply
 
 if TYPE_CHECKING:
     from ..ids import IdGenerator
     from ..protocol.jsonrpc import Request
     from ..protocol.peer import Peer
-    from ..registry.tools import Execution, Handler
+    from ..registry.tools import ExecutionMode, Handler
     from .effects import Effect
-    from .envelope import Envelope
     from .invocation import Shape
+    from .replies import ResultWriter
     from .session import Session
 
 
@@ -46,7 +45,7 @@ class FeatureCalls(Procedure):
     """Decides what a request for a resource, a prompt or a completion leads to."""
 
     ids: IdGenerator
-    envelope: Envelope
+    results: ResultWriter
     client_input: ClientInput
 
     subject = "The handler"
@@ -60,7 +59,7 @@ class FeatureCalls(Procedure):
         *,
         name: str,
         handler: Handler,
-        execution: Execution,
+        execution: ExecutionMode,
         arguments: dict[str, Any],
         shape: Shape,
         timeout_ms: int | None = None,
@@ -145,7 +144,7 @@ class FeatureCalls(Procedure):
 
     def _encode(self, call: Invocation, result: dict[str, Any]) -> Reply:
         try:
-            reply = result_reply(call.request_id, self.envelope.complete(call.peer, result))
+            reply = result_reply(call.request_id, self.results.complete(call.peer, result))
         except TypeError as error:
             raise ToolError(
                 ErrorCode.INTERNAL,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
-    from ..registry.tools import Execution, Handler, RegisteredTool
+    from ..registry.tools import ExecutionMode, Handler, RegisteredTool
     from ..server_requests.round_trips import MultiRoundTrip
     from .procedure import Procedure
     from .session import Session
@@ -33,7 +33,7 @@ Shape = Callable[["Any", "Invocation"], dict[str, Any]]
 class Phase(Enum):
     """What has become of a call whose handler has not ended (TIME-06)."""
 
-    WAITED_FOR = auto()
+    PENDING = auto()
     EXPIRED = auto()
     CANCELLED = auto()
     DISCONNECTED = auto()
@@ -77,7 +77,7 @@ class Invocation:
     payload_bytes: int = 0
     tool: RegisteredTool = field(init=False)
     handler: Handler = field(init=False)
-    execution: Execution = field(init=False)
+    execution: ExecutionMode = field(init=False)
     shape: Shape = field(init=False)
     slot: Slot | None = field(default=None, init=False)
     timeout_ms: int = field(default=0, init=False)
@@ -87,7 +87,7 @@ class Invocation:
         default=Factory(lambda call: call.session.principal, takes_self=True), init=False
     )
     progress: float = field(default=-math.inf, init=False)
-    phase: Phase = field(default=Phase.WAITED_FOR, init=False)
+    phase: Phase = field(default=Phase.PENDING, init=False)
 
 
 @define(eq=False, repr=False)
@@ -112,9 +112,9 @@ class Stopped:
 Outcome = Returned | Raised | Stopped
 
 OUTCOMES: dict[tuple[Phase, type[Outcome]], ToolCompletionOutcome] = {
-    (Phase.WAITED_FOR, Returned): ToolCompletionOutcome.SUCCESS,
-    (Phase.WAITED_FOR, Raised): ToolCompletionOutcome.TOOL_ERROR,
-    (Phase.WAITED_FOR, Stopped): ToolCompletionOutcome.TOOL_ERROR,
+    (Phase.PENDING, Returned): ToolCompletionOutcome.SUCCESS,
+    (Phase.PENDING, Raised): ToolCompletionOutcome.TOOL_ERROR,
+    (Phase.PENDING, Stopped): ToolCompletionOutcome.TOOL_ERROR,
     (Phase.EXPIRED, Returned): ToolCompletionOutcome.LATE_COMPLETED,
     (Phase.EXPIRED, Raised): ToolCompletionOutcome.LATE_COMPLETED,
     (Phase.EXPIRED, Stopped): ToolCompletionOutcome.TIMEOUT,

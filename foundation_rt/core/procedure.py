@@ -76,7 +76,7 @@ class Procedure(ABC):
 
     def expire(self, call: Invocation) -> list[Effect]:
         """The deadline has passed: answer TIMEOUT, abort, keep the slot (TIME-02)."""
-        if call.phase is Phase.WAITED_FOR:
+        if call.phase is Phase.PENDING:
             call.phase = Phase.EXPIRED
             del call.session.in_flight[call.request_id]
             error = StructuredError(
@@ -126,7 +126,7 @@ class Procedure(ABC):
         if call.slot is not None:
             call.slot.release()
         self.resources.record_completion()
-        if call.phase is Phase.WAITED_FOR:
+        if call.phase is Phase.PENDING:
             del call.session.in_flight[call.request_id]
             return self.answer(call, outcome, duration_ms)
         return self.note_late(call, outcome, duration_ms)
@@ -157,7 +157,7 @@ class Procedure(ABC):
         if call.session.in_flight.get(call.request_id) is call:
             del call.session.in_flight[call.request_id]
         log = failure_log(call, "internal error", error)
-        if call.phase is not Phase.WAITED_FOR:
+        if call.phase is not Phase.PENDING:
             return [log, late_record(call, Raised(error), duration_ms)]
         failed = ToolCompletionOutcome.TOOL_ERROR
         return [

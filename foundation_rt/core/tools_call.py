@@ -29,7 +29,6 @@ from ..limits import RETRY_HINT
 from ..protocol.jsonrpc import Request
 from .client_input import ClientInput, InputRefused
 from .effects import CallCompleted, Reply
-from .envelope import result_reply
 from .invocation import Invocation, Outcome, Raised, Returned
 from .procedure import ALWAYS_TOLD, Procedure
 from .records import TOOL_CALL_COMPLETED, completion_record, failure_log
@@ -39,6 +38,7 @@ from .replies import (
     derive_correlation_id,
     error_reply,
     not_initialized_data,
+    result_reply,
 )
 from .results import tool_result
 from .session import State
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from ..protocol.peer import Peer
     from ..registry.tools import RegisteredTool, ToolRegistry
     from .effects import Effect
-    from .envelope import Envelope
+    from .replies import ResultWriter
     from .session import Session, TransportType
-    from .tasks.offer import TaskOffer
+    from .tasks.policy import TaskPolicy
 
 _Outcome = ToolCompletionOutcome
 
@@ -179,8 +179,8 @@ class ToolsCall(Procedure):
 
     registry: ToolRegistry
     ids: IdGenerator
-    envelope: Envelope
-    tasks: TaskOffer
+    results: ResultWriter
+    tasks: TaskPolicy
     client_input: ClientInput
 
     # -- steps 1 to 7 ------------------------------------------------------------------------
@@ -363,5 +363,5 @@ class ToolsCall(Procedure):
 
     def _reply(self, call: Invocation, result: dict[str, Any]) -> Reply:
         if call.peer.revision.is_stateless:
-            result = self.envelope.complete(call.peer, result)
+            result = self.results.complete(call.peer, result)
         return result_reply(call.request_id, result)

@@ -1,8 +1,9 @@
 """Performs what was decided: the only place that knows tasks, threads, deadlines and signals.
 
-A handler that runs is a `Run`. From its start to its end, whatever happens in between, the engine
-holds exactly one `Run` for it; its end is reported once to the dispatcher, which gives the slot
-back and decides the reply and the record (CALL-09). A handler runs in one of three ways:
+A handler that runs is a `RunningCall`. From its start to its end, whatever happens in between, the
+engine holds exactly one `RunningCall` for it; its end is reported once to the dispatcher, which
+gives the slot back and decides the reply and the record (CALL-09). A handler runs in one of three
+ways:
 
 * `async def`: a task on the connection's event loop;
 * `def`: in a worker thread;
@@ -33,7 +34,7 @@ from ..core.context import ToolContext
 from ..core.dispatcher import Dispatcher
 from ..core.invocation import Invocation, Outcome, Phase, Raised, Returned, Stopped
 from ..errors import AbortError, describe_exception, has_type
-from ..registry.tools import Execution
+from ..registry.tools import ExecutionMode
 from .workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ Proceed = Callable[[], Awaitable[Any]]
 
 
 @define(eq=False, repr=False)
-class Run:
+class RunningCall:
     """A handler that has been started and has not ended.
 
     Attributes:
@@ -108,8 +109,8 @@ class Engine:
     on_unanswered: Callable[[Invocation, Outcome | None], object] | None = field(default=None)
     around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
     lifespan: Lifespan | None = field(default=None)
-    _runs: dict[str, Run] = field(factory=dict, init=False)
-    _inline: Run | None = field(default=None, init=False)
+    _runs: dict[str, RunningCall] = field(factory=dict, init=False)
+    _inline: RunningCall | None = field(default=None, init=False)
     _ended: threading.Condition = field(factory=threading.Condition, init=False)
     _waiting: int = field(default=0, init=False)
 
@@ -129,12 +130,12 @@ class Engine:
             connection,
             None if self.lifespan is None else self.lifespan.state,
         )
-        run = Run(connection, call, context, self.clock.monotonic())
+        run = RunningCall(connection, call, context, self.clock.monotonic())
         self._runs[call.run_id] = run
-        if call.phase is not Phase.WAITED_FOR:
+        if call.phase is not Phase.PENDING:
             # Its connection was closed, in another thread, after it was decided to start it.
             self.abort(call, "disconnected")
-        if call.execution is Execution.INLINE and self.around is None:
+        if call.execution is ExecutionMode.INLINE and self.around is None:
             self._inline = run
             try:
                 self._finish(run, self._run_in_place(run))
@@ -154,7 +155,7 @@ class Engine:
             if not isinstance(error, Exception):
                 raise
 
-    def _launch(self, run: Run) -> None:
+    def _launch(self, run: RunningCall) -> None:
         run.due = run.started + run.call.timeout_ms / 1000
         if self._is_task(run.call):
             run.coroutine = self._run_in_task(run)
@@ -164,7 +165,7 @@ class Engine:
             self.workers.submit(partial(self._run_in_thread, run))
 
     def _is_task(self, call: Invocation) -> bool:
-        return call.execution is Execution.ASYNC or self.around is not None
+        return call.execution is ExecutionMode.ASYNC or self.around is not None
 
     def has_started(self, call: Invocation) -> bool:
         """Return whether the handler of `call` was started and has not ended."""
@@ -258,7 +259,7 @@ class Engine:
 
     # -- the three ways to run ---------------------------------------------------------------
 
-    def _run_in_place(self, run: Run) -> Outcome:
+    def _run_in_place(self, run: RunningCall) -> Outcome:
         """Call the handler; whatever it raises is an outcome, `SystemExit` included (ERR-05)."""
         call = run.call
         try:
@@ -266,7 +267,7 @@ class Engine:
         except BaseException as error:
             return _outcome_of(error, run.signal)
 
-    def _run_in_thread(self, run: Run) -> None:
+    def _run_in_thread(self, run: RunningCall) -> None:
         tell = run.connection.tell_from_thread
         try:
             self._finish(run, self._run_in_place(run), tell)
@@ -274,7 +275,7 @@ class Engine:
             self._finish(run, Raised(error), tell)
             raise
 
-    async def _run_in_task(self, run: Run) -> None:
+    async def _run_in_task(self, run: RunningCall) -> None:
         call = run.call
         # A task may have its first step long after it was made: others block the loop before it.
         run.started = self.clock.monotonic()
@@ -291,7 +292,7 @@ class Engine:
         else:
             self._end_task(run, Returned(value))
 
-    def _started(self, run: Run, task: asyncio.Task[None]) -> None:
+    def _started(self, run: RunningCall, task: asyncio.Task[None]) -> None:
         """Its task has had its first go: arm the deadline, unless that was all."""
         run.task = task
         if not run.ended:
@@ -300,7 +301,7 @@ class Engine:
             # A task that is cancelled before its first step never gets to report its own end.
             task.add_done_callback(lambda _: self._end_task(run, Stopped()))
 
-    def _end_task(self, run: Run, outcome: Outcome) -> None:
+    def _end_task(self, run: RunningCall, outcome: Outcome) -> None:
         """The task has ended; the call has too, unless a thread still runs its handler."""
         if run.threads:
             with run.connection.lock:
@@ -311,18 +312,18 @@ class Engine:
 
     # -- within middleware -------------------------------------------------------------------
 
-    async def _proceed(self, run: Run) -> Any:
+    async def _proceed(self, run: RunningCall) -> Any:
         """Call the handler in its own way; return or raise what it does."""
         call = run.call
         if run.ended:
             raise RuntimeError("proceed() was called after its call had ended")
-        if call.execution is Execution.ASYNC:
+        if call.execution is ExecutionMode.ASYNC:
             return await call.handler(call.arguments, run.context)
-        if call.execution is Execution.INLINE:
+        if call.execution is ExecutionMode.INLINE:
             return copy_context().run(call.handler, call.arguments, run.context)
         return await self._await_thread(run)
 
-    async def _await_thread(self, run: Run) -> Any:
+    async def _await_thread(self, run: RunningCall) -> Any:
         """Call a `def` handler in a worker thread; who is cancelled does not wait for its end."""
         import asyncio
 
@@ -342,14 +343,17 @@ class Engine:
             del outcome
 
     def _work(
-        self, run: Run, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[list[Outcome]]
+        self,
+        run: RunningCall,
+        loop: asyncio.AbstractEventLoop,
+        ended: asyncio.Future[list[Outcome]],
     ) -> None:
         # No variable holds the outcome, for the same reason.
         self._end_work(run, loop, ended, self._run_in_place(run))
 
     def _end_work(
         self,
-        run: Run,
+        run: RunningCall,
         loop: asyncio.AbstractEventLoop,
         ended: asyncio.Future[list[Outcome]],
         outcome: Outcome,
@@ -371,21 +375,21 @@ class Engine:
 
     # -- deadline, cancellation, end ---------------------------------------------------------
 
-    def _arm_deadline(self, run: Run, now: float) -> None:
+    def _arm_deadline(self, run: RunningCall, now: float) -> None:
         """Arm the timer of its deadline; none for a handler that has just ended."""
         if not run.ending:
             run.deadline = run.connection.scheduler.call_later(
                 max(0.0, run.due - now), partial(self._expire, run)
             )
 
-    def _expire_overdue(self, run: Run, now: float, tell: Tell) -> None:
+    def _expire_overdue(self, run: RunningCall, now: float, tell: Tell) -> None:
         """Its deadline passed before it ended, and no timer could say so (TIME-10)."""
         run.ending = True
         while run.due <= now:
             run.due = math.inf  # unless it is given another one
             self._expire(run, tell)
 
-    def _expire(self, run: Run, tell: Tell | None = None) -> None:
+    def _expire(self, run: RunningCall, tell: Tell | None = None) -> None:
         connection = run.connection
         with connection.lock:
             if run.ended or run.waits:
@@ -395,14 +399,14 @@ class Engine:
             rest = (tell or connection.tell)(self.dispatcher.expire(run.call))
         connection.perform(rest)
 
-    def _cancel(self, run: Run) -> None:
+    def _cancel(self, run: RunningCall) -> None:
         run.connection.scheduler.call_in_loop(partial(self._cancel_task, run))
 
-    def _cancel_task(self, run: Run) -> None:
+    def _cancel_task(self, run: RunningCall) -> None:
         if run.task is not None and not run.task.done():
             run.task.cancel()
 
-    def _finish(self, run: Run, outcome: Outcome, tell: Tell | None = None) -> None:
+    def _finish(self, run: RunningCall, outcome: Outcome, tell: Tell | None = None) -> None:
         """The handler has ended: report it, once (CALL-09).
 
         Args:
@@ -443,7 +447,7 @@ class Engine:
                 run.cancellation.cancel()
             if rest:
                 connection.perform(rest)
-            if call.phase is not Phase.WAITED_FOR:
+            if call.phase is not Phase.PENDING:
                 self._note_unanswered(call, outcome)
         finally:
             # Only now: whoever waits for the engine to be idle waits for the last reply as well.

@@ -26,7 +26,7 @@ from ..core.records import completion_record, late_record
 from ..core.replies import client_correlation_id
 from ..errors import ErrorCode, MissingExtraError, StructuredError, ToolCompletionOutcome
 from ..protocol.principal import identity_of
-from ..registry.tools import Execution
+from ..registry.tools import ExecutionMode
 
 try:
     from pyrate_limiter import Rate
@@ -191,7 +191,7 @@ class RateLimit:
 
         inner = call.procedure
         call.procedure = Admission(inner.resources, inner.limits, self, inner, decide)
-        call.handler, call.execution, call.timeout_ms = wait, Execution.ASYNC, _PATIENCE_MS
+        call.handler, call.execution, call.timeout_ms = wait, ExecutionMode.ASYNC, _PATIENCE_MS
         call.session.in_flight[call.request_id] = call
         return call
 
@@ -236,7 +236,7 @@ class Admission(Procedure):
 
     def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
         """The buckets have answered: decide about the request, unless nobody waits for it."""
-        if call.phase is not Phase.WAITED_FOR:
+        if call.phase is not Phase.PENDING:
             return [late_record(call, Stopped(), duration_ms)]
         del call.session.in_flight[call.request_id]
         return self.answer(call, outcome, duration_ms)

@@ -136,7 +136,7 @@ def _attributes(call: Invocation) -> dict[str, str]:
 
 
 def _note_return(span: trace.Span, call: Invocation, value: Any) -> None:
-    if call.phase is not Phase.WAITED_FOR:
+    if call.phase is not Phase.PENDING:
         _note_failure(span, _ENDED_EARLY[call.phase])
     elif isinstance(value, ToolResult) and value.is_error:
         _note_failure(span, _TOOL_ERROR)
@@ -144,7 +144,7 @@ def _note_return(span: trace.Span, call: Invocation, value: Any) -> None:
 
 def _note_error(span: trace.Span, call: Invocation, error: BaseException) -> None:
     """What the client is told of it, and, where that is nothing, what was raised (OPS-18)."""
-    if call.phase is not Phase.WAITED_FOR:
+    if call.phase is not Phase.PENDING:
         _note_failure(span, _ENDED_EARLY[call.phase])
     elif not isinstance(error, InputRequired):  # which asks the client, and is no failure
         told = isinstance(error, ToolError)

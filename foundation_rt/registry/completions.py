@@ -18,7 +18,7 @@ from .resources import RegisteredTemplate
 if TYPE_CHECKING:
     from .prompts import PromptRegistry, RegisteredPrompt
     from .resources import ResourceRegistry
-    from .tools import Execution, Handler
+    from .tools import ExecutionMode, Handler
 
 MAX_VALUES = 100
 """As many values an answer may have (COMP-03)."""
@@ -119,7 +119,7 @@ class CompletionRegistry:
         argument: str,
         handler: Handler,
         *,
-        execution: Execution | None = None,
+        execution: ExecutionMode | None = None,
         timeout_ms: int | None = None,
     ) -> None:
         """Let `handler` complete an argument; it replaces what completed it before (COMP-01).

@@ -25,7 +25,7 @@ from ..signatures.type_schema import REQUIRED, NoneType, Schema, TypeSchema, Uns
 from .completions import Choices
 from .prompts import PromptArgument
 from .resources import URI
-from .tools import Execution
+from .tools import ExecutionMode
 
 if TYPE_CHECKING:
     from .tools import Handler
@@ -52,7 +52,7 @@ class TypedFeature:
     description: str | None
     arguments: tuple[PromptArgument, ...]
     handler: Handler
-    execution: Execution
+    execution: ExecutionMode
     choices: Mapping[str, Choices]
 
 
@@ -118,8 +118,8 @@ def derive_completion(function: Callable[..., Any]) -> TypedFeature:
     return TypedFeature(signature.name, None, (), handler, _execution(signature), {})
 
 
-def _execution(signature: FunctionSignature) -> Execution:
-    return Execution.ASYNC if signature.is_async else Execution.THREAD
+def _execution(signature: FunctionSignature) -> ExecutionMode:
+    return ExecutionMode.ASYNC if signature.is_async else ExecutionMode.THREAD
 
 
 def _is_context(signature: FunctionSignature, parameter: inspect.Parameter) -> bool:

@@ -9,7 +9,7 @@ from attrs import define, field
 from .completions import CompletionRegistry
 from .prompts import PromptRegistry
 from .resources import ResourceRegistry
-from .tools import Execution
+from .tools import ExecutionMode
 
 if TYPE_CHECKING:
     from .catalog import Observer
@@ -39,4 +39,4 @@ class Features:
             *(entry.handler_spec for entry in resources.templates.entries()),
             *(entry.handler_spec for entry in prompts.prompts.entries()),
         ]
-        return any(handling.execution is Execution.ASYNC for handling in handlings)
+        return any(handling.execution is ExecutionMode.ASYNC for handling in handlings)

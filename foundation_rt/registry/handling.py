@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from .tools import Execution, check_scopes, is_async_callable
+from .tools import ExecutionMode, check_scopes, is_async_callable
 
 if TYPE_CHECKING:
     from .checks import DefinitionChecks
@@ -26,7 +26,7 @@ class HandlerSpec:
     """
 
     handler: Handler
-    execution: Execution
+    execution: ExecutionMode
     timeout_ms: int | None
     scopes: frozenset[str] = frozenset()
 
@@ -34,7 +34,7 @@ class HandlerSpec:
 def make_handler_spec(
     checks: DefinitionChecks,
     handler: Handler,
-    execution: Execution | None,
+    execution: ExecutionMode | None,
     timeout_ms: int | None,
     scopes: Iterable[str] = (),
 ) -> HandlerSpec:
@@ -46,7 +46,7 @@ def make_handler_spec(
     checks.handler(handler)
     checks.timeout(timeout_ms)
     if execution is None:
-        execution = Execution.ASYNC if is_async_callable(handler) else Execution.THREAD
-    elif execution is Execution.INLINE and is_async_callable(handler):
+        execution = ExecutionMode.ASYNC if is_async_callable(handler) else ExecutionMode.THREAD
+    elif execution is ExecutionMode.INLINE and is_async_callable(handler):
         raise checks.refusal("inline=True is for def, not for async def")
     return HandlerSpec(handler, execution, timeout_ms, check_scopes(checks.what, scopes))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..protocol.revisions import Revision
     from .catalog import Observer
     from .completions import Completer
-    from .tools import Execution, Handler
+    from .tools import ExecutionMode, Handler
 
 
 @frozen
@@ -124,7 +124,7 @@ class PromptRegistry:
         definition: PromptDefinition,
         handler: Handler,
         *,
-        execution: Execution | None = None,
+        execution: ExecutionMode | None = None,
         timeout_ms: int | None = None,
         scopes: Iterable[str] = (),
         completers: Mapping[str, Completer] | None = None,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..protocol.revisions import Revision
     from .catalog import Observer
     from .completions import Completer
-    from .tools import Execution, Handler
+    from .tools import ExecutionMode, Handler
 
 MAX_SIZE = 2**53 - 1
 """Bytes of a resource: beyond, not every client reads the number as it was written."""
@@ -184,7 +184,7 @@ class ResourceRegistry:
         definition: ResourceDefinition,
         handler: Handler,
         *,
-        execution: Execution | None = None,
+        execution: ExecutionMode | None = None,
         timeout_ms: int | None = None,
         cache_ttl_ms: int | None = None,
         scopes: Iterable[str] = (),
@@ -222,7 +222,7 @@ class ResourceRegistry:
         definition: ResourceTemplateDefinition,
         handler: Handler,
         *,
-        execution: Execution | None = None,
+        execution: ExecutionMode | None = None,
         timeout_ms: int | None = None,
         cache_ttl_ms: int | None = None,
         scopes: Iterable[str] = (),

@@ -46,7 +46,7 @@ MAX_TIMEOUT_MS = 2**31 - 1
 """Longest deadline, in ms: what `tools.default_timeout_ms` can be, and what every timer takes."""
 
 
-class Execution(Enum):
+class ExecutionMode(Enum):
     """Where a handler runs (CALL-12)."""
 
     ASYNC = "async"
@@ -85,7 +85,7 @@ class RegisteredTool:
     validate: Validator
     validate_output: Validator | None
     header_parameters: tuple[HeaderParameter, ...]
-    execution: Execution
+    execution: ExecutionMode
     timeout_ms: int | None
     is_dynamic: bool
     tool_type: str | None
@@ -148,7 +148,7 @@ class ToolRegistry:
         handler: Handler,
         *,
         is_dynamic: bool = False,
-        execution: Execution | None = None,
+        execution: ExecutionMode | None = None,
         timeout_ms: int | None = None,
         tool_type: str | None = None,
         reserved: bool = False,
@@ -195,7 +195,8 @@ class ToolRegistry:
             schemas.validate,
             schemas.validate_output,
             schemas.header_parameters,
-            execution or (Execution.ASYNC if is_async_callable(handler) else Execution.THREAD),
+            execution
+            or (ExecutionMode.ASYNC if is_async_callable(handler) else ExecutionMode.THREAD),
             timeout_ms,
             is_dynamic,
             tool_type,
@@ -267,7 +268,7 @@ class ToolRegistry:
 
     def has_async_tools(self) -> bool:
         """Return whether any handler needs an event loop."""
-        return any(tool.execution is Execution.ASYNC for tool in self._tools.entries())
+        return any(tool.execution is ExecutionMode.ASYNC for tool in self._tools.entries())
 
     @property
     def has_tasks(self) -> bool:

@@ -13,7 +13,7 @@ from foundation_rt.errors import ToolError
 from foundation_rt.protocol.jsonrpc import Request
 from foundation_rt.protocol.peer import CAPABILITIES_KEY, Peer
 from foundation_rt.protocol.revisions import REVISIONS, VERSION_KEY
-from foundation_rt.registry.tools import Execution
+from foundation_rt.registry.tools import ExecutionMode
 from tests.support.core import Core, connection_id, make_core, notification, replies, run_id
 
 OLD = Peer(REVISIONS["2025-11-25"])
@@ -41,7 +41,7 @@ def begin(
         request,
         name="n",
         handler=lambda arguments, context: None,
-        execution=Execution.THREAD,
+        execution=ExecutionMode.THREAD,
         arguments={"a": 1},
         shape=shape,
         timeout_ms=timeout_ms,
@@ -181,7 +181,7 @@ def test_a_meta_that_is_no_object_is_refused(meta: Any) -> None:
         request,
         name="n",
         handler=lambda arguments, context: None,
-        execution=Execution.THREAD,
+        execution=ExecutionMode.THREAD,
         arguments={},
         shape=shape,
     )
@@ -286,7 +286,7 @@ def test_a_correlation_id_is_the_connections_where_the_request_has_none() -> Non
         request,
         name="n",
         handler=lambda arguments, context: None,
-        execution=Execution.INLINE,
+        execution=ExecutionMode.INLINE,
         arguments={},
         shape=shape,
     )

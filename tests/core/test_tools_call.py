@@ -419,7 +419,7 @@ def test_an_invocation_says_all_there_is_to_run() -> None:
     assert (call.request_id, call.name, call.timeout_ms) == ("id", "tool", 777)
     assert call.arguments == {"a": [1, {"b": None}]}
     assert call.tool is core.registry.get("tool")
-    assert call.phase is Phase.WAITED_FOR
+    assert call.phase is Phase.PENDING
     assert core.session.in_flight == {"id": call}
     assert core.begin("quick").timeout_ms == 5
 
@@ -436,7 +436,7 @@ ENDINGS: dict[type[Outcome], Outcome] = {
 
 def bring_to(core: Core, call: Invocation, phase: Phase) -> list[Effect]:
     """Let happen to a call what makes its phase; return the effects of that."""
-    if phase is Phase.WAITED_FOR:
+    if phase is Phase.PENDING:
         return []
     if phase is Phase.EXPIRED:
         return core.dispatcher.expire(call)
@@ -452,9 +452,9 @@ def bring_to(core: Core, call: Invocation, phase: Phase) -> list[Effect]:
 
 # Spelled out, not read from the code: the table of TIME-06, and TIME-07 for the code.
 EXPECTED = {
-    (Phase.WAITED_FOR, Returned): ("success", None, "info"),
-    (Phase.WAITED_FOR, Raised): ("tool_error", "UNAUTHORIZED", "info"),
-    (Phase.WAITED_FOR, Stopped): ("tool_error", "INTERNAL", "info"),
+    (Phase.PENDING, Returned): ("success", None, "info"),
+    (Phase.PENDING, Raised): ("tool_error", "UNAUTHORIZED", "info"),
+    (Phase.PENDING, Stopped): ("tool_error", "INTERNAL", "info"),
     (Phase.EXPIRED, Returned): ("late_completed", "TIMEOUT", "warn"),
     (Phase.EXPIRED, Raised): ("late_completed", "TIMEOUT", "warn"),
     (Phase.EXPIRED, Stopped): ("timeout", "TIMEOUT", "info"),
@@ -504,7 +504,7 @@ def test_the_end_of_a_call_has_one_record_and_at_most_one_reply(
         **({} if error_code is None else {"errorCode": error_code}),
     }
     assert (record.level, record.fields) == (level, expected)
-    replied = 1 if phase in (Phase.WAITED_FOR, Phase.EXPIRED) else 0
+    replied = 1 if phase in (Phase.PENDING, Phase.EXPIRED) else 0
     assert len(replies(before)) + len(replies(after)) == replied
 
 
@@ -789,7 +789,7 @@ def test_a_bug_at_the_end_of_a_call_still_ends_it_once(phase: Phase) -> None:
     call = core.begin("tool", request_id="id")
     before = bring_to(core, call, phase)
     after = core.dispatcher.break_off(call, ZeroDivisionError("a bug"), 2.5)
-    if phase is Phase.WAITED_FOR:
+    if phase is Phase.PENDING:
         reply, _, record = broken_off(after)
         assert orjson.loads(reply.line)["error"]["code"] == -32603
     else:
@@ -800,7 +800,7 @@ def test_a_bug_at_the_end_of_a_call_still_ends_it_once(phase: Phase) -> None:
     assert (record.level, record.fields["outcome"]) == (level, outcome)
     assert record.fields["errorCode"] == ("TIMEOUT" if error_code == "TIMEOUT" else "INTERNAL")
     assert record.fields["durationMs"] == 2.5
-    assert len(replies(before + after)) == (1 if phase in (Phase.WAITED_FOR, Phase.EXPIRED) else 0)
+    assert len(replies(before + after)) == (1 if phase in (Phase.PENDING, Phase.EXPIRED) else 0)
     assert core.session.in_flight == {}
     assert core.resources.concurrent_executions == 0
 

@@ -193,13 +193,13 @@ async def play(history: list[tuple[str, str, int]]) -> None:
     await app.start()
     runtime = server.runtime
     sessions = app._service.endpoint.sessions  # type: ignore[union-attr]
-    desk = runtime.dispatcher.tasks.desk()
+    manager = runtime.dispatcher.tasks.manager()
     quotas = {
         "sessions": sessions._quota,
         "subscriptions": runtime.dispatcher.subscriptions.quota,
         "questions": runtime.dispatcher.client_input.questions,
-        "tasks": desk.store.room,  # type: ignore[attr-defined]
-        "results": desk.store.outcome_bytes,  # type: ignore[attr-defined]
+        "tasks": manager.store.room,  # type: ignore[attr-defined]
+        "results": manager.store.outcome_bytes,  # type: ignore[attr-defined]
     }
     peers = {name: Peer(app, key) for name, key in KEYS.items()}
     for act, name, which in history:
@@ -223,12 +223,12 @@ async def play(history: list[tuple[str, str, int]]) -> None:
             one.leave()
             await one.finish()
     sessions.end_all("replaced")  # those that the test has lost the ids of
-    for call in desk.calls():
+    for call in manager.calls():
         runtime.engine.abort(call, "cancelled")
     runtime.stop_tasks("gone")
     await until(lambda: not runtime.engine.running)
     clock.advance(3)
-    desk.find("unknown", None)  # what has expired is dropped
+    manager.find("unknown", None)  # what has expired is dropped
     try:
         assert {noun: quota.used() for noun, quota in quotas.items()} == {
             noun: {} for noun in quotas

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.envelope import Envelope, ServerInfo
 from foundation_rt.core.invocation import Invocation, Returned
+from foundation_rt.core.replies import ResultWriter, ServerInfo
 from foundation_rt.core.session import State
 from foundation_rt.protocol.content import Icon
 from foundation_rt.protocol.levels import LOGGING_LEVELS, is_wanted
@@ -162,11 +162,11 @@ def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are(
 
 @pytest.mark.rule("REV-06", "REV-07")
 def test_a_result_names_its_type_and_its_server_in_the_stateless_era_only() -> None:
-    envelope = Envelope(ServerInfo("s", "1", title="T", icons=[Icon("i")]), 5, "public")
+    results = ResultWriter(ServerInfo("s", "1", title="T", icons=[Icon("i")]), 5, "public")
     old, new = (Peer(REVISIONS[name]) for name in ("2025-03-26", NEWEST))
-    assert envelope.complete(old, {"a": 1}) == {"a": 1}
-    assert envelope.cache_hints(old) == {}
-    assert envelope.complete(new, {"a": 1, "_meta": {"x": 2}}) == {
+    assert results.complete(old, {"a": 1}) == {"a": 1}
+    assert results.cache_hints(old) == {}
+    assert results.complete(new, {"a": 1, "_meta": {"x": 2}}) == {
         "resultType": "complete",
         "a": 1,
         "_meta": {
@@ -179,9 +179,9 @@ def test_a_result_names_its_type_and_its_server_in_the_stateless_era_only() -> N
             },
         },
     }
-    assert envelope.cache_hints(new) == {"ttlMs": 5, "cacheScope": "public"}
-    assert envelope.cache_hints(new, 7) == {"ttlMs": 7, "cacheScope": "public"}
-    assert envelope.server_info(REVISIONS["2024-11-05"]) == {"name": "s", "version": "1"}
+    assert results.cache_hints(new) == {"ttlMs": 5, "cacheScope": "public"}
+    assert results.cache_hints(new, 7) == {"ttlMs": 7, "cacheScope": "public"}
+    assert results.server_info(REVISIONS["2024-11-05"]) == {"name": "s", "version": "1"}
 
 
 @pytest.mark.rule("REV-03")

@@ -23,7 +23,7 @@ from foundation_rt.registry.feature_signatures import (
     derive_prompt,
     derive_resource,
 )
-from foundation_rt.registry.tools import Execution
+from foundation_rt.registry.tools import ExecutionMode
 
 
 class Color(enum.Enum):
@@ -68,7 +68,7 @@ def test_a_prompt_is_what_its_function_says() -> None:
         ("code", "what to review", True),
         ("language", "Of the code.", False),
     ]
-    assert typed.execution is Execution.THREAD
+    assert typed.execution is ExecutionMode.THREAD
     assert typed.choices == {}
     assert typed.handler({"code": "x"}, None) == "x in python"
 
@@ -81,7 +81,7 @@ def test_an_async_prompt_gets_its_context() -> None:
     typed = derive_prompt(review)
     assert typed.description is None
     assert [each.name for each in typed.arguments] == ["code"]
-    assert typed.execution is Execution.ASYNC
+    assert typed.execution is ExecutionMode.ASYNC
     assert asyncio.run(typed.handler({"code": "x"}, "context")) == ("context", "x")  # type: ignore[arg-type]
 
 
@@ -337,7 +337,7 @@ def test_a_completion_takes_what_it_wants() -> None:
     assert derive_completion(two).handler(given, None) == ["a", {"b": "c"}]  # type: ignore[arg-type]
     assert derive_completion(untyped).handler(given, None) == ["a", {"b": "c"}]  # type: ignore[arg-type]
     typed = derive_completion(three)
-    assert typed.execution is Execution.ASYNC
+    assert typed.execution is ExecutionMode.ASYNC
     assert asyncio.run(typed.handler(given, "x")) == ["a", {"b": "c"}, "x"]  # type: ignore[arg-type]
 
 

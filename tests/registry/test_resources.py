@@ -17,7 +17,7 @@ from foundation_rt.registry.resources import (
     ResourceRegistry,
     ResourceTemplateDefinition,
 )
-from foundation_rt.registry.tools import Execution
+from foundation_rt.registry.tools import ExecutionMode
 
 
 def read(arguments: dict[str, Any], context: Any) -> str:
@@ -92,7 +92,7 @@ def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], prob
         ({"timeout_ms": 1.5}, "timeout_ms"),
         ({"cache_ttl_ms": -1}, "cache_ttl_ms must be a whole number from 0"),
         ({"handler": "x"}, "the handler is not callable"),
-        ({"handler": read_later, "execution": Execution.INLINE}, "inline=True is for def"),
+        ({"handler": read_later, "execution": ExecutionMode.INLINE}, "inline=True is for def"),
     ],
 )
 def test_a_handler_that_cannot_be_run_so_is_refused(options: dict[str, Any], problem: str) -> None:
@@ -140,11 +140,11 @@ def test_what_is_taken_is_refused_and_stays() -> None:
 
 def test_where_handlers_run() -> None:
     registry = ResourceRegistry()
-    assert registry.register(resource(), read).handler_spec.execution is Execution.THREAD
+    assert registry.register(resource(), read).handler_spec.execution is ExecutionMode.THREAD
     later = registry.register_template(template(), read_later)
-    assert later.handler_spec.execution is Execution.ASYNC
-    inline = registry.register(resource("a:b"), read, execution=Execution.INLINE)
-    assert inline.handler_spec.execution is Execution.INLINE
+    assert later.handler_spec.execution is ExecutionMode.ASYNC
+    inline = registry.register(resource("a:b"), read, execution=ExecutionMode.INLINE)
+    assert inline.handler_spec.execution is ExecutionMode.INLINE
 
 
 def test_meta_is_a_private_copy() -> None:

@@ -26,7 +26,7 @@ from foundation_rt.protocol.jsonrpc import parse
 from foundation_rt.protocol.revisions import REVISIONS, Revision
 from foundation_rt.protocol.tool_annotations import ToolAnnotations
 from foundation_rt.registry.tool_definition import ToolDefinition
-from foundation_rt.registry.tools import Execution, ToolRegistry, is_async_callable
+from foundation_rt.registry.tools import ExecutionMode, ToolRegistry, is_async_callable
 from tests.support.core import make_core, request
 from tests.support.counting import CallCounter
 
@@ -252,7 +252,7 @@ def test_an_annotation_however_deep_is_refused_or_can_be_listed(depth: int) -> N
 def test_tools_are_listed_in_the_order_of_their_names_by_code_point(names: list[str]) -> None:
     registry = ToolRegistry()
     for name in names:
-        registry.register(definition(name), handler, execution=Execution.INLINE)
+        registry.register(definition(name), handler, execution=ExecutionMode.INLINE)
     by_code_point = sorted(names, key=lambda name: [ord(character) for character in name])
     assert [tool.name for tool in registry.list()] == by_code_point
     assert [tool["name"] for tool in listed(registry)] == by_code_point
@@ -564,7 +564,7 @@ def test_an_async_callable_runs_as_a_task(function: Callable[..., Any]) -> None:
     assert is_async_callable(function)
     registry = ToolRegistry()
     assert not registry.has_async_tools()
-    assert registry.register(definition(), function).execution is Execution.ASYNC
+    assert registry.register(definition(), function).execution is ExecutionMode.ASYNC
     assert registry.has_async_tools()
 
 
@@ -573,14 +573,14 @@ def test_an_async_callable_runs_as_a_task(function: Callable[..., Any]) -> None:
 def test_any_other_callable_runs_in_a_thread(function: Callable[..., Any]) -> None:
     assert not is_async_callable(function)
     registry = ToolRegistry()
-    assert registry.register(definition(), function).execution is Execution.THREAD
+    assert registry.register(definition(), function).execution is ExecutionMode.THREAD
     assert not registry.has_async_tools()
 
 
 @pytest.mark.rule("CALL-12")
 def test_where_a_handler_runs_can_be_said() -> None:
-    tool = ToolRegistry().register(definition(), handler, execution=Execution.INLINE)
-    assert tool.execution is Execution.INLINE
+    tool = ToolRegistry().register(definition(), handler, execution=ExecutionMode.INLINE)
+    assert tool.execution is ExecutionMode.INLINE
 
 
 # -- unregistering and warnings

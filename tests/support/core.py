@@ -21,12 +21,12 @@ from foundation_rt.config.settings import (
 from foundation_rt.core.client_input import ClientInput
 from foundation_rt.core.dispatcher import Dispatcher
 from foundation_rt.core.effects import Log, Notify, Reply
-from foundation_rt.core.envelope import Envelope, ServerInfo
 from foundation_rt.core.invocation import Invocation, Outcome
 from foundation_rt.core.records import TOOL_CALL_COMPLETED
+from foundation_rt.core.replies import ResultWriter, ServerInfo
 from foundation_rt.core.session import Session, TransportType, create_session
 from foundation_rt.core.subscriptions import Subscriptions
-from foundation_rt.core.tasks.offer import TaskOffer
+from foundation_rt.core.tasks.policy import TaskPolicy
 from foundation_rt.core.tools_call import ToolsCall
 from foundation_rt.ids import SequentialIds
 from foundation_rt.limits import ResourceManager
@@ -179,19 +179,19 @@ def make_core(
     for name, handler in (tools or {}).items():
         registry.register(ToolDefinition(name, "", ANY_OBJECT), handler)
     resources = ResourceManager(whole, lambda: 0)
-    envelope = Envelope(ServerInfo(whole.server.name, whole.server.version, instructions))
+    results = ResultWriter(ServerInfo(whole.server.name, whole.server.version, instructions))
     subscriptions = Subscriptions(whole)
     client_input = ClientInput(
         STATE_KEY,
         whole,
         lambda: int(clock.now().timestamp() * 1000),
-        envelope,
+        results,
         subscriptions,
     )
-    tasks = TaskOffer(registry, whole, clock, envelope, subscriptions, client_input)
-    tools_call = ToolsCall(resources, whole.tools, registry, ids, envelope, tasks, client_input)
+    tasks = TaskPolicy(registry, whole, clock, results, subscriptions, client_input)
+    tools_call = ToolsCall(resources, whole.tools, registry, ids, results, tasks, client_input)
     dispatcher = Dispatcher(
-        envelope,
+        results,
         tools_call,
         tasks,
         whole.server.page_size,

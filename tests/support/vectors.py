@@ -29,7 +29,7 @@ from foundation_rt.limits import ResourceManager
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.framing import LineReader, LineTooLong
 from foundation_rt.protocol.jsonrpc import Request, RequestId, parse
-from foundation_rt.registry.tools import Execution
+from foundation_rt.registry.tools import ExecutionMode
 from foundation_rt.runtime import Runtime, ServerOptions
 from tests.support.core import make_config
 from tests.support.vector_app import NAME, SERVERS, VERSION, end_of_sleep
@@ -259,7 +259,7 @@ class Performer:
         heeds = call.arguments.get("heed", True) is True
         run = Running(call, AbortSignal(), self.clock.monotonic(), heeds)
         self.running[call.run_id] = run
-        if call.execution is Execution.INLINE:
+        if call.execution is ExecutionMode.INLINE:
             context = ToolContext(call.run_id, call.correlation_id, run.signal, self.session.logger)
             self._finish(run, _outcome(lambda: call.handler(call.arguments, context)))
             return

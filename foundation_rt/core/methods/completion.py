@@ -46,7 +46,7 @@ def complete(
     completer = found.completers.get(argument, Choices(()))
     if isinstance(completer, Choices):
         result = completer.complete(begun).to_wire()
-        return [dispatcher.envelope.reply(peer, request, result)]
+        return [dispatcher.results.reply(peer, request, result)]
 
     def shape(value: Any, call: Invocation) -> dict[str, Any]:
         return shape_completion(value)

@@ -19,12 +19,12 @@ def discover(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The revisions that are spoken, the capabilities, the advice for models (REV-09)."""
-    envelope = dispatcher.envelope
+    results = dispatcher.results
     result: dict[str, Any] = {
         "supportedVersions": [*SUPPORTED_REVISIONS],
         "capabilities": capabilities_of(dispatcher, peer.revision),
-        **envelope.cache_hints(peer),
+        **results.cache_hints(peer),
     }
-    if envelope.info.instructions is not None:
-        result["instructions"] = envelope.info.instructions
-    return [envelope.reply(peer, request, result)]
+    if results.info.instructions is not None:
+        result["instructions"] = results.info.instructions
+    return [results.reply(peer, request, result)]

@@ -9,8 +9,7 @@ from ...protocol.jsonrpc import ABSENT
 from ...protocol.peer import DescriptionTooLarge, describe_peer
 from ...protocol.revisions import negotiate
 from ..effects import ClientConnected
-from ..envelope import result_reply
-from ..replies import invalid_params, refuse
+from ..replies import invalid_params, refuse, result_reply
 from ..session import SessionEvent, State
 from .capabilities import capabilities_of
 
@@ -40,16 +39,16 @@ def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> li
         return invalid_params(session, request, str(refused))
     session.advance(SessionEvent.INITIALIZE)
     session.peer = peer.retain()
-    envelope = dispatcher.envelope
+    results = dispatcher.results
     capabilities = capabilities_of(dispatcher, revision)
     session.told = frozenset(capabilities)
     result: dict[str, Any] = {
         "protocolVersion": revision.name,
         "capabilities": capabilities,
-        "serverInfo": envelope.server_info(revision),
+        "serverInfo": results.server_info(revision),
     }
-    if envelope.info.instructions is not None:
-        result["instructions"] = envelope.info.instructions
+    if results.info.instructions is not None:
+        result["instructions"] = results.info.instructions
     opened = {
         "protocolVersion": revision.name,
         "clientName": client.get("name"),

@@ -60,9 +60,9 @@ def answer_list(
     except InvalidCursor:
         message = "Invalid params: there is no such cursor"
         return refuse(session, request, JsonRpcErrorCode.INVALID_PARAMS, message, "invalid_cursor")
-    result: dict[str, Any] = {member: entries, **dispatcher.envelope.cache_hints(peer)}
+    result: dict[str, Any] = {member: entries, **dispatcher.results.cache_hints(peer)}
     if table.has_scopes and "cacheScope" in result:
         result["cacheScope"] = "private"  # another principal may be shown another list
     if following is not None:
         result["nextCursor"] = following
-    return [dispatcher.envelope.reply(peer, request, result)]
+    return [dispatcher.results.reply(peer, request, result)]

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.jsonrpc import ABSENT
 from ...protocol.levels import LOGGING_LEVELS
-from ..envelope import result_reply
-from ..replies import invalid_params
+from ..replies import invalid_params, result_reply
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Request

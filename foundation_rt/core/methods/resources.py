@@ -94,7 +94,7 @@ def _shape(dispatcher: Dispatcher, found: RegisteredResource | RegisteredTemplat
     def shape(value: Any, call: Invocation) -> dict[str, Any]:
         mime_type = found.definition.mime_type
         result = shape_contents(value, call.name, mime_type, call.peer.revision)
-        hints = dispatcher.envelope.cache_hints(call.peer, found.cache_ttl_ms)
+        hints = dispatcher.results.cache_hints(call.peer, found.cache_ttl_ms)
         if hints and found.scopes:
             hints["cacheScope"] = "private"  # another principal may not read it
         return {**result, **hints}

@@ -10,8 +10,7 @@ from ...protocol.jsonrpc import ABSENT, encode
 from ...protocol.peer import SUBSCRIPTION_ID_KEY
 from ...shares import LimitReached
 from ..effects import Notify
-from ..envelope import result_reply
-from ..replies import Refused, invalid_params, refuse, resource_exhausted
+from ..replies import Refused, invalid_params, refuse, resource_exhausted, result_reply
 from ..subscriptions import MAX_LISTENING, MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
 from .resources import not_found, offered, read_uri
 from .tasks import require_extension
@@ -99,7 +98,7 @@ def final(dispatcher: Dispatcher, listening: Subscriber) -> list[Effect]:
     subscription_id, peer = listening.subscription_id, listening.peer
     assert subscription_id is not None and peer is not None  # only a request has a result
     result = {"_meta": {SUBSCRIPTION_ID_KEY: subscription_id}}
-    completed = dispatcher.envelope.complete(peer, result)
+    completed = dispatcher.results.complete(peer, result)
     effects: list[Effect] = [result_reply(subscription_id, completed)]
     if not listening.session.stateless:
         params = {"requestId": subscription_id, "reason": _CANCELLED_REASON}
@@ -137,8 +136,8 @@ def _tasks(
 ) -> _Found:
     ids = _texts(session, request, value, "taskIds")
     require_extension(session, peer, request)
-    desk = dispatcher.tasks.desk() if dispatcher.tasks.offered else None
-    known = [one for one in ids if desk and desk.find(one, session.principal) is not None]
+    manager = dispatcher.tasks.manager() if dispatcher.tasks.offered else None
+    known = [one for one in ids if manager and manager.find(one, session.principal) is not None]
     return known, [("task", one) for one in known]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..dispatcher import Dispatcher
     from ..effects import Effect
     from ..session import Session
-    from ..tasks.desk import TaskDesk
+    from ..tasks.manager import TaskManager
     from ..tasks.record import TaskRecord
 
 
@@ -24,35 +24,35 @@ def get_task(
 ) -> list[Effect]:
     """How a task stands (TASK-06)."""
     _, record = _find(dispatcher, session, peer, request)
-    return [dispatcher.envelope.reply(peer, request, record.detailed())]
+    return [dispatcher.results.reply(peer, request, record.detailed())]
 
 
 def update_task(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The client answers what a task asks (TASK-08)."""
-    desk, record = _find(dispatcher, session, peer, request)
+    manager, record = _find(dispatcher, session, peer, request)
     responses = request.params.get("inputResponses")
     if type(responses) is not dict:
         return invalid_params(session, request, "inputResponses must be an object")
-    task = desk.running(record.task_id)
-    effects = [] if task is None else desk.answer(task, responses)
-    return [dispatcher.envelope.reply(peer, request, {}), *effects]
+    task = manager.running(record.task_id)
+    effects = [] if task is None else manager.answer(task, responses)
+    return [dispatcher.results.reply(peer, request, {}), *effects]
 
 
 def cancel_task(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The client does not want a task any more; one that has ended stays as it is (TASK-09)."""
-    desk, record = _find(dispatcher, session, peer, request)
-    call = desk.call_of(record.task_id)
+    manager, record = _find(dispatcher, session, peer, request)
+    call = manager.call_of(record.task_id)
     effects = [] if call is None else call.procedure.cancel(call)
-    return [dispatcher.envelope.reply(peer, request, {}), *effects]
+    return [dispatcher.results.reply(peer, request, {}), *effects]
 
 
 def _find(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
-) -> tuple[TaskDesk, TaskRecord]:
+) -> tuple[TaskManager, TaskRecord]:
     """The task that `request` names; raises `Refused` (TASK-02, TASK-10)."""
     if not dispatcher.tasks.offered:
         raise Refused(method_not_found(session, request))
@@ -60,8 +60,8 @@ def _find(
     task_id = None if request.params is ABSENT else request.params.get("taskId")
     if type(task_id) is not str:
         raise Refused(invalid_params(session, request, "taskId must be a string"))
-    desk = dispatcher.tasks.desk()
-    record = desk.find(task_id, session.principal)
+    manager = dispatcher.tasks.manager()
+    record = manager.find(task_id, session.principal)
     if record is None:
         raise Refused(
             refuse(
@@ -72,7 +72,7 @@ def _find(
                 "task_not_found",
             )
         )
-    return desk, record
+    return manager, record
 
 
 def require_extension(session: Session, peer: Peer, request: Request) -> None:

@@ -16,9 +16,9 @@ from attrs import define, field
 
 from ...shares import LimitReached
 from ..effects import Extend, Reply
-from ..envelope import result_reply
 from ..invocation import Phase
 from ..procedure import Procedure
+from ..replies import result_reply
 from ..session import Session
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ...server_requests.requester import RequestStrategy
     from ...server_requests.round_trips import MultiRoundTrip
     from ..effects import Effect
-    from ..envelope import Envelope
     from ..invocation import Invocation, Outcome
-    from .desk import RunningTask, TaskDesk
+    from ..replies import ResultWriter
+    from .manager import RunningTask, TaskManager
 
 
 @define(eq=False, repr=False)
@@ -46,8 +46,8 @@ class TaskCall(Procedure):
     """
 
     inner: Procedure
-    desk: TaskDesk
-    envelope: Envelope
+    manager: TaskManager
+    results: ResultWriter
     remaining_ms: int
     task: RunningTask | None = field(default=None, init=False)
     turn: threading.Lock = field(factory=threading.Lock, init=False)
@@ -62,7 +62,7 @@ class TaskCall(Procedure):
         Raises:
             LimitReached: there is no room for one more task; the call is what it was.
         """
-        task = self.desk.open(call)
+        task = self.manager.open(call)
         former = call.session
         former.in_flight.pop(call.request_id, None)
         call.session = Session(
@@ -72,9 +72,9 @@ class TaskCall(Procedure):
             stateless=former.stateless,
         )
         call.session.in_flight[call.request_id] = call
-        call.timeout_ms = self.desk.limits.max_run_ms
+        call.timeout_ms = self.manager.limits.max_run_ms
         self.task = task
-        handle = self.envelope.typed(call.peer, "task", task.record.handle())
+        handle = self.results.with_type(call.peer, "task", task.record.handle())
         return result_reply(call.request_id, handle)
 
     # -- what becomes of the call --------------------------------------------------------------
@@ -89,7 +89,7 @@ class TaskCall(Procedure):
         remaining_ms, self.remaining_ms = self.remaining_ms, 0
         handle = None
         with self.turn:
-            if call.phase is Phase.WAITED_FOR and not self._stays_plain:
+            if call.phase is Phase.PENDING and not self._stays_plain:
                 with suppress(LimitReached):
                     handle = self.promote(call)
         if handle is not None:
@@ -104,7 +104,7 @@ class TaskCall(Procedure):
         with self.task.lock:
             if self.task.record.is_terminal:
                 return []
-            return [*super().cancel(call), *self.desk.give_up(self.task)]
+            return [*super().cancel(call), *self.manager.give_up(self.task)]
 
     def disconnect(self, call: Invocation, reason: str) -> list[Effect]:
         """The client has gone; for a task: the server is going."""
@@ -113,7 +113,7 @@ class TaskCall(Procedure):
         with self.task.lock:
             if self.task.record.is_terminal:
                 return []
-            given_up = self.desk.give_up(self.task, "The server has stopped.")
+            given_up = self.manager.give_up(self.task, "The server has stopped.")
             return [*super().disconnect(call, reason), *given_up]
 
     def exchange(
@@ -138,7 +138,7 @@ class TaskCall(Procedure):
         if self.task is None:
             return super().notify(call, method, params)
         if "message" in params:
-            self.desk.describe(self.task, params["message"])
+            self.manager.describe(self.task, params["message"])
         return []
 
     def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
@@ -169,5 +169,7 @@ class TaskCall(Procedure):
             return effects
         kept: list[Effect] = []
         for effect in effects:
-            kept += self.desk.settle(self.task, effect) if isinstance(effect, Reply) else [effect]
+            kept += (
+                self.manager.settle(self.task, effect) if isinstance(effect, Reply) else [effect]
+            )
         return kept

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...server_requests.requests import PreparedRequest
     from ...server_requests.round_trips import MultiRoundTrip
     from .call import TaskCall
-    from .desk import RunningTask, TaskDesk
+    from .manager import RunningTask, TaskManager
 
 
 @define(eq=False, repr=False)
@@ -55,10 +55,10 @@ class TaskExchange:
             del lacking[key]
         if lacking and self.call.stay_plain():
             raise InputRequired(lacking)
-        task, desk = self.call.task, self.call.desk
+        task, manager = self.call.task, self.call.manager
         while lacking:
             assert task is not None
-            responses = await self._ask(task, desk, lacking)
+            responses = await self._ask(task, manager, lacking)
             for key, response in responses.items():
                 try:
                     answers[key] = lacking[key].read(response)
@@ -68,7 +68,7 @@ class TaskExchange:
         return answers
 
     async def _ask(
-        self, task: RunningTask, desk: TaskDesk, questions: Mapping[str, PreparedRequest]
+        self, task: RunningTask, manager: TaskManager, questions: Mapping[str, PreparedRequest]
     ) -> dict[str, Any]:
         """One response to each of `questions`, as the client sent it (RES-17)."""
         import asyncio
@@ -92,15 +92,15 @@ class TaskExchange:
 
         remove = self.signal.add_callback(wake_in_loop)
         shown = {key: question.to_wire() for key, question in questions.items()}
-        desk.questions.take(task.owner, len(questions))
+        manager.questions.take(task.owner, len(questions))
         keys: list[str] = []
         try:
-            keys = desk.ask(task, shown, respond)
+            keys = manager.ask(task, shown, respond)
             if keys:
                 await answered
             self.signal.raise_if_aborted()
         finally:
             remove()
-            desk.withdraw(task, keys)
-            desk.questions.give_back(task.owner, len(questions))
+            manager.withdraw(task, keys)
+            manager.questions.give_back(task.owner, len(questions))
         return responses

@@ -287,8 +287,8 @@ def test_an_answer_may_come_when_the_loop_of_its_handler_is_no_more() -> None:
         await asyncio.sleep(1)
 
     play(scene)  # its loop cancels the handler, which takes its question back
-    desk = stages[0].server.runtime.dispatcher.tasks.desk()
-    assert desk.running(ids[0]) is None
+    manager = stages[0].server.runtime.dispatcher.tasks.manager()
+    assert manager.running(ids[0]) is None
     assert stages[0].records[0]["outcome"] == "tool_error"
 
 
@@ -299,11 +299,11 @@ def test_nobody_is_asked_for_a_task_that_has_ended() -> None:
         stage.add("greet", ask_a_name)
         client = stage.client()
         task_id = client.call("greet")["taskId"]
-        desk = stage.server.runtime.dispatcher.tasks.desk()
-        task = desk.running(task_id)
+        manager = stage.server.runtime.dispatcher.tasks.manager()
+        task = manager.running(task_id)
         assert task is not None
         client.result("tasks/cancel", taskId=task_id)
-        assert desk.ask(task, {"a": {}}, lambda key, response: None) == []
+        assert manager.ask(task, {"a": {}}, lambda key, response: None) == []
         assert client.get(task_id)["status"] == "cancelled"
 
     play(scene)

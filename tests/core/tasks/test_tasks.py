@@ -182,13 +182,13 @@ def test_what_a_task_was_called_with_goes_with_its_end() -> None:
         stage.add("long", sleep_a_second)
         stage.add("fails", fail)
         client = stage.client()
-        desk = stage.server.runtime.dispatcher.tasks.desk()
+        manager = stage.server.runtime.dispatcher.tasks.manager()
         gc.collect()
         gc.disable()  # what reference counting does not free is in a cycle, and stays
         try:
             for tool in ("long", "long", "fails"):
                 created = client.call(tool)
-                held.extend(map(weakref.ref, desk.calls()))
+                held.extend(map(weakref.ref, manager.calls()))
                 if len(held) == 2:
                     client.result("tasks/cancel", taskId=created["taskId"])
                 await client.ended(created["taskId"])
@@ -639,16 +639,16 @@ def test_whoever_comes_too_late_changes_nothing() -> None:
         stage.add("long", sleep_a_second)
         client = stage.client()
         task_id = client.call("long")["taskId"]
-        desk = stage.server.runtime.dispatcher.tasks.desk()
-        task, call = desk.running(task_id), desk.call_of(task_id)
+        manager = stage.server.runtime.dispatcher.tasks.manager()
+        task, call = manager.running(task_id), manager.call_of(task_id)
         assert task is not None
         assert call is not None
         ended = await client.ended(task_id)
         procedure = call.procedure
         assert procedure.cancel(call) == procedure.disconnect(call, "shutdown") == []
-        assert desk.give_up(task) == []
-        assert desk.answer(task, {"1": {}}) == []
-        desk.describe(task, "too late")
+        assert manager.give_up(task) == []
+        assert manager.answer(task, {"1": {}}) == []
+        manager.describe(task, "too late")
         assert client.get(task_id) == ended
 
     play(scene)

@@ -20,44 +20,44 @@ if TYPE_CHECKING:
     from ...registry.tools import ToolRegistry
     from ..client_input import ClientInput
     from ..effects import Reply
-    from ..envelope import Envelope
     from ..invocation import Invocation
+    from ..replies import ResultWriter
     from ..subscriptions import Subscriptions
-    from .desk import TaskDesk
+    from .manager import TaskManager
     from .record import TaskRecord
     from .support import TaskSupport
 
 
 @define(eq=False, repr=False)
-class TaskOffer:
+class TaskPolicy:
     """Makes tasks of calls, where a tool has them and a client takes them."""
 
     registry: ToolRegistry
     config: ServerConfig
     clock: Clock
-    envelope: Envelope
+    results: ResultWriter
     subscriptions: Subscriptions
     client_input: ClientInput
-    _desk: TaskDesk | None = field(default=None, init=False)
+    _manager: TaskManager | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     @property
     def offered(self) -> bool:
         """Return whether a client may ever be given a task, or has been (TASK-01)."""
-        return self._desk is not None or self.registry.has_tasks
+        return self._manager is not None or self.registry.has_tasks
 
-    def desk(self) -> TaskDesk:
+    def manager(self) -> TaskManager:
         """Where the tasks are."""
         with self._lock:
-            if self._desk is None:
-                self._desk = self._open_desk()
-            return self._desk
+            if self._manager is None:
+                self._manager = self._make_manager()
+            return self._manager
 
-    def _open_desk(self) -> TaskDesk:
+    def _make_manager(self) -> TaskManager:
         from secrets import token_urlsafe
 
         from ...shares import Limit, Quota
-        from .desk import TaskDesk
+        from .manager import TaskManager
         from .store import MemoryTaskStore
 
         limits = self.config.tasks
@@ -65,7 +65,7 @@ class TaskOffer:
         size = Limit(limits.max_result_bytes, "bytes of results", "maxResultBytes", "task_limit")
         store = MemoryTaskStore(self.clock, Quota(self.config, room), Quota(self.config, size))
         questions = self.client_input.questions
-        return TaskDesk(self.clock, limits, store, questions, token_urlsafe, self._publish)
+        return TaskManager(self.clock, limits, store, questions, token_urlsafe, self._publish)
 
     def take(self, call: Invocation, support: TaskSupport) -> Reply | None:
         """A call is about to start: have it become a task, now or later, or not (TASK-03).
@@ -86,8 +86,8 @@ class TaskOffer:
             inner.resources,
             inner.limits,
             inner,
-            self.desk(),
-            self.envelope,
+            self.manager(),
+            self.results,
             call.timeout_ms - support.after_ms,
         )
         if support.after_ms > 0:
@@ -109,8 +109,8 @@ class TaskOffer:
 
     def disconnect_all(self, reason: str) -> list[Abort | Announce]:
         """The server ends: so does every task."""
-        if self._desk is None:
+        if self._manager is None:
             return []
-        calls = self._desk.calls()
+        calls = self._manager.calls()
         effects = [effect for call in calls for effect in call.procedure.disconnect(call, reason)]
         return [effect for effect in effects if isinstance(effect, Abort | Announce)]

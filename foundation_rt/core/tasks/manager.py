@@ -52,7 +52,7 @@ class RunningTask:
 
 
 @define(eq=False, repr=False)
-class TaskDesk:
+class TaskManager:
     """The tasks of a server.
 
     Args:
