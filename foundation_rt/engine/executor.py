@@ -119,6 +119,11 @@ class Engine:
         """The calls whose handlers have not ended, answered or not."""
         return [run.call for run in list(self._runs.values())]
 
+    def renew_locks(self) -> None:
+        """Replace the locks that a thread left behind by a fork may hold (PROC-12)."""
+        for run in self._runs.values():
+            run.connection.lock = threading.RLock()
+
     def start(self, connection: Connection, call: Invocation) -> None:
         """Step 8: run the handler of `call`."""
         context = ToolContext(

@@ -4,6 +4,7 @@ A forked child has copies of everything: of the descriptors the protocol is spok
 signal handlers, of the engine that waits for the handler to end. So in the child
 
 * those descriptors lead to the null device, and the signals have their default again;
+* the locks that another thread may have held at the fork are new ones;
 * the handler's end is the child's end: the engine's dispatcher is exchanged for one that exits;
 * a coroutine that suspends ends it too: the loop would go on with the calls of the parent;
 * so does the end of a function in a thread of an executor, as with `asyncio.to_thread`: the thread
@@ -94,6 +95,7 @@ class ForkGuard:
     def _let_go(self) -> None:
         self._release_signals()
         self._release_descriptors()
+        self._engine.renew_locks()
         self._engine.dispatcher = cast("Dispatcher", _Leaving(self._flush_logs))
         _leave_when_left()
 

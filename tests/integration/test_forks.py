@@ -13,7 +13,7 @@ from tests.support.process import serve
 from tests.support.raw_http import RawClient
 
 APP = '''
-import asyncio, multiprocessing, os, signal, sys, threading
+import asyncio, gc, multiprocessing, os, signal, sys, threading
 from foundation_rt import Server, ToolContext
 
 server = Server("forking")
@@ -56,6 +56,29 @@ async def await_in_child():
 async def fork_in_executor():
     pid = await asyncio.to_thread(os.fork)
     return os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1])
+
+
+@server.tool
+def fork_while_locked():
+    """Fork while another thread has the lock of the connection."""
+    from foundation_rt import Connection
+
+    connection = next(each for each in gc.get_objects() if isinstance(each, Connection))
+    locked, forked = threading.Event(), threading.Event()
+
+    def hold():
+        with connection.lock:
+            locked.set()
+            forked.wait()
+
+    threading.Thread(target=hold).start()
+    locked.wait()
+    if (pid := os.fork()) == 0:
+        return "from the child"
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    finally:
+        forked.set()
 
 
 @server.tool
@@ -124,6 +147,13 @@ def test_child_forked_in_an_executor_ends_with_the_function_there() -> None:
     with serve(APP) as server:
         assert server.call("fork_in_executor") == 1
         assert server.call("greet") == "hello"
+        assert server.finish() == 0
+
+
+@pytest.mark.rule("PROC-12")
+def test_child_ends_though_another_thread_held_a_lock_at_the_fork() -> None:
+    with serve(APP) as server:
+        assert server.call("fork_while_locked") == 0
         assert server.finish() == 0
 
 
