@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install demo docs test conformance simulate lint bench trace clean
+.PHONY: install demo docs test test-all conformance simulate lint bench trace clean
 
 install: $(INSTALLED)
 
@@ -16,7 +16,13 @@ $(INSTALLED): pyproject.toml
 demo: $(INSTALLED)
 	$(BIN)/python -m foundation_rt.cli.tour
 
+# What a developer runs: every test, with few random cases.
 test: $(INSTALLED)
+	$(BIN)/pytest --numprocesses auto --dist worksteal
+
+# What continuous integration runs: every test, with many random cases and coverage.
+test-all: export FOUNDATION_RT_TEST_SIZE = full
+test-all: $(INSTALLED)
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest --numprocesses auto --dist worksteal
 	$(BIN)/coverage combine --quiet

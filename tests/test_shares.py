@@ -19,6 +19,7 @@ from foundation_rt.limits import ResourceManager
 from foundation_rt.protocol.principal import Principal, identity_of
 from foundation_rt.shares import Limit, LimitReached, Quota
 from tests.support.core import Core, make_core, replies, tool_error
+from tests.support.sizes import examples
 
 ALICE, BOB = Principal("key:alice"), Principal("key:bob")
 KEYS = ("alice:" + "a" * 16, "bob:" + "b" * 16)
@@ -196,4 +197,4 @@ class Slots(RuleBasedStateMachine):
 
 
 TestSlots = pytest.mark.rule("RES-14")(Slots.TestCase)
-TestSlots.settings = settings(max_examples=40, deadline=None)
+TestSlots.settings = settings(max_examples=examples(40), deadline=None)

@@ -28,6 +28,7 @@ from tests.support import wire
 from tests.support.asked import AskedClient
 from tests.support.core import INITIALIZE, INITIALIZED, notification, request
 from tests.support.rig import Rig
+from tests.support.sizes import examples
 from tests.support.vectors import Performer, load, make_performer
 
 VECTORS = load()
@@ -343,7 +344,7 @@ happenings = st.one_of(call_lines(), call_lines(), lines, st.integers(0, 100))
 @pytest.mark.rule(
     "ERR-01", "ERR-02", "ERR-06", "RPC-01", "RPC-02", "RPC-04", "RPC-09", "CALL-13", "CALL-15"
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     handshake=st.sampled_from([2, 2, 2, 1, 0]).map(lambda steps: [INITIALIZE, INITIALIZED][:steps]),
     storm=st.lists(happenings, min_size=5, max_size=30),
@@ -422,7 +423,7 @@ FEATURE_METHODS = [
 
 
 @pytest.mark.rule("MRES-04", "PROMPT-06", "COMP-02", "FEAT-02", "FEAT-04")
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     storm=st.lists(st.tuples(st.sampled_from(FEATURE_METHODS), feature_params), min_size=1),
     page_size=st.integers(1, 3),

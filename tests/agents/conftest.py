@@ -4,4 +4,4 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("tests.agents.stores.contract", "tests.aacp.beside_memory")
+pytest.register_assert_rewrite("tests.agents.stores.contract", "tests.agents.stores.beside_memory")

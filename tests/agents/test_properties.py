@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from foundation_rt.agents.errors import AgentCycleError
 from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
+from tests.support.sizes import examples
 from tests.support.virtual_loop import run_virtual
 
 AGENTS = "abcd"
@@ -81,7 +82,7 @@ class History:
 
 
 @pytest.mark.rule("AGENT-02", "AGENT-03", "AGENT-13")
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(ORDERS, max_size=12))
 def test_agent_serialism(orders: list[Order]) -> None:
     """Property 10: per agent, messages are handled one after the other, in order."""
@@ -180,7 +181,7 @@ class Theatre:
 
 
 @pytest.mark.rule("AGENT-09")
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(AGENTS), SCRIPTS), max_size=5))
 @example([(0, "a", [[("b", [])], 2]), (1, "b", [[("a", [])]])])
 def test_whoever_sends_to_whom_nothing_hangs_and_only_circles_are_refused(

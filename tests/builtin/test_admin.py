@@ -25,6 +25,7 @@ from foundation_rt.ids import SequentialIds
 from foundation_rt.testing import connect
 from tests.support.core import make_config
 from tests.support.rig import LIST_CHANGED, Peer, Rig
+from tests.support.sizes import examples
 
 PATIENCE = 20.0
 ANYTHING = {"type": "object"}
@@ -566,7 +567,7 @@ def effect_of(operation: str, answer: Any) -> str:
 
 
 @pytest.mark.rule("ADMIN-04", "ADMIN-07", "ADMIN-08", "ADMIN-09", "REG-02")
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(operations, max_size=20))
 def test_any_sequence_of_operations_does_what_it_does_to_a_dict(steps: list[Any]) -> None:
     rig, model = make_rig(), Model()

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.engine.workers import WorkerPool
+from tests.support.sizes import examples
 
 PATIENCE = 20.0
 
@@ -89,7 +90,7 @@ def test_no_worker_keeps_a_process_alive() -> None:
 
 
 @pytest.mark.rule("CALL-12")
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(limit=st.integers(1, 6), amount=st.integers(0, 40), submitters=st.integers(1, 3))
 def test_everything_is_run_once_and_never_by_more_threads_than_the_limit(
     limit: int, amount: int, submitters: int

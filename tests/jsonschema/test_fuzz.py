@@ -19,9 +19,10 @@ from foundation_rt.jsonschema.equality import size
 from foundation_rt.jsonschema.issues import TOO_COMPLEX, TOO_DEEP
 from foundation_rt.jsonschema.steps import MAX_STEPS, Run
 from foundation_rt.jsonschema.validation import compile_schema
+from tests.support import sizes
 
 SEED = 11
-PAIRS = 100_000
+PAIRS = sizes.size(5_000, 100_000)
 VALUES = 500
 COMPARED = 10
 """Values of each schema whose answer is compared with that of other engines."""

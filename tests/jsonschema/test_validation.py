@@ -24,6 +24,7 @@ from foundation_rt.jsonschema.validation import (
     ValidationResult,
     compile_schema,
 )
+from tests.support.sizes import examples
 
 WEATHER = {
     "type": "object",
@@ -268,7 +269,10 @@ FORMATS = {name: predicate(name) for name in ENFORCED}
 
 @pytest.mark.rule("SCHEMA-10", "SCHEMA-11", "SCHEMA-15", "SCHEMA-17")
 @settings(
-    max_examples=400, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(400),
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 @given(roots(), st.lists(VALUES, min_size=1, max_size=4))
 def test_three_engines_agree(drawn: tuple[int, dict[str, Any]], values: list[Any]) -> None:
@@ -292,7 +296,10 @@ def test_three_engines_agree(drawn: tuple[int, dict[str, Any]], values: list[Any
 
 @pytest.mark.rule("SCHEMA-04")
 @settings(
-    max_examples=200, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(200),
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 @given(roots((7,)), st.lists(VALUES, min_size=1, max_size=3))
 def test_without_a_dialect_draft_07_and_2020_12_agree(

@@ -19,8 +19,9 @@ from foundation_rt.agents.ledger.encoder import (
 )
 from foundation_rt.agents.ledger.types import Envelope, MessageType
 from tests.support.envelopes import envelopes, mutations
+from tests.support.sizes import examples
 
-thorough = settings(max_examples=500)
+thorough = settings(max_examples=examples(500))
 
 
 def decode_or_refuse(data: bytes) -> Envelope | None:

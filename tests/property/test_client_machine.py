@@ -43,6 +43,7 @@ from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.misbehaving_acts import asks_again, in_memory, may_refuse, of_a_call, of_a_point
 from tests.support.misbehaving_channel import MemoryStage
 from tests.support.misbehaving_play import Act
+from tests.support.sizes import examples
 from tests.support.virtual_loop import VirtualLoop
 
 CONNECT_TIMEOUT = 6.0
@@ -344,7 +345,7 @@ def test_any_history() -> None:
     run_state_machine_as_test(
         ClientMachine,
         settings=settings(
-            max_examples=250,
+            max_examples=examples(250),
             stateful_step_count=30,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         ),

@@ -50,6 +50,7 @@ from foundation_rt.engine.executor import Engine
 from foundation_rt.limits import ResourceManager
 from tests.support.fake_scheduler import FakeScheduler, HeldWorkers
 from tests.support.rig import COMPLETED, HANDSHAKE, Rig
+from tests.support.sizes import examples
 
 SLOTS = 3
 TIMEOUT_MS = 1000
@@ -778,7 +779,7 @@ def _summary(answer: dict[str, Any]) -> Any:
 
 
 MACHINE_SETTINGS = settings(
-    max_examples=120,
+    max_examples=examples(120),
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
@@ -875,6 +876,7 @@ def test_the_machine_finds_a_planted_bug(
     monkeypatch.setattr(owner, name, plant(getattr(owner, name)))
     hunt = settings(
         MACHINE_SETTINGS,
+        max_examples=120,
         database=None,
         derandomize=True,
         phases=[Phase.generate],

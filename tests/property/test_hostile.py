@@ -16,12 +16,13 @@ from foundation_rt import ToolContext
 from foundation_rt.config.settings import ServerConfig, ToolsSection, TransportSection
 from foundation_rt.errors import JsonRpcErrorCode
 from tests.support.rig import HANDSHAKE, Peer, Rig
+from tests.support.sizes import examples
 
 MAX_LINE_BYTES = 4096
 PROTOCOL_CODES = {int(code) for code in JsonRpcErrorCode}
 TOOL_CODES = {"INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED", "INTERNAL"}
 
-thorough = settings(max_examples=300)
+thorough = settings(max_examples=examples(300))
 
 
 def rig() -> Rig:
@@ -209,7 +210,7 @@ def test_mutated_conversations_never_end_a_connection(
 
 
 @pytest.mark.rule("FRAME-01", "RPC-06")
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=8))
 def test_a_conversation_reads_the_same_however_it_is_cut(sizes: list[int]) -> None:
     answers = []

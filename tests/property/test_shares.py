@@ -22,6 +22,7 @@ from foundation_rt.config.settings import (
 from foundation_rt.runtime import ServerOptions
 from foundation_rt.transports.http.application import HttpApplication
 from tests.support.asgi import META, REVISION, Visit, post, request, visit
+from tests.support.sizes import examples
 
 KEYS = {"alice": "a" * 16, "bob": "b" * 16}
 CONFIG = ServerConfig(
@@ -243,7 +244,7 @@ async def play(history: list[tuple[str, str, int]]) -> None:
 
 
 @pytest.mark.rule("RES-14", "RES-15", "RES-16", "RES-17", "RES-18")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories)
 def test_what_a_principal_uses_is_given_back_whatever_it_does(
     history: list[tuple[str, str, int]],

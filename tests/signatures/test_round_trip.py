@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.jsonschema.validation import compile_schema
 from foundation_rt.registry.tool_signature import derive_tool
+from tests.support.sizes import examples
 
 
 class Color(enum.Enum):
@@ -60,7 +61,7 @@ class Options(TypedDict):
 
 
 # There are 161 types: one type alone need not find everything.
-EXAMPLES = settings(max_examples=30, deadline=None)
+EXAMPLES = settings(max_examples=examples(30), deadline=None)
 
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)

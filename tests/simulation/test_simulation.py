@@ -15,8 +15,9 @@ from tests.simulation.accounts import Violation
 from tests.simulation.faults import Fault
 from tests.simulation.runner import digest_of, run_some, tell
 from tests.simulation.simulator import Simulator
+from tests.support.sizes import size
 
-SEEDS = 5_000
+SEEDS = size(300, 5_000)
 PATIENCE = 900.0
 CAUGHT_WITHIN = 1_000
 

@@ -29,6 +29,7 @@ from foundation_rt.agents.transports import TransportError
 from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError, UsageError
 from tests.support.faulty_store import FaultyStore
 from tests.support.loopback import LoopbackTransport, Network
+from tests.support.sizes import examples
 from tests.support.stage import Stage, play, record_of
 
 
@@ -1529,7 +1530,7 @@ def test_an_end_that_stops_takes_no_more_envelopes() -> None:
 
 
 @pytest.mark.rule("AACP-01", "AACP-03", "AACP-04", "AACP-11", "AACP-16")
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(
     seed=st.integers(0, 2**32),
     lost=st.floats(0, 0.6),
@@ -1580,7 +1581,7 @@ def test_over_any_network_every_request_is_answered_once_and_right(
 
 
 @pytest.mark.rule("AACP-01", "AACP-03", "AACP-04", "AACP-22", "AACP-23", "AACP-30")
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(seed=st.integers(0, 2**32), count=st.integers(0, 30), troubles=st.integers(0, 12))
 def test_on_a_shared_ledger_that_fails_every_request_is_answered_once_and_right(
     seed: int, count: int, troubles: int

@@ -31,6 +31,7 @@ from foundation_rt.agents.ledger.rules import read_response, response_payload
 from foundation_rt.agents.ledger.types import Envelope, MessageType, RequestState
 from tests.support import wire as schemas
 from tests.support.envelopes import MEMBERS, envelopes, json_values, mutations, times
+from tests.support.sizes import examples
 
 MESSAGE_ID = "00000000-0000-4000-8000-000000000001"
 TIME = "2024-01-15T10:30:00.000Z"
@@ -728,7 +729,7 @@ def test_the_schema_refuses_what_the_decoder_refuses(name: str) -> None:
 
 
 @pytest.mark.rule("AACP-40")
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(data=st.data(), envelope=envelopes())
 def test_the_schema_and_the_decoder_take_the_same(data: st.DataObject, envelope: Envelope) -> None:
     wire = data.draw(mutations(orjson.loads(encode(envelope))))

@@ -20,6 +20,7 @@ from foundation_rt.agents.ledger.session_manager import (
     arrive_here,
     missing,
 )
+from tests.support.sizes import examples
 
 SERIES = 0
 
@@ -250,7 +251,7 @@ class Links(RuleBasedStateMachine):
 
 
 TestLinks = pytest.mark.rule("AACP-10", "AACP-11")(Links.TestCase)
-TestLinks.settings = settings(max_examples=60, stateful_step_count=40)
+TestLinks.settings = settings(max_examples=examples(60), stateful_step_count=40)
 
 
 @pytest.mark.rule("AACP-42")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.agents.stores.postgres import arrays
 from tests.support.services import need_postgres
+from tests.support.sizes import examples
 
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
 characters = st.characters(exclude_categories=("Cs",), exclude_characters="\0")
@@ -24,7 +25,7 @@ KINDS: list[Any] = [
 
 
 @pytest.mark.parametrize(("kind", "encode", "values"), KINDS, ids=[kind[0] for kind in KINDS])
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_an_array_comes_back_as_it_was(
     data: st.DataObject, kind: str, encode: Any, values: Any

@@ -43,6 +43,7 @@ from tests.support.scripted_http import (
     self_signed,
     talking,
 )
+from tests.support.sizes import examples
 
 SECRET = "hunter2hunter2"
 PACKED = gzip.compress(bytes(1_000_000))
@@ -1032,7 +1033,7 @@ def test_an_attempt_that_brings_something_is_not_in_vain() -> None:
 
 @pytest.mark.rule("CHTTP-24", "CHTTP-26")
 @given(st.none() | st.integers(0, 10**9 - 1), st.integers(0, 5_000), st.floats(0, 1))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_server_is_not_asked_earlier_than_it_wants(
     retry_ms: int | None, failures: int, draw: float
 ) -> None:

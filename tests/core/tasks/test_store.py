@@ -15,6 +15,7 @@ from foundation_rt.config.settings import HttpSection, ServerConfig
 from foundation_rt.core.tasks.record import Event, TaskRecord
 from foundation_rt.core.tasks.store import MemoryTaskStore
 from foundation_rt.shares import Limit, LimitReached, Quota
+from tests.support.sizes import examples
 
 TTL_MS = 1_000
 MAX_TASKS = 3
@@ -192,4 +193,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStore = pytest.mark.rule("TASK-12")(StoreMachine.TestCase)
-TestStore.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestStore.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)

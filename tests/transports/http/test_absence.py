@@ -17,6 +17,7 @@ from foundation_rt.transports.http.absence import Absence
 from tests.support.asgi import Session, Visit, open_session, request
 from tests.support.fake_scheduler import FakeTimer
 from tests.support.http_stage import Stage, stage
+from tests.support.sizes import examples
 
 GRACE_MS = 10_000
 
@@ -154,7 +155,7 @@ class Absences(RuleBasedStateMachine):
 
 
 TestAbsences = pytest.mark.rule("ASK-19")(Absences.TestCase)
-TestAbsences.settings = settings(max_examples=60, deadline=None)
+TestAbsences.settings = settings(max_examples=examples(60), deadline=None)
 
 
 # -- a whole application -------------------------------------------------------------------------

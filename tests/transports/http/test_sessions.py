@@ -15,6 +15,7 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import HttpSection, ServerConfig
 from foundation_rt.protocol.principal import Principal, identity_of
 from foundation_rt.transports.http.sessions import SessionTable, new_session_id, session_quota
+from tests.support.sizes import examples
 
 ALICE, BOB = Principal("alice"), Principal("bob")
 OWNERS = (ALICE, BOB, Principal("carol"), Principal("dave"), Principal("eve"))
@@ -277,4 +278,4 @@ class Table(RuleBasedStateMachine):
 
 
 TestTable = pytest.mark.rule("AUTH-16", "RES-15")(Table.TestCase)
-TestTable.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestTable.settings = settings(max_examples=examples(50), stateful_step_count=30, deadline=None)

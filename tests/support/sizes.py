@@ -1,0 +1,23 @@
+"""How much the random tests try: few cases for a developer, many for continuous integration.
+
+`FOUNDATION_RT_TEST_SIZE=full` makes everything large: examples of hypothesis, histories of the
+simulation, pairs of the fuzzer. Every test runs in both sizes.
+"""
+
+from __future__ import annotations
+
+import os
+
+FULL = os.environ.get("FOUNDATION_RT_TEST_SIZE", "small") == "full"
+SMALLEST = 20
+"""Fewest examples of a property; what is larger is cut to a fifth, unless all is large."""
+
+
+def size(small: int, full: int) -> int:
+    """Return one of two sizes of a test."""
+    return full if FULL else small
+
+
+def examples(full: int) -> int:
+    """Return how many examples a property is tried with, which may be as many as `full`."""
+    return full if FULL else min(full, max(SMALLEST, full // 5))
