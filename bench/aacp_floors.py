@@ -2,7 +2,7 @@
 
 A request is written three times: it is entered, with the counters of its link and its queue; it is
 claimed; its outcome is recorded. A floor does the same statements on the same tables through the
-same driver, in groups of the size that was seen above it, and reads, decides and hands over
+same client library, in groups of the size that was seen above it, and reads, decides and hands over
 nothing. Different groups are at different stages at the same time, as they are under load: in
 SQLite one transaction has a group at each stage, in PostgreSQL each stage has a connection.
 
@@ -122,15 +122,17 @@ async def queues(folder: Path) -> AsyncIterator[Floor]:
 
 _COLUMNS = (
     "request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,"
-    " created_at_ms, expires_at_ms, by_message, position, epoch, executions"
+    " created_at_ms, expires_at_ms, needs_response, position, epoch, executions"
 )
 _INSERT = f"INSERT INTO requests ({_COLUMNS}) VALUES ({', '.join('?' * 14)})"
 _COUNT_LINK = (
     "INSERT INTO links"
-    " (source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead, series)"
+    " (source_agent_id, target_agent_id, last_seq, acked, received_up_to, out_of_order,"
+    " incarnation)"
     " VALUES (?1, ?2, ?3, ?3, ?3, '[]', 1)"
     " ON CONFLICT (source_agent_id, target_agent_id) DO UPDATE SET last_seq = excluded.last_seq,"
-    " acked = excluded.acked, contiguous = excluded.contiguous, ahead = excluded.ahead"
+    " acked = excluded.acked, received_up_to = excluded.received_up_to,"
+    " out_of_order = excluded.out_of_order"
 )
 _CLAIM = (
     "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1,"

@@ -44,21 +44,21 @@ class Counting:
     """A ledger that notes how many messages are entered together.
 
     Attributes:
-        appends, drafts: operations, and messages in them.
+        appends, messages: operations, and the messages in them.
     """
 
     ledger: AACPPersistenceAdapter
     appends: int = 0
-    drafts: int = 0
+    messages: int = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.ledger, name)
 
-    async def append(self, drafts: Sequence[Any], now_ms: int) -> Any:
+    async def append(self, messages: Sequence[Any], now_ms: int) -> Any:
         """As of the ledger."""
         self.appends += 1
-        self.drafts += len(drafts)
-        return await self.ledger.append(drafts, now_ms)
+        self.messages += len(messages)
+        return await self.ledger.append(messages, now_ms)
 
 
 @define(eq=False)
@@ -93,7 +93,7 @@ class Run:
 async def load(place: Place, clients: int, requests: int) -> Run:
     """Have clients make requests, each one after another, until all are made."""
     ledger = place.ledger
-    appends, drafts = ledger.appends, ledger.drafts
+    appends, messages = ledger.appends, ledger.messages
     latencies: list[float] = []
     left = iter(range(requests))
 
@@ -106,7 +106,7 @@ async def load(place: Place, clients: int, requests: int) -> Run:
     started, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*(client() for _ in range(clients)))
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-    group = round((ledger.drafts - drafts) / (ledger.appends - appends))
+    group = round((ledger.messages - messages) / (ledger.appends - appends))
     return Run(seconds, cpu, group, latencies)
 
 

@@ -16,15 +16,15 @@ from typing import Protocol
 from ..errors import StructuredError
 from .ledger.types import (
     Appended,
-    Arrival,
     Claimed,
     Completed,
     Completion,
-    Draft,
     Due,
     Envelope,
+    IncomingEnvelope,
     MessageRecord,
     Outcome,
+    OutgoingMessage,
     Received,
     Release,
     RequestRecord,
@@ -55,12 +55,12 @@ class AACPPersistenceAdapter(Protocol):
     """Whether other processes may change the ledger, so that it has to be looked at."""
 
     takes_writes: bool
-    """Whether `Completion.within` is called, and not refused (AACP-05)."""
+    """Whether `Completion.in_transaction` is called, and not refused (AACP-05)."""
 
     immediate: bool
     """Whether operations end without waiting for anything, so that they need no task."""
 
-    series: int
+    incarnation: int
     """Names the ledger, when it is open: ms since 1970 at which it was made (AACP-19)."""
 
     async def open(self) -> None:
@@ -82,14 +82,16 @@ class AACPPersistenceAdapter(Protocol):
 
     # -- what correctness needs in one transaction --------------------------------------------
 
-    async def append(self, drafts: Sequence[Draft], now_ms: int) -> list[Appended]:
+    async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
         """Enter messages with the next numbers of their links (AACP-10).
 
         A request that is there already, by `request_id`, and an event that is, by `message_id`, is
         not entered again and takes no number. What is local may be claimed from now on.
         """
 
-    async def receive(self, arrivals: Sequence[Arrival], now_ms: int, ttl_ms: int) -> Received:
+    async def receive(
+        self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int
+    ) -> Received:
         """Take note of what came in, each message once, and of the acknowledgements in it.
 
         Args:

@@ -46,7 +46,7 @@ class ArrivedAccount:
 
     Attributes:
         sent: the other end.
-        contiguous, ahead: which numbers have come in.
+        received_up_to, out_of_order: which numbers have come in.
         dead: numbers that first came in as tombstones.
         begun: numbers whose execution has begun.
         last_begun: the highest of them.
@@ -55,29 +55,29 @@ class ArrivedAccount:
     """
 
     sent: SentAccount
-    contiguous: int = 0
-    ahead: set[int] = field(factory=set)
+    received_up_to: int = 0
+    out_of_order: set[int] = field(factory=set)
     dead: set[int] = field(factory=set)
     begun: set[int] = field(factory=set)
     last_begun: int = 0
     executed_as: dict[int, str] = field(factory=dict)
     to_repeat: dict[int, int] = field(factory=dict)
 
-    def arrive(self, seq: int, floor: int = 1) -> bool:
+    def arrive(self, seq: int, low_watermark: int = 1) -> bool:
         """A number has come in; whether for the first time.
 
         Args:
-            floor: what is below has come to another ledger, which was lost.
+            low_watermark: what is below has come to another ledger, which was lost.
         """
-        if floor - 1 > self.contiguous:
-            self.contiguous = floor - 1
-        is_new = seq > self.contiguous and seq not in self.ahead
+        if low_watermark - 1 > self.received_up_to:
+            self.received_up_to = low_watermark - 1
+        is_new = seq > self.received_up_to and seq not in self.out_of_order
         if is_new:
-            self.ahead.add(seq)
-        while self.contiguous + 1 in self.ahead:
-            self.contiguous += 1
-        self.ahead = {each for each in self.ahead if each > self.contiguous}
-        self.sent.covered = max(self.sent.covered, self.contiguous)
+            self.out_of_order.add(seq)
+        while self.received_up_to + 1 in self.out_of_order:
+            self.received_up_to += 1
+        self.out_of_order = {each for each in self.out_of_order if each > self.received_up_to}
+        self.sent.covered = max(self.sent.covered, self.received_up_to)
         return is_new
 
 

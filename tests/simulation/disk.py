@@ -64,7 +64,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
             self.rows.setdefault(request_id, []).append(run)
         self._writes.forget(each.request_id for each in completions)
         return [
-            self._complete(evolve(each, within=None), now_ms)
+            self._complete(evolve(each, in_transaction=None), now_ms)
             if failure is None
             else Completed(None, None, failure)
             for each, failure in zip(completions, failures, strict=True)
@@ -136,4 +136,4 @@ class Disk(InMemoryAACPPersistenceAdapter):
 
 def _writing(completions: Sequence[Completion]) -> int:
     """Return how many handlers write."""
-    return sum(each.within is not None for each in completions)
+    return sum(each.in_transaction is not None for each in completions)

@@ -158,8 +158,8 @@ class Executor:
             result = result_of(run.claim.payload, run.number)
         simulator.note("end", process.number, run.claim, result or error)
         held = process.node.holds(run.claim)
-        within = None if error is not None else self._write(run)
-        process.node.executed(run.claim, result, error, process.now_ms, within)
+        in_transaction = None if error is not None else self._write(run)
+        process.node.executed(run.claim, result, error, process.now_ms, in_transaction)
         if held and not process.node.holds(run.claim):
             simulator.witness.to_be_repeated(process.disk, run.claim)
 

@@ -33,18 +33,18 @@ from foundation_rt.agents.ledger.session_manager import LinkState
 from foundation_rt.agents.ledger.types import (
     TERMINAL,
     Appended,
-    Arrival,
     Claim,
     Claimed,
     Completed,
     Completion,
-    Draft,
     Due,
     Envelope,
+    IncomingEnvelope,
     Link,
     MessageRecord,
     MessageState,
     MessageType,
+    OutgoingMessage,
     Received,
     Release,
     RequestRecord,
@@ -78,10 +78,10 @@ class Witness:
     count: Callable[[Fault], None]
     is_alive: Callable[[str], bool]
     max_starts: int
-    # By link and by the series of the ledger of its source; then also by that of its target.
+    # By link and by the incarnation of the ledger of its source; then also by that of its target.
     _sent: dict[tuple[Link, int], SentAccount] = field(factory=dict, init=False)
     _arrived: dict[tuple[Link, int, int], ArrivedAccount] = field(factory=dict, init=False)
-    # The newest series heard of, by link and by the series of the ledger of its target.
+    # The newest incarnation heard of, by link and by the incarnation of the ledger of its target.
     _heard: dict[tuple[Link, int], int] = field(factory=dict, init=False)
     # Where that came in which is to be executed, by number of the disk and id.
     _came: dict[tuple[int, str], ArrivedAccount] = field(factory=dict, init=False)
@@ -105,24 +105,24 @@ class Witness:
     _writers: set[int] = field(factory=set, init=False)
     _void: set[tuple[Link, int, int]] = field(factory=set, init=False)
 
-    def sent_on(self, link: Link, series: int) -> SentAccount:
+    def sent_on(self, link: Link, incarnation: int) -> SentAccount:
         """The account of a link where its messages are made."""
-        account = self._sent.get((link, series))
+        account = self._sent.get((link, incarnation))
         if account is None:
-            account = self._sent[link, series] = SentAccount()
+            account = self._sent[link, incarnation] = SentAccount()
         return account
 
-    def arrived_on(self, link: Link, series: int, at: int) -> ArrivedAccount:
-        """The account of a link where its messages are executed: in the ledger of series `at`."""
-        account = self._arrived.get((link, series, at))
+    def arrived_on(self, link: Link, incarnation: int, at: int) -> ArrivedAccount:
+        """The account of a link where its messages are executed: in the ledger `at`."""
+        account = self._arrived.get((link, incarnation, at))
         if account is None:
-            sent = self.sent_on(link, series)
-            account = self._arrived[link, series, at] = ArrivedAccount(sent)
+            sent = self.sent_on(link, incarnation)
+            account = self._arrived[link, incarnation, at] = ArrivedAccount(sent)
         return account
 
-    def is_void(self, link: Link, series: int, seq: int) -> bool:
+    def is_void(self, link: Link, incarnation: int, seq: int) -> bool:
         """Whether a message became a tombstone where it was made."""
-        return (link, series, seq) in self._void
+        return (link, incarnation, seq) in self._void
 
     def performed(
         self, disk: Disk, operation: Operation, arguments: tuple[Any, ...], result: Any
@@ -136,26 +136,26 @@ class Witness:
 
     def appended(self, disk: Disk, arguments: tuple[Any, ...], results: list[Appended]) -> None:
         """Numbers are given out in order, and once for each request."""
-        drafts: list[Draft] = arguments[0]
-        for draft, appended in zip(drafts, results, strict=True):
+        messages: list[OutgoingMessage] = arguments[0]
+        for outgoing, appended in zip(messages, results, strict=True):
             if appended.verdict is Verdict.NEW:
-                link = (draft.source_agent_id, draft.target_agent_id)
-                content = (draft.message_type, draft.request_id, draft.payload)
+                link = (outgoing.source_agent_id, outgoing.target_agent_id)
+                content = (outgoing.message_type, outgoing.request_id, outgoing.payload)
                 self._numbered(disk, link, appended.seq, content)
-                if draft.local:
-                    arrived = self.arrived_on(link, disk.series, disk.series)
+                if outgoing.local:
+                    arrived = self.arrived_on(link, disk.incarnation, disk.incarnation)
                     arrived.arrive(appended.seq)
-                    self._heard[link, disk.series] = disk.series
-                    self._came[disk.number, draft.key] = arrived
-                if draft.local or draft.message_type is MessageType.REQUEST:
-                    self._enter(disk, draft.key, draft.expires_at_ms)
+                    self._heard[link, disk.incarnation] = disk.incarnation
+                    self._came[disk.number, outgoing.key] = arrived
+                if outgoing.local or outgoing.message_type is MessageType.REQUEST:
+                    self._enter(disk, outgoing.key, outgoing.expires_at_ms)
             elif appended.existing is not None:
-                same = appended.existing.digest == draft.digest
+                same = appended.existing.digest == outgoing.digest
                 if same is not (appended.verdict is Verdict.DUPLICATE):
-                    raise Violation("identity", f"{draft.key} is a {appended.verdict}")
+                    raise Violation("identity", f"{outgoing.key} is a {appended.verdict}")
 
     def _numbered(self, disk: Disk, link: Link, seq: int, content: Message) -> None:
-        account = self.sent_on(link, disk.series)
+        account = self.sent_on(link, disk.incarnation)
         account.messages.append(content)
         if seq != len(account.messages) or disk.links[link].last_seq < seq:
             raise Violation("gapless", f"{link} got number {seq} as its {len(account.messages)}.")
@@ -170,14 +170,16 @@ class Witness:
 
     def received(self, disk: Disk, arguments: tuple[Any, ...], received: Received) -> None:
         """What is acknowledged is there; what was there before is not taken again."""
-        arrivals: list[Arrival] = arguments[0]
-        new = sum(self._came_in(disk, arrival.envelope) for arrival in arrivals)
+        arrivals: list[IncomingEnvelope] = arguments[0]
+        new = sum(self._came_in(disk, incoming.envelope) for incoming in arrivals)
         if new != len(received.accepted):
             raise Violation("deduplication", f"{len(received.accepted)} taken, {new} were new")
         for link, ack in received.acks.items():
-            there = self.arrived_on(link, received.series[link], disk.series).contiguous
+            there = self.arrived_on(
+                link, received.incarnation[link], disk.incarnation
+            ).received_up_to
             if ack != there:
-                raise Violation("contiguous ack", f"{link} acknowledges {ack}, has {there}")
+                raise Violation("acknowledgement", f"{link} acknowledges {ack}, has {there}")
         for message in received.responses:
             self._answered(disk, message)
 
@@ -186,11 +188,11 @@ class Witness:
         link = (envelope.source_agent_id, envelope.target_agent_id)
         if envelope.ack is not None:
             self._acknowledged(disk, (link[1], link[0]))
-        if envelope.seq == 0 or envelope.series < self._heard.get((link, disk.series), 0):
+        if envelope.seq == 0 or envelope.incarnation < self._heard.get((link, disk.incarnation), 0):
             return False
-        self._heard[link, disk.series] = envelope.series
-        arrived = self.arrived_on(link, envelope.series, disk.series)
-        if not arrived.arrive(envelope.seq, envelope.floor):
+        self._heard[link, disk.incarnation] = envelope.incarnation
+        arrived = self.arrived_on(link, envelope.incarnation, disk.incarnation)
+        if not arrived.arrive(envelope.seq, envelope.low_watermark):
             return False
         if envelope.tombstone:
             arrived.dead.add(envelope.seq)
@@ -202,10 +204,10 @@ class Witness:
         state = disk.links.get(link)
         if state is None:
             return
-        account = self.sent_on(link, disk.series)
+        account = self.sent_on(link, disk.incarnation)
         if not account.acked <= state.acked <= account.covered:
             raise Violation(
-                "contiguous ack",
+                "acknowledgement",
                 f"{link} went from {account.acked} to {state.acked}, had {account.covered}",
             )
         account.acked = state.acked
@@ -321,7 +323,7 @@ class Witness:
         completions: list[Completion] = arguments[0]
         for completion, completed in zip(completions, results, strict=True):
             account = self.requests.get((disk.number, completion.request_id))
-            if completion.within is not None:
+            if completion.in_transaction is not None:
                 self._writers.add(_run_of(completion.result))
             if completed.record is not None and account is not None:
                 self._recorded(completion, completed.record, account)
@@ -399,8 +401,8 @@ class Witness:
         for message in (*due.given_up, *due.messages):
             link = (message.source_agent_id, message.target_agent_id)
             void = message.state is MessageState.TOMBSTONE
-            if void and not self.is_void(link, disk.series, message.seq):
-                self._void.add((link, disk.series, message.seq))
+            if void and not self.is_void(link, disk.incarnation, message.seq):
+                self._void.add((link, disk.incarnation, message.seq))
                 expired = message.expires_at_ms <= now_ms
                 self.count(Fault.EXPIRY if expired else Fault.GIVEN_UP)
 
@@ -431,19 +433,23 @@ class Witness:
     def sent(self, envelope: Envelope) -> None:
         """Nothing is said to anybody that is not in a ledger."""
         link = (envelope.source_agent_id, envelope.target_agent_id)
-        if envelope.ack is not None and envelope.ack_series is not None:
-            arrived = self.arrived_on((link[1], link[0]), envelope.ack_series, envelope.series)
-            if envelope.ack > arrived.contiguous:
+        if envelope.ack is not None and envelope.ack_incarnation is not None:
+            arrived = self.arrived_on(
+                (link[1], link[0]), envelope.ack_incarnation, envelope.incarnation
+            )
+            if envelope.ack > arrived.received_up_to:
                 raise Violation("ack before ledger", f"{link}: {envelope.ack} too early")
         if envelope.seq == 0:
             return
-        sent = self.sent_on(link, envelope.series)
+        sent = self.sent_on(link, envelope.incarnation)
         if envelope.seq > len(sent.messages):
             raise Violation("send before ledger", f"{link} number {envelope.seq}")
-        if not 1 <= envelope.floor <= sent.covered + 1:
-            raise Violation("floor", f"{link}: {envelope.floor}, has {sent.covered}")
+        if not 1 <= envelope.low_watermark <= sent.covered + 1:
+            raise Violation(
+                "low watermark", f"{link}: {envelope.low_watermark}, has {sent.covered}"
+            )
         if envelope.tombstone:
-            if not self.is_void(link, envelope.series, envelope.seq):
+            if not self.is_void(link, envelope.incarnation, envelope.seq):
                 raise Violation("tombstone", f"{link} number {envelope.seq} was not given up")
             return
         content = (envelope.message_type, envelope.request_id, envelope.payload)
@@ -494,14 +500,14 @@ class Witness:
                 raise Violation("renewal", f"{request_id} was executed {len(account.runs)} times")
 
     def _check_link(self, disk: Disk, link: Link, state: LinkState) -> None:
-        sent = self.sent_on(link, disk.series)
+        sent = self.sent_on(link, disk.incarnation)
         if state.last_seq != len(sent.messages):
             raise Violation("gapless", f"{link} gave out {state.last_seq}")
         if not state.acked <= sent.covered == state.last_seq:
             raise Violation("liveness", f"{link}: {state}, had {sent.covered}")
-        arrived = self.arrived_on(link, state.series, disk.series)
-        if state.contiguous != arrived.contiguous:
-            raise Violation("contiguous ack", f"{link}: {state}, has {arrived.contiguous}")
+        arrived = self.arrived_on(link, state.incarnation, disk.incarnation)
+        if state.received_up_to != arrived.received_up_to:
+            raise Violation("acknowledgement", f"{link}: {state}, has {arrived.received_up_to}")
 
 
 def _position(disk: Disk, request_id: str) -> float:

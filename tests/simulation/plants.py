@@ -17,18 +17,18 @@ from foundation_rt.agents.ledger import node as node_module
 from foundation_rt.agents.ledger.effects import Operation
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.rules import Claimability, claimability
-from foundation_rt.agents.ledger.session_manager import Arrival, LinkState, arrive
+from foundation_rt.agents.ledger.session_manager import LinkState, SequenceStatus, record_arrival
 from foundation_rt.agents.ledger.types import (
     Claim,
     Completion,
-    Draft,
     Envelope,
     MessageState,
     MessageType,
+    OutgoingMessage,
     RequestRecord,
     RequestState,
-    Within,
 )
+from foundation_rt.agents.messages import Write
 from foundation_rt.agents.stores import memory, records
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter as Ledger
 from foundation_rt.agents.stores.postgres import outcome_writes
@@ -53,13 +53,13 @@ def requests_not_deduplicated(patch: Patch) -> None:
     """A request whose id is known is entered once more."""
     append, take_in = Ledger._append, Ledger._take_in
 
-    def forgetful_append(self: Ledger, draft: Draft) -> Any:
-        self._requests.pop(draft.key, None)
-        return append(self, draft)
+    def forgetful_append(self: Ledger, outgoing: OutgoingMessage) -> Any:
+        self._requests.pop(outgoing.key, None)
+        return append(self, outgoing)
 
-    def forgetful_take_in(self: Ledger, arrival: Any, *rest: Any) -> None:
-        self._requests.pop(arrival.envelope.request_id, None)
-        take_in(self, arrival, *rest)
+    def forgetful_take_in(self: Ledger, incoming: Any, *rest: Any) -> None:
+        self._requests.pop(incoming.envelope.request_id, None)
+        take_in(self, incoming, *rest)
 
     patch.setattr(Ledger, "_append", forgetful_append)
     patch.setattr(Ledger, "_take_in", forgetful_take_in)
@@ -68,22 +68,22 @@ def requests_not_deduplicated(patch: Patch) -> None:
 def numbers_not_deduplicated(patch: Patch) -> None:
     """A number that has come in before is taken for new."""
 
-    def arrive_always(link: LinkState, seq: int, *rest: Any, **more: Any) -> Arrival:
-        arrive(link, seq, *rest, **more)
-        return Arrival.NEW
+    def arrive_always(link: LinkState, seq: int, *rest: Any, **more: Any) -> SequenceStatus:
+        record_arrival(link, seq, *rest, **more)
+        return SequenceStatus.NEW
 
-    patch.setattr(memory, "arrive", arrive_always)
+    patch.setattr(memory, "record_arrival", arrive_always)
 
 
 def conflicts_not_seen(patch: Patch) -> None:
     """A request gets the outcome of another that has its id."""
     append = Ledger._append
 
-    def trusting_append(self: Ledger, draft: Draft) -> Any:
-        existing = self._requests.get(draft.key)
+    def trusting_append(self: Ledger, outgoing: OutgoingMessage) -> Any:
+        existing = self._requests.get(outgoing.key)
         if existing is not None:
-            draft.digest = existing.digest
-        return append(self, draft)
+            outgoing.digest = existing.digest
+        return append(self, outgoing)
 
     patch.setattr(Ledger, "_append", trusting_append)
 
@@ -91,30 +91,30 @@ def conflicts_not_seen(patch: Patch) -> None:
 def ack_over_a_gap(patch: Patch) -> None:
     """The highest number received is acknowledged, whatever is missing below it."""
 
-    def arrive_over_gaps(link: LinkState, seq: int, *rest: Any, **more: Any) -> Arrival:
-        found = arrive(link, seq, *rest, **more)
-        link.contiguous = max(link.contiguous, seq)
-        link.ahead.clear()
+    def arrive_over_gaps(link: LinkState, seq: int, *rest: Any, **more: Any) -> SequenceStatus:
+        found = record_arrival(link, seq, *rest, **more)
+        link.received_up_to = max(link.received_up_to, seq)
+        link.out_of_order.clear()
         return found
 
-    patch.setattr(memory, "arrive", arrive_over_gaps)
+    patch.setattr(memory, "record_arrival", arrive_over_gaps)
 
 
 def ack_before_the_ledger(patch: Patch) -> None:
     """What comes in is acknowledged at once."""
     deliver = Node.deliver
 
-    def hasty_deliver(self: Node, envelopes: list[Envelope], ticket: Any, now_ms: int) -> None:
+    def hasty_deliver(self: Node, envelopes: list[Envelope], waiter: Any, now_ms: int) -> None:
         self._send(
             [
                 self._bare_ack(
-                    (each.source_agent_id, each.target_agent_id), each.seq, each.series, now_ms
+                    (each.source_agent_id, each.target_agent_id), each.seq, each.incarnation, now_ms
                 )
                 for each in envelopes
                 if each.seq
             ]
         )
-        deliver(self, envelopes, ticket, now_ms)
+        deliver(self, envelopes, waiter, now_ms)
 
     patch.setattr(Node, "deliver", hasty_deliver)
 
@@ -129,7 +129,7 @@ def outcome_before_the_ledger(patch: Patch) -> None:
         result: bytes | None,
         error: StructuredError | None,
         now_ms: int,
-        within: Within | None = None,
+        in_transaction: Write | None = None,
     ) -> None:
         self._settle(
             RequestRecord(
@@ -147,7 +147,7 @@ def outcome_before_the_ledger(patch: Patch) -> None:
                 error=None if error is None else orjson.dumps(error.to_wire()),
             )
         )
-        executed(self, claim, result, error, now_ms, within)
+        executed(self, claim, result, error, now_ms, in_transaction)
 
     patch.setattr(Node, "executed", hasty_executed)
 
@@ -156,11 +156,11 @@ def send_before_the_ledger(patch: Patch) -> None:
     """A message goes out while the ledger is still entering it."""
     send = Node.send
 
-    def hasty_send(self: Node, draft: Draft, ticket: Any, now_ms: int) -> None:
-        if not draft.local:
-            message = records.drafted_message(draft, 1)
+    def hasty_send(self: Node, outgoing: OutgoingMessage, waiter: Any, now_ms: int) -> None:
+        if not outgoing.local:
+            message = records.outgoing_message(outgoing, 1)
             self._send([self._first_attempt(message)])
-        send(self, draft, ticket, now_ms)
+        send(self, outgoing, waiter, now_ms)
 
     patch.setattr(Node, "send", hasty_send)
 
@@ -231,11 +231,11 @@ def tombstone_executed(patch: Patch) -> None:
     """A message that was void when its number came is executed when it comes itself."""
     receive = Ledger._receive
 
-    def credulous_receive(self: Ledger, arrival: Any, *rest: Any) -> None:
-        envelope = arrival.envelope
+    def credulous_receive(self: Ledger, incoming: Any, *rest: Any) -> None:
+        envelope = incoming.envelope
         if envelope.message_type is not MessageType.RESPONSE:  # which is not executed
-            arrival = evolve(arrival, envelope=evolve(envelope, tombstone=False))
-        receive(self, arrival, *rest)
+            incoming = evolve(incoming, envelope=evolve(envelope, tombstone=False))
+        receive(self, incoming, *rest)
 
     patch.setattr(Ledger, "_receive", credulous_receive)
 
@@ -245,27 +245,31 @@ def held_not_held(patch: Patch) -> None:
     enter = Ledger._enter
 
     def hasty_enter(self: Ledger, record: RequestRecord, link: Any, state: LinkState) -> None:
-        enter(self, record, link, LinkState(contiguous=record.seq))
+        enter(self, record, link, LinkState(received_up_to=record.seq))
 
     patch.setattr(Ledger, "_enter", hasty_enter)
 
 
-def series_ignored(patch: Patch) -> None:
+def incarnation_ignored(patch: Patch) -> None:
     """The numbers of a new ledger are taken for those of the one that was lost."""
 
-    def arrive_of_any(link: LinkState, seq: int, series: int, *rest: Any, **more: Any) -> Arrival:
-        return arrive(link, seq, link.series or series, *rest, **more)
+    def arrive_of_any(
+        link: LinkState, seq: int, incarnation: int, *rest: Any, **more: Any
+    ) -> SequenceStatus:
+        return record_arrival(link, seq, link.incarnation or incarnation, *rest, **more)
 
-    patch.setattr(memory, "arrive", arrive_of_any)
+    patch.setattr(memory, "record_arrival", arrive_of_any)
 
 
 def floor_ignored(patch: Patch) -> None:
     """A new ledger waits for what its predecessor has acknowledged."""
 
-    def arrive_without(link: LinkState, seq: int, series: int, floor: int, **more: Any) -> Arrival:
-        return arrive(link, seq, series, **more)
+    def arrive_without(
+        link: LinkState, seq: int, incarnation: int, low_watermark: int, **more: Any
+    ) -> SequenceStatus:
+        return record_arrival(link, seq, incarnation, **more)
 
-    patch.setattr(memory, "arrive", arrive_without)
+    patch.setattr(memory, "record_arrival", arrive_without)
 
 
 # -- the simulation found these -----------------------------------------------------------------
@@ -306,11 +310,11 @@ def late_release_taken_for_a_failure(patch: Patch) -> None:
     async def hasty_perform(
         self: OutcomeWrites, connection: Any, completion: Completion
     ) -> Exception | None:
-        if completion.within is None:
+        if completion.in_transaction is None:
             return None
         try:
             async with asyncio.timeout(None) as limit, connection.transaction() as savepoint:
-                failure = await outcome_writes._failure_of(completion.within, connection)
+                failure = await outcome_writes._failure_of(completion.in_transaction, connection)
                 if failure is not None:
                     raise psycopg.Rollback(savepoint)
                 limit.reschedule(asyncio.get_running_loop().time() + WRITE_S)

@@ -1,6 +1,6 @@
-"""A process that runs a node: does what the node decides, as `aacp.driver` does, and may die.
+"""A process that runs a node: does what the node decides, as `NodeRunner` does, and may die.
 
-What it is made of goes with it: the node, the executions, the tickets. Its disk stays.
+What it is made of goes with it: the node, the executions, the waiters. Its disk stays.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from foundation_rt.agents.ledger.effects import (
     NoticeReceived,
     NoticeSettled,
     Persist,
+    Resolve,
     Send,
-    Tell,
 )
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.retransmitter import Retransmitter
@@ -98,10 +98,10 @@ class Process:
             simulator.new_id,
             Retransmitter(scenario.policy, simulator.rng.random),
             notices=scenario.notices,
-            series=self.disk.series,
+            incarnation=self.disk.incarnation,
         )
         self.executor = Executor(self)
-        self.node.series = self.disk.series
+        self.node.incarnation = self.disk.incarnation
         simulator.note("start", self.number)
         self.node.start(self.now_ms)
         for agent_id, processes in simulator.registered.items():
@@ -161,8 +161,8 @@ class Process:
 
     def send(self, call: Call) -> None:
         """A caller sends."""
-        self.simulator.note("send", self.number, call.draft)
-        self.node.send(call.draft, call, self.now_ms)
+        self.simulator.note("send", self.number, call.outgoing)
+        self.node.send(call.outgoing, call, self.now_ms)
         self.pump()
 
     def deliver(self, packet: Packet) -> None:
@@ -242,12 +242,12 @@ class Process:
         if fault is not None:
             self.crash()
 
-    def _tell(self, tell: Tell) -> None:
-        if isinstance(tell.ticket, Call):
-            self.simulator.note("tell", self.number, tell.ticket.draft, tell.answer)
-            self.simulator.workload.told(tell.ticket, tell.answer)
-        elif tell.answer is not None:
-            self.simulator.network.bring_again(tell.ticket)
+    def _resolve(self, resolve: Resolve) -> None:
+        if isinstance(resolve.waiter, Call):
+            self.simulator.note("tell", self.number, resolve.waiter.outgoing, resolve.answer)
+            self.simulator.workload.told(resolve.waiter, resolve.answer)
+        elif resolve.answer is not None:
+            self.simulator.network.bring_again(resolve.waiter)
 
     def _notice(
         self,
@@ -351,7 +351,7 @@ class Process:
 _PERFORM: dict[type, Callable[[Process, Any], None]] = {
     Persist: Process._persist,
     Send: Process._send,
-    Tell: Process._tell,
+    Resolve: Process._resolve,
     Execute: Process._execute,
     Abandon: Process._abandon,
     NoticeReceived: Process._notice,

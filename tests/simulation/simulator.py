@@ -62,7 +62,7 @@ class Simulator:
         self.network = Network(self)
         self.workload = Workload(self)
         self.disks = [
-            Disk(number, self.database, series=START_MS + number)
+            Disk(number, self.database, incarnation=START_MS + number)
             for number in range(max(self.scenario.disks) + 1)
         ]
         self.processes = [
@@ -286,7 +286,7 @@ class Simulator:
         self.lost.add(number)
         self.witness.lost(process.disk)
         self.disks[number] = Disk(
-            number, self.database, series=START_MS + len(self.disks) + self.now
+            number, self.database, incarnation=START_MS + len(self.disks) + self.now
         )
         process.lose_disk(self.disks[number])
 

@@ -37,7 +37,7 @@ CLASSIC = (
     plants.tombstone_not_sent,
     plants.tombstone_executed,
     plants.held_not_held,
-    plants.series_ignored,
+    plants.incarnation_ignored,
     plants.floor_ignored,
 )
 FOUND_BY_SIMULATION = (

@@ -12,16 +12,16 @@ from foundation_rt.agents.ledger.types import (
     Claimed,
     Completed,
     Completion,
-    Draft,
     Due,
     Envelope,
+    IncomingEnvelope,
     MessageRecord,
     MessageType,
+    OutgoingMessage,
     Received,
     Release,
     RequestRecord,
 )
-from foundation_rt.agents.ledger.types import Arrival as ArrivalOf
 
 Event: TypeAlias = tuple[Any, ...]
 """Time in ms since the start; a word for what happened; whom it happened to; details."""
@@ -63,10 +63,12 @@ def _text(payload: bytes | None) -> str:
     return "" if payload is None else payload.decode()
 
 
-def _draft(draft: Draft) -> str:
-    where = "here" if draft.local else "there"
-    link = f"{draft.source_agent_id}>{draft.target_agent_id}"
-    return f"({link} {draft.message_type.value} {draft.key} {_text(draft.payload)} {where})"
+def _outgoing(outgoing: OutgoingMessage) -> str:
+    where = "here" if outgoing.local else "there"
+    link = f"{outgoing.source_agent_id}>{outgoing.target_agent_id}"
+    return (
+        f"({link} {outgoing.message_type.value} {outgoing.key} {_text(outgoing.payload)} {where})"
+    )
 
 
 def _message(message: MessageRecord) -> str:
@@ -105,7 +107,7 @@ def _completed(completed: Completed) -> str:
 
 def _completion(completion: Completion) -> str:
     outcome = _text(completion.result or completion.error)
-    writes = "" if completion.within is None else " writes"
+    writes = "" if completion.in_transaction is None else " writes"
     epoch = f"epoch {completion.epoch}{writes}"
     return f"({completion.request_id} {epoch} {completion.state.value} {outcome})"
 
@@ -119,8 +121,8 @@ _SAYERS: dict[type, Any] = {
     tuple: _say_all,
     bytes: _text,
     Envelope: _envelope,
-    ArrivalOf: lambda arrival: _envelope(arrival.envelope),
-    Draft: _draft,
+    IncomingEnvelope: lambda incoming: _envelope(incoming.envelope),
+    OutgoingMessage: _outgoing,
     MessageRecord: _message,
     RequestRecord: _record,
     Appended: _appended,

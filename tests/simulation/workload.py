@@ -16,8 +16,8 @@ from foundation_rt.agents.ledger.rules import digest_of
 from foundation_rt.agents.ledger.types import (
     TERMINAL,
     Appended,
-    Draft,
     MessageType,
+    OutgoingMessage,
     RequestRecord,
     RequestState,
     Verdict,
@@ -93,7 +93,7 @@ def _again(rng: Random, order: Order, scenario: Scenario) -> Order:
 
 @define(eq=False, repr=False)
 class Call:
-    """An order that was given to a node; the ticket of its sender.
+    """An order that was given to a node; the waiter of its sender.
 
     Attributes:
         life: of the process, when it was given.
@@ -104,7 +104,7 @@ class Call:
     """
 
     order: Order
-    draft: Draft
+    outgoing: OutgoingMessage
     process: Process
     life: int
     entered: bool = False
@@ -140,10 +140,10 @@ class Workload:
             return
         self.to_submit -= 1
         self._count(order)
-        call = Call(order, self._draft(order, process), process, process.life)
+        call = Call(order, self._outgoing(order, process), process, process.life)
         self.calls.append(call)
         if order.message_type is MessageType.REQUEST:
-            process.node.wait_for(call.draft.key, call, process.now_ms)
+            process.node.wait_for(call.outgoing.key, call, process.now_ms)
             self.simulator.after(order.patience_ms, self._lose_patience, call)
         process.send(call)
 
@@ -161,7 +161,7 @@ class Workload:
                 self.simulator.dice.count(Fault.REPEATED)
             self._said.add(order.request_id)
 
-    def _draft(self, order: Order, process: Process) -> Draft:
+    def _outgoing(self, order: Order, process: Process) -> OutgoingMessage:
         """As `AgentCoordinatorV2` makes it."""
         node: Node = process.node
         now_ms = process.now_ms
@@ -169,7 +169,7 @@ class Workload:
         request_id = order.request_id
         if request_id is None and order.message_type is MessageType.REQUEST:
             request_id = self.simulator.new_id()
-        return Draft(
+        return OutgoingMessage(
             self.simulator.new_id(),
             request_id,
             order.source,
@@ -187,7 +187,7 @@ class Workload:
         """The caller goes on without the outcome (AACP-26)."""
         if call.record is None and not call.refused and call.process.life == call.life:
             call.gave_up = True
-            call.process.node.stop_waiting(call.draft.key, call)
+            call.process.node.stop_waiting(call.outgoing.key, call)
 
     # -- what senders are told ----------------------------------------------------------------
 
@@ -198,32 +198,32 @@ class Workload:
         elif isinstance(answer, RequestRecord):
             self._finished(call, answer)
         else:
-            raise Violation("told", f"{call.draft.key}: {answer!r}")
+            raise Violation("told", f"{call.outgoing.key}: {answer!r}")
 
     def _entered(self, call: Call, appended: Appended) -> None:
         if appended.verdict is Verdict.CONFLICT:
             call.refused = True
-            call.process.node.stop_waiting(call.draft.key, call)
+            call.process.node.stop_waiting(call.outgoing.key, call)
             return
         call.entered = True
         existing = appended.existing
         if existing is not None and existing.state in TERMINAL and not call.gave_up:
-            call.process.node.stop_waiting(call.draft.key, call)
+            call.process.node.stop_waiting(call.outgoing.key, call)
             self._finished(call, existing)
 
     def _finished(self, call: Call, record: RequestRecord) -> None:
         if call.gave_up or call.refused:
-            raise Violation("told", f"{call.draft.key}: a void ticket got an answer")
+            raise Violation("told", f"{call.outgoing.key}: a void waiter got an answer")
         if call.record is None:
             self.simulator.witness.told(record)
             self._check_own(call, record)
             call.record = record
 
     def _check_own(self, call: Call, record: RequestRecord) -> None:
-        if not call.entered or call.draft.key in self.simulator.witness.reused:
-            return  # the ticket waited for an id that turns out to be another's
-        if record.payload != call.draft.payload:
-            raise Violation("identity", f"{call.draft.key} got what another was told")
+        if not call.entered or call.outgoing.key in self.simulator.witness.reused:
+            return  # the waiter waited for an id that turns out to be another's
+        if record.payload != call.outgoing.payload:
+            raise Violation("identity", f"{call.outgoing.key} got what another was told")
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -241,24 +241,24 @@ class Workload:
         return None
 
     def _unfinished(self, call: Call) -> str | None:
-        draft, process = call.draft, call.process
+        outgoing, process = call.outgoing, call.process
         alive = call.life == process.life
         if alive and not call.entered and not call.refused:
-            return f"{draft.key} was never entered"
-        if call.refused or not call.entered or draft.message_type is MessageType.EVENT:
+            return f"{outgoing.key} was never entered"
+        if call.refused or not call.entered or outgoing.message_type is MessageType.EVENT:
             return None
-        record = process.disk.requests.get(draft.key)
+        record = process.disk.requests.get(outgoing.key)
         if record is None or record.expires_at_ms <= process.now_ms:
             return None
         if record.state in TERMINAL:
             if alive and not call.gave_up and call.record is None:
-                return f"{draft.key} is finished, and its caller was not told"
+                return f"{outgoing.key} is finished, and its caller was not told"
             return None
         if record.state is RequestState.SENT and self._will_not_be_answered(record):
             return None
         if record.state is RequestState.HELD and self._is_orphan(record):
             return None
-        return f"{draft.key} is {record.state}"
+        return f"{outgoing.key} is {record.state}"
 
     def _is_orphan(self, record: RequestRecord) -> bool:
         """Whether what comes before it may have been in a ledger that was lost."""
@@ -274,12 +274,14 @@ class Workload:
             return True
         there = (record.source_agent_id, record.target_agent_id)
         back = (record.target_agent_id, record.source_agent_id)
-        if witness.is_void(there, simulator.disk_of(record.source_agent_id).series, record.seq):
+        if witness.is_void(
+            there, simulator.disk_of(record.source_agent_id).incarnation, record.seq
+        ):
             return True
-        series = simulator.disk_of(record.target_agent_id).series
-        answers = witness.sent_on(back, series).messages
+        incarnation = simulator.disk_of(record.target_agent_id).incarnation
+        answers = witness.sent_on(back, incarnation).messages
         return any(
-            witness.is_void(back, series, seq)
+            witness.is_void(back, incarnation, seq)
             for seq, (kind, request_id, _) in enumerate(answers, 1)
             if kind is MessageType.RESPONSE and request_id == record.request_id
         )

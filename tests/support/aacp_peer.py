@@ -225,7 +225,7 @@ async def play(part: Part) -> None:
 
 async def make_pending(coordinator: Any) -> list[Any]:
     """The requests without an outcome."""
-    pending: list[Any] = await coordinator._driver.store.list_pending_requests()
+    pending: list[Any] = await coordinator._runner.store.list_pending_requests()
     return pending
 
 
@@ -254,7 +254,7 @@ def make_transport(address: str) -> Any:
 def main() -> None:
     """Fork a peer for every line, one at a time, until there are no more."""
     import foundation_rt.agents.ledger.coordinator
-    import foundation_rt.agents.ledger.driver
+    import foundation_rt.agents.ledger.runner
     import foundation_rt.agents.stores.postgres
     import foundation_rt.agents.stores.sqlite
     import foundation_rt.agents.transports.nats  # noqa: F401

@@ -36,7 +36,7 @@ agent_ids = st.text(printable | st.just(" "), min_size=1, max_size=256).filter(
 )
 times = st.integers(0, MAX_TIME_MS)
 numbers = st.integers(1, 100) | st.integers(1, MAX_SEQ)
-series = st.integers(0, MAX_SEQ)
+incarnation = st.integers(0, MAX_SEQ)
 acks = st.none() | st.integers(0, 100) | st.integers(0, MAX_SEQ)
 
 errors = st.fixed_dictionaries(
@@ -74,8 +74,8 @@ def envelopes(draw: st.DrawFn) -> Envelope:
         VOID_PAYLOAD if tombstone else draw(payloads),
         draw(st.none() | times),
         tombstone,
-        draw(series),
-        None if ack is None else draw(series),
+        draw(incarnation),
+        None if ack is None else draw(incarnation),
         draw(numbers),
     )
 
@@ -91,9 +91,9 @@ bare_acks = st.builds(
     message_type=st.just(MessageType.EVENT),
     timestamp_ms=times,
     payload=st.just(VOID_PAYLOAD),
-    series=series,
-    ack_series=series,
-    floor=st.just(0),
+    incarnation=incarnation,
+    ack_incarnation=incarnation,
+    low_watermark=st.just(0),
 )
 
 MEMBERS = (

@@ -45,7 +45,7 @@ from .retransmitter import PATIENT_POLICY, Retransmitter, RetryPolicy
 from .rules import conflict_error, digest_of
 from .setup import check_settings, make_limits, make_store, make_transport
 from .status import MessageStatus, message_status, request_status
-from .types import Draft, MessageType, Outcome, RequestRecord, Verdict
+from .types import MessageType, Outcome, OutgoingMessage, RequestRecord, Verdict
 from .waiting import Entry, fail_when_aborted, time_out
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from ...protocol.principal import Principal
     from ..persistence import AACPPersistenceAdapter
     from ..transports import AACPTransport
-    from .driver import Driver
     from .late_calls import LateCalls
+    from .runner import NodeRunner
 
 _MAX_BACKLOG, _MAX_BACKLOG_BYTES = 10_000, 64 * 1024 * 1024
 """Messages, and bytes of their payloads, that may wait to be entered: what a slow disk piles up."""
@@ -101,7 +101,7 @@ class AgentCoordinatorV2(AgentCoordinator):
     on_message_completed: CompletedHook | None = field(default=None, kw_only=True)
     on_message_failed: FailedHook | None = field(default=None, kw_only=True)
     _shares: ServerConfig | None = field(default=None, init=False)
-    _driver: Driver | None = field(default=None, init=False)
+    _runner: NodeRunner | None = field(default=None, init=False)
     _starting: asyncio.Future[None] | None = field(default=None, init=False)
     _late_calls: LateCalls | None = field(default=None, init=False)
 
@@ -159,10 +159,10 @@ class AgentCoordinatorV2(AgentCoordinator):
         from random import random
 
         from ..stores.memory_usage import Usage
-        from .driver import Driver, NodeClock
         from .execution import Executor
         from .late_calls import LateCalls
         from .node import Node, NodeSettings
+        from .runner import NodeClock, NodeRunner
 
         logger = self._own_logger()
         store = self.store or make_store(self.aacp, logger, self._shares)
@@ -181,17 +181,17 @@ class AgentCoordinatorV2(AgentCoordinator):
         backlog = Usage(limits)
         node = Node(settings, self._ids.run_id, retransmitter, sending=sending, backlog=backlog)
         executor = Executor(self, logger, store.takes_writes, self._max_payload_bytes)
-        driver = Driver(node, store, transport, NodeClock(self.clock), logger, executor.execute)
+        runner = NodeRunner(node, store, transport, NodeClock(self.clock), logger, executor.execute)
         attach_hooks(
-            driver, self.on_message_received, self.on_message_completed, self.on_message_failed
+            runner, self.on_message_received, self.on_message_completed, self.on_message_failed
         )
-        await driver.start()
-        driver.listen(self._name)
+        await runner.start()
+        runner.listen(self._name)
         for agent_id in self.agent_ids():
-            driver.add_agent(agent_id)
+            runner.add_agent(agent_id)
         self._late_calls = LateCalls(
             store,
-            driver.now_ms,
+            runner.now_ms,
             logger,
             asyncio.get_running_loop(),
             self._name,
@@ -199,7 +199,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             self.aacp.max_payload_bytes,
             Usage(limits),
         )
-        self._driver = driver
+        self._runner = runner
 
     @property
     def _name(self) -> str:
@@ -217,12 +217,12 @@ class AgentCoordinatorV2(AgentCoordinator):
         if starting is not None and not starting.done():
             starting.cancel()
             await asyncio.wait([starting])
-        driver, late_calls = self._driver, self._late_calls
-        if driver is not None and late_calls is not None:
+        runner, late_calls = self._runner, self._late_calls
+        if runner is not None and late_calls is not None:
             # Until it has ended, handlers may still send.
-            await driver.stop(grace, late_calls.finish)
-        if self._driver is driver:
-            self._driver = self._late_calls = self._starting = None
+            await runner.stop(grace, late_calls.finish)
+        if self._runner is runner:
+            self._runner = self._late_calls = self._starting = None
 
     def background(self) -> Coroutine[Any, Any, None]:
         """What a server runs: the coordinator is started, and stopped when this is cancelled.
@@ -261,14 +261,14 @@ class AgentCoordinatorV2(AgentCoordinator):
     ) -> None:
         """As of `AgentCoordinator`; what the ledger has for the agent is executed from now on."""
         AgentCoordinator.register_agent(self, agent_id, handler, scopes=scopes)
-        if self._driver is not None:
-            self._driver.add_agent(agent_id)
+        if self._runner is not None:
+            self._runner.add_agent(agent_id)
 
     def unregister_agent(self, agent_id: str) -> bool:
         """As of `AgentCoordinator`; what the ledger has for the agent waits there (AACP-25)."""
         present = AgentCoordinator.unregister_agent(self, agent_id)
-        if present and self._driver is not None:
-            self._driver.remove_agent(agent_id)
+        if present and self._runner is not None:
+            self._runner.remove_agent(agent_id)
         return present
 
     # -- sending ------------------------------------------------------------------------------
@@ -301,23 +301,25 @@ class AgentCoordinatorV2(AgentCoordinator):
         """
         import asyncio
 
-        driver = await self._started()
+        runner = await self._started()
         message_id = self._ids.run_id()
         # Only an id that has an owner needs to be kept beside the message id.
         key = None if principal is None else owned_id(message_id, identity_of(principal))
-        draft = self._draft(driver, message_id, key, target_agent_id, message, None)
-        entered = driver.open_ticket()
+        outgoing = self._outgoing(runner, message_id, key, target_agent_id, message, None)
+        entered = runner.open_waiter()
         timeout = milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
-        timer = asyncio.get_running_loop().call_later(timeout, time_out, entered, draft.message_id)
+        timer = asyncio.get_running_loop().call_later(
+            timeout, time_out, entered, outgoing.message_id
+        )
         try:
-            self._enter(driver, draft, entered)
+            self._enter(runner, outgoing, entered)
             appended = await entered
         finally:
             timer.cancel()
-            driver.close_ticket(entered)
+            runner.close_waiter(entered)
         if appended.verdict is Verdict.FULL:
             raise LedgerRefusalError
-        return draft.message_id
+        return outgoing.message_id
 
     async def send_request(
         self,
@@ -351,10 +353,10 @@ class AgentCoordinatorV2(AgentCoordinator):
             AbortError: the signal fired.
             AgentNotFoundError, ToolError, StoreError, TransportError: as `send_reliable_message`.
         """
-        driver = self._driver_here() or await self._started()
+        runner = self._runner_here() or await self._started()
         given = self._ids.run_id() if request_id is None else check_request_id(request_id)
         key = owned_id(given, identity_of(principal))
-        draft = self._draft(driver, None, key, target_agent_id, message, ttl_ms)
+        outgoing = self._outgoing(runner, None, key, target_agent_id, message, ttl_ms)
         turn = current_turn()
         if abort_signal is None and turn is not None:
             abort_signal = turn.context.abort_signal
@@ -363,50 +365,54 @@ class AgentCoordinatorV2(AgentCoordinator):
         timeout = milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
         lane = None if turn is None else self._lanes.get(target_agent_id)
         with nullcontext() if lane is None else waiting_for(lane, turn):
-            record = await self._outcome(driver, draft, timeout, abort_signal)
+            record = await self._outcome(runner, outgoing, timeout, abort_signal)
         if record.error is not None:
             raise RequestFailedError(given, StructuredError.from_wire(orjson.loads(record.error)))
         return None if record.result is None else orjson.loads(record.result)
 
     async def _outcome(
-        self, driver: Driver, draft: Draft, timeout: float, abort_signal: AbortSignal | None
+        self,
+        runner: NodeRunner,
+        outgoing: OutgoingMessage,
+        timeout: float,
+        abort_signal: AbortSignal | None,
     ) -> RequestRecord:
         """Enter a request and wait until it is finished."""
         import asyncio
 
-        loop, given = asyncio.get_running_loop(), given_id(draft.key)
-        finished: asyncio.Future[RequestRecord] = driver.open_ticket()
+        loop, given = asyncio.get_running_loop(), given_id(outgoing.key)
+        finished: asyncio.Future[RequestRecord] = runner.open_waiter()
         # First: it may be finished before this task hears that it was entered.
-        driver.node.wait_for(draft.key, finished, driver.now_ms())
+        runner.node.wait_for(outgoing.key, finished, runner.now_ms())
         timer = loop.call_later(timeout, time_out, finished, given)
         remove = fail_when_aborted(abort_signal, finished, loop)
         try:
-            self._enter(driver, draft, Entry(given, finished))
+            self._enter(runner, outgoing, Entry(given, finished))
             record = await finished
         except StoreError as error:
             raise OutcomeUnknownError(given) from error
         finally:
-            driver.close_ticket(finished)
+            runner.close_waiter(finished)
             timer.cancel()
             remove()
-            driver.node.stop_waiting(draft.key, finished)
+            runner.node.stop_waiting(outgoing.key, finished)
             # Its exception has this frame in its traceback: the two would keep the message until
             # the garbage collector runs (RES-13).
             del finished, remove
-        if record.digest != draft.digest:
+        if record.digest != outgoing.digest:
             # Another request of this id was finished before this one was refused.
             raise RequestConflictError(conflict_error(given))
         return record
 
-    def _draft(
+    def _outgoing(
         self,
-        driver: Driver,
+        runner: NodeRunner,
         event_id: str | None,
         key: str | None,
         target_agent_id: str,
         message: Any,
         ttl_ms: int | None,
-    ) -> Draft:
+    ) -> OutgoingMessage:
         """Make what is to be entered in the ledger.
 
         Args:
@@ -416,15 +422,15 @@ class AgentCoordinatorV2(AgentCoordinator):
         if not is_agent_id(target_agent_id):
             raise invalid("The target must be the id of an agent.", "invalid_agent_id")
         local = target_agent_id in self._agents
-        if not local and driver.transport is None and not driver.store.shared:
+        if not local and runner.transport is None and not runner.store.shared:
             raise AgentNotFoundError(target_agent_id)
-        local = local or driver.transport is None
+        local = local or runner.transport is None
         message_type = MessageType.REQUEST if event_id is None else MessageType.EVENT
         turn = current_turn()
         source_agent_id = self._name if turn is None else turn.lane.agent_id
         payload = encode_message(message, self._max_payload_bytes())
-        now_ms = driver.now_ms()
-        return Draft(
+        now_ms = runner.now_ms()
+        return OutgoingMessage(
             event_id or self._ids.run_id(),
             key,
             source_agent_id,
@@ -435,20 +441,20 @@ class AgentCoordinatorV2(AgentCoordinator):
             now_ms,
             now_ms + milliseconds(ttl_ms, self.aacp.default_ttl_ms),
             local,
-            0 if local else now_ms + driver.node.sending.backoff_delay_ms(1),
+            0 if local else now_ms + runner.node.sending.backoff_delay_ms(1),
         )
 
-    def _enter(self, driver: Driver, draft: Draft, ticket: Any) -> None:
-        backlog = driver.node.backlog
+    def _enter(self, runner: NodeRunner, outgoing: OutgoingMessage, waiter: Any) -> None:
+        backlog = runner.node.backlog
         # What need not wait is never refused, however large it is.
-        if backlog.records and not backlog.has_room(draft.request_id, 1, len(draft.payload)):
+        if backlog.records and not backlog.has_room(outgoing.request_id, 1, len(outgoing.payload)):
             raise ToolError(
                 ErrorCode.RESOURCE_EXHAUSTED,
                 "Too many messages wait for the ledger; try again later.",
                 {"reason": "ledger_backlog"},
             )
-        driver.node.send(draft, ticket, driver.now_ms())
-        driver.kick()
+        runner.node.send(outgoing, waiter, runner.now_ms())
+        runner.kick()
 
     # -- asking -------------------------------------------------------------------------------
 
@@ -468,25 +474,25 @@ class AgentCoordinatorV2(AgentCoordinator):
         """
         if not is_request_id(message_or_request_id):
             return None
-        driver, late_calls = await self._started(), self._late_calls
+        runner, late_calls = await self._started(), self._late_calls
         key = owned_id(message_or_request_id, identity_of(principal))
         # First: it may be written while the ledger is being asked.
         is_late = late_calls is not None and late_calls.is_unwritten(key)
-        record = await driver.store.get_request_record(key)
+        record = await runner.store.get_request_record(key)
         if record is not None:
             return request_status(record)
-        message = await driver.store.get_message_record(message_or_request_id)
+        message = await runner.store.get_message_record(message_or_request_id)
         if message is not None and owner_of(message.request_id or "") == owner_of(key):
             return message_status(message)
         if is_late:
-            return MessageStatus(None, message_or_request_id, Outcome.UNKNOWN, driver.now_ms())
+            return MessageStatus(None, message_or_request_id, Outcome.UNKNOWN, runner.now_ms())
         return None
 
     def process_retries_once(self) -> None:
         """Send again, now, what is due to be sent again; it happens by itself as well."""
-        if self._driver is not None:
-            self._driver.node.process_retries_once(self._driver.now_ms())
-            self._driver.kick()
+        if self._runner is not None:
+            self._runner.node.process_retries_once(self._runner.now_ms())
+            self._runner.kick()
 
     async def schedule_retry(self, message_id: str, delay_ms: int) -> bool:
         """Have one message sent again after `delay_ms`, whenever it was due (AACP-50).
@@ -515,46 +521,46 @@ class AgentCoordinatorV2(AgentCoordinator):
         return await self._reschedule(message_id, 0, give_up=True)
 
     async def _reschedule(self, message_id: str, delay_ms: int, *, give_up: bool) -> bool:
-        driver = await self._started()
-        at_ms = driver.now_ms() + delay_ms
-        message = await driver.store.reschedule(message_id, at_ms, give_up=give_up)
+        runner = await self._started()
+        at_ms = runner.now_ms() + delay_ms
+        message = await runner.store.reschedule(message_id, at_ms, give_up=give_up)
         if message is not None:
-            driver.node.rescheduled(message, driver.now_ms(), given_up=give_up)
-            driver.kick()
+            runner.node.rescheduled(message, runner.now_ms(), given_up=give_up)
+            runner.kick()
         return message is not None
 
     async def purge_expired(self) -> int:
         """Delete what has expired, now; it happens by itself as well (AACP-15)."""
-        driver = await self._started()
-        return await driver.store.purge_expired(driver.now_ms())
+        runner = await self._started()
+        return await runner.store.purge_expired(runner.now_ms())
 
     # -- executing ----------------------------------------------------------------------------
 
-    def _driver_here(self) -> Driver | None:
+    def _runner_here(self) -> NodeRunner | None:
         """What runs, if it runs on this event loop: all that most calls need."""
-        driver = self._driver
-        return driver if driver is not None and driver.is_here() else None
+        runner = self._runner
+        return runner if runner is not None and runner.is_here() else None
 
-    async def _started(self) -> Driver:
+    async def _started(self) -> NodeRunner:
         self._enter_loop()
-        if self._driver is None:
+        if self._runner is None:
             await self.start()
-        driver = self._driver
-        if driver is None:
+        runner = self._runner
+        if runner is None:
             raise UsageError(_STOPPED)
-        return driver
+        return runner
 
     def _enter_loop(self) -> None:
         """As of `AgentCoordinator`; what ran on a loop that was closed is gone with it."""
         before = self._loop
         AgentCoordinator._enter_loop(self)
         if self._loop is not before:
-            self._driver = self._late_calls = self._starting = None
+            self._runner = self._late_calls = self._starting = None
 
     def _max_payload_bytes(self) -> int:
         """What the ledger may hold, and the transport, if there is one, can carry."""
         limit = self.aacp.max_payload_bytes
-        transport = None if self._driver is None else self._driver.transport
+        transport = None if self._runner is None else self._runner.transport
         if transport is None:
             return limit
         return min(limit, transport.max_envelope_bytes - _ENVELOPE_BYTES)

@@ -1,4 +1,4 @@
-"""What a node decides and somebody else does: the driver in a process, the simulator in tests.
+"""What a node decides and somebody else does: the runner in a process, the simulator in tests.
 
 A decision is a list of these values, to be performed in order. Only `Persist` and `Execute` are
 reported back to the node.
@@ -14,7 +14,7 @@ from attrs import define
 from ...errors import StructuredError
 from .types import Claim, Envelope
 
-Ticket: TypeAlias = Any
+Waiter: TypeAlias = Any
 """Stands for whoever waits for an answer; the node only hands it back."""
 
 
@@ -67,10 +67,10 @@ class Abandon:
 
 
 @define(eq=False, repr=False)
-class Tell:
-    """Give `ticket` its answer; an exception is to be raised."""
+class Resolve:
+    """Give `waiter` its answer; an exception is to be raised."""
 
-    ticket: Ticket
+    waiter: Waiter
     answer: Any
 
 
@@ -116,7 +116,7 @@ Effect: TypeAlias = (
     | Send
     | Execute
     | Abandon
-    | Tell
+    | Resolve
     | NoticeReceived
     | NoticeSettled
     | NoticeFailure

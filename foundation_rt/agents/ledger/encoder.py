@@ -105,8 +105,8 @@ def _unstructure(value: Any) -> dict[str, Any]:
 def format_time(time_ms: int) -> str:
     """Milliseconds since 1970 as ISO 8601: ``2024-01-15T10:30:00.000Z``.
 
-    A time before 1970 or after 9999 is told as the nearest within: what expires beyond that does
-    not expire, and an envelope can always be sent.
+    A time before 1970 or after 9999 becomes the nearest time in that range: an expiry beyond it
+    never comes, and an envelope can always be sent.
     """
     instant = _EPOCH + timedelta(milliseconds=min(max(time_ms, 0), MAX_TIME_MS))
     return instant.isoformat("T", "milliseconds") + "Z"
@@ -134,12 +134,12 @@ def encode(envelope: Envelope) -> bytes:
     wire["sourceAgentId"] = envelope.source_agent_id
     wire["targetAgentId"] = envelope.target_agent_id
     wire["seq"] = envelope.seq
-    wire["series"] = envelope.series
+    wire["series"] = envelope.incarnation
     if envelope.seq:
-        wire["floor"] = envelope.floor
+        wire["floor"] = envelope.low_watermark
     if envelope.ack is not None:
         wire["ack"] = envelope.ack
-        wire["ackSeries"] = envelope.ack_series
+        wire["ackSeries"] = envelope.ack_incarnation
     wire["messageType"] = envelope.message_type._value_
     wire["timestamp"] = format_time(envelope.timestamp_ms)
     if envelope.expires_at_ms is not None:
@@ -266,11 +266,11 @@ def _check_combination(envelope: Envelope, payload: Any) -> None:
     is_event = envelope.message_type is MessageType.EVENT
     if envelope.request_id is None and not is_event:
         raise DecodeError("/requestId", f"one, since it is a {envelope.message_type._value_}")
-    if (envelope.ack is None) != (envelope.ack_series is None):
+    if (envelope.ack is None) != (envelope.ack_incarnation is None):
         raise DecodeError("/ackSeries", "one with an ack, and none without")
     if envelope.tombstone and payload is not None:
         raise DecodeError("/payload", "null, since it is a tombstone")
-    if envelope.seq > 0 and envelope.floor == 0:
+    if envelope.seq > 0 and envelope.low_watermark == 0:
         raise DecodeError("/floor", "one, since seq is at least 1")
     if envelope.seq == 0 and not (is_event and _carries_only_an_ack(envelope, payload)):
         raise DecodeError("/seq", "at least 1, unless it is an EVENT that carries only an ack")
@@ -282,7 +282,7 @@ def _carries_only_an_ack(envelope: Envelope, payload: Any) -> bool:
         and envelope.request_id is None
         and envelope.expires_at_ms is None
         and not envelope.tombstone
-        and envelope.floor == 0
+        and envelope.low_watermark == 0
         and payload is None
     )
 

@@ -13,15 +13,15 @@ from ...abort import AbortSignal
 from ...errors import AbortError, ErrorCode, StructuredError, ToolError, describe_exception
 from ..errors import AgentNotFoundError, AgentUnregisteredError
 from ..mailbox import current_turn
-from ..messages import Handle
+from ..messages import Handle, Write
 from .cancellation import is_cancelled
 from .payloads import encode_result, keepable, read_message
-from .types import Claim, Within
+from .types import Claim
 
 if TYPE_CHECKING:
     from ...logs.logger import StructuredLogger
     from ..local import AgentCoordinator
-    from .driver import Ended
+    from .runner import Ended
 
 _NO_LIMIT = 2**62
 """The queue of an agent has room for what it has claimed: that is one at a time."""
@@ -82,7 +82,7 @@ class Executor:
         self.logger.error("agent handler failed", fields)
 
 
-async def _write_all(writes: list[Within], connection: Any) -> None:
+async def _write_all(writes: list[Write], connection: Any) -> None:
     for write in writes:
         await write(connection)
 

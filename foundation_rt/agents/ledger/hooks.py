@@ -9,7 +9,7 @@ from ...errors import StructuredError
 from .types import Envelope
 
 if TYPE_CHECKING:
-    from .driver import Driver
+    from .runner import NodeRunner
 
 MessageHook = Callable[[Envelope], Awaitable[None]]
 CompletedHook = Callable[[str], Awaitable[None]]
@@ -17,12 +17,12 @@ FailedHook = Callable[[str, StructuredError], Awaitable[None]]
 
 
 def attach_hooks(
-    driver: Driver,
+    runner: NodeRunner,
     on_received: MessageHook | None,
     on_completed: CompletedHook | None,
     on_failed: FailedHook | None,
 ) -> None:
-    """Have a driver call the hooks that there are; what none wants to know is not gathered."""
+    """Have a runner call the hooks that there are; what none wants to know is not gathered."""
 
     async def settle(message_id: str, error: StructuredError | None) -> None:
         if error is not None:
@@ -31,7 +31,7 @@ def attach_hooks(
         elif on_completed is not None:
             await on_completed(message_id)
 
-    driver.on_received = on_received
+    runner.on_received = on_received
     if on_completed is not None or on_failed is not None:
-        driver.on_settled = settle
-    driver.node.notices = driver.on_received is not None or driver.on_settled is not None
+        runner.on_settled = settle
+    runner.node.notices = runner.on_received is not None or runner.on_settled is not None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...logs.logger import StructuredLogger
     from ..persistence import AACPPersistenceAdapter
     from ..stores.memory_usage import Usage
-    from .driver import NodeClock
+    from .runner import NodeClock
 
 _ATTEMPTS = 5
 _RETRY_SECONDS = 0.5

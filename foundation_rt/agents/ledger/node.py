@@ -2,7 +2,7 @@
 
 A node takes in what happens (an agent sends, envelopes arrive, a handler ends, the ledger answers,
 time passes) and gives out `effects`: operations of the ledger, envelopes to send, requests to
-execute. Whoever performs them reports back: `driver` in a process, the simulator in tests. Time
+execute. Whoever performs them reports back: `runner` in a process, the simulator in tests. Time
 comes in as `now_ms`, ids and chance come from what the node was made with.
 
 The order of work (AACP-17) is the order of the continuations below: what an operation of the ledger
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from attrs import Factory, define, evolve, field, frozen
@@ -33,9 +33,9 @@ from .effects import (
     NoticeSettled,
     Operation,
     Persist,
+    Resolve,
     Send,
-    Tell,
-    Ticket,
+    Waiter,
 )
 from .retransmitter import Retransmitter
 from .rules import digest_of
@@ -44,24 +44,26 @@ from .types import (
     TERMINAL,
     VOID_PAYLOAD,
     Appended,
-    Arrival,
     Claim,
     Claimed,
     Completed,
     Completion,
-    Draft,
     Due,
     Envelope,
+    IncomingEnvelope,
     Link,
     MessageRecord,
     MessageType,
+    OutgoingMessage,
     Received,
     Release,
     RequestRecord,
     RequestState,
     Verdict,
-    Within,
 )
+
+if TYPE_CHECKING:
+    from ..messages import Write
 
 _MAX_CACHED_ACKS = 10_000
 
@@ -140,7 +142,7 @@ class Node:
     """Whether `NoticeReceived` and `NoticeSettled` are wanted."""
     backlog: Usage = field(factory=lambda: Usage(MemoryLimits()), kw_only=True)
     """Messages that are not in the ledger yet, and their payloads: for who sends, to ask first."""
-    series: int = 0
+    incarnation: int = 0
     """That of its ledger: to be set when this is open, before anything is sent or comes in."""
     held: dict[str, Claim] = field(factory=dict, init=False)
     """The claims that are being executed, by request id."""
@@ -148,11 +150,11 @@ class Node:
     _lanes: dict[Operation, _Lane] = field(init=False)
     _timers: dict[Operation, int] = field(factory=dict, init=False)
     _effects: list[Effect] = field(factory=list, init=False)
-    # What is acknowledged: the number, and of which series it is.
+    # What is acknowledged: the number, and of which incarnation it is.
     _acks: dict[Link, tuple[int, int]] = field(factory=dict, init=False)
     # Links on which an older ledger still speaks, which was noticed.
     _outdated: set[Link] = field(factory=set, init=False)
-    _waiting: dict[str, list[Ticket]] = field(factory=dict, init=False)
+    _waiting: dict[str, list[Waiter]] = field(factory=dict, init=False)
     # Messages sent from here whose end is still to be noticed, by the key of their record.
     _unsettled: dict[str, tuple[str, int]] = field(factory=dict, init=False)
     # Those among the claims held that were executed, and whose outcome is being recorded.
@@ -191,16 +193,16 @@ class Node:
         """An agent was unregistered; claims that do not run are to be given back."""
         self._agents.pop(agent_id, None)
 
-    def send(self, draft: Draft, ticket: Ticket, now_ms: int) -> None:
-        """Enter a message, then send it; `ticket` is told `Appended`."""
-        self._lanes[Operation.APPEND].pending.append((draft, ticket))
-        self.backlog.change(draft.request_id, 1, len(draft.payload))
+    def send(self, outgoing: OutgoingMessage, waiter: Waiter, now_ms: int) -> None:
+        """Enter a message, then send it; `waiter` is told `Appended`."""
+        self._lanes[Operation.APPEND].pending.append((outgoing, waiter))
+        self.backlog.change(outgoing.request_id, 1, len(outgoing.payload))
         self._now_ms = now_ms
 
-    def deliver(self, envelopes: Iterable[Envelope], ticket: Ticket, now_ms: int) -> None:
-        """Envelopes have come in; `ticket` is told None when they are in the ledger."""
+    def deliver(self, envelopes: Iterable[Envelope], waiter: Waiter, now_ms: int) -> None:
+        """Envelopes have come in; `waiter` is told None when they are in the ledger."""
         self._lanes[Operation.RECEIVE].pending.append(
-            ([self._arrival(envelope, now_ms) for envelope in envelopes], ticket)
+            ([self._incoming(envelope, now_ms) for envelope in envelopes], waiter)
         )
         self._now_ms = now_ms
 
@@ -210,12 +212,12 @@ class Node:
         result: bytes | None,
         error: StructuredError | None,
         now_ms: int,
-        within: Within | None = None,
+        in_transaction: Write | None = None,
     ) -> None:
         """A handler has ended, with a result in JSON or with an error (AACP-13, AACP-23).
 
         Args:
-            within: what it wants to have written with its outcome (AACP-05).
+            in_transaction: what it wants to have written with its outcome (AACP-05).
         """
         if self.held.get(claim.request_id) is not claim:
             return  # it was lost meanwhile
@@ -233,7 +235,7 @@ class Node:
             result,
             None if error is None else orjson.dumps(error.to_wire()),
             *self._reply(now_ms),
-            within,
+            in_transaction,
         )
         self._lanes[Operation.COMPLETE].pending.append((completion, claim))
         self._ended.add(claim.request_id)
@@ -272,18 +274,18 @@ class Node:
         """Return whether a claim that was given out may still be executed: ask before beginning."""
         return self.held.get(claim.request_id) is claim
 
-    def wait_for(self, request_id: str, ticket: Ticket, now_ms: int) -> None:
-        """Have `ticket` told the record of a request when it is finished."""
-        self._waiting.setdefault(request_id, []).append(ticket)
+    def wait_for(self, request_id: str, waiter: Waiter, now_ms: int) -> None:
+        """Have `waiter` told the record of a request when it is finished."""
+        self._waiting.setdefault(request_id, []).append(waiter)
         if self.settings.shared:
             self._arm(Operation.LOOK_UP, now_ms + self.settings.poll_ms)
 
-    def stop_waiting(self, request_id: str, ticket: Ticket) -> None:
-        """The ticket is void."""
-        tickets = self._waiting.get(request_id, [])
-        if ticket in tickets:
-            tickets.remove(ticket)
-        if not tickets:
+    def stop_waiting(self, request_id: str, waiter: Waiter) -> None:
+        """The waiter is void."""
+        waiters = self._waiting.get(request_id, [])
+        if waiter in waiters:
+            waiters.remove(waiter)
+        if not waiters:
             self._waiting.pop(request_id, None)
 
     def look_around(self, now_ms: int) -> None:
@@ -387,7 +389,7 @@ class Node:
         lane.busy = False
         lane.not_before_ms = now_ms + self.settings.store_retry_ms
         if persist.operation is Operation.RECEIVE:
-            self._effects += [Tell(ticket, error) for _, ticket in persist.batch]
+            self._effects += [Resolve(waiter, error) for _, waiter in persist.batch]
         elif persist.operation in _QUEUED:
             lane.pending[:0] = persist.batch
         elif persist.operation is Operation.CLAIM:
@@ -410,10 +412,10 @@ class Node:
         return f"{owner}+{self._lost_claims}" if self._lost_claims else owner
 
     def _append_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
-        return ([draft for draft, _ in batch], now_ms)
+        return ([outgoing for outgoing, _ in batch], now_ms)
 
     def _receive_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
-        arrivals = [arrival for arrivals, _ in batch for arrival in arrivals]
+        arrivals = [incoming for arrivals, _ in batch for incoming in arrivals]
         return (arrivals, now_ms, self.settings.ttl_ms)
 
     def _claim_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
@@ -462,25 +464,25 @@ class Node:
 
     def _appended(self, persist: Persist, results: list[Appended], now_ms: int) -> None:
         envelopes = []
-        for (draft, ticket), appended in zip(persist.batch, results, strict=True):
-            self.backlog.change(draft.request_id, -1, -len(draft.payload))
-            self._effects.append(Tell(ticket, appended))
+        for (outgoing, waiter), appended in zip(persist.batch, results, strict=True):
+            self.backlog.change(outgoing.request_id, -1, -len(outgoing.payload))
+            self._effects.append(Resolve(waiter, appended))
             if appended.message is not None:
                 envelopes.append(self._first_attempt(appended.message))
-            if draft.local:
+            if outgoing.local:
                 self._want(Operation.CLAIM)
             else:
-                self._arm(Operation.TAKE_DUE, draft.next_attempt_at_ms)
+                self._arm(Operation.TAKE_DUE, outgoing.next_attempt_at_ms)
             if self.notices and appended.verdict is Verdict.NEW:
-                self._notice_appended(draft, appended.seq)
+                self._notice_appended(outgoing, appended.seq)
         self._send(envelopes)
 
     def _received(self, persist: Persist, received: Received, now_ms: int) -> None:
         for link, ack in received.acks.items():
-            self._remember_ack(link, (ack, received.series[link]))
+            self._remember_ack(link, (ack, received.incarnation[link]))
         for envelope in received.outdated:
             self._notice_outdated(envelope)
-        self._effects += [Tell(ticket, None) for _, ticket in persist.batch]
+        self._effects += [Resolve(waiter, None) for _, waiter in persist.batch]
         if self.notices:
             self._effects += [NoticeReceived(envelope) for envelope in received.accepted]
         for message in received.acknowledged:
@@ -494,7 +496,7 @@ class Node:
             if message.next_attempt_at_ms is not None:
                 self._arm(Operation.TAKE_DUE, message.next_attempt_at_ms)
         acks = [
-            self._bare_ack(link, ack, received.series[link], now_ms)
+            self._bare_ack(link, ack, received.incarnation[link], now_ms)
             for link, ack in received.acks.items()
             if link not in answered
         ]
@@ -630,34 +632,34 @@ class Node:
     def _settle(self, record: RequestRecord) -> None:
         """A request has its outcome: tell whoever waits for it."""
         self._effects += [
-            Tell(ticket, record) for ticket in self._waiting.pop(record.request_id, ())
+            Resolve(waiter, record) for waiter in self._waiting.pop(record.request_id, ())
         ]
         if record.request_id in self._unsettled:
             self._notice_end(record.request_id, recorded_error(record))
 
-    def _notice_appended(self, draft: Draft, seq: int) -> None:
-        self._unsettled[draft.key] = (draft.message_id, draft.expires_at_ms)
-        if not draft.local:
+    def _notice_appended(self, outgoing: OutgoingMessage, seq: int) -> None:
+        self._unsettled[outgoing.key] = (outgoing.message_id, outgoing.expires_at_ms)
+        if not outgoing.local:
             return
         self._effects.append(
             NoticeReceived(
                 Envelope(
-                    draft.message_id,
-                    draft.request_id,
-                    draft.source_agent_id,
-                    draft.target_agent_id,
+                    outgoing.message_id,
+                    outgoing.request_id,
+                    outgoing.source_agent_id,
+                    outgoing.target_agent_id,
                     seq,
                     None,
-                    draft.message_type,
-                    draft.created_at_ms,
-                    draft.payload,
-                    draft.expires_at_ms,
-                    series=self.series,
+                    outgoing.message_type,
+                    outgoing.created_at_ms,
+                    outgoing.payload,
+                    outgoing.expires_at_ms,
+                    incarnation=self.incarnation,
                 )
             )
         )
-        if draft.message_type is MessageType.EVENT:
-            self._notice_end(draft.key, None)
+        if outgoing.message_type is MessageType.EVENT:
+            self._notice_end(outgoing.key, None)
 
     def _notice_outdated(self, envelope: Envelope) -> None:
         """Once for each link: what it has stored on its way may be much."""
@@ -679,17 +681,17 @@ class Node:
             return self.new_id(), now_ms
         return self.new_id(), now_ms + self.sending.backoff_delay_ms(1)
 
-    def _arrival(self, envelope: Envelope, now_ms: int) -> Arrival:
-        if envelope.ack is not None and envelope.ack_series != self.series:
+    def _incoming(self, envelope: Envelope, now_ms: int) -> IncomingEnvelope:
+        if envelope.ack is not None and envelope.ack_incarnation != self.incarnation:
             # It is about the numbers of a ledger that was here before this one (AACP-19).
-            envelope = evolve(envelope, ack=None, ack_series=None)
+            envelope = evolve(envelope, ack=None, ack_incarnation=None)
         digest = digest_of(
             envelope.source_agent_id,
             envelope.target_agent_id,
             envelope.message_type,
             envelope.payload,
         )
-        return Arrival(envelope, digest, *self._reply(now_ms))
+        return IncomingEnvelope(envelope, digest, *self._reply(now_ms))
 
     def _send(self, envelopes: list[Envelope]) -> None:
         if envelopes:
@@ -701,15 +703,15 @@ class Node:
     def _envelope(self, message: MessageRecord, message_id: str) -> Envelope:
         """One attempt; it takes along what the other direction has received."""
         reverse = (message.target_agent_id, message.source_agent_id)
-        ack, ack_series = self._acks.get(reverse, (None, None))
-        return message.envelope(message_id, ack, self.series, ack_series)
+        ack, ack_incarnation = self._acks.get(reverse, (None, None))
+        return message.envelope(message_id, ack, self.incarnation, ack_incarnation)
 
     def _remember_ack(self, link: Link, ack: tuple[int, int]) -> None:
         if len(self._acks) >= _MAX_CACHED_ACKS:
             self._acks.clear()
         self._acks[link] = ack
 
-    def _bare_ack(self, link: Link, ack: int, ack_series: int, now_ms: int) -> Envelope:
+    def _bare_ack(self, link: Link, ack: int, ack_incarnation: int, now_ms: int) -> Envelope:
         source, target = link
         return Envelope(
             self.new_id(),
@@ -721,9 +723,9 @@ class Node:
             MessageType.EVENT,
             now_ms,
             VOID_PAYLOAD,
-            series=self.series,
-            ack_series=ack_series,
-            floor=0,
+            incarnation=self.incarnation,
+            ack_incarnation=ack_incarnation,
+            low_watermark=0,
         )
 
 

@@ -1,17 +1,17 @@
-"""Numbers on a link: who gave out which, who has received which.
+"""Sequence numbers of links: given out by the source, received and acknowledged by the target.
 
 A link is one direction between two agents. Its source numbers its messages 1, 2, 3, ...; its target
-notes what has come and acknowledges the highest number up to which nothing is missing (AACP-11).
-`LinkState` is both ends as one value: in the ledger of the source only the sending half moves, in
-that of the target only the receiving half; in a ledger that holds the queues of both agents the two
-move together.
+records the numbers that it receives and acknowledges the highest number up to which none is missing
+(AACP-11). `LinkState` is both ends as one value: in the ledger of the source only the sending half
+changes, in the ledger of the target only the receiving half; in a ledger that holds the queues of
+both agents the two halves change together.
 
-Numbers are those of one ledger of the source, named by its *series*. When that ledger is lost and
-another one begins at 1 again, its series is newer, and the receiving half begins anew with it; when
-the ledger of the target is lost, the *floor* that comes with every message says where the new one
-begins (AACP-19).
+Numbers belong to one *incarnation* of the source's ledger (`series` on the wire). When that ledger
+is lost and another one begins at 1 again, its incarnation is newer, and the receiving half starts
+over. When the ledger of the target is lost, the *low watermark* of every message (`floor` on the
+wire) says where the new one begins (AACP-19).
 
-Plain functions over values; where they are kept is the business of a store.
+Plain functions over values; a store decides where they are kept.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from enum import StrEnum
 from attrs import define, field
 
 WINDOW = 4096
-"""How far ahead of the first missing number a message is taken: no more pile up behind a gap."""
+"""How far past the first missing number a message is taken: bounds what waits behind a gap."""
 
 
-class Arrival(StrEnum):
-    """What a number is to the receiver."""
+class SequenceStatus(StrEnum):
+    """What the receiver makes of a sequence number."""
 
     NEW = "NEW"
     DUPLICATE = "DUPLICATE"
     BEYOND = "BEYOND"
-    """More than `WINDOW` ahead: not taken, and not acknowledged, so it comes again."""
+    """More than `WINDOW` past the gap: neither taken nor acknowledged, so it is sent again."""
     OUTDATED = "OUTDATED"
-    """Of an older ledger than the one last heard of: neither taken nor acknowledged."""
+    """From an older incarnation than the newest one seen: neither taken nor acknowledged."""
 
 
 @define(eq=True, repr=True)
@@ -41,22 +41,22 @@ class LinkState:
 
     Attributes:
         last_seq: the last number given out.
-        acked: the number up to which the target says it has everything; never goes back.
-        contiguous: the number up to which everything was received; in one series it never goes
-            back.
-        ahead: what was received beyond it.
-        series: that of the ledger whose numbers these two are; 0 before the first.
+        acked: the number up to which the target has acknowledged everything; never decreases.
+        received_up_to: the number up to which everything was received; in one incarnation it never
+            decreases.
+        out_of_order: the numbers received beyond `received_up_to`.
+        incarnation: that of the source's ledger, for the two above; 0 before the first number.
     """
 
     last_seq: int = 0
     acked: int = 0
-    contiguous: int = 0
-    ahead: set[int] = field(factory=set)
-    series: int = 0
+    received_up_to: int = 0
+    out_of_order: set[int] = field(factory=set)
+    incarnation: int = 0
 
     @property
-    def floor(self) -> int:
-        """The lowest number that is not acknowledged: nothing below it is sent any more."""
+    def low_watermark(self) -> int:
+        """The lowest number that is not acknowledged: nothing below it is sent again."""
         return self.acked + 1
 
 
@@ -67,10 +67,9 @@ def allocate(link: LinkState) -> int:
 
 
 def acknowledge(link: LinkState, ack: int) -> range:
-    """Take an acknowledgement; return the numbers that it settles.
+    """Apply an acknowledgement; return the numbers that it settles.
 
-    One that is old, or beyond what was given out, settles nothing: it neither goes back nor skips
-    (AACP-11).
+    An old acknowledgement, or one beyond what was given out, settles nothing (AACP-11).
     """
     if not link.acked < ack <= link.last_seq:
         return range(0)
@@ -79,67 +78,72 @@ def acknowledge(link: LinkState, ack: int) -> range:
     return settled
 
 
-def arrive(
-    link: LinkState, seq: int, series: int, floor: int = 1, *, ours: bool = False
-) -> Arrival:
-    """Take note of a number that came in, at least 1; `contiguous` moves past every filled gap.
+def record_arrival(
+    link: LinkState, seq: int, incarnation: int, low_watermark: int = 1, *, ours: bool = False
+) -> SequenceStatus:
+    """Record a received number, at least 1; `received_up_to` moves past every gap that is filled.
 
-    A newer series begins anew; what is held of the older one waits for nothing any more (AACP-19).
+    A newer incarnation starts over: what is held of the older one no longer waits for anything
+    (AACP-19).
 
     Args:
-        floor: what is below is no gap, for it was acknowledged.
+        low_watermark: numbers below it are no gap, since they were acknowledged.
         ours: the source is in this ledger too. Then what was acknowledged to it is no gap either:
-            the target had its queue in another ledger, and that one has it (AACP-42).
+            the target had its queue in another ledger, which has those messages (AACP-42).
     """
-    if series < link.series:
-        return Arrival.OUTDATED
-    if series > link.series:
-        _begin(link, series)
-    # What is sent is never below its floor.
-    _skip(link, max(min(floor, seq) - 1, link.acked if ours else 0))
-    if seq <= link.contiguous or seq in link.ahead:
-        return Arrival.DUPLICATE
-    if seq > link.contiguous + 1 + WINDOW:
-        return Arrival.BEYOND
-    link.ahead.add(seq)
-    _pass_what_came(link)
-    return Arrival.NEW
+    if incarnation < link.incarnation:
+        return SequenceStatus.OUTDATED
+    if incarnation > link.incarnation:
+        _start_over(link, incarnation)
+    # No message is sent with a number below its low watermark.
+    _skip(link, max(min(low_watermark, seq) - 1, link.acked if ours else 0))
+    if seq <= link.received_up_to or seq in link.out_of_order:
+        return SequenceStatus.DUPLICATE
+    if seq > link.received_up_to + 1 + WINDOW:
+        return SequenceStatus.BEYOND
+    link.out_of_order.add(seq)
+    _advance(link)
+    return SequenceStatus.NEW
 
 
-def arrive_here(link: LinkState, seq: int, series: int) -> None:
-    """Take note of a number that was just given out here, to an agent whose queue is here too.
+def record_local_arrival(link: LinkState, seq: int, incarnation: int) -> None:
+    """Record a number that was just given out here, to an agent whose queue is here too.
 
-    It is acknowledged at once, unless an earlier one is not. If the numbers of another ledger have
-    come in, the source was there meanwhile: now it is here, whichever ledger is the newer.
+    It is acknowledged at once, unless an earlier one is not. If numbers of another ledger have
+    come in, the source was there meanwhile; now it is here, whichever ledger is the newer.
     """
     if link.acked == seq - 1:
         link.acked = seq
-    if series != link.series:
-        _begin(link, series)
-    arrive(link, seq, series, ours=True)
+    if incarnation != link.incarnation:
+        _start_over(link, incarnation)
+    record_arrival(link, seq, incarnation, ours=True)
 
 
-def _begin(link: LinkState, series: int) -> None:
-    link.series, link.contiguous, link.ahead = series, 0, set()
+def _start_over(link: LinkState, incarnation: int) -> None:
+    link.incarnation, link.received_up_to, link.out_of_order = incarnation, 0, set()
 
 
 def _skip(link: LinkState, seq: int) -> None:
-    """Miss nothing up to a number."""
-    if seq > link.contiguous:
-        link.contiguous = seq
-        link.ahead = {ahead for ahead in link.ahead if ahead > seq}
-        _pass_what_came(link)
+    """Treat every number up to `seq` as received."""
+    if seq > link.received_up_to:
+        link.received_up_to = seq
+        link.out_of_order = {each for each in link.out_of_order if each > seq}
+        _advance(link)
 
 
-def _pass_what_came(link: LinkState) -> None:
-    """Move `contiguous` on: the number behind it is never one that has come."""
-    while link.contiguous + 1 in link.ahead:
-        link.contiguous += 1
-        link.ahead.remove(link.contiguous)
+def _advance(link: LinkState) -> None:
+    """Advance `received_up_to` while the next number has been received."""
+    while link.received_up_to + 1 in link.out_of_order:
+        link.received_up_to += 1
+        link.out_of_order.remove(link.received_up_to)
 
 
 def missing(link: LinkState) -> list[int]:
-    """The numbers that are known to be missing, in order: below what has come, and not there."""
-    if not link.ahead:
+    """Return the numbers known to be missing, in order: those below one that was received."""
+    if not link.out_of_order:
         return []
-    return [seq for seq in range(link.contiguous + 1, max(link.ahead)) if seq not in link.ahead]
+    return [
+        seq
+        for seq in range(link.received_up_to + 1, max(link.out_of_order))
+        if seq not in link.out_of_order
+    ]

@@ -16,11 +16,14 @@ What a record says never goes back (spec/aacp.md):
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
+
+if TYPE_CHECKING:
+    from ..messages import Write
 
 
 class MessageType(StrEnum):
@@ -117,10 +120,10 @@ class Envelope(_Value):
         payload: JSON; for a RESPONSE an object with the outcome (`response_payload`).
         expires_at_ms: when the message stops counting; None leaves it to the receiver's TTL.
         tombstone: the message is void; only its number counts.
-        series: that of the sender's ledger, whose numbers these are (AACP-19).
-        ack_series: the series that `ack` is about; None when there is none.
-        floor: the lowest number of the link that was not acknowledged when this was sent; 0 in a
-            bare acknowledgement.
+        incarnation: that of the sender's ledger, whose numbers these are (AACP-19).
+        ack_incarnation: the incarnation that `ack` is about; None when there is none.
+        low_watermark: the lowest number of the link that was not acknowledged when this was sent;
+            0 in a bare acknowledgement.
     """
 
     message_id: str
@@ -134,9 +137,9 @@ class Envelope(_Value):
     payload: bytes
     expires_at_ms: int | None = None
     tombstone: bool = False
-    series: int = 0
-    ack_series: int | None = None
-    floor: int = 1
+    incarnation: int = 0
+    ack_incarnation: int | None = None
+    low_watermark: int = 1
 
 
 @define(eq=False, repr=False)
@@ -146,7 +149,7 @@ class RequestRecord(_Value):
     Attributes:
         request_id: its key; for an EVENT without one, the id of the message it came with.
         digest: of source, target, type and payload (AACP-12).
-        by_message: its maker is in another ledger and is told the outcome by a RESPONSE.
+        needs_response: its maker is in another ledger and is told the outcome by a RESPONSE.
         position: its place in the queue of its target, once it may be claimed.
         epoch: how often it was claimed; the outcome of an older epoch is not taken (AACP-23).
         executions: how often its execution was begun, as far as is known: one that was not the
@@ -168,7 +171,7 @@ class RequestRecord(_Value):
     state: RequestState
     created_at_ms: int
     expires_at_ms: int
-    by_message: bool = False
+    needs_response: bool = False
     position: int | None = None
     epoch: int = 0
     executions: int = 0
@@ -194,7 +197,7 @@ class MessageRecord(_Value):
         message_id: that of the first attempt; the record's key.
         attempts: how often it was sent, or is about to be.
         next_attempt_at_ms: when it is sent again; None once it is acknowledged.
-        floor: of its link, where the record is given out to be sent; it is not kept.
+        low_watermark: of its link, where the record is given out to be sent; it is not kept.
     """
 
     message_id: str
@@ -209,7 +212,7 @@ class MessageRecord(_Value):
     expires_at_ms: int
     attempts: int = 1
     next_attempt_at_ms: int | None = None
-    floor: int = 1
+    low_watermark: int = 1
 
     @property
     def outcome(self) -> Outcome:
@@ -217,9 +220,9 @@ class MessageRecord(_Value):
         return _MESSAGE_OUTCOMES[self.state]
 
     def envelope(
-        self, message_id: str, ack: int | None, series: int, ack_series: int | None = None
+        self, message_id: str, ack: int | None, incarnation: int, ack_incarnation: int | None = None
     ) -> Envelope:
-        """The message for one attempt, from a ledger of this series."""
+        """The message for one attempt, from a ledger of this incarnation."""
         return Envelope(
             message_id,
             self.request_id,
@@ -232,9 +235,9 @@ class MessageRecord(_Value):
             self.payload,
             self.expires_at_ms,
             self.state is MessageState.TOMBSTONE,
-            series,
-            ack_series,
-            self.floor,
+            incarnation,
+            ack_incarnation,
+            self.low_watermark,
         )
 
 
@@ -255,7 +258,7 @@ VOID_PAYLOAD = b"null"
 
 
 @define(eq=False, repr=False)
-class Draft:
+class OutgoingMessage:
     """A REQUEST or an EVENT that is to be entered in its maker's ledger.
 
     Attributes:
@@ -283,7 +286,7 @@ class Draft:
 
 
 @define(eq=False, repr=False)
-class Arrival:
+class IncomingEnvelope:
     """An envelope that came in.
 
     Attributes:
@@ -327,10 +330,6 @@ class Claim(_Value):
         }
 
 
-Within = Callable[[Any], Awaitable[None]]
-"""Is given the connection of a store, in the transaction that records an outcome."""
-
-
 @define(eq=False, repr=False)
 class Completion:
     """How the execution of a claim ended.
@@ -339,10 +338,10 @@ class Completion:
         state: COMPLETED or FAILED.
         result, error: JSON; one of them.
         reply_id, reply_next_attempt_at_ms: of the RESPONSE, if its maker is told by one.
-        within: is given the store's connection, in the transaction that records the outcome and
-            only if it is taken; when it raises, what it did is undone and the outcome is not taken
-            (AACP-05). The store may have to call it again, and has then undone all that it did.
-            A `UsageError` from stores that have no such connection.
+        in_transaction: called with the store's connection in the transaction that records the
+            outcome, and only if the outcome is taken. When it raises, its writes are undone and
+            the outcome is not taken (AACP-05). The store may call it again after undoing its
+            writes. Stores without such a connection raise `UsageError`.
     """
 
     request_id: str
@@ -352,7 +351,7 @@ class Completion:
     error: bytes | None
     reply_id: str
     reply_next_attempt_at_ms: int
-    within: Within | None = None
+    in_transaction: Write | None = None
 
 
 @define(eq=False, repr=False)
@@ -386,7 +385,7 @@ class Verdict(StrEnum):
 
 @define(eq=False, repr=False)
 class Appended(_Value):
-    """What became of a `Draft`.
+    """What became of a `OutgoingMessage`.
 
     Attributes:
         seq: its number; 0 for a CONFLICT and for FULL, the first one's for a DUPLICATE.
@@ -402,7 +401,7 @@ class Appended(_Value):
 
 @define(eq=False, repr=False)
 class Received(_Value):
-    """What became of a batch of `Arrival`s.
+    """What became of a batch of `IncomingEnvelope`s.
 
     Attributes:
         acks: for every link in the batch, up to which number everything was received.
@@ -413,7 +412,7 @@ class Received(_Value):
         refused: how many envelopes were not taken: too far ahead, so that they come again, or
             outdated.
         ready: whether there may be something new to claim.
-        series: for every link in `acks`, the series that its number is of.
+        incarnation: for every link in `acks`, the incarnation that its number is of.
         outdated: the envelopes of ledgers that have successors.
     """
 
@@ -424,7 +423,7 @@ class Received(_Value):
     responses: list[MessageRecord]
     refused: int
     ready: bool
-    series: dict[Link, int] = field(factory=dict)
+    incarnation: dict[Link, int] = field(factory=dict)
     outdated: list[Envelope] = field(factory=list)
 
 
@@ -448,7 +447,7 @@ class Completed(_Value):
     Attributes:
         record: as it is now; None when the outcome was not taken, because the claim was lost.
         response: what is to be sent now, if anything.
-        failure: what `Completion.within` raised; the claim is still held.
+        failure: what `Completion.in_transaction` raised; the claim is still held.
     """
 
     record: RequestRecord | None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @define(eq=False, repr=False)
 class Entry:
-    """The ticket of a request: hands on what its entry in the ledger decides already."""
+    """The waiter of a request: hands on what its entry in the ledger decides already."""
 
     request_id: str
     finished: asyncio.Future[RequestRecord]

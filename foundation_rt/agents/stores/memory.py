@@ -23,24 +23,30 @@ from ..ledger.rules import (
     read_response,
     response_payload,
 )
-from ..ledger.session_manager import Arrival as SeqArrival
-from ..ledger.session_manager import LinkState, acknowledge, allocate, arrive, arrive_here
+from ..ledger.session_manager import (
+    LinkState,
+    SequenceStatus,
+    acknowledge,
+    allocate,
+    record_arrival,
+    record_local_arrival,
+)
 from ..ledger.types import (
     TERMINAL,
     VOID_PAYLOAD,
     Appended,
-    Arrival,
     Claimed,
     Completed,
     Completion,
-    Draft,
     Due,
     Envelope,
+    IncomingEnvelope,
     Link,
     MessageRecord,
     MessageState,
     MessageType,
     Outcome,
+    OutgoingMessage,
     Received,
     Release,
     RequestRecord,
@@ -61,7 +67,7 @@ class InMemoryAACPPersistenceAdapter:
 
     Args:
         limits: by default those of the settings' defaults, and no share for principals.
-        series: of the ledger; by default the time.
+        incarnation: of the ledger; by default the time.
     """
 
     durability = (
@@ -73,7 +79,7 @@ class InMemoryAACPPersistenceAdapter:
     immediate = True
 
     limits: MemoryLimits = field(factory=MemoryLimits, kw_only=True)
-    series: int = field(factory=lambda: time.time_ns() // 1_000_000, kw_only=True)
+    incarnation: int = field(factory=lambda: time.time_ns() // 1_000_000, kw_only=True)
     _requests: dict[str, RequestRecord] = field(factory=dict, init=False)
     _messages: dict[str, MessageRecord] = field(factory=dict, init=False)
     _links: dict[Link, LinkState] = field(factory=dict, init=False)
@@ -103,39 +109,39 @@ class InMemoryAACPPersistenceAdapter:
 
     # -- append -------------------------------------------------------------------------------
 
-    async def append(self, drafts: Sequence[Draft], now_ms: int) -> list[Appended]:
+    async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
         """See `AACPPersistenceAdapter`."""
-        return [self._append(draft) for draft in drafts]
+        return [self._append(outgoing) for outgoing in messages]
 
-    def _append(self, draft: Draft) -> Appended:
-        existing = self._requests.get(draft.key)
-        verdict = judge(existing, draft.digest)
+    def _append(self, outgoing: OutgoingMessage) -> Appended:
+        existing = self._requests.get(outgoing.key)
+        verdict = judge(existing, outgoing.digest)
         if existing is not None:
             seq = existing.seq if verdict is Verdict.DUPLICATE else 0
             return Appended(verdict, seq, _snapshot(existing))
-        sent = self._messages.get(draft.message_id)
+        sent = self._messages.get(outgoing.message_id)
         if sent is not None:  # an event to another ledger, entered before
             return Appended(Verdict.DUPLICATE, sent.seq)
-        if not self._usage.has_room_for_draft(draft):
+        if not self._usage.has_room_for_message(outgoing):
             return Appended(Verdict.FULL, 0)
-        link = (draft.source_agent_id, draft.target_agent_id)
+        link = (outgoing.source_agent_id, outgoing.target_agent_id)
         state = self._link(link)
         seq = allocate(state)
-        if draft.local:
-            series = state.series
-            arrive_here(state, seq, self.series)
-            if state.series != series:
+        if outgoing.local:
+            incarnation = state.incarnation
+            record_local_arrival(state, seq, self.incarnation)
+            if state.incarnation != incarnation:
                 self._release_held(link, None)
-            record = records.drafted_request(draft, seq)
+            record = records.outgoing_request(outgoing, seq)
             self._keep(record)
             self._enter(record, link, state)
-            self._release_held(link, state.contiguous)
+            self._release_held(link, state.received_up_to)
             return Appended(Verdict.NEW, seq)
-        if draft.message_type is MessageType.REQUEST:
-            self._keep(records.drafted_request(draft, seq))
-        message = records.drafted_message(draft, seq)
+        if outgoing.message_type is MessageType.REQUEST:
+            self._keep(records.outgoing_request(outgoing, seq))
+        message = records.outgoing_message(outgoing, seq)
         self._post(message)
-        return Appended(Verdict.NEW, seq, None, evolve(message, floor=state.floor))
+        return Appended(Verdict.NEW, seq, None, evolve(message, low_watermark=state.low_watermark))
 
     def _keep(self, record: RequestRecord) -> None:
         self._usage.add(record)
@@ -163,15 +169,19 @@ class InMemoryAACPPersistenceAdapter:
 
     # -- receive ------------------------------------------------------------------------------
 
-    async def receive(self, arrivals: Sequence[Arrival], now_ms: int, ttl_ms: int) -> Received:
+    async def receive(
+        self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int
+    ) -> Received:
         """See `AACPPersistenceAdapter`."""
         received = Received({}, [], [], [], [], 0, False)
-        for arrival in arrivals:
-            self._receive(arrival, now_ms, ttl_ms, received)
+        for incoming in arrivals:
+            self._receive(incoming, now_ms, ttl_ms, received)
         return received
 
-    def _receive(self, arrival: Arrival, now_ms: int, ttl_ms: int, received: Received) -> None:
-        envelope = arrival.envelope
+    def _receive(
+        self, incoming: IncomingEnvelope, now_ms: int, ttl_ms: int, received: Received
+    ) -> None:
+        envelope = incoming.envelope
         link = (envelope.source_agent_id, envelope.target_agent_id)
         if envelope.ack is not None:
             self._acknowledge((link[1], link[0]), envelope.ack, received)
@@ -182,30 +192,32 @@ class InMemoryAACPPersistenceAdapter:
             received.refused += 1
             return
         state = self._link(link)
-        series, before = state.series, state.contiguous
-        ours = envelope.series == self.series
-        found = arrive(state, envelope.seq, envelope.series, envelope.floor, ours=ours)
-        if found is SeqArrival.OUTDATED:
+        incarnation, before = state.incarnation, state.received_up_to
+        ours = envelope.incarnation == self.incarnation
+        found = record_arrival(
+            state, envelope.seq, envelope.incarnation, envelope.low_watermark, ours=ours
+        )
+        if found is SequenceStatus.OUTDATED:
             received.refused += 1
             received.outdated.append(envelope)
             return
-        if state.series != series and self._release_held(link, None):
+        if state.incarnation != incarnation and self._release_held(link, None):
             received.ready = True
-        received.acks[link], received.series[link] = state.contiguous, state.series
-        if found is SeqArrival.BEYOND:
+        received.acks[link], received.incarnation[link] = state.received_up_to, state.incarnation
+        if found is SequenceStatus.BEYOND:
             received.refused += 1
-        elif found is SeqArrival.NEW and not envelope.tombstone:
-            passed = min(state.contiguous, envelope.seq - 1)
+        elif found is SequenceStatus.NEW and not envelope.tombstone:
+            passed = min(state.received_up_to, envelope.seq - 1)
             if passed > before and self._release_held(link, passed):
-                received.ready = True  # its floor filled a gap below it: that comes first
+                received.ready = True  # its low watermark filled a gap below it: that comes first
             received.accepted.append(envelope)
-            self._take_in(arrival, link, state, now_ms, ttl_ms, received)
-        if state.contiguous > before and self._release_held(link, state.contiguous):
+            self._take_in(incoming, link, state, now_ms, ttl_ms, received)
+        if state.received_up_to > before and self._release_held(link, state.received_up_to):
             received.ready = True
 
     def _take_in(
         self,
-        arrival: Arrival,
+        incoming: IncomingEnvelope,
         link: Link,
         state: LinkState,
         now_ms: int,
@@ -213,26 +225,26 @@ class InMemoryAACPPersistenceAdapter:
         received: Received,
     ) -> None:
         """A message that was not here before, whose number has just been noted."""
-        envelope = arrival.envelope
+        envelope = incoming.envelope
         if envelope.message_type is MessageType.RESPONSE:
             self._settle(envelope, now_ms, received)
             return
         key = envelope.request_id or envelope.message_id
         existing = self._requests.get(key)
-        verdict = judge(existing, arrival.digest)
+        verdict = judge(existing, incoming.digest)
         if existing is None or (
             verdict is Verdict.DUPLICATE and existing.state is RequestState.SENT
         ):
             record = existing
             if record is None:
-                record = records.received_request(arrival, now_ms, ttl_ms)
+                record = records.received_request(incoming, now_ms, ttl_ms)
                 self._keep(record)
             record.seq = envelope.seq
-            record.by_message = envelope.message_type is MessageType.REQUEST
+            record.needs_response = envelope.message_type is MessageType.REQUEST
             self._enter(record, link, state)
             received.ready |= record.state is RequestState.RECEIVED
         elif envelope.message_type is MessageType.REQUEST:
-            self._answer_again(arrival, existing, verdict, now_ms, received)
+            self._answer_again(incoming, existing, verdict, now_ms, received)
 
     def _settle(self, response: Envelope, now_ms: int, received: Received) -> None:
         """The outcome of a request that was made here."""
@@ -243,7 +255,7 @@ class InMemoryAACPPersistenceAdapter:
 
     def _answer_again(
         self,
-        arrival: Arrival,
+        incoming: IncomingEnvelope,
         existing: RequestRecord,
         verdict: Verdict,
         now_ms: int,
@@ -253,7 +265,7 @@ class InMemoryAACPPersistenceAdapter:
         payload = records.answer_again(existing, verdict)
         if payload is not None:
             received.responses.append(
-                self._respond(arrival.envelope, payload, existing.expires_at_ms, arrival, now_ms)
+                self._respond(incoming.envelope, payload, existing.expires_at_ms, incoming, now_ms)
             )
 
     def _respond(
@@ -261,7 +273,7 @@ class InMemoryAACPPersistenceAdapter:
         request: Envelope | RequestRecord,
         payload: bytes,
         expires_at_ms: int,
-        reply: Arrival | Completion,
+        reply: IncomingEnvelope | Completion,
         now_ms: int,
     ) -> MessageRecord:
         """Enter the RESPONSE to a request that came from another ledger."""
@@ -269,7 +281,7 @@ class InMemoryAACPPersistenceAdapter:
         seq = allocate(state)
         message = records.response_to(request, payload, expires_at_ms, reply, seq, now_ms)
         self._post(message)
-        return evolve(message, floor=state.floor)
+        return evolve(message, low_watermark=state.low_watermark)
 
     def _acknowledge(self, link: Link, ack: int, received: Received) -> None:
         state = self._links.get(link)
@@ -291,7 +303,7 @@ class InMemoryAACPPersistenceAdapter:
 
     def _enter(self, record: RequestRecord, link: Link, state: LinkState) -> None:
         """Queue a request whose number was noted, or hold it until what comes before is there."""
-        if record.seq > state.contiguous:
+        if record.seq > state.received_up_to:
             record.state = RequestState.HELD
             self._held.setdefault(link, {})[record.seq] = record
         else:
@@ -352,11 +364,11 @@ class InMemoryAACPPersistenceAdapter:
             return Completed(record, None)
         if record is None or not may_complete(record, completion):
             return Completed(None, None)
-        if completion.within is not None:
+        if completion.in_transaction is not None:
             return records.not_within()
         del self._queues[record.target_agent_id][record.request_id]
         self._usage.finish(record, completion.state, completion.result, completion.error, now_ms)
-        if not record.by_message:
+        if not record.needs_response:
             return Completed(record, None)
         payload = response_payload(record.state, record.result, record.error)
         return Completed(
@@ -407,7 +419,7 @@ class InMemoryAACPPersistenceAdapter:
             heapq.heappop(attempts)
             state = self._link((message.source_agent_id, message.target_agent_id))
             self._usage.remove(message)
-            records.retry(message, state.floor, now_ms, decide, due)
+            records.retry(message, state.low_watermark, now_ms, decide, due)
             self._usage.add(message)
             self._plan(message)
         return due
@@ -504,7 +516,7 @@ class InMemoryAACPPersistenceAdapter:
         """See `AACPPersistenceAdapter`."""
         outbox = self._outbox.get((source_agent_id, target_agent_id), {})
         messages = [outbox[seq] for seq in sorted(outbox)]
-        return [each.envelope(each.message_id, None, self.series) for each in messages]
+        return [each.envelope(each.message_id, None, self.incarnation) for each in messages]
 
     async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""

@@ -12,10 +12,10 @@ from ...errors import ErrorCode, StructuredError
 from ...protocol.jsonrpc import compact
 from ..ledger.ownership import owner_of
 from ..ledger.types import (
-    Draft,
     Envelope,
     MessageRecord,
     MessageType,
+    OutgoingMessage,
     RequestRecord,
     RequestState,
 )
@@ -110,12 +110,12 @@ class Usage:
             and held.size + size <= limits.principal_bytes
         )
 
-    def has_room_for_draft(self, draft: Draft) -> bool:
+    def has_room_for_message(self, outgoing: OutgoingMessage) -> bool:
         """Return whether a message may be entered that is made here."""
         # A request to another ledger is a record here, and a message to there.
-        records = 2 if draft.message_type is MessageType.REQUEST and not draft.local else 1
-        size = RECORD_BYTES + len(draft.payload)
-        return self.has_room(draft.request_id, records, records * size)
+        records = 2 if outgoing.message_type is MessageType.REQUEST and not outgoing.local else 1
+        size = RECORD_BYTES + len(outgoing.payload)
+        return self.has_room(outgoing.request_id, records, records * size)
 
     def has_room_for_envelope(self, envelope: Envelope) -> bool:
         """Return whether a message may be taken that comes in, should it not be known."""

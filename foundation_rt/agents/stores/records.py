@@ -17,17 +17,17 @@ from ..ledger.rules import conflict_error, response_payload
 from ..ledger.types import (
     TERMINAL,
     VOID_PAYLOAD,
-    Arrival,
     Claim,
     Claimed,
     Completed,
     Completion,
-    Draft,
     Due,
     Envelope,
+    IncomingEnvelope,
     MessageRecord,
     MessageState,
     MessageType,
+    OutgoingMessage,
     RequestRecord,
     RequestState,
     Verdict,
@@ -35,43 +35,43 @@ from ..ledger.types import (
 from ..persistence import RetryDecision
 
 
-def drafted_request(draft: Draft, seq: int) -> RequestRecord:
+def outgoing_request(outgoing: OutgoingMessage, seq: int) -> RequestRecord:
     """The record of a request where it is made."""
     return RequestRecord(
-        draft.key,
-        draft.message_type,
-        draft.source_agent_id,
-        draft.target_agent_id,
+        outgoing.key,
+        outgoing.message_type,
+        outgoing.source_agent_id,
+        outgoing.target_agent_id,
         seq,
-        draft.digest,
-        draft.payload,
+        outgoing.digest,
+        outgoing.payload,
         RequestState.SENT,
-        draft.created_at_ms,
-        draft.expires_at_ms,
+        outgoing.created_at_ms,
+        outgoing.expires_at_ms,
     )
 
 
-def drafted_message(draft: Draft, seq: int) -> MessageRecord:
-    """The message that takes a draft to another ledger."""
+def outgoing_message(outgoing: OutgoingMessage, seq: int) -> MessageRecord:
+    """The message that carries an outgoing message to another ledger."""
     return MessageRecord(
-        draft.message_id,
-        draft.request_id,
-        draft.source_agent_id,
-        draft.target_agent_id,
+        outgoing.message_id,
+        outgoing.request_id,
+        outgoing.source_agent_id,
+        outgoing.target_agent_id,
         seq,
-        draft.message_type,
-        draft.payload,
+        outgoing.message_type,
+        outgoing.payload,
         MessageState.PENDING,
-        draft.created_at_ms,
-        draft.expires_at_ms,
+        outgoing.created_at_ms,
+        outgoing.expires_at_ms,
         1,
-        draft.next_attempt_at_ms,
+        outgoing.next_attempt_at_ms,
     )
 
 
-def received_request(arrival: Arrival, now_ms: int, ttl_ms: int) -> RequestRecord:
+def received_request(incoming: IncomingEnvelope, now_ms: int, ttl_ms: int) -> RequestRecord:
     """The record of a request, or an event, where it is to be executed."""
-    envelope = arrival.envelope
+    envelope = incoming.envelope
     expires_at_ms = envelope.expires_at_ms
     return RequestRecord(
         envelope.request_id or envelope.message_id,
@@ -79,7 +79,7 @@ def received_request(arrival: Arrival, now_ms: int, ttl_ms: int) -> RequestRecor
         envelope.source_agent_id,
         envelope.target_agent_id,
         envelope.seq,
-        arrival.digest,
+        incoming.digest,
         envelope.payload,
         RequestState.RECEIVED,
         now_ms,
@@ -92,10 +92,12 @@ def received_request(arrival: Arrival, now_ms: int, ttl_ms: int) -> RequestRecor
 REQUEST_COLUMNS = tuple(each.name for each in fields(RequestRecord))
 """In their order a row of a request is read and written."""
 
-MESSAGE_COLUMNS = tuple(each.name for each in fields(MessageRecord) if each.name != "floor")
-"""Likewise, of a message; the floor is that of its link."""
+MESSAGE_COLUMNS = tuple(each.name for each in fields(MessageRecord) if each.name != "low_watermark")
+"""Likewise, of a message; the low watermark is that of its link."""
 
-_TYPE, _STATE, _BY_MESSAGE = map(REQUEST_COLUMNS.index, ("message_type", "state", "by_message"))
+_TYPE, _STATE, _NEEDS_RESPONSE = map(
+    REQUEST_COLUMNS.index, ("message_type", "state", "needs_response")
+)
 _MESSAGE_TYPE, _MESSAGE_STATE = map(MESSAGE_COLUMNS.index, ("message_type", "state"))
 
 MESSAGE_TYPES = {str(each): each for each in MessageType}
@@ -109,7 +111,7 @@ def request_of(row: Sequence[Any]) -> RequestRecord:
     values = list(row)
     values[_TYPE] = MESSAGE_TYPES[row[_TYPE]]
     values[_STATE] = _REQUEST_STATES[row[_STATE]]
-    values[_BY_MESSAGE] = row[_BY_MESSAGE] == 1  # SQLite has no booleans
+    values[_NEEDS_RESPONSE] = row[_NEEDS_RESPONSE] == 1  # SQLite has no booleans
     return RequestRecord(*values)
 
 
@@ -142,7 +144,7 @@ def response_to(
     request: Envelope | RequestRecord,
     payload: bytes,
     expires_at_ms: int,
-    reply: Arrival | Completion,
+    reply: IncomingEnvelope | Completion,
     seq: int,
     now_ms: int,
 ) -> MessageRecord:
@@ -217,7 +219,9 @@ def not_within() -> Completed:
     )
 
 
-def retry(message: MessageRecord, floor: int, now_ms: int, decide: RetryDecision, due: Due) -> None:
+def retry(
+    message: MessageRecord, low_watermark: int, now_ms: int, decide: RetryDecision, due: Due
+) -> None:
     """Settle the next attempt of a message that is due, or give it up (AACP-13, AACP-14)."""
     if message.state is MessageState.PENDING and message.expires_at_ms <= now_ms:
         make_void(message)
@@ -229,7 +233,7 @@ def retry(message: MessageRecord, floor: int, now_ms: int, decide: RetryDecision
         next_at_ms = decide(evolve(message))
     message.attempts += 1
     message.next_attempt_at_ms = next_at_ms
-    due.messages.append(evolve(message, floor=floor))
+    due.messages.append(evolve(message, low_watermark=low_watermark))
 
 
 def make_void(message: MessageRecord) -> None:

@@ -421,8 +421,8 @@ def test_callers_that_go_leave_nothing_behind() -> None:
         gate = Gate()
         async with stage.coordinator() as agents:
             agents.register_agent("a", gate)
-            driver = agents._driver
-            assert driver is not None
+            runner = agents._runner
+            assert runner is not None
             for _ in range(3):
                 sent = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
                 await asyncio.sleep(0.01)
@@ -437,8 +437,8 @@ def test_callers_that_go_leave_nothing_behind() -> None:
             event.cancel()
             request.cancel()
             await asyncio.wait([event, request])
-            assert driver.node._waiting == {}
-            assert driver._tickets == set()
+            assert runner.node._waiting == {}
+            assert runner._waiters == set()
             entering.set()
             gate.opened.set()
             await asyncio.sleep(0.1)
@@ -1444,8 +1444,8 @@ def test_a_ledger_that_was_lost_and_made_anew_is_not_taken_for_its_predecessor(l
     async def scene(stage: Stage) -> None:
         network, seen = Network(), []
         ledgers = {
-            "one": [FaultyStore(series=1), FaultyStore(series=3)],
-            "two": [FaultyStore(series=2), FaultyStore(series=4)],
+            "one": [FaultyStore(incarnation=1), FaultyStore(incarnation=3)],
+            "two": [FaultyStore(incarnation=2), FaultyStore(incarnation=4)],
         }
 
         async def note(message: AgentMessage, context: AgentContext) -> Any:
@@ -1477,16 +1477,16 @@ def test_an_acknowledgement_to_a_lost_ledger_settles_nothing_of_the_new_one() ->
         async def note(message: AgentMessage, context: AgentContext) -> None:
             seen.append(message.payload)
 
-        far = stage.coordinator("two", store=FaultyStore(series=2), transport=network.end())
+        far = stage.coordinator("two", store=FaultyStore(incarnation=2), transport=network.end())
         async with far as two:
             two.register_agent("b", note)
-            old = FaultyStore(series=1)
+            old = FaultyStore(incarnation=1)
             async with stage.coordinator("one", store=old, transport=network.end()) as one:
                 await one.send_request("b", "old")
-            acks = [each for each in network.sent if each.ack == 1 and each.ack_series == 1]
+            acks = [each for each in network.sent if each.ack == 1 and each.ack_incarnation == 1]
             assert acks
             network.cut_off.add("b")
-            new = FaultyStore(series=3)
+            new = FaultyStore(incarnation=3)
             async with stage.coordinator("one", store=new, transport=network.end()) as one:
                 request_id = await unknown(one, "b", "new")
                 network.carry(acks[0])
@@ -1495,7 +1495,7 @@ def test_an_acknowledgement_to_a_lost_ledger_settles_nothing_of_the_new_one() ->
                 network.cut_off.clear()
                 await until_finished(one, request_id)
                 assert seen == ["old", "new"]
-                stale = next(each for each in network.sent if each.series == 1 and each.seq)
+                stale = next(each for each in network.sent if each.incarnation == 1 and each.seq)
                 network.carry(stale)
                 await asyncio.sleep(1)
                 assert stage.logged("messages of an older ledger of this agent are refused")

@@ -119,9 +119,9 @@ def test_an_envelope_on_the_wire() -> None:
         TIME_MS,
         b'{"item":5}',
         TIME_MS + 3_600_000,
-        series=1_705_000_000_000,
-        ack_series=1_704_000_000_000,
-        floor=2,
+        incarnation=1_705_000_000_000,
+        ack_incarnation=1_704_000_000_000,
+        low_watermark=2,
     )
     assert orjson.loads(encode(envelope)) == REQUEST
     assert decode_value(REQUEST) == envelope

@@ -42,10 +42,10 @@ from tests.agents.stores.contract import (
     MakeAdapter,
     StoreContract,
     WithinIsRefused,
-    arrival,
     completion,
-    draft,
     event,
+    incoming,
+    outgoing,
 )
 from tests.support.faulty_store import FaultyStore
 from tests.support.stage import Stage, play
@@ -71,8 +71,8 @@ def ledger_of(**limits: Any) -> Ledger:
     return Ledger(lambda: InMemoryAACPPersistenceAdapter(limits=MemoryLimits(**limits)))
 
 
-def verdicts(ledger: Ledger, *drafts: Any) -> list[Verdict]:
-    return [each.verdict for each in ledger.append(*drafts)]
+def verdicts(ledger: Ledger, *messages: Any) -> list[Verdict]:
+    return [each.verdict for each in ledger.append(*messages)]
 
 
 class _Counted(InMemoryAACPPersistenceAdapter):
@@ -95,17 +95,17 @@ class TestCountsAreRightWhateverHappens(WithinIsRefused, StoreContract):
 def test_what_is_beyond_a_limit_is_not_entered(limits: dict[str, int]) -> None:
     with ledger_of(**limits) as ledger:
         new, full = Verdict.NEW, Verdict.FULL
-        assert verdicts(ledger, draft("r1"), draft("r2"), draft("r3")) == [new, new, full]
-        assert verdicts(ledger, event("e1"), draft("r4", local=False)) == [full, full]
-        assert verdicts(ledger, draft("r1")) == [Verdict.DUPLICATE]  # what is known stays known
+        assert verdicts(ledger, outgoing("r1"), outgoing("r2"), outgoing("r3")) == [new, new, full]
+        assert verdicts(ledger, event("e1"), outgoing("r4", local=False)) == [full, full]
+        assert verdicts(ledger, outgoing("r1")) == [Verdict.DUPLICATE]  # what is known stays known
         assert ledger.last_seq("a", "b") == 2  # so there is no gap
         ledger.purge(NOW + TTL)
-        assert verdicts(ledger, draft("r3", expires_at_ms=NOW + 2 * TTL)) == [new]
+        assert verdicts(ledger, outgoing("r3", expires_at_ms=NOW + 2 * TTL)) == [new]
 
 
 def test_a_request_to_another_ledger_counts_as_what_is_awaited_and_what_is_sent() -> None:
     with ledger_of(records=3) as ledger:
-        away = [draft(name, local=False) for name in ("r1", "r2")]
+        away = [outgoing(name, local=False) for name in ("r1", "r2")]
         assert verdicts(ledger, *away) == [Verdict.NEW, Verdict.FULL]
         assert verdicts(ledger, event("e1", local=False)) == [Verdict.NEW]
 
@@ -118,19 +118,19 @@ def test_a_request_to_another_ledger_counts_as_what_is_awaited_and_what_is_sent(
 def test_an_owner_has_its_share_and_takes_nobody_elses(limits: dict[str, int]) -> None:
     alice = [owned_id(f"r{n}", "alice") for n in range(3)]
     with ledger_of(**limits) as ledger:
-        big = draft(alice[0], payload=b'"' + b"x" * 100 + b'"')
+        big = outgoing(alice[0], payload=b'"' + b"x" * 100 + b'"')
         assert ("principal_bytes" in limits) is (verdicts(ledger, big) == [Verdict.FULL])
         ledger.purge(NOW + TTL)
-        mine = [draft(each, expires_at_ms=NOW + 2 * TTL) for each in alice[1:]]
+        mine = [outgoing(each, expires_at_ms=NOW + 2 * TTL) for each in alice[1:]]
         assert verdicts(ledger, *mine) == [Verdict.NEW, Verdict.FULL]
-        others = [draft(owned_id("r2", "bob")), draft("r2"), draft("r3")]
+        others = [outgoing(owned_id("r2", "bob")), outgoing("r2"), outgoing("r3")]
         assert verdicts(ledger, *others) == [Verdict.NEW] * 3
 
 
 def test_an_outcome_without_room_is_failed_and_a_small_one_always_has_room() -> None:
     small, large = b'"' + b"x" * (SMALL_OUTCOME_BYTES - 2) + b'"', b'"' + b"x" * 1000 + b'"'
     with ledger_of(bytes=2 * (RECORD_BYTES + 7)) as ledger:
-        ledger.append(draft("r1"), draft("r2"))
+        ledger.append(outgoing("r1"), outgoing("r2"))
         first, second = ledger.claim().claims
         kept, lost = ledger.complete(completion(first, small), completion(second, large))
         assert kept.record is not None
@@ -145,19 +145,19 @@ def test_an_outcome_without_room_is_failed_and_a_small_one_always_has_room() -> 
 
 def test_what_comes_in_without_room_is_not_acknowledged_and_is_taken_when_there_is_some() -> None:
     with ledger_of(records=1) as ledger:
-        received = ledger.receive(arrival(1, "r1"), arrival(2, "r2"))
+        received = ledger.receive(incoming(1, "r1"), incoming(2, "r2"))
         assert list(received.acks.values()) == [1]
         assert received.refused == 1
-        assert ledger.receive(arrival(2, "r2")).refused == 1
+        assert ledger.receive(incoming(2, "r2")).refused == 1
         ledger.purge(NOW + TTL)
-        again = ledger.receive(arrival(2, "r2"))
+        again = ledger.receive(incoming(2, "r2"))
         assert list(again.acks.values()) == [2]
         assert [each.request_id for each in again.accepted] == ["r2"]
 
 
 def test_a_record_that_is_put_without_room_is_refused() -> None:
     with ledger_of(bytes=RECORD_BYTES + 7, records=5) as ledger:
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
         record = evolve(ledger.request("r1"), request_id="r2", state=RequestState.SENT)
         with pytest.raises(LedgerFullError):
             ledger.run(ledger.adapter.put_request_record("r2", record))
@@ -175,13 +175,13 @@ def test_a_record_that_is_put_without_room_is_refused() -> None:
 def test_a_record_takes_no_more_memory_than_it_counts_for() -> None:
     n = 2_000
     with ledger_of() as ledger:
-        ledger.append(draft("warm"))
+        ledger.append(outgoing("warm"))
         before = counted(ledger.adapter)[1]  # type: ignore[arg-type]
         gc.collect()
         tracemalloc.start()
         try:
             for number in range(n):
-                ledger.append(draft(f"{owned_id(f'{number:0128}', 'alice')}"))
+                ledger.append(outgoing(f"{owned_id(f'{number:0128}', 'alice')}"))
             for claim in ledger.claim(most=n).claims:
                 ledger.complete(completion(claim, orjson.dumps("x" * 200)))
             gc.collect()

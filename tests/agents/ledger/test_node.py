@@ -19,8 +19,8 @@ from foundation_rt.agents.ledger.effects import (
     NoticeSettled,
     Operation,
     Persist,
+    Resolve,
     Send,
-    Tell,
 )
 from foundation_rt.agents.ledger.node import Node, NodeSettings
 from foundation_rt.agents.ledger.retransmitter import Retransmitter, RetryPolicy
@@ -37,9 +37,9 @@ from foundation_rt.agents.ledger.types import (
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.errors import ErrorCode, StructuredError
-from tests.agents.stores.contract import FAR_SERIES, NOW, RETRY, TTL, draft, event, uuid_of
+from tests.agents.stores.contract import FAR_INCARNATION, NOW, RETRY, TTL, event, outgoing, uuid_of
 
-SERIES = NOW
+INCARNATION = NOW
 BUSY = StructuredError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
 POLICY = RetryPolicy(jitter=0, should_retry_error=lambda error: error == BUSY)
 
@@ -63,8 +63,8 @@ class Bench:
             Retransmitter(POLICY, lambda: 0.0),
             notices,
         )
-        self.store = store or InMemoryAACPPersistenceAdapter(series=SERIES)
-        self.node.series = SERIES
+        self.store = store or InMemoryAACPPersistenceAdapter(incarnation=INCARNATION)
+        self.node.incarnation = INCARNATION
         self.now = NOW
         self.effects: list[Effect] = []
         self.calls: list[Operation] = []
@@ -124,7 +124,7 @@ class Bench:
         self.node.failed(persist, StoreError("simulated"), self.now)
 
     def pass_time(self, ms: int) -> None:
-        """Let time pass as a driver would: the node is woken whenever it wants to be."""
+        """Let time pass as a runner would: the node is woken whenever it wants to be."""
         until = self.now + ms
         while (due := self.node.wake_at_ms) is not None and due <= until:
             self.now = max(self.now, due)
@@ -139,7 +139,7 @@ class Bench:
         return [envelope for send in self.take(Send) for envelope in send.envelopes]
 
     def told(self) -> dict[Any, Any]:
-        return {each.ticket: each.answer for each in self.take(Tell)}
+        return {each.waiter: each.answer for each in self.take(Resolve)}
 
     def finish(self, claim: Claim, result: bytes | None = b"1", error: Any = None) -> None:
         self.node.executed(claim, result, error, self.now)
@@ -161,8 +161,8 @@ def arrived(
         NOW,
         more.pop("payload", b"1"),
         NOW + TTL,
-        series=more.pop("series", FAR_SERIES),
-        ack_series=more.pop("ack_series", SERIES),
+        incarnation=more.pop("incarnation", FAR_INCARNATION),
+        ack_incarnation=more.pop("ack_incarnation", INCARNATION),
         **more,
     )
 
@@ -174,7 +174,7 @@ def arrived(
 def test_a_sender_enters_a_message_then_sends_it_then_tells() -> None:
     bench = Bench(has_transport=True)
     bench.perform()
-    bench.node.send(draft("r1", local=False), "ticket", bench.now)
+    bench.node.send(outgoing("r1", local=False), "waiter", bench.now)
     [persist] = bench.look()
     assert isinstance(persist, Persist)
     assert persist.operation is Operation.APPEND
@@ -186,9 +186,9 @@ def test_a_sender_enters_a_message_then_sends_it_then_tells() -> None:
     assert (envelope.request_id, envelope.seq, envelope.message_id) == (
         "r1",
         1,
-        draft("r1").message_id,
+        outgoing("r1").message_id,
     )
-    told = bench.told()["ticket"]
+    told = bench.told()["waiter"]
     assert isinstance(told, Appended)
     assert told.verdict is Verdict.NEW
 
@@ -198,13 +198,13 @@ def test_a_receiver_enters_then_acknowledges_then_executes_then_records_then_ans
     bench = Bench(has_transport=True)
     bench.node.add_agent("b", bench.now)
     bench.perform()
-    bench.node.deliver([arrived(1)], "ticket", bench.now)
+    bench.node.deliver([arrived(1)], "waiter", bench.now)
     receive = bench.waiting(Operation.RECEIVE)
     assert bench.look() == []
     bench.node.persisted(receive, bench.answer(receive), bench.now)
     [ack] = bench.sent()
     assert (ack.seq, ack.ack, ack.source_agent_id, ack.target_agent_id) == (0, 1, "b", "far")
-    assert bench.told() == {"ticket": None}
+    assert bench.told() == {"waiter": None}
     bench.perform()
     [claim] = bench.claims()
     assert bench.sent() == []
@@ -225,10 +225,10 @@ def test_a_receiver_enters_then_acknowledges_then_executes_then_records_then_ans
 def test_what_came_in_and_could_not_be_entered_is_not_acknowledged_and_not_kept() -> None:
     bench = Bench(has_transport=True)
     bench.perform()
-    bench.node.deliver([arrived(1)], "ticket", bench.now)
+    bench.node.deliver([arrived(1)], "waiter", bench.now)
     bench.fail(bench.waiting(Operation.RECEIVE))
     assert bench.sent() == []
-    assert isinstance(bench.told()["ticket"], StoreError)
+    assert isinstance(bench.told()["waiter"], StoreError)
     bench.node.deliver([arrived(1)], "again", bench.now)
     assert bench.take(Persist) == []  # not at once
     bench.pass_time(500)
@@ -241,7 +241,7 @@ def test_of_each_operation_one_is_under_way_and_what_comes_meanwhile_shares_the_
     bench = Bench(max_batch=3)
     bench.perform()
     for number in range(8):
-        bench.node.send(draft(f"r{number}"), number, bench.now)
+        bench.node.send(outgoing(f"r{number}"), number, bench.now)
     sizes = []
     for _ in range(3):
         persist = bench.waiting(Operation.APPEND)
@@ -258,9 +258,9 @@ def test_of_each_operation_one_is_under_way_and_what_comes_meanwhile_shares_the_
 def test_an_entry_that_failed_is_made_again_first_and_later() -> None:
     bench = Bench()
     bench.perform()
-    bench.node.send(draft("r1"), 1, bench.now)
+    bench.node.send(outgoing("r1"), 1, bench.now)
     persist = bench.waiting(Operation.APPEND)
-    bench.node.send(draft("r2"), 2, bench.now)
+    bench.node.send(outgoing("r2"), 2, bench.now)
     bench.answer(persist)  # it happened
     bench.fail(persist)
     assert bench.take(Persist) == []
@@ -282,7 +282,7 @@ def executing(count: int = 3, **more: Any) -> tuple[Bench, list[Claim]]:
     bench = Bench(**more)
     bench.seat("b")
     for number in range(count):
-        bench.node.send(draft(f"r{number}"), number, bench.now)
+        bench.node.send(outgoing(f"r{number}"), number, bench.now)
     bench.perform()
     return bench, bench.claims()
 
@@ -291,7 +291,7 @@ def executing(count: int = 3, **more: Any) -> tuple[Bench, list[Claim]]:
 def test_only_for_agents_that_are_here_something_is_claimed_and_no_more_than_may_be_held() -> None:
     bench = Bench(max_held_by_agent=2)
     for target, number in itertools.product("bcd", range(4)):
-        bench.node.send(draft(f"{target}{number}", target=target), target, bench.now)
+        bench.node.send(outgoing(f"{target}{number}", target=target), target, bench.now)
     bench.perform()
     assert bench.claims() == []
     bench.seat("b")
@@ -311,11 +311,11 @@ def test_however_many_claims_busy_agents_hold_an_idle_one_gets_its_own() -> None
     for number in range(10):
         bench.seat(f"busy{number}")
         for n in range(200):
-            bench.node.send(draft(f"{number}-{n}", target=f"busy{number}"), n, bench.now)
+            bench.node.send(outgoing(f"{number}-{n}", target=f"busy{number}"), n, bench.now)
     bench.perform()
     assert len(bench.claims()) == 1000
     bench.node.add_agent("idle", bench.now)
-    bench.node.send(draft("r1", target="idle"), "ticket", bench.now)
+    bench.node.send(outgoing("r1", target="idle"), "waiter", bench.now)
     bench.perform()
     assert [each.request_id for each in bench.claims()] == ["r1"]
 
@@ -325,7 +325,7 @@ def test_an_agent_has_twice_the_room_with_every_outcome_and_begins_anew_after_a_
     bench = Bench(max_held_by_agent=5, lease_ms=3000)
     bench.node.add_agent("b", bench.now)
     for number in range(20):
-        bench.node.send(draft(f"r{number}"), number, bench.now)
+        bench.node.send(outgoing(f"r{number}"), number, bench.now)
     bench.perform()
     held = bench.claims()
     sizes = [len(held)]
@@ -352,7 +352,7 @@ def test_what_was_begun_too_often_is_failed_and_what_is_behind_it_goes_on() -> N
         bench.seat("b")
         if life == 0:
             for number in range(3):
-                bench.node.send(draft(f"r{number}"), number, bench.now)
+                bench.node.send(outgoing(f"r{number}"), number, bench.now)
         bench.node.tick(bench.now)
         bench.perform()
         claims = bench.claims()  # all three, and the process dies
@@ -477,12 +477,12 @@ def test_claims_that_nobody_heard_of_bar_the_way_until_they_lapse() -> None:
     bench.perform()
     bench.seat("b")
     for number in range(2):
-        bench.node.send(draft(f"r{number}"), number, bench.now)
+        bench.node.send(outgoing(f"r{number}"), number, bench.now)
     bench.perform(Operation.APPEND)
     claim = bench.waiting(Operation.CLAIM)
     bench.answer(claim)
     bench.fail(claim)
-    bench.node.send(draft("r2"), 2, bench.now)
+    bench.node.send(outgoing("r2"), 2, bench.now)
     bench.perform()
     bench.pass_time(2900)
     assert bench.claims() == []
@@ -511,8 +511,8 @@ def test_a_node_that_stops_claims_nothing_and_gives_back_what_it_is_told() -> No
 def test_on_a_shared_ledger_claims_and_outcomes_are_looked_for_every_second() -> None:
     bench = Bench(shared=True)
     bench.node.add_agent("c", bench.now)
-    bench.node.send(draft("r1"), "entry", bench.now)
-    bench.node.wait_for("r1", "ticket", bench.now)
+    bench.node.send(outgoing("r1"), "entry", bench.now)
+    bench.node.wait_for("r1", "waiter", bench.now)
     bench.perform()
     bench.calls.clear()
     bench.pass_time(5000)
@@ -523,9 +523,9 @@ def test_on_a_shared_ledger_claims_and_outcomes_are_looked_for_every_second() ->
     [claim] = other.claims()
     other.finish(claim)
     other.perform()
-    bench.take(Tell)
+    bench.take(Resolve)
     bench.pass_time(1000)
-    record = bench.told()["ticket"]
+    record = bench.told()["waiter"]
     assert isinstance(record, RequestRecord)
     assert record.state is RequestState.COMPLETED
     bench.calls.clear()
@@ -537,7 +537,7 @@ def test_on_a_shared_ledger_claims_and_outcomes_are_looked_for_every_second() ->
 def test_on_a_ledger_of_its_own_a_node_that_has_nothing_to_do_only_purges() -> None:
     bench, claims = executing(1)
     bench.finish(claims[0])
-    bench.node.wait_for("elsewhere", "ticket", bench.now)
+    bench.node.wait_for("elsewhere", "waiter", bench.now)
     bench.perform()
     bench.pass_time(1)
     bench.calls.clear()
@@ -545,16 +545,16 @@ def test_on_a_ledger_of_its_own_a_node_that_has_nothing_to_do_only_purges() -> N
     assert set(bench.calls) <= {Operation.PURGE, Operation.CLAIM, Operation.RENEW}
     assert bench.calls.count(Operation.PURGE) == 10
     assert len(bench.calls) <= 12
-    bench.node.stop_waiting("elsewhere", "ticket")
-    bench.node.stop_waiting("elsewhere", "ticket")
+    bench.node.stop_waiting("elsewhere", "waiter")
+    bench.node.stop_waiting("elsewhere", "waiter")
     assert bench.node._waiting == {}
 
 
 @pytest.mark.rule("AACP-16", "AACP-26", "AACP-30")
 def test_an_outcome_that_came_in_unheard_is_found() -> None:
     bench = Bench(has_transport=True)
-    bench.node.send(draft("r1", target="far", local=False), "entry", bench.now)
-    bench.node.wait_for("r1", "ticket", bench.now)
+    bench.node.send(outgoing("r1", target="far", local=False), "entry", bench.now)
+    bench.node.wait_for("r1", "waiter", bench.now)
     bench.perform()
     response = arrived(
         1,
@@ -568,10 +568,10 @@ def test_an_outcome_that_came_in_unheard_is_found() -> None:
     receive = bench.waiting(Operation.RECEIVE)
     bench.answer(receive)
     bench.fail(receive)
-    assert "ticket" not in bench.told()
+    assert "waiter" not in bench.told()
     bench.node.deliver([response], "again", bench.now)
     bench.pass_time(500)
-    assert bench.told()["ticket"].result == b"1"
+    assert bench.told()["waiter"].result == b"1"
 
 
 # -- sending again --------------------------------------------------------------------------------
@@ -580,8 +580,8 @@ def test_an_outcome_that_came_in_unheard_is_found() -> None:
 @pytest.mark.rule("AACP-10", "AACP-13", "AACP-14")
 def test_what_is_not_acknowledged_is_sent_again_later_and_later_until_it_is_void() -> None:
     bench = Bench(has_transport=True, notices=True)
-    message = draft("r1", local=False, expires_at_ms=NOW + 2000)
-    bench.node.send(message, "ticket", bench.now)
+    message = outgoing("r1", local=False, expires_at_ms=NOW + 2000)
+    bench.node.send(message, "waiter", bench.now)
     bench.perform()
     assert len(bench.sent()) == 1
     times = []
@@ -603,7 +603,7 @@ def test_an_acknowledgement_ends_the_sending() -> None:
     bench.perform()
     assert [each.seq for each in bench.sent()] == [1, 2]
     ack = arrived(0, target="a", ack=2, message_type=MessageType.EVENT)
-    bench.node.deliver([ack], "ticket", bench.now)
+    bench.node.deliver([ack], "waiter", bench.now)
     bench.perform()
     settled = bench.take(NoticeSettled)
     assert [each.message_id for each in settled] == [first.message_id, second.message_id]
@@ -616,31 +616,41 @@ def test_an_acknowledgement_ends_the_sending() -> None:
 @pytest.mark.rule("AACP-19")
 def test_what_is_sent_says_whose_numbers_it_has_and_whose_it_acknowledges() -> None:
     bench = Bench(has_transport=True)
-    bench.node.deliver([arrived(1), arrived(2)], "ticket", bench.now)
+    bench.node.deliver([arrived(1), arrived(2)], "waiter", bench.now)
     bench.perform()
     [ack] = bench.sent()
-    assert (ack.seq, ack.series, ack.ack, ack.ack_series) == (0, SERIES, 2, FAR_SERIES)
-    bench.node.send(draft("r1", "b", "far", local=False), "ticket", bench.now)
+    assert (ack.seq, ack.incarnation, ack.ack, ack.ack_incarnation) == (
+        0,
+        INCARNATION,
+        2,
+        FAR_INCARNATION,
+    )
+    bench.node.send(outgoing("r1", "b", "far", local=False), "waiter", bench.now)
     bench.perform()
     [first] = bench.sent()
-    assert (first.series, first.ack, first.ack_series, first.floor) == (SERIES, 2, FAR_SERIES, 1)
-    bench.node.deliver([arrived(1, "new", series=FAR_SERIES + 1)], "ticket", bench.now)
+    assert (first.incarnation, first.ack, first.ack_incarnation, first.low_watermark) == (
+        INCARNATION,
+        2,
+        FAR_INCARNATION,
+        1,
+    )
+    bench.node.deliver([arrived(1, "new", incarnation=FAR_INCARNATION + 1)], "waiter", bench.now)
     bench.perform()
     [ack] = bench.sent()
-    assert (ack.ack, ack.ack_series) == (1, FAR_SERIES + 1)
+    assert (ack.ack, ack.ack_incarnation) == (1, FAR_INCARNATION + 1)
 
 
 @pytest.mark.rule("AACP-19")
 def test_an_acknowledgement_of_numbers_of_another_ledger_settles_nothing() -> None:
     bench = Bench(has_transport=True)
-    bench.node.send(draft("r1", target="far", local=False), "ticket", bench.now)
+    bench.node.send(outgoing("r1", target="far", local=False), "waiter", bench.now)
     bench.perform()
-    for series in (SERIES - 1, SERIES + 1):
-        old = arrived(1, target="a", ack=1, ack_series=series)
-        bench.node.deliver([old], "ticket", bench.now)
+    for incarnation in (INCARNATION - 1, INCARNATION + 1):
+        old = arrived(1, target="a", ack=1, ack_incarnation=incarnation)
+        bench.node.deliver([old], "waiter", bench.now)
     bench.perform()
     assert [each.seq for each in bench.store._outbox["a", "far"].values()] == [1]
-    bench.node.deliver([arrived(1, target="a", ack=1)], "ticket", bench.now)
+    bench.node.deliver([arrived(1, target="a", ack=1)], "waiter", bench.now)
     bench.perform()
     assert bench.store._outbox["a", "far"] == {}
 
@@ -648,12 +658,12 @@ def test_an_acknowledgement_of_numbers_of_another_ledger_settles_nothing() -> No
 @pytest.mark.rule("AACP-19")
 def test_that_an_older_ledger_speaks_is_noticed_once_for_each_link() -> None:
     bench = Bench(has_transport=True)
-    bench.node.deliver([arrived(1)], "ticket", bench.now)
+    bench.node.deliver([arrived(1)], "waiter", bench.now)
     bench.perform()
     bench.sent()
-    old = [arrived(seq, series=FAR_SERIES - 1) for seq in (2, 3)]
+    old = [arrived(seq, incarnation=FAR_INCARNATION - 1) for seq in (2, 3)]
     for each in old:
-        bench.node.deliver([each], "ticket", bench.now)
+        bench.node.deliver([each], "waiter", bench.now)
         bench.perform()
     assert [each.envelope for each in bench.take(NoticeOutdated)] == [old[0]]
     assert bench.sent() == []
@@ -662,7 +672,7 @@ def test_that_an_older_ledger_speaks_is_noticed_once_for_each_link() -> None:
 @pytest.mark.rule("AACP-27")
 def test_a_new_life_sends_what_the_last_one_did_not_get_acknowledged() -> None:
     bench = Bench(has_transport=True)
-    bench.node.send(draft("r1", local=False), "ticket", bench.now)
+    bench.node.send(outgoing("r1", local=False), "waiter", bench.now)
     bench.perform()
     second = Bench(bench.store, has_transport=True)
     second.perform()
@@ -677,7 +687,7 @@ def test_a_new_life_sends_what_the_last_one_did_not_get_acknowledged() -> None:
 def test_what_is_noticed_is_told_once_and_forgotten() -> None:
     bench = Bench(notices=True)
     bench.node.add_agent("b", bench.now)
-    request, message = draft("r1", expires_at_ms=NOW + 1000), event("e1")
+    request, message = outgoing("r1", expires_at_ms=NOW + 1000), event("e1")
     for each in (request, request, message):
         bench.node.send(each, each, bench.now)
     bench.perform()
@@ -690,6 +700,6 @@ def test_what_is_noticed_is_told_once_and_forgotten() -> None:
 
 def test_the_digest_of_what_comes_in_is_that_of_what_is_sent() -> None:
     bench = Bench(has_transport=True)
-    bench.node.deliver([arrived(1, payload=b"7")], "ticket", bench.now)
+    bench.node.deliver([arrived(1, payload=b"7")], "waiter", bench.now)
     bench.perform()
     assert bench.store._requests["q1"].digest == digest_of("far", "b", MessageType.REQUEST, b"7")

@@ -10,14 +10,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from foundation_rt.agents.ledger.types import Claim, Completed, Completion, RequestState, Within
+from foundation_rt.agents.ledger.types import Claim, Completed, Completion, RequestState
+from foundation_rt.agents.messages import Write
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.postgres import (
     PostgresAACPPersistenceAdapter,
     connections,
     outcome_writes,
 )
-from tests.agents.stores.contract import LEASE, NOW, TTL, arrival, completion
+from tests.agents.stores.contract import LEASE, NOW, TTL, completion, incoming
 from tests.support.postgres_proxy import Fault, PostgresProxy, postgres_proxy
 from tests.support.services import postgres_schema
 
@@ -59,7 +60,7 @@ class Ledger:
         self.store = store
         self.claims: list[Claim] = []
 
-    def writing(self, text: str, error: BaseException | None = None) -> Within:
+    def writing(self, text: str, error: BaseException | None = None) -> Write:
         async def write(connection: Any) -> None:
             insert = f"INSERT INTO {self._schema}.effect VALUES (%s)".encode()
             await connection.execute(insert, (text,), prepare=False)
@@ -68,9 +69,9 @@ class Ledger:
 
         return write
 
-    def ending(self, number: int, write: Within) -> Completion:
+    def ending(self, number: int, write: Write) -> Completion:
         end = completion(self.claims[number])
-        end.within = write
+        end.in_transaction = write
         return end
 
     async def complete(self, *ends: Completion) -> list[Completed]:
@@ -102,7 +103,7 @@ async def open_ledger(place: tuple[str, str], claims: int = 1) -> AsyncIterator[
         try:
             ledger = Ledger(url, schema, proxy, store)
             await ledger.rows("CREATE TABLE {schema}.effect (text text)")
-            await store.receive([arrival(seq) for seq in range(1, claims + 1)], NOW, TTL)
+            await store.receive([incoming(seq) for seq in range(1, claims + 1)], NOW, TTL)
             claimed = await store.claim({"b": claims}, "me", NOW, NOW + LEASE)
             ledger.claims = claimed.claims
             with short_limits():

@@ -109,7 +109,7 @@ def test_what_is_known_of_a_message_and_what_an_attempt_of_it_carries(
         state,
         NOW_MS,
         NOW_MS + 9,
-        floor=5,
+        low_watermark=5,
     )
     assert message.outcome is outcome
     assert message.envelope("another", 3, 11, 12) == Envelope(

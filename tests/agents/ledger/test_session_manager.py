@@ -12,23 +12,23 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.agents.ledger.session_manager import (
     WINDOW,
-    Arrival,
     LinkState,
+    SequenceStatus,
     acknowledge,
     allocate,
-    arrive,
-    arrive_here,
     missing,
+    record_arrival,
+    record_local_arrival,
 )
 from tests.support.sizes import examples
 
-SERIES = 0
+INCARNATION = 0
 
 
 def received(*numbers: int) -> LinkState:
     link = LinkState()
     for seq in numbers:
-        arrive(link, seq, SERIES)
+        record_arrival(link, seq, INCARNATION)
     return link
 
 
@@ -49,11 +49,11 @@ def test_each_end_of_a_link_moves_alone() -> None:
     link = LinkState()
     allocate(link)
     allocate(link)
-    assert (link.acked, link.contiguous) == (0, 0)
-    arrive(link, 1, SERIES)
-    assert (link.last_seq, link.acked, link.contiguous) == (2, 0, 1)
+    assert (link.acked, link.received_up_to) == (0, 0)
+    record_arrival(link, 1, INCARNATION)
+    assert (link.last_seq, link.acked, link.received_up_to) == (2, 0, 1)
     acknowledge(link, 1)
-    assert (link.last_seq, link.acked, link.contiguous) == (2, 1, 1)
+    assert (link.last_seq, link.acked, link.received_up_to) == (2, 1, 1)
 
 
 # -- taking in
@@ -63,27 +63,27 @@ def test_each_end_of_a_link_moves_alone() -> None:
 def test_what_comes_in_order_moves_the_acknowledgement_each_time() -> None:
     link = LinkState()
     for seq in range(1, 20):
-        assert arrive(link, seq, SERIES) is Arrival.NEW
-        assert (link.contiguous, link.ahead) == (seq, set())
+        assert record_arrival(link, seq, INCARNATION) is SequenceStatus.NEW
+        assert (link.received_up_to, link.out_of_order) == (seq, set())
         assert missing(link) == []
 
 
 @pytest.mark.rule("AACP-11")
 def test_the_acknowledgement_stops_at_a_gap_and_passes_all_of_it_when_it_is_filled() -> None:
     link = received(1, 3, 4, 7)
-    assert (link.contiguous, missing(link)) == (1, [2, 5, 6])
-    arrive(link, 2, SERIES)
-    assert (link.contiguous, missing(link)) == (4, [5, 6])
-    arrive(link, 6, SERIES)
-    assert (link.contiguous, missing(link)) == (4, [5])
-    arrive(link, 5, SERIES)
-    assert (link.contiguous, missing(link), link.ahead) == (7, [], set())
+    assert (link.received_up_to, missing(link)) == (1, [2, 5, 6])
+    record_arrival(link, 2, INCARNATION)
+    assert (link.received_up_to, missing(link)) == (4, [5, 6])
+    record_arrival(link, 6, INCARNATION)
+    assert (link.received_up_to, missing(link)) == (4, [5])
+    record_arrival(link, 5, INCARNATION)
+    assert (link.received_up_to, missing(link), link.out_of_order) == (7, [], set())
 
 
 @pytest.mark.rule("AACP-11")
 @pytest.mark.parametrize("order", list(permutations(range(1, 6))))
 def test_the_order_in_which_messages_come_makes_no_difference(order: tuple[int, ...]) -> None:
-    assert received(*order) == LinkState(contiguous=5)
+    assert received(*order) == LinkState(received_up_to=5)
 
 
 @pytest.mark.rule("AACP-11")
@@ -91,20 +91,20 @@ def test_a_number_that_came_before_is_a_duplicate_below_the_acknowledgement_and_
     link = received(1, 2, 5)
     before = received(1, 2, 5)
     for seq in (1, 2, 5):
-        assert arrive(link, seq, SERIES) is Arrival.DUPLICATE
+        assert record_arrival(link, seq, INCARNATION) is SequenceStatus.DUPLICATE
     assert link == before
 
 
 @pytest.mark.rule("AACP-11")
-@pytest.mark.parametrize("contiguous", [0, 1, 10_000, 2**62])
-def test_a_message_is_taken_up_to_the_window_ahead_of_the_first_gap(contiguous: int) -> None:
-    first_gap = contiguous + 1
-    link = LinkState(contiguous=contiguous)
-    assert arrive(link, first_gap + WINDOW + 1, SERIES) is Arrival.BEYOND
-    assert arrive(link, 2**63 - 1, SERIES) is Arrival.BEYOND
-    assert link == LinkState(contiguous=contiguous)
-    assert arrive(link, first_gap + WINDOW, SERIES) is Arrival.NEW
-    assert link.ahead == {first_gap + WINDOW}
+@pytest.mark.parametrize("received_up_to", [0, 1, 10_000, 2**62])
+def test_a_message_is_taken_up_to_the_window_ahead_of_the_first_gap(received_up_to: int) -> None:
+    first_gap = received_up_to + 1
+    link = LinkState(received_up_to=received_up_to)
+    assert record_arrival(link, first_gap + WINDOW + 1, INCARNATION) is SequenceStatus.BEYOND
+    assert record_arrival(link, 2**63 - 1, INCARNATION) is SequenceStatus.BEYOND
+    assert link == LinkState(received_up_to=received_up_to)
+    assert record_arrival(link, first_gap + WINDOW, INCARNATION) is SequenceStatus.NEW
+    assert link.out_of_order == {first_gap + WINDOW}
     assert len(missing(link)) == WINDOW
 
 
@@ -114,13 +114,17 @@ def test_no_more_than_the_window_piles_up_behind_a_gap_and_what_was_refused_can_
 ):
     assert WINDOW == 4096
     link = LinkState()
-    taken = [seq for seq in range(2, 2 * WINDOW) if arrive(link, seq, SERIES) is Arrival.NEW]
+    taken = [
+        seq
+        for seq in range(2, 2 * WINDOW)
+        if record_arrival(link, seq, INCARNATION) is SequenceStatus.NEW
+    ]
     assert taken == list(range(2, WINDOW + 2))
-    assert len(link.ahead) == WINDOW
+    assert len(link.out_of_order) == WINDOW
     assert missing(link) == [1]
-    assert arrive(link, 1, SERIES) is Arrival.NEW
-    assert (link.contiguous, link.ahead) == (WINDOW + 1, set())
-    assert arrive(link, WINDOW + 2, SERIES) is Arrival.NEW
+    assert record_arrival(link, 1, INCARNATION) is SequenceStatus.NEW
+    assert (link.received_up_to, link.out_of_order) == (WINDOW + 1, set())
+    assert record_arrival(link, WINDOW + 2, INCARNATION) is SequenceStatus.NEW
 
 
 # -- being acknowledged
@@ -203,28 +207,28 @@ class Links(RuleBasedStateMachine):
 
     def take(self, seq: int) -> None:
         first_gap = self.prefix() + 1
-        found = arrive(self.receiver, seq, SERIES)
+        found = record_arrival(self.receiver, seq, INCARNATION)
         if seq in self.taken:
-            assert found is Arrival.DUPLICATE
+            assert found is SequenceStatus.DUPLICATE
         elif seq > first_gap + WINDOW:
-            assert found is Arrival.BEYOND
+            assert found is SequenceStatus.BEYOND
         else:
-            assert found is Arrival.NEW
+            assert found is SequenceStatus.NEW
             self.taken.add(seq)
 
     @rule()
     def acknowledge(self) -> None:
-        self.acks.append(self.receiver.contiguous)
+        self.acks.append(self.receiver.received_up_to)
         self.hear(self.acks[-1])
 
     @rule(data=st.data())
     def hear_an_old_acknowledgement(self, data: st.DataObject) -> None:
         self.hear(data.draw(st.sampled_from(self.acks)))
 
-    @rule(ahead=st.integers(1, 100))
-    def hear_nonsense(self, ahead: int) -> None:
+    @rule(out_of_order=st.integers(1, 100))
+    def hear_nonsense(self, out_of_order: int) -> None:
         before = self.sender.acked
-        assert list(acknowledge(self.sender, self.sent + ahead)) == []
+        assert list(acknowledge(self.sender, self.sent + out_of_order)) == []
         assert self.sender.acked == before
 
     def hear(self, ack: int) -> None:
@@ -233,9 +237,9 @@ class Links(RuleBasedStateMachine):
     @invariant()
     def the_receiver_knows_what_it_has(self) -> None:
         prefix = self.prefix()
-        assert self.receiver.contiguous == prefix
-        assert self.receiver.ahead == {seq for seq in self.taken if seq > prefix}
-        assert len(self.receiver.ahead) <= WINDOW
+        assert self.receiver.received_up_to == prefix
+        assert self.receiver.out_of_order == {seq for seq in self.taken if seq > prefix}
+        assert len(self.receiver.out_of_order) <= WINDOW
         last = max(self.taken, default=0)
         assert missing(self.receiver) == [seq for seq in range(1, last) if seq not in self.taken]
 
@@ -256,69 +260,69 @@ TestLinks.settings = settings(max_examples=examples(60), stateful_step_count=40)
 
 @pytest.mark.rule("AACP-42")
 def test_what_another_ledger_has_acknowledged_is_no_gap() -> None:
-    link = LinkState(last_seq=5, acked=3, contiguous=0, ahead={2, 5})
-    assert arrive(link, 3, SERIES, ours=True) is Arrival.DUPLICATE
-    assert arrive(link, 6, SERIES, ours=True) is Arrival.NEW
-    assert (link.contiguous, link.ahead) == (3, {5, 6})
-    assert arrive(link, 4, SERIES, ours=True) is Arrival.NEW
-    assert (link.contiguous, link.ahead) == (6, set())
+    link = LinkState(last_seq=5, acked=3, received_up_to=0, out_of_order={2, 5})
+    assert record_arrival(link, 3, INCARNATION, ours=True) is SequenceStatus.DUPLICATE
+    assert record_arrival(link, 6, INCARNATION, ours=True) is SequenceStatus.NEW
+    assert (link.received_up_to, link.out_of_order) == (3, {5, 6})
+    assert record_arrival(link, 4, INCARNATION, ours=True) is SequenceStatus.NEW
+    assert (link.received_up_to, link.out_of_order) == (6, set())
 
 
 @pytest.mark.rule("AACP-11", "AACP-42")
 def test_what_came_behind_that_is_passed_at_once() -> None:
-    link = LinkState(last_seq=3, acked=3, contiguous=0, ahead={4, 5, 7})
-    assert arrive(link, 3, SERIES, ours=True) is Arrival.DUPLICATE
-    assert (link.contiguous, link.ahead) == (5, {7})
+    link = LinkState(last_seq=3, acked=3, received_up_to=0, out_of_order={4, 5, 7})
+    assert record_arrival(link, 3, INCARNATION, ours=True) is SequenceStatus.DUPLICATE
+    assert (link.received_up_to, link.out_of_order) == (5, {7})
 
 
 # -- ledgers that begin anew
 
 
 @pytest.mark.rule("AACP-19")
-def test_a_newer_series_begins_at_one_and_an_older_one_is_outdated() -> None:
+def test_a_newer_incarnation_begins_at_one_and_an_older_one_is_outdated() -> None:
     link = LinkState()
     for seq in (1, 2, 3, 6):
-        assert arrive(link, seq, 10) is Arrival.NEW
-    assert arrive(link, 2, 20) is Arrival.NEW
-    assert (link.contiguous, link.ahead, link.series) == (0, {2}, 20)
-    before = evolve(link, ahead={2})
+        assert record_arrival(link, seq, 10) is SequenceStatus.NEW
+    assert record_arrival(link, 2, 20) is SequenceStatus.NEW
+    assert (link.received_up_to, link.out_of_order, link.incarnation) == (0, {2}, 20)
+    before = evolve(link, out_of_order={2})
     for seq in (1, 4, 2**63 - 1):
-        assert arrive(link, seq, 10, seq) is Arrival.OUTDATED
-        assert arrive(link, seq, 19, ours=True) is Arrival.OUTDATED
+        assert record_arrival(link, seq, 10, seq) is SequenceStatus.OUTDATED
+        assert record_arrival(link, seq, 19, ours=True) is SequenceStatus.OUTDATED
     assert link == before
-    assert arrive(link, 1, 20) is Arrival.NEW
-    assert link == LinkState(contiguous=2, series=20)
+    assert record_arrival(link, 1, 20) is SequenceStatus.NEW
+    assert link == LinkState(received_up_to=2, incarnation=20)
 
 
 @pytest.mark.rule("AACP-19")
-def test_a_series_has_begun_even_with_a_number_that_is_not_taken() -> None:
-    link = LinkState(contiguous=5, ahead={7}, series=10)
-    assert arrive(link, WINDOW + 2, 20) is Arrival.BEYOND
-    assert link == LinkState(series=20)
+def test_an_incarnation_has_begun_even_with_a_number_that_is_not_taken() -> None:
+    link = LinkState(received_up_to=5, out_of_order={7}, incarnation=10)
+    assert record_arrival(link, WINDOW + 2, 20) is SequenceStatus.BEYOND
+    assert link == LinkState(incarnation=20)
 
 
 @pytest.mark.rule("AACP-19")
 def test_what_is_below_the_floor_is_no_gap() -> None:
     link = LinkState()
-    assert arrive(link, 9, SERIES, 7) is Arrival.NEW
-    assert (link.contiguous, link.ahead) == (6, {9})
-    assert arrive(link, 5, SERIES, 3) is Arrival.DUPLICATE
-    assert arrive(link, 8, SERIES, 8) is Arrival.NEW
-    assert (link.contiguous, link.ahead) == (9, set())
-    assert arrive(link, 12, SERIES) is Arrival.NEW
-    assert arrive(link, 13, SERIES, 12) is Arrival.NEW
-    assert link == LinkState(contiguous=13)
-    assert arrive(link, 10**15, SERIES, 10**15) is Arrival.NEW
-    assert link == LinkState(contiguous=10**15)
+    assert record_arrival(link, 9, INCARNATION, 7) is SequenceStatus.NEW
+    assert (link.received_up_to, link.out_of_order) == (6, {9})
+    assert record_arrival(link, 5, INCARNATION, 3) is SequenceStatus.DUPLICATE
+    assert record_arrival(link, 8, INCARNATION, 8) is SequenceStatus.NEW
+    assert (link.received_up_to, link.out_of_order) == (9, set())
+    assert record_arrival(link, 12, INCARNATION) is SequenceStatus.NEW
+    assert record_arrival(link, 13, INCARNATION, 12) is SequenceStatus.NEW
+    assert link == LinkState(received_up_to=13)
+    assert record_arrival(link, 10**15, INCARNATION, 10**15) is SequenceStatus.NEW
+    assert link == LinkState(received_up_to=10**15)
 
 
 @pytest.mark.rule("AACP-19")
 def test_a_floor_passes_what_came_behind_it_and_never_the_number_it_comes_with() -> None:
     link = received(4, 5, 8)
-    assert arrive(link, 5, SERIES, 4) is Arrival.DUPLICATE
-    assert (link.contiguous, link.ahead) == (5, {8})
-    assert arrive(link, 7, SERIES, 2**63 - 1) is Arrival.NEW
-    assert (link.contiguous, link.ahead) == (8, set())
+    assert record_arrival(link, 5, INCARNATION, 4) is SequenceStatus.DUPLICATE
+    assert (link.received_up_to, link.out_of_order) == (5, {8})
+    assert record_arrival(link, 7, INCARNATION, 2**63 - 1) is SequenceStatus.NEW
+    assert (link.received_up_to, link.out_of_order) == (8, set())
 
 
 @pytest.mark.rule("AACP-19")
@@ -331,17 +335,21 @@ def test_the_floor_of_a_sender_changes_nothing_for_a_receiver_that_forgets_nothi
 ) -> None:
     sender, receiver, plain = LinkState(last_seq=10), LinkState(), LinkState()
     for place, seq in enumerate(order):
-        assert arrive(receiver, seq, SERIES, sender.floor) is arrive(plain, seq, SERIES)
+        assert record_arrival(receiver, seq, INCARNATION, sender.low_watermark) is record_arrival(
+            plain, seq, INCARNATION
+        )
         assert receiver == plain
         if place % 3 == 0 and acks:
-            acknowledge(sender, min(acks.pop(), receiver.contiguous))
+            acknowledge(sender, min(acks.pop(), receiver.received_up_to))
 
 
 @pytest.mark.rule("AACP-19", "AACP-42")
 def test_what_is_made_in_the_ledger_of_its_target_is_of_that_ledger_however_old() -> None:
-    link = LinkState(last_seq=3, acked=3, contiguous=9, ahead={11}, series=20)
-    arrive_here(link, allocate(link), 10)
-    assert link == LinkState(last_seq=4, acked=4, contiguous=4, series=10)
-    link = LinkState(last_seq=3, acked=1, contiguous=1, series=10)
-    arrive_here(link, allocate(link), 10)
-    assert link == LinkState(last_seq=4, acked=1, contiguous=1, ahead={4}, series=10)
+    link = LinkState(last_seq=3, acked=3, received_up_to=9, out_of_order={11}, incarnation=20)
+    record_local_arrival(link, allocate(link), 10)
+    assert link == LinkState(last_seq=4, acked=4, received_up_to=4, incarnation=10)
+    link = LinkState(last_seq=3, acked=1, received_up_to=1, incarnation=10)
+    record_local_arrival(link, allocate(link), 10)
+    assert link == LinkState(
+        last_seq=4, acked=1, received_up_to=1, out_of_order={4}, incarnation=10
+    )

@@ -28,15 +28,15 @@ from hypothesis.stateful import (
 )
 
 from foundation_rt.agents.ledger.types import (
-    Arrival,
     Claim,
     Claimed,
     Completed,
-    Draft,
+    IncomingEnvelope,
     MessageRecord,
     MessageState,
     MessageType,
     Outcome,
+    OutgoingMessage,
     Received,
     Release,
     RequestRecord,
@@ -47,14 +47,14 @@ from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from tests.agents.stores.contract import (
     COMPLETED_PAYLOAD,
     ERROR,
-    FAR_SERIES,
+    FAR_INCARNATION,
     NOW,
     Ledger,
     MakeAdapter,
-    arrival,
     completion,
-    draft,
     event,
+    incoming,
+    outgoing,
     response,
     uuid_of,
 )
@@ -72,7 +72,7 @@ TTL = 70
 
 times = st.sampled_from((0, 1, 10, LEASE, 40))
 request_ids = st.sampled_from(REQUEST_IDS)
-floors = st.sampled_from((1, 1, 1, 2, 4, 7))
+low_watermarks = st.sampled_from((1, 1, 1, 2, 4, 7))
 payloads = st.sampled_from((PAYLOADS[0], PAYLOADS[0], PAYLOADS[1]))
 
 
@@ -97,8 +97,8 @@ class BesideMemory(RuleBasedStateMachine):
         self.now = NOW
         self.names = 0
         self.claims: list[Claim] = []
-        self.drafts: list[Draft] = []
-        self.arrivals: list[Arrival] = []
+        self.messages: list[OutgoingMessage] = []
+        self.arrivals: list[IncomingEnvelope] = []
         self.last: Ask | None = None
         self.stack = ExitStack()
 
@@ -106,9 +106,9 @@ class BesideMemory(RuleBasedStateMachine):
     def begin(self) -> None:
         make = self.stack.enter_context(type(self).place())
         self.store = self.stack.enter_context(Ledger(make))
-        series = self.store.adapter.series
-        self.series = dict.fromkeys(LOCAL, series) | dict.fromkeys(FAR, FAR_SERIES)
-        model = partial(InMemoryAACPPersistenceAdapter, series=series)
+        incarnation = self.store.adapter.incarnation
+        self.incarnation = dict.fromkeys(LOCAL, incarnation) | dict.fromkeys(FAR, FAR_INCARNATION)
+        model = partial(InMemoryAACPPersistenceAdapter, incarnation=incarnation)
         self.model = self.stack.enter_context(Ledger(model))
 
     def teardown(self) -> None:
@@ -134,14 +134,14 @@ class BesideMemory(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def append(self, data: st.DataObject) -> None:
-        drafts = [self.draw_draft(data) for _ in range(data.draw(st.integers(1, 4)))]
-        self.drafts += drafts
+        messages = [self.draw_outgoing(data) for _ in range(data.draw(st.integers(1, 4)))]
+        self.messages += messages
         now = self.now
-        self.ask(lambda store: store.append(drafts, now))
+        self.ask(lambda store: store.append(messages, now))
 
-    def draw_draft(self, data: st.DataObject) -> Draft:
-        if self.drafts and data.draw(st.integers(0, 5)) == 0:
-            return data.draw(st.sampled_from(self.drafts))
+    def draw_outgoing(self, data: st.DataObject) -> OutgoingMessage:
+        if self.messages and data.draw(st.integers(0, 5)) == 0:
+            return data.draw(st.sampled_from(self.messages))
         target = data.draw(st.sampled_from(LOCAL + FAR))
         common = {
             "local": target in LOCAL,
@@ -155,16 +155,16 @@ class BesideMemory(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             return event(self.new_name(), source, target, **common)
         kind = data.draw(st.sampled_from((MessageType.REQUEST, MessageType.EVENT)))
-        return draft(data.draw(request_ids), source, target, message_type=kind, **common)
+        return outgoing(data.draw(request_ids), source, target, message_type=kind, **common)
 
     @rule(data=st.data())
     def receive(self, data: st.DataObject) -> None:
-        arrivals = [self.draw_arrival(data) for _ in range(data.draw(st.integers(1, 5)))]
+        arrivals = [self.draw_incoming(data) for _ in range(data.draw(st.integers(1, 5)))]
         self.arrivals += arrivals
         now = self.now
         self.ask(lambda store: store.receive(arrivals, now, TTL))
 
-    def draw_arrival(self, data: st.DataObject) -> Arrival:
+    def draw_incoming(self, data: st.DataObject) -> IncomingEnvelope:
         if self.arrivals and data.draw(st.integers(0, 5)) == 0:
             return data.draw(st.sampled_from(self.arrivals))
         # Links of this ledger's own agents too: several may share it, and send over a transport.
@@ -178,14 +178,14 @@ class BesideMemory(RuleBasedStateMachine):
                 st.none() | st.sampled_from(LIFETIMES).map(lambda lifetime: self.now + lifetime)
             ),
             "reply": self.new_name(),
-            "series": self.series[source] - (data.draw(st.integers(0, 15)) == 0),
-            "floor": data.draw(floors),
+            "incarnation": self.incarnation[source] - (data.draw(st.integers(0, 15)) == 0),
+            "low_watermark": data.draw(low_watermarks),
         }
         kind = data.draw(st.sampled_from(MessageType))
         if seq == 0:
-            return arrival(0, None, source, target, message_type=MessageType.EVENT, **more)
+            return incoming(0, None, source, target, message_type=MessageType.EVENT, **more)
         if data.draw(st.integers(0, 7)) == 0:
-            return arrival(
+            return incoming(
                 seq,
                 data.draw(request_ids),
                 source,
@@ -203,7 +203,7 @@ class BesideMemory(RuleBasedStateMachine):
         if kind is MessageType.REQUEST or data.draw(st.booleans()):
             request_id = data.draw(request_ids)
         more["payload"] = data.draw(payloads)
-        return arrival(seq, request_id, source, target, message_type=kind, **more)
+        return incoming(seq, request_id, source, target, message_type=kind, **more)
 
     @rule(
         agents=st.lists(st.sampled_from((*LOCAL, "far")), min_size=1, max_size=3, unique=True),
@@ -261,10 +261,10 @@ class BesideMemory(RuleBasedStateMachine):
         now = self.now
         self.ask(lambda store: store.take_due(now, limit, decide(now)))
 
-    @precondition(lambda self: self.drafts)
+    @precondition(lambda self: self.messages)
     @rule(data=st.data(), delay=st.sampled_from((0, 5, 400)), give_up=st.booleans())
     def reschedule(self, data: st.DataObject, delay: int, give_up: bool) -> None:
-        message_id = data.draw(st.sampled_from(self.drafts)).message_id
+        message_id = data.draw(st.sampled_from(self.messages)).message_id
         at_ms = self.now + delay
         self.ask(lambda store: store.reschedule(message_id, at_ms, give_up=give_up))
 
@@ -280,7 +280,7 @@ class BesideMemory(RuleBasedStateMachine):
         request_id=request_ids, state=st.sampled_from((RequestState.SENT, RequestState.COMPLETED))
     )
     def put_request(self, request_id: str, state: RequestState) -> None:
-        made = draft(request_id, "a", "far")
+        made = outgoing(request_id, "a", "far")
         record = RequestRecord(
             request_id,
             made.message_type,
@@ -329,7 +329,7 @@ class BesideMemory(RuleBasedStateMachine):
     @precondition(lambda self: len(self.arrivals) > 8)
     @rule(source=st.sampled_from(FAR + LOCAL[:1]))
     def a_ledger_is_lost(self, source: str) -> None:
-        self.series[source] += 1
+        self.incarnation[source] += 1
 
     @rule(ms=times)
     def time_passes(self, ms: int) -> None:

@@ -40,18 +40,18 @@ from foundation_rt.agents.ledger.session_manager import WINDOW
 from foundation_rt.agents.ledger.types import (
     VOID_PAYLOAD,
     Appended,
-    Arrival,
     Claim,
     Claimed,
     Completed,
     Completion,
-    Draft,
     Due,
     Envelope,
+    IncomingEnvelope,
     MessageRecord,
     MessageState,
     MessageType,
     Outcome,
+    OutgoingMessage,
     Received,
     Release,
     RequestRecord,
@@ -69,7 +69,7 @@ MakeAdapter = Callable[[], AACPPersistenceAdapter]
 NOW = 1_700_000_000_000
 TTL = 3_600_000
 LEASE = 30_000
-FAR_SERIES = 1_600_000_000_000
+FAR_INCARNATION = 1_600_000_000_000
 """That of another ledger, unless a test says otherwise."""
 RETRY = 200
 """After how many ms a message is sent a second time."""
@@ -85,7 +85,7 @@ def uuid_of(name: str) -> str:
     return str(UUID(bytes=blake2b(name.encode(), digest_size=16).digest(), version=4))
 
 
-def draft(
+def outgoing(
     request_id: str | None = "r1",
     source: str = "a",
     target: str = "b",
@@ -97,9 +97,9 @@ def draft(
     created_at_ms: int = NOW,
     expires_at_ms: int = NOW + TTL,
     next_attempt_at_ms: int = NOW + RETRY,
-) -> Draft:
+) -> OutgoingMessage:
     """A request of `source` to `target`; its message id follows from its request id."""
-    return Draft(
+    return OutgoingMessage(
         message_id or uuid_of(f"message of {request_id}"),
         request_id,
         source,
@@ -114,13 +114,13 @@ def draft(
     )
 
 
-def event(name: str, source: str = "a", target: str = "b", **more: Any) -> Draft:
+def event(name: str, source: str = "a", target: str = "b", **more: Any) -> OutgoingMessage:
     """An event without a request id."""
     more.setdefault("message_id", uuid_of(name))
-    return draft(None, source, target, message_type=MessageType.EVENT, **more)
+    return outgoing(None, source, target, message_type=MessageType.EVENT, **more)
 
 
-def arrival(
+def incoming(
     seq: int,
     request_id: str | None = None,
     source: str = "far",
@@ -133,9 +133,9 @@ def arrival(
     expires_at_ms: int | None = NOW + TTL,
     tombstone: bool = False,
     reply: str = "",
-    series: int = FAR_SERIES,
-    floor: int = 1,
-) -> Arrival:
+    incarnation: int = FAR_INCARNATION,
+    low_watermark: int = 1,
+) -> IncomingEnvelope:
     """An envelope from `source`, a request named after its number unless told otherwise."""
     if request_id is None and message_type is MessageType.REQUEST:
         request_id = f"{source}-{target}-{seq}"
@@ -153,25 +153,27 @@ def arrival(
         payload,
         expires_at_ms,
         tombstone,
-        series,
+        incarnation,
         None if ack is None else 1,
-        floor,
+        low_watermark,
     )
     digest = digest_of(source, target, message_type, payload)
-    return Arrival(envelope, digest, uuid_of(f"reply {reply} to {message_id}"), NOW + RETRY)
+    return IncomingEnvelope(
+        envelope, digest, uuid_of(f"reply {reply} to {message_id}"), NOW + RETRY
+    )
 
 
-def bare_ack(ack: int, source: str = "far", target: str = "a") -> Arrival:
+def bare_ack(ack: int, source: str = "far", target: str = "a") -> IncomingEnvelope:
     """An acknowledgement by `source` of what `target` has sent to it."""
-    return arrival(0, None, source, target, ack=ack, message_type=MessageType.EVENT, payload=b"{}")
+    return incoming(0, None, source, target, ack=ack, message_type=MessageType.EVENT, payload=b"{}")
 
 
 def response(
     seq: int, request_id: str, outcome: bytes, source: str = "far", target: str = "a", **more: Any
-) -> Arrival:
+) -> IncomingEnvelope:
     """A RESPONSE with this payload."""
     more.update(payload=outcome, message_type=MessageType.RESPONSE)
-    return arrival(seq, request_id, source, target, **more)
+    return incoming(seq, request_id, source, target, **more)
 
 
 def completion(
@@ -238,10 +240,10 @@ class Ledger:
         self.adapter = self._make()
         self.run(self.adapter.open())
 
-    def append(self, *drafts: Draft, now: int = NOW) -> list[Appended]:
-        return self.run(self.adapter.append(drafts, now))
+    def append(self, *messages: OutgoingMessage, now: int = NOW) -> list[Appended]:
+        return self.run(self.adapter.append(messages, now))
 
-    def receive(self, *arrivals: Arrival, now: int = NOW) -> Received:
+    def receive(self, *arrivals: IncomingEnvelope, now: int = NOW) -> Received:
         return self.run(self.adapter.receive(arrivals, now, TTL))
 
     def claim(
@@ -344,9 +346,9 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-10")
     def test_each_link_numbers_its_messages_from_1(self, ledger: Ledger) -> None:
-        assert sequences(ledger.append(draft("r1"), draft("r2"), event("e1"))) == [1, 2, 3]
-        assert sequences(ledger.append(draft("r3", "b", "a"), draft("r4"))) == [1, 4]
-        away = [draft("r5", local=False), event("e2", local=False)]
+        assert sequences(ledger.append(outgoing("r1"), outgoing("r2"), event("e1"))) == [1, 2, 3]
+        assert sequences(ledger.append(outgoing("r3", "b", "a"), outgoing("r4"))) == [1, 4]
+        away = [outgoing("r5", local=False), event("e2", local=False)]
         assert sequences(ledger.append(*away)) == [5, 6]
         assert ledger.last_seq("a", "b") == 6
         assert ledger.last_seq("b", "a") == 1
@@ -355,7 +357,7 @@ class StoreContract:
     @pytest.mark.rule("AACP-10")
     def test_links_are_told_apart_however_their_ends_are_spelled(self, ledger: Ledger) -> None:
         pairs = [("a", "b c"), ("a b", "c"), ("A", "b c"), ("ä", "Ä"), ("Ä", "ä"), ("a'", '"%_\\')]
-        appended = ledger.append(*(draft(f"r{n}", *pair) for n, pair in enumerate(pairs)))
+        appended = ledger.append(*(outgoing(f"r{n}", *pair) for n, pair in enumerate(pairs)))
         assert sequences(appended) == [1] * len(pairs)
         assert ledger.claim_ids("b c") == ["r0", "r2"]
 
@@ -363,8 +365,8 @@ class StoreContract:
     def test_one_id_of_several_owners_is_several_requests(self, ledger: Ledger) -> None:
         ids = ["r1", *(owned_id("r1", name) for name in ("alice", "bob"))]
         far = [owned_id("r1", name) for name in ("carol", "dave")]
-        assert sequences(ledger.append(*map(draft, ids))) == [1, 2, 3]
-        sent = [draft(each, local=False, message_id=uuid_of(each)) for each in far]
+        assert sequences(ledger.append(*map(outgoing, ids))) == [1, 2, 3]
+        sent = [outgoing(each, local=False, message_id=uuid_of(each)) for each in far]
         assert [each.message.request_id for each in ledger.append(*sent) if each.message] == far
         claims = {claim.request_id: claim for claim in ledger.claim("b").claims}
         assert list(claims) == ids
@@ -387,9 +389,9 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-20")
     def test_what_is_local_is_received_and_goes_over_no_transport(self, ledger: Ledger) -> None:
-        assert ledger.append(draft("r1")) == [Appended(Verdict.NEW, 1)]
+        assert ledger.append(outgoing("r1")) == [Appended(Verdict.NEW, 1)]
         record = ledger.request("r1")
-        made = draft("r1")
+        made = outgoing("r1")
         assert evolve(record, position=None) == RequestRecord(
             "r1",
             MessageType.REQUEST,
@@ -408,7 +410,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-20")
     def test_a_request_to_another_ledger_is_sent_and_kept(self, ledger: Ledger) -> None:
-        made = draft("r1", "a", "far", local=False)
+        made = outgoing("r1", "a", "far", local=False)
         [appended] = ledger.append(made)
         message = MessageRecord(
             made.message_id,
@@ -430,7 +432,7 @@ class StoreContract:
         assert ledger.request("r1").position is None
         assert ledger.claim_ids("far") == []
         assert ledger.unacknowledged("a", "far") == [
-            message.envelope(made.message_id, None, ledger.adapter.series)
+            message.envelope(made.message_id, None, ledger.adapter.incarnation)
         ]
 
     def test_an_event_to_another_ledger_is_a_message_only(self, ledger: Ledger) -> None:
@@ -450,7 +452,7 @@ class StoreContract:
     @pytest.mark.rule("AACP-12", "AACP-30")
     @pytest.mark.parametrize("local", [True, False])
     def test_entering_a_message_again_takes_no_number(self, ledger: Ledger, local: bool) -> None:
-        batch = [draft("r1", local=local), event("e1", local=local), draft("r2", local=local)]
+        batch = [outgoing("r1", local=local), event("e1", local=local), outgoing("r2", local=local)]
         first = ledger.append(*batch)
         again = ledger.append(*batch)
         assert sequences(again) == sequences(first) == [1, 2, 3]
@@ -466,7 +468,7 @@ class StoreContract:
     def test_a_message_twice_in_one_batch_is_entered_once(
         self, ledger: Ledger, local: bool
     ) -> None:
-        twice = draft("r1", local=local)
+        twice = outgoing("r1", local=local)
         appended = ledger.append(twice, event("e", local=local), twice, event("e", local=local))
         assert sequences(appended) == [1, 2, 1, 2]
         assert [each.verdict for each in appended] == [
@@ -481,28 +483,28 @@ class StoreContract:
     @pytest.mark.parametrize(
         "other",
         [
-            draft("r1", payload=b'{"n":2}'),
-            draft("r1", "c"),
-            draft("r1", target="c"),
-            draft("r1", message_type=MessageType.EVENT),
-            draft("r1", payload=b'{"n":2}', local=False),
+            outgoing("r1", payload=b'{"n":2}'),
+            outgoing("r1", "c"),
+            outgoing("r1", target="c"),
+            outgoing("r1", message_type=MessageType.EVENT),
+            outgoing("r1", payload=b'{"n":2}', local=False),
         ],
         ids=["payload", "source", "target", "type", "remote"],
     )
     def test_another_request_of_the_same_id_is_a_conflict(
-        self, ledger: Ledger, other: Draft
+        self, ledger: Ledger, other: OutgoingMessage
     ) -> None:
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
         before = ledger.request("r1")
         assert ledger.append(other) == [Appended(Verdict.CONFLICT, 0, before)]
         assert ledger.request("r1") == before
         assert ledger.last_seq("a", "b") == 1
         assert ledger.last_seq(other.source_agent_id, other.target_agent_id) <= 1
-        assert sequences(ledger.append(draft("r2"))) == [2]
+        assert sequences(ledger.append(outgoing("r2"))) == [2]
 
     @pytest.mark.rule("AACP-12")
     def test_a_conflict_in_one_batch_spares_its_neighbours(self, ledger: Ledger) -> None:
-        appended = ledger.append(draft("r1"), draft("r1", payload=b"2"), draft("r2"))
+        appended = ledger.append(outgoing("r1"), outgoing("r1", payload=b"2"), outgoing("r2"))
         assert [each.verdict for each in appended] == [
             Verdict.NEW,
             Verdict.CONFLICT,
@@ -512,23 +514,23 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-12", "AACP-19")
     def test_a_conflict_shows_what_its_batch_has_released(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(2, "r1", "a", "b"))
+        ledger.receive(incoming(2, "r1", "a", "b"))
         assert ledger.state("r1") is RequestState.HELD
-        _, conflict = ledger.append(draft("r2"), draft("r1", payload=b"2"))
+        _, conflict = ledger.append(outgoing("r2"), outgoing("r1", payload=b"2"))
         assert conflict == Appended(Verdict.CONFLICT, 0, ledger.request("r1"))
         assert ledger.state("r1") is RequestState.RECEIVED
 
     @pytest.mark.rule("AACP-12", "AACP-21")
     def test_a_finished_request_is_shown_to_who_makes_it_again(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
         [claim] = ledger.claim().claims
         [done] = ledger.complete(completion(claim))
-        assert ledger.append(draft("r1")) == [Appended(Verdict.DUPLICATE, 1, done.record)]
+        assert ledger.append(outgoing("r1")) == [Appended(Verdict.DUPLICATE, 1, done.record)]
 
     def test_records_keep_every_value(self, ledger: Ledger) -> None:
         payload = orjson.dumps({"text": "ä\u0000\U0001f600'\"", "big": 2**63})
         longest = "a" + "._:-Z9" * 21
-        made = draft(longest, "agent 'ä' \"%\"", "b\\n", payload=payload, expires_at_ms=2**45)
+        made = outgoing(longest, "agent 'ä' \"%\"", "b\\n", payload=payload, expires_at_ms=2**45)
         ledger.append(made)
         record = ledger.request(longest)
         assert (record.payload, record.digest) == (payload, made.digest)
@@ -539,7 +541,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-11", "AACP-17")
     def test_what_comes_in_is_entered_and_acknowledged(self, ledger: Ledger) -> None:
-        first, second = arrival(1), arrival(2)
+        first, second = incoming(1), incoming(2)
         received = ledger.receive(first, second)
         assert received == Received(
             {("far", "b"): 2},
@@ -549,7 +551,7 @@ class StoreContract:
             [],
             0,
             True,
-            {("far", "b"): FAR_SERIES},
+            {("far", "b"): FAR_INCARNATION},
         )
         record = ledger.request("far-b-1")
         assert evolve(record, position=None) == RequestRecord(
@@ -569,12 +571,12 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-15")
     def test_what_states_no_lifetime_gets_the_ledgers(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(1, "r1", expires_at_ms=None), now=NOW + 7)
+        ledger.receive(incoming(1, "r1", expires_at_ms=None), now=NOW + 7)
         assert ledger.request("r1").expires_at_ms == NOW + 7 + TTL
 
     @pytest.mark.rule("AACP-11", "AACP-12", "AACP-30")
     def test_what_comes_twice_is_acknowledged_twice_and_entered_once(self, ledger: Ledger) -> None:
-        batch = [arrival(1), arrival(2, "e", message_type=MessageType.EVENT), arrival(4)]
+        batch = [incoming(1), incoming(2, "e", message_type=MessageType.EVENT), incoming(4)]
         ledger.receive(*batch)
         again = ledger.receive(*batch)
         assert (again.acks, again.accepted, again.refused) == ({("far", "b"): 2}, [], 0)
@@ -583,8 +585,8 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-12")
     def test_an_event_is_known_by_link_and_number(self, ledger: Ledger) -> None:
-        first = arrival(1, message_type=MessageType.EVENT)
-        second = arrival(1, message_type=MessageType.EVENT, message_id=uuid_of("another attempt"))
+        first = incoming(1, message_type=MessageType.EVENT)
+        second = incoming(1, message_type=MessageType.EVENT, message_id=uuid_of("another attempt"))
         assert len(ledger.receive(first).accepted) == 1
         assert ledger.receive(second).accepted == []
         assert ledger.claim_ids() == [first.envelope.message_id]
@@ -592,71 +594,71 @@ class StoreContract:
     @pytest.mark.rule("AACP-12")
     def test_an_event_with_a_request_id_is_executed_once(self, ledger: Ledger) -> None:
         for seq in (1, 2):
-            received = ledger.receive(arrival(seq, "e1", message_type=MessageType.EVENT))
+            received = ledger.receive(incoming(seq, "e1", message_type=MessageType.EVENT))
             assert received.acks == {("far", "b"): seq}
             assert received.responses == []
         assert ledger.claim_ids() == ["e1"]
 
     @pytest.mark.rule("AACP-11", "AACP-18")
     def test_what_is_ahead_of_a_gap_is_held_until_the_gap_is_filled(self, ledger: Ledger) -> None:
-        received = ledger.receive(arrival(3), arrival(2), arrival(5))
+        received = ledger.receive(incoming(3), incoming(2), incoming(5))
         assert received.acks == {("far", "b"): 0}
         assert len(received.accepted) == 3
         assert [ledger.state(f"far-b-{seq}") for seq in (2, 3, 5)] == [RequestState.HELD] * 3
         assert ledger.claim_ids() == []
-        received = ledger.receive(arrival(1))
+        received = ledger.receive(incoming(1))
         assert (received.acks, received.ready) == ({("far", "b"): 3}, True)
         assert ledger.claim_ids() == ["far-b-1", "far-b-2", "far-b-3"]
         assert ledger.state("far-b-5") is RequestState.HELD
-        assert ledger.receive(arrival(4)).acks == {("far", "b"): 5}
+        assert ledger.receive(incoming(4)).acks == {("far", "b"): 5}
         assert ledger.claim_ids() == ["far-b-4", "far-b-5"]
 
     @pytest.mark.rule("AACP-04", "AACP-18")
     def test_a_gap_on_one_link_holds_up_no_other(self, ledger: Ledger) -> None:
-        received = ledger.receive(arrival(2), arrival(1, source="near"), arrival(2, target="c"))
+        received = ledger.receive(incoming(2), incoming(1, source="near"), incoming(2, target="c"))
         assert received.acks == {("far", "b"): 0, ("near", "b"): 1, ("far", "c"): 0}
         assert ledger.claim_ids("b", "c") == ["near-b-1"]
 
     @pytest.mark.rule("AACP-11")
     def test_what_is_too_far_ahead_is_not_taken(self, ledger: Ledger) -> None:
-        edge, beyond = arrival(1 + WINDOW), arrival(2 + WINDOW)
+        edge, beyond = incoming(1 + WINDOW), incoming(2 + WINDOW)
         received = ledger.receive(edge, beyond)
         assert (received.accepted, received.refused) == ([edge.envelope], 1)
         assert received.acks == {("far", "b"): 0}
         assert not ledger.has_request(f"far-b-{2 + WINDOW}")
-        ledger.receive(arrival(1))
+        ledger.receive(incoming(1))
         assert ledger.receive(beyond).refused == 0
 
     @pytest.mark.rule("AACP-11")
     def test_a_long_gap_is_filled_at_once(self, ledger: Ledger) -> None:
         count = 600
-        ledger.receive(*(arrival(seq) for seq in range(count, 1, -1)))
+        ledger.receive(*(incoming(seq) for seq in range(count, 1, -1)))
         assert ledger.claim_ids(most=count) == []
-        assert ledger.receive(arrival(1)).acks == {("far", "b"): count}
+        assert ledger.receive(incoming(1)).acks == {("far", "b"): count}
         expected = [f"far-b-{seq}" for seq in range(1, count + 1)]
         assert ledger.claim_ids(most=count) == expected
 
     @pytest.mark.rule("AACP-14")
     def test_the_number_of_a_tombstone_fills_its_place(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(2))
-        received = ledger.receive(arrival(1, tombstone=True))
+        ledger.receive(incoming(2))
+        received = ledger.receive(incoming(1, tombstone=True))
         assert (received.acks, received.accepted) == ({("far", "b"): 2}, [])
         assert received.ready
         assert ledger.claim_ids() == ["far-b-2"]
-        assert ledger.receive(arrival(1)).accepted == []
+        assert ledger.receive(incoming(1)).accepted == []
         assert not ledger.has_request("far-b-1")
 
     @pytest.mark.rule("AACP-14")
     def test_a_tombstone_after_its_message_changes_nothing(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(1))
-        ledger.receive(arrival(1, tombstone=True))
+        ledger.receive(incoming(1))
+        ledger.receive(incoming(1, tombstone=True))
         assert ledger.claim_ids() == ["far-b-1"]
 
     @pytest.mark.rule("AACP-12", "AACP-21")
     def test_a_finished_request_that_is_asked_again_is_answered_again(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(1, "r1"))
+        ledger.receive(incoming(1, "r1"))
         ledger.complete(completion(ledger.claim().claims[0]))
-        again = arrival(2, "r1", reply="second")
+        again = incoming(2, "r1", reply="second")
         received = ledger.receive(again, now=NOW + 9)
         answer = MessageRecord(
             again.reply_id,
@@ -679,18 +681,18 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-22")
     def test_an_unfinished_request_that_is_asked_again_is_in_progress(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(1, "r1"))
-        assert ledger.receive(arrival(2, "r1")).responses == []
+        ledger.receive(incoming(1, "r1"))
+        assert ledger.receive(incoming(2, "r1")).responses == []
         [claim] = ledger.claim().claims
-        assert ledger.receive(arrival(3, "r1")).responses == []
+        assert ledger.receive(incoming(3, "r1")).responses == []
         assert ledger.claim_ids() == []
         [done] = ledger.complete(completion(claim))
         assert done.response is not None
 
     @pytest.mark.rule("AACP-12")
     def test_a_conflict_that_comes_in_is_refused_by_a_response(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(1, "r1"))
-        other = arrival(1, "r1", "near", payload=b'{"n":2}')
+        ledger.receive(incoming(1, "r1"))
+        other = incoming(1, "r1", "near", payload=b'{"n":2}')
         received = ledger.receive(other)
         [refusal] = received.responses
         assert (refusal.source_agent_id, refusal.target_agent_id) == ("b", "near")
@@ -706,9 +708,9 @@ class StoreContract:
     @pytest.mark.rule("AACP-12")
     def test_a_request_made_here_may_be_executed_here(self, ledger: Ledger) -> None:
         """Another process on the same ledger received what this one sent."""
-        [appended] = ledger.append(draft("r1", local=False))
+        [appended] = ledger.append(outgoing("r1", local=False))
         assert appended.message is not None
-        received = ledger.receive(arrival(1, "r1", "a", "b"))
+        received = ledger.receive(incoming(1, "r1", "a", "b"))
         assert (len(received.accepted), received.ready) == (1, True)
         [claim] = ledger.claim().claims
         [done] = ledger.complete(completion(claim))
@@ -718,12 +720,12 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-18", "AACP-42")
     def test_what_is_held_behind_what_another_ledger_has_is_released(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1", local=False), draft("r2", local=False))
-        own = ledger.adapter.series
-        ledger.receive(arrival(3, source="a", series=own))
+        ledger.append(outgoing("r1", local=False), outgoing("r2", local=False))
+        own = ledger.adapter.incarnation
+        ledger.receive(incoming(3, source="a", incarnation=own))
         assert ledger.claim_ids() == []
         ledger.receive(bare_ack(2, source="b"))
-        received = ledger.receive(arrival(1, source="a", series=own))
+        received = ledger.receive(incoming(1, source="a", incarnation=own))
         assert (received.acks, received.accepted) == ({("a", "b"): 3}, [])
         assert received.ready
         assert ledger.claim_ids() == ["a-b-3"]
@@ -731,143 +733,145 @@ class StoreContract:
     # -- receive: ledgers that begin anew ---------------------------------------------------------
 
     @pytest.mark.rule("AACP-19")
-    def test_a_ledger_has_a_series_that_it_is_made_with(self, ledger: Ledger) -> None:
-        assert FAR_SERIES < ledger.adapter.series < 2**43
+    def test_a_ledger_has_an_incarnation_that_it_is_made_with(self, ledger: Ledger) -> None:
+        assert FAR_INCARNATION < ledger.adapter.incarnation < 2**43
 
     @pytest.mark.rule("AACP-19")
     def test_numbers_of_a_newer_ledger_are_not_those_of_its_predecessor(
         self, ledger: Ledger
     ) -> None:
-        ledger.receive(arrival(1, "old-1"), arrival(2, "old-2"))
-        received = ledger.receive(arrival(1, "new-1", series=FAR_SERIES + 1))
+        ledger.receive(incoming(1, "old-1"), incoming(2, "old-2"))
+        received = ledger.receive(incoming(1, "new-1", incarnation=FAR_INCARNATION + 1))
         assert received.acks == {("far", "b"): 1}
-        assert received.series == {("far", "b"): FAR_SERIES + 1}
+        assert received.incarnation == {("far", "b"): FAR_INCARNATION + 1}
         assert received.ready
         assert ledger.claim_ids() == ["old-1", "old-2", "new-1"]
-        again = ledger.receive(arrival(1, "new-1", series=FAR_SERIES + 1))
+        again = ledger.receive(incoming(1, "new-1", incarnation=FAR_INCARNATION + 1))
         assert (again.acks, again.accepted) == ({("far", "b"): 1}, [])
 
     @pytest.mark.rule("AACP-19")
     def test_what_an_older_ledger_still_sends_is_neither_taken_nor_acknowledged(
         self, ledger: Ledger
     ) -> None:
-        ledger.receive(arrival(1, series=FAR_SERIES + 1))
-        old = [arrival(1, "old-1"), arrival(2, "old-2", floor=2)]
+        ledger.receive(incoming(1, incarnation=FAR_INCARNATION + 1))
+        old = [incoming(1, "old-1"), incoming(2, "old-2", low_watermark=2)]
         received = ledger.receive(*old)
         assert (received.acks, received.accepted) == ({}, [])
         assert received.outdated == [each.envelope for each in old]
         assert received.refused == 2
         assert not ledger.has_request("old-1")
-        mixed = ledger.receive(old[0], arrival(2, series=FAR_SERIES + 1))
+        mixed = ledger.receive(old[0], incoming(2, incarnation=FAR_INCARNATION + 1))
         assert (mixed.acks, mixed.refused) == ({("far", "b"): 2}, 1)
 
     @pytest.mark.rule("AACP-12", "AACP-19")
     def test_the_same_request_of_a_newer_ledger_is_the_same_request(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(3, "r1"))
-        received = ledger.receive(arrival(1, "r1", series=FAR_SERIES + 1))
+        ledger.receive(incoming(3, "r1"))
+        received = ledger.receive(incoming(1, "r1", incarnation=FAR_INCARNATION + 1))
         assert received.accepted != []
         [claim] = ledger.claim().claims
         assert (claim.request_id, claim.seq) == ("r1", 3)
         ledger.complete(completion(claim))
-        again = ledger.receive(arrival(2, "r1", series=FAR_SERIES + 2))
+        again = ledger.receive(incoming(2, "r1", incarnation=FAR_INCARNATION + 2))
         assert [each.payload for each in again.responses] == [COMPLETED_PAYLOAD]
         assert ledger.claim_ids() == []
 
     @pytest.mark.rule("AACP-18", "AACP-19")
     def test_what_waits_for_what_is_lost_waits_no_longer(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(5, "old-5"), arrival(3, "old-3"), arrival(4, tombstone=True))
+        ledger.receive(incoming(5, "old-5"), incoming(3, "old-3"), incoming(4, tombstone=True))
         assert ledger.claim_ids() == []
-        new = FAR_SERIES + 1
+        new = FAR_INCARNATION + 1
         received = ledger.receive(
-            arrival(3, "new-3", series=new), arrival(7, "old-7"), arrival(1, "new-1", series=new)
+            incoming(3, "new-3", incarnation=new),
+            incoming(7, "old-7"),
+            incoming(1, "new-1", incarnation=new),
         )
         assert received.ready
         assert received.acks == {("far", "b"): 1}
         assert ledger.claim_ids() == ["old-3", "old-5", "new-1"]
-        ledger.receive(arrival(2, "new-2", series=new))
+        ledger.receive(incoming(2, "new-2", incarnation=new))
         assert ledger.claim_ids() == ["new-2", "new-3"]
 
     @pytest.mark.rule("AACP-18", "AACP-19")
     def test_what_waits_on_a_link_whose_source_comes_here_waits_no_longer(
         self, ledger: Ledger
     ) -> None:
-        newer = ledger.adapter.series + 1
-        ledger.receive(arrival(2, "there", source="a", series=newer))
-        ledger.append(draft("here"))
+        newer = ledger.adapter.incarnation + 1
+        ledger.receive(incoming(2, "there", source="a", incarnation=newer))
+        ledger.append(outgoing("here"))
         assert ledger.claim_ids() == ["there", "here"]
-        assert ledger.receive(arrival(9, source="a")).refused == 1
+        assert ledger.receive(incoming(9, source="a")).refused == 1
 
     @pytest.mark.rule("AACP-19")
     def test_a_ledger_that_was_lost_begins_at_the_floor(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(12, floor=9))
+        ledger.receive(incoming(12, low_watermark=9))
         assert ledger.claim_ids() == []
-        received = ledger.receive(arrival(11, floor=11))
+        received = ledger.receive(incoming(11, low_watermark=11))
         assert received.acks == {("far", "b"): 12}
         assert received.ready
         assert ledger.claim_ids() == ["far-b-11", "far-b-12"]
-        assert ledger.receive(arrival(8, floor=8)).accepted == []
+        assert ledger.receive(incoming(8, low_watermark=8)).accepted == []
 
     @pytest.mark.rule("AACP-18", "AACP-19")
     def test_a_floor_releases_what_is_behind_it_even_with_a_duplicate(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(5), arrival(6), arrival(9))
+        ledger.receive(incoming(5), incoming(6), incoming(9))
         assert ledger.claim_ids() == []
-        received = ledger.receive(arrival(6, floor=5))
+        received = ledger.receive(incoming(6, low_watermark=5))
         assert (received.acks, received.accepted) == ({("far", "b"): 6}, [])
         assert received.ready
         assert ledger.claim_ids() == ["far-b-5", "far-b-6"]
 
     @pytest.mark.rule("AACP-04", "AACP-19")
     def test_what_a_floor_passes_comes_before_what_brings_it(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(3))
-        ledger.receive(arrival(5, floor=5))
+        ledger.receive(incoming(3))
+        ledger.receive(incoming(5, low_watermark=5))
         assert ledger.claim_ids() == ["far-b-3", "far-b-5"]
-        ledger.receive(arrival(8), arrival(9))
-        ledger.receive(arrival(10, floor=8))
+        ledger.receive(incoming(8), incoming(9))
+        ledger.receive(incoming(10, low_watermark=8))
         assert ledger.claim_ids() == ["far-b-8", "far-b-9", "far-b-10"]
 
     @pytest.mark.rule("AACP-19")
     def test_what_is_sent_says_what_was_not_acknowledged_before_it(self, ledger: Ledger) -> None:
-        def floors() -> list[int]:
+        def low_watermarks() -> list[int]:
             now = NOW + RETRY + next(times)
-            [appended] = ledger.append(draft(f"r{now}", local=False))
+            [appended] = ledger.append(outgoing(f"r{now}", local=False))
             assert appended.message is not None
             due = ledger.take_due(now, decide=lambda message: now + 1)
-            return [appended.message.floor, *(each.floor for each in due.messages)]
+            return [appended.message.low_watermark, *(each.low_watermark for each in due.messages)]
 
         times = count()
-        assert floors() == [1, 1]
-        assert floors() == [1, 1, 1]
+        assert low_watermarks() == [1, 1]
+        assert low_watermarks() == [1, 1, 1]
         ledger.receive(bare_ack(1, source="b"))
-        assert floors() == [2, 2, 2]
+        assert low_watermarks() == [2, 2, 2]
         ledger.receive(bare_ack(3, source="b"))
-        assert floors() == [4, 4]
-        assert {each.floor for each in ledger.messages(Outcome.UNKNOWN)} == {1}
+        assert low_watermarks() == [4, 4]
+        assert {each.low_watermark for each in ledger.messages(Outcome.UNKNOWN)} == {1}
 
     @pytest.mark.rule("AACP-16", "AACP-19")
     def test_a_response_says_so_too(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(1), arrival(2))
+        ledger.receive(incoming(1), incoming(2))
         first, second = ledger.claim().claims
         [done] = ledger.complete(completion(first))
         assert done.response is not None
-        assert done.response.floor == 1
+        assert done.response.low_watermark == 1
         ledger.receive(bare_ack(1, target="b"))
         [done] = ledger.complete(completion(second))
         assert done.response is not None
-        assert done.response.floor == 2
-        [again] = ledger.receive(arrival(3, "far-b-1"), bare_ack(2, target="b")).responses
-        assert again.floor == 2
+        assert done.response.low_watermark == 2
+        [again] = ledger.receive(incoming(3, "far-b-1"), bare_ack(2, target="b")).responses
+        assert again.low_watermark == 2
 
     # -- receive: acknowledgements and responses --------------------------------------------------
 
     @pytest.mark.rule("AACP-11", "AACP-30")
     def test_an_ack_settles_everything_up_to_it(self, ledger: Ledger) -> None:
-        drafts = [draft(f"r{n}", "a", "far", local=False) for n in (1, 2, 3)]
-        ledger.append(*drafts)
+        messages = [outgoing(f"r{n}", "a", "far", local=False) for n in (1, 2, 3)]
+        ledger.append(*messages)
         received = ledger.receive(bare_ack(2))
         assert [each.seq for each in received.acknowledged] == [1, 2]
         assert [each.state for each in received.acknowledged] == [MessageState.ACKNOWLEDGED] * 2
         assert (received.acks, received.accepted) == ({}, [])
-        settled = ledger.message(drafts[0].message_id)
+        settled = ledger.message(messages[0].message_id)
         assert settled in received.acknowledged
         assert (settled.payload, settled.next_attempt_at_ms) == (VOID_PAYLOAD, None)
         assert [each.seq for each in ledger.unacknowledged("a", "far")] == [3]
@@ -876,7 +880,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-11")
     def test_an_ack_that_is_old_or_beyond_what_was_sent_is_ignored(self, ledger: Ledger) -> None:
-        ledger.append(*(draft(f"r{n}", "a", "far", local=False) for n in (1, 2)))
+        ledger.append(*(outgoing(f"r{n}", "a", "far", local=False) for n in (1, 2)))
         assert ledger.receive(bare_ack(3)).acknowledged == []
         assert len(ledger.receive(bare_ack(2)).acknowledged) == 2
         assert ledger.receive(bare_ack(1), bare_ack(0)).acknowledged == []
@@ -884,9 +888,9 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-11")
     def test_a_message_that_comes_twice_brings_its_ack_each_time(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(1, target="a"))
-        ledger.append(draft("r1", "a", "far", local=False))
-        again = arrival(1, target="a", ack=1)
+        ledger.receive(incoming(1, target="a"))
+        ledger.append(outgoing("r1", "a", "far", local=False))
+        again = incoming(1, target="a", ack=1)
         assert [each.seq for each in ledger.receive(again).acknowledged] == [1]
 
     @pytest.mark.rule("AACP-16")
@@ -912,7 +916,7 @@ class StoreContract:
         result: bytes | None,
         error: bytes | None,
     ) -> None:
-        ledger.append(draft("r1", "a", "far", local=False))
+        ledger.append(outgoing("r1", "a", "far", local=False))
         received = ledger.receive(response(1, "r1", payload, ack=1), now=NOW + 3)
         [finished] = received.finished
         assert finished == ledger.request("r1")
@@ -932,7 +936,7 @@ class StoreContract:
     def test_a_response_from_elsewhere_settles_nothing(
         self, ledger: Ledger, source: str, target: str
     ) -> None:
-        ledger.append(draft("r1", "a", "far", local=False))
+        ledger.append(outgoing("r1", "a", "far", local=False))
         received = ledger.receive(response(1, "r1", COMPLETED_PAYLOAD, source, target))
         assert received.finished == []
         assert received.acks == {(source, target): 1}
@@ -942,7 +946,7 @@ class StoreContract:
     def test_a_response_to_nothing_or_to_what_is_executed_here_settles_nothing(
         self, ledger: Ledger
     ) -> None:
-        ledger.append(draft("r1", "a", "far"))
+        ledger.append(outgoing("r1", "a", "far"))
         received = ledger.receive(
             response(1, "r1", COMPLETED_PAYLOAD), response(2, "nothing", COMPLETED_PAYLOAD)
         )
@@ -951,7 +955,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-16", "AACP-18")
     def test_a_response_ahead_of_a_gap_settles_at_once(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1", "a", "far", local=False))
+        ledger.append(outgoing("r1", "a", "far", local=False))
         received = ledger.receive(response(2, "r1", COMPLETED_PAYLOAD))
         assert (len(received.finished), received.acks) == (1, {("far", "a"): 0})
 
@@ -959,11 +963,11 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-04", "AACP-22")
     def test_claims_are_made_in_the_order_of_the_queue(self, ledger: Ledger) -> None:
-        ledger.append(draft("r3"), draft("r1", "c"))
-        ledger.receive(arrival(1, "r2"))
-        ledger.append(draft("r0"), draft("x", target="c"))
+        ledger.append(outgoing("r3"), outgoing("r1", "c"))
+        ledger.receive(incoming(1, "r2"))
+        ledger.append(outgoing("r0"), outgoing("x", target="c"))
         claimed = ledger.claim("b", most=2)
-        made = draft("r3")
+        made = outgoing("r3")
         assert claimed.claims[0] == Claim(
             "r3", 1, 1, "a", "b", MessageType.REQUEST, made.payload, 1, NOW, NOW + TTL
         )
@@ -980,7 +984,7 @@ class StoreContract:
     @pytest.mark.rule("AACP-22")
     def test_for_each_agent_so_many_are_claimed_as_are_wanted_for_it(self, ledger: Ledger) -> None:
         ledger.append(
-            *(draft(f"{target}{n}", target=target) for n in (1, 2, 3) for target in "bcd")
+            *(outgoing(f"{target}{n}", target=target) for n in (1, 2, 3) for target in "bcd")
         )
         wanted = {"c": 2, "nobody": 9, "b": 1, "d": 0}
         claimed = ledger.run(ledger.adapter.claim(wanted, "me", NOW, NOW + LEASE))
@@ -990,7 +994,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-46")
     def test_only_what_is_begun_at_once_counts_as_an_execution(self, ledger: Ledger) -> None:
-        ledger.append(*(draft(f"{target}{n}", target=target) for target in "bc" for n in (1, 2)))
+        ledger.append(*(outgoing(f"{target}{n}", target=target) for target in "bc" for n in (1, 2)))
         claims = ledger.claim("b", "c", idle=["b", "nobody"]).claims
         assert [(each.request_id, each.executions) for each in claims] == [
             ("b1", 1),
@@ -1011,7 +1015,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-13", "AACP-46")
     def test_a_release_says_how_many_executions_there_were(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"), draft("r2"))
+        ledger.append(outgoing("r1"), outgoing("r2"))
         ledger.claim(idle=["b"])
         for _ in range(2):
             ledger.release(Release("r1", 1, 0), Release("r2", 1, 1))
@@ -1023,7 +1027,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-22")
     def test_a_live_claim_of_another_stops_the_queue(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"), draft("r2"), draft("other", target="c"))
+        ledger.append(outgoing("r1"), outgoing("r2"), outgoing("other", target="c"))
         ledger.claim("b", most=1)
         claimed = ledger.claim("b", "c", owner="another", now=NOW + LEASE - 1)
         assert [claim.request_id for claim in claimed.claims] == ["other"]
@@ -1031,7 +1035,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-22", "AACP-30")
     def test_ones_own_live_claims_are_passed_over(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"), draft("r2"), draft("r3"))
+        ledger.append(outgoing("r1"), outgoing("r2"), outgoing("r3"))
         assert ledger.claim_ids(most=2) == ["r1", "r2"]
         assert ledger.claim().claims[0].request_id == "r3"
         assert ledger.claim_ids() == []
@@ -1042,7 +1046,7 @@ class StoreContract:
     def test_a_claim_whose_lease_lapsed_may_be_claimed_anew(
         self, ledger: Ledger, owner: str
     ) -> None:
-        ledger.append(draft("r1"), draft("r2"))
+        ledger.append(outgoing("r1"), outgoing("r2"))
         ledger.claim()
         claims = ledger.claim(owner=owner, now=NOW + LEASE).claims
         assert [(claim.request_id, claim.epoch) for claim in claims] == [("r1", 2), ("r2", 2)]
@@ -1050,7 +1054,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-13", "AACP-22")
     def test_what_waits_to_be_tried_again_stops_the_queue(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"), draft("r2"))
+        ledger.append(outgoing("r1"), outgoing("r2"))
         ledger.claim(most=1)
         ledger.release(Release("r1", 1, 1, NOW + 50))
         claimed = ledger.claim(now=NOW + 49)
@@ -1061,7 +1065,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-22")
     def test_the_hint_is_the_earliest_of_all_queues(self, ledger: Ledger) -> None:
-        ledger.append(draft("b1"), draft("c1", target="c"), draft("d1", target="d"))
+        ledger.append(outgoing("b1"), outgoing("c1", target="c"), outgoing("d1", target="d"))
         ledger.claim("b", lease=300)
         ledger.claim("c", lease=200)
         ledger.claim("d", lease=400)
@@ -1069,7 +1073,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-15", "AACP-22")
     def test_what_has_expired_is_passed_over(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1", expires_at_ms=NOW + 10), draft("r2"))
+        ledger.append(outgoing("r1", expires_at_ms=NOW + 10), outgoing("r2"))
         assert ledger.claim_ids(now=NOW + 10) == ["r2"]
         assert ledger.state("r1") is RequestState.RECEIVED
 
@@ -1080,7 +1084,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-16", "AACP-20")
     def test_an_outcome_is_entered_with_its_response(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(1, "r1"))
+        ledger.receive(incoming(1, "r1"))
         ended = completion(ledger.claim().claims[0])
         [done] = ledger.complete(ended, now=NOW + 4)
         assert done.record == ledger.request("r1")
@@ -1107,7 +1111,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-16")
     def test_a_failure_is_an_outcome(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(1, "r1"))
+        ledger.receive(incoming(1, "r1"))
         error = orjson.dumps(ERROR.to_wire())
         [done] = ledger.complete(completion(ledger.claim().claims[0], error=error))
         assert done.record is not None
@@ -1118,8 +1122,8 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-16")
     def test_what_was_made_here_or_is_an_event_gets_no_response(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"), event("e1"))
-        ledger.receive(arrival(1, "e2", message_type=MessageType.EVENT))
+        ledger.append(outgoing("r1"), event("e1"))
+        ledger.receive(incoming(1, "e2", message_type=MessageType.EVENT))
         done = ledger.complete(*map(completion, ledger.claim().claims))
         assert [each.response for each in done] == [None] * 3
         assert all(each.record is not None for each in done)
@@ -1127,7 +1131,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-23", "AACP-30")
     def test_a_completion_that_is_repeated_changes_nothing(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(1, "r1"))
+        ledger.receive(incoming(1, "r1"))
         ended = completion(ledger.claim().claims[0])
         [done] = ledger.complete(ended, now=NOW + 4)
         again = ledger.complete(ended, ended, now=NOW + 9)
@@ -1138,7 +1142,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-01", "AACP-23")
     def test_a_completion_twice_in_one_batch_is_taken_once(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(1, "r1"))
+        ledger.receive(incoming(1, "r1"))
         ended = completion(ledger.claim().claims[0])
         first, second = ledger.complete(ended, ended)
         assert first.record == second.record is not None
@@ -1147,7 +1151,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-01", "AACP-23")
     def test_the_outcome_of_an_older_claim_is_fenced_off(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
         [old] = ledger.claim().claims
         [new] = ledger.claim(owner="another", now=NOW + LEASE).claims
         assert ledger.complete(completion(old, b'"late"')) == [Completed(None, None)]
@@ -1159,7 +1163,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-23")
     def test_an_outcome_without_a_claim_is_not_taken(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"), draft("sent", "a", "far", local=False))
+        ledger.append(outgoing("r1"), outgoing("sent", "a", "far", local=False))
         strangers = [("r1", 0), ("r1", 1), ("sent", 0), ("nothing", 1)]
         done = ledger.complete(*map(completion, strangers))
         assert done == [Completed(None, None)] * 4
@@ -1167,7 +1171,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-23")
     def test_a_lapsed_lease_loses_nothing_until_another_claims(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
         [claim] = ledger.claim().claims
         assert ledger.renew(("r1", 1), until=NOW + 3 * LEASE) == [True]
         [done] = ledger.complete(completion(claim), now=NOW + 9 * LEASE)
@@ -1175,7 +1179,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-24", "AACP-30")
     def test_a_lease_is_renewed_while_its_claim_is_the_newest(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"), draft("r2"), draft("r3"))
+        ledger.append(outgoing("r1"), outgoing("r2"), outgoing("r3"))
         claims = ledger.claim().claims
         ledger.complete(completion(claims[2]))
         asked = [("r1", 1), ("r1", 2), ("r2", 1), ("r3", 1), ("nothing", 1)]
@@ -1189,7 +1193,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-25", "AACP-30")
     def test_what_is_given_back_may_be_claimed_at_once(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"), draft("r2"))
+        ledger.append(outgoing("r1"), outgoing("r2"))
         ledger.claim()
         for _ in range(2):
             ledger.release(Release("r1", 1, 1), Release("r2", 2, 1), Release("nothing", 1, 1))
@@ -1204,14 +1208,14 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-03", "AACP-21")
     def test_a_finished_request_is_never_changed(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
         [claim] = ledger.claim().claims
         ledger.complete(completion(claim))
         before = ledger.request("r1")
         ledger.release(Release("r1", 1, 0))
         ledger.renew(("r1", 1), until=NOW + TTL)
-        ledger.append(draft("r1"))
-        ledger.receive(arrival(1, "r1", "a", "b"), response(1, "r1", COMPLETED_PAYLOAD, "b", "a"))
+        ledger.append(outgoing("r1"))
+        ledger.receive(incoming(1, "r1", "a", "b"), response(1, "r1", COMPLETED_PAYLOAD, "b", "a"))
         failed = ledger.run(ledger.adapter.mark_failed("r1", ERROR, NOW))
         completed = ledger.run(ledger.adapter.mark_completed("r1", b"2", NOW + 8))
         assert (failed, completed) == (False, True)
@@ -1222,10 +1226,11 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-13")
     def test_what_is_due_is_taken_and_planned_anew(self, ledger: Ledger) -> None:
-        drafts = [
-            draft(f"r{n}", "a", "far", local=False, next_attempt_at_ms=NOW + n) for n in (3, 1, 2)
+        messages = [
+            outgoing(f"r{n}", "a", "far", local=False, next_attempt_at_ms=NOW + n)
+            for n in (3, 1, 2)
         ]
-        ledger.append(*drafts)
+        ledger.append(*messages)
         assert ledger.take_due(NOW) == Due([], [], NOW + 1)
         seen = []
 
@@ -1243,7 +1248,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-13")
     def test_no_more_is_taken_than_asked_for(self, ledger: Ledger) -> None:
-        ledger.append(*(draft(f"r{n}", "a", "far", local=False) for n in range(5)))
+        ledger.append(*(outgoing(f"r{n}", "a", "far", local=False) for n in range(5)))
         first = ledger.take_due(NOW + RETRY, limit=2)
         assert (len(first.messages), first.next_at_ms) == (2, NOW + RETRY)
         rest = ledger.take_due(NOW + RETRY, limit=9)
@@ -1252,14 +1257,16 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-13")
     def test_what_is_acknowledged_is_not_sent_again(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1", "a", "far", local=False))
+        ledger.append(outgoing("r1", "a", "far", local=False))
         ledger.receive(bare_ack(1))
         assert ledger.take_due(NOW + TTL) == Due([], [], None)
 
     @pytest.mark.rule("AACP-14")
     def test_what_is_given_up_becomes_a_tombstone(self, ledger: Ledger) -> None:
-        made = draft("r1", "a", "far", local=False)
-        ledger.append(made, draft("r2", "a", "far", local=False, next_attempt_at_ms=NOW + TTL - 1))
+        made = outgoing("r1", "a", "far", local=False)
+        ledger.append(
+            made, outgoing("r2", "a", "far", local=False, next_attempt_at_ms=NOW + TTL - 1)
+        )
 
         def decide(message: MessageRecord) -> int | None:
             return NOW + 900 if message.state is MessageState.TOMBSTONE else None
@@ -1277,7 +1284,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-14")
     def test_what_has_expired_becomes_a_tombstone_whatever_the_policy(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1", "a", "far", local=False, expires_at_ms=NOW + RETRY))
+        ledger.append(outgoing("r1", "a", "far", local=False, expires_at_ms=NOW + RETRY))
         due = ledger.take_due(NOW + RETRY)
         assert [each.state for each in due.messages] == [MessageState.TOMBSTONE]
         assert [each.seq for each in due.given_up] == [1]
@@ -1285,8 +1292,8 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-14")
     def test_a_tombstone_that_is_acknowledged_is_gone(self, ledger: Ledger) -> None:
-        made = draft("r1", "a", "far", local=False, expires_at_ms=NOW + RETRY)
-        ledger.append(made, draft("r2", "a", "far", local=False))
+        made = outgoing("r1", "a", "far", local=False, expires_at_ms=NOW + RETRY)
+        ledger.append(made, outgoing("r2", "a", "far", local=False))
         ledger.take_due(NOW + RETRY)
         received = ledger.receive(bare_ack(2))
         assert [each.seq for each in received.acknowledged] == [2]
@@ -1295,7 +1302,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-50")
     def test_one_message_may_be_sent_again_at_another_time(self, ledger: Ledger) -> None:
-        made = [draft(name, "a", "far", local=False) for name in ("r1", "r2")]
+        made = [outgoing(name, "a", "far", local=False) for name in ("r1", "r2")]
         ledger.append(*made)
         first = made[0].message_id
         moved = ledger.reschedule(first, NOW + 5)
@@ -1314,7 +1321,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-14", "AACP-50")
     def test_one_message_may_be_given_up(self, ledger: Ledger) -> None:
-        made = draft("r1", "a", "far", local=False)
+        made = outgoing("r1", "a", "far", local=False)
         ledger.append(made)
         for _ in range(2):
             void = ledger.reschedule(made.message_id, NOW, give_up=True)
@@ -1328,7 +1335,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-50")
     def test_what_is_acknowledged_or_unknown_is_not_sent_again(self, ledger: Ledger) -> None:
-        made = draft("r1", "a", "far", local=False)
+        made = outgoing("r1", "a", "far", local=False)
         ledger.append(made)
         ledger.receive(bare_ack(1))
         before = ledger.message(made.message_id)
@@ -1350,14 +1357,14 @@ class StoreContract:
 
     def test_many_records_are_got_at_once(self, ledger: Ledger) -> None:
         names = [f"r{n}" for n in range(1500)]
-        ledger.append(*map(draft, names))
+        ledger.append(*map(outgoing, names))
         found = ledger.run(ledger.adapter.get_request_records([*names, "nothing"]))
         assert sorted(each.request_id for each in found) == sorted(names)
         assert ledger.request("r7") in found
 
     @pytest.mark.rule("AACP-30")
     def test_a_record_that_is_put_stays_as_it_is(self, ledger: Ledger) -> None:
-        ledger.append(draft("other", "a", "far", local=False))
+        ledger.append(outgoing("other", "a", "far", local=False))
         request = evolve(
             ledger.request("other"),
             request_id="put",
@@ -1377,12 +1384,12 @@ class StoreContract:
         assert ledger.request("put") == request
         assert ledger.message(message.message_id) == message
         assert ledger.last_seq("a", "far") == 9
-        assert sequences(ledger.append(draft("next", "a", "far", local=False))) == [10]
+        assert sequences(ledger.append(outgoing("next", "a", "far", local=False))) == [10]
 
     @pytest.mark.rule("AACP-20", "AACP-30")
     def test_a_request_that_was_sent_may_be_marked(self, ledger: Ledger) -> None:
         for name in ("r1", "r2"):
-            ledger.append(draft(name, "a", "far", local=False))
+            ledger.append(outgoing(name, "a", "far", local=False))
         for _ in range(2):
             assert ledger.run(ledger.adapter.mark_completed("r1", b"1", NOW + 1, "there"))
             assert ledger.run(ledger.adapter.mark_failed("r2", ERROR, NOW + 2))
@@ -1396,9 +1403,9 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-20", "AACP-23")
     def test_what_is_executed_here_is_not_marked(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"), draft("r2"))
+        ledger.append(outgoing("r1"), outgoing("r2"))
         ledger.claim(most=1)
-        ledger.receive(arrival(2, "r3"))
+        ledger.receive(incoming(2, "r3"))
         states = [ledger.state(name) for name in ("r1", "r2", "r3")]
         assert states == [RequestState.CLAIMED, RequestState.RECEIVED, RequestState.HELD]
         for name in ("r1", "r2", "r3"):
@@ -1412,29 +1419,29 @@ class StoreContract:
         for seq, last in ((5, 5), (3, 5), (5, 5), (6, 6)):
             ledger.run(ledger.adapter.update_last_sequence("a", "far", seq))
             assert ledger.last_seq("a", "far") == last
-        assert sequences(ledger.append(draft("r1", "a", "far", local=False))) == [7]
+        assert sequences(ledger.append(outgoing("r1", "a", "far", local=False))) == [7]
 
     def test_what_is_pending_is_listed_oldest_first(self, ledger: Ledger) -> None:
         ledger.append(
-            draft("r3", created_at_ms=NOW - 1),
-            draft("r2", "a", "far", local=False, created_at_ms=NOW - 1),
-            draft("R4"),
-            draft("r1", created_at_ms=NOW - 2),
-            draft("done", "a", "far", local=False, created_at_ms=NOW - 3),
+            outgoing("r3", created_at_ms=NOW - 1),
+            outgoing("r2", "a", "far", local=False, created_at_ms=NOW - 1),
+            outgoing("R4"),
+            outgoing("r1", created_at_ms=NOW - 2),
+            outgoing("done", "a", "far", local=False, created_at_ms=NOW - 3),
         )
-        ledger.receive(arrival(2, "held"))
+        ledger.receive(incoming(2, "held"))
         ledger.run(ledger.adapter.mark_completed("done", None, NOW))
         assert ledger.pending_ids() == ["r1", "r2", "r3", "R4", "held"]
         assert ledger.pending_ids(NOW) == ["r1", "r2", "r3"]
         assert ledger.pending_ids(NOW - 2) == []
 
     def test_messages_are_listed_by_outcome_oldest_first(self, ledger: Ledger) -> None:
-        drafts = [
+        messages = [
             event(f"e{n}", "a", "far", local=False, created_at_ms=NOW - n, expires_at_ms=NOW + n)
             for n in (1, 2, 3, 4)
         ]
-        ledger.append(*drafts)
-        ids = [each.message_id for each in drafts]
+        ledger.append(*messages)
+        ids = [each.message_id for each in messages]
         ledger.receive(bare_ack(1))
         ledger.purge(NOW + 2)
 
@@ -1447,13 +1454,13 @@ class StoreContract:
         assert listed(Outcome.COMPLETED) == []
 
     def test_what_is_unacknowledged_is_listed_by_number(self, ledger: Ledger) -> None:
-        drafts = [draft(f"r{n}", "a", "far", local=False) for n in (5, 2, 9, 1)]
-        ledger.append(*drafts)
+        messages = [outgoing(f"r{n}", "a", "far", local=False) for n in (5, 2, 9, 1)]
+        ledger.append(*messages)
         ledger.receive(bare_ack(1))
         envelopes = ledger.unacknowledged("a", "far")
         assert [each.seq for each in envelopes] == [2, 3, 4]
         assert envelopes[0] == Envelope(
-            drafts[1].message_id,
+            messages[1].message_id,
             "r2",
             "a",
             "far",
@@ -1461,9 +1468,9 @@ class StoreContract:
             None,
             MessageType.REQUEST,
             NOW,
-            drafts[1].payload,
+            messages[1].payload,
             NOW + TTL,
-            series=ledger.adapter.series,
+            incarnation=ledger.adapter.incarnation,
         )
 
     # -- purge ------------------------------------------------------------------------------------
@@ -1471,9 +1478,9 @@ class StoreContract:
     @pytest.mark.rule("AACP-15")
     def test_purging_deletes_what_has_expired_and_counts_it(self, ledger: Ledger) -> None:
         ledger.append(
-            draft("r1", expires_at_ms=NOW + 1),
-            draft("r2", expires_at_ms=NOW + 2),
-            draft("r3", expires_at_ms=NOW + 3),
+            outgoing("r1", expires_at_ms=NOW + 1),
+            outgoing("r2", expires_at_ms=NOW + 2),
+            outgoing("r3", expires_at_ms=NOW + 3),
         )
         ledger.complete(completion(ledger.claim(most=1).claims[0]))
         assert ledger.purge(NOW) == 0
@@ -1484,15 +1491,15 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-15")
     def test_an_id_that_was_purged_is_new(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1", expires_at_ms=NOW + 1))
+        ledger.append(outgoing("r1", expires_at_ms=NOW + 1))
         ledger.purge(NOW + 1)
-        [appended] = ledger.append(draft("r1", payload=b"other"))
+        [appended] = ledger.append(outgoing("r1", payload=b"other"))
         assert (appended.verdict, appended.seq) == (Verdict.NEW, 2)
         assert ledger.claim_ids() == ["r1"]
 
     @pytest.mark.rule("AACP-15", "AACP-23")
     def test_a_claim_that_was_purged_is_lost(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1", expires_at_ms=NOW + 1))
+        ledger.append(outgoing("r1", expires_at_ms=NOW + 1))
         [claim] = ledger.claim().claims
         ledger.purge(NOW + 1)
         assert ledger.renew(("r1", 1), until=NOW + TTL) == [False]
@@ -1500,9 +1507,9 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-15", "AACP-18")
     def test_what_is_held_and_purged_leaves_its_number(self, ledger: Ledger) -> None:
-        ledger.receive(arrival(2, "r2", expires_at_ms=NOW + 1), arrival(3, "r3"))
+        ledger.receive(incoming(2, "r2", expires_at_ms=NOW + 1), incoming(3, "r3"))
         assert ledger.purge(NOW + 1) == 1
-        assert ledger.receive(arrival(1, "r1")).acks == {("far", "b"): 3}
+        assert ledger.receive(incoming(1, "r1")).acks == {("far", "b"): 3}
         assert ledger.claim_ids() == ["r1", "r3"]
 
     @pytest.mark.rule("AACP-14", "AACP-15")
@@ -1530,11 +1537,11 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-10", "AACP-15")
     def test_numbers_outlive_the_records(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1", expires_at_ms=NOW + 1))
-        ledger.receive(arrival(1, expires_at_ms=NOW + 1))
+        ledger.append(outgoing("r1", expires_at_ms=NOW + 1))
+        ledger.receive(incoming(1, expires_at_ms=NOW + 1))
         ledger.purge(NOW + 1)
-        assert sequences(ledger.append(draft("r2"))) == [2]
-        assert ledger.receive(arrival(1, expires_at_ms=NOW + 1)).accepted == []
+        assert sequences(ledger.append(outgoing("r2"))) == [2]
+        assert ledger.receive(incoming(1, expires_at_ms=NOW + 1)).accepted == []
 
     # -- at once ----------------------------------------------------------------------------------
 
@@ -1542,7 +1549,7 @@ class StoreContract:
     def test_appends_at_once_leave_no_gap(self, ledger: Ledger) -> None:
         adapter = ledger.adapter
         batches = [
-            [draft(f"r{batch}-{n}", "ab"[n % 2], "cd"[batch % 2]) for n in range(10)]
+            [outgoing(f"r{batch}-{n}", "ab"[n % 2], "cd"[batch % 2]) for n in range(10)]
             for batch in range(40)
         ]
         answers = ledger.together([adapter.append(batch, NOW) for batch in batches])
@@ -1563,7 +1570,7 @@ class StoreContract:
     @pytest.mark.rule("AACP-12")
     def test_the_same_request_at_once_is_entered_once(self, ledger: Ledger) -> None:
         adapter = ledger.adapter
-        answers = ledger.together([adapter.append([draft("r1")], NOW) for _ in range(20)])
+        answers = ledger.together([adapter.append([outgoing("r1")], NOW) for _ in range(20)])
         verdicts = [appended.verdict for [appended] in answers]
         assert sorted(verdicts) == [Verdict.DUPLICATE] * 19 + [Verdict.NEW]
         assert sequences([appended for [appended] in answers]) == [1] * 20
@@ -1574,7 +1581,9 @@ class StoreContract:
     ) -> None:
         adapter = ledger.adapter
         agents = ["b", "c", "d"]
-        ledger.append(*(draft(f"{agent}{n:02}", "a", agent) for agent in agents for n in range(20)))
+        ledger.append(
+            *(outgoing(f"{agent}{n:02}", "a", agent) for agent in agents for n in range(20))
+        )
         answers = ledger.together(
             [
                 adapter.claim(dict.fromkeys(agents, 1 + n % 7), f"owner{n % 4}", NOW, NOW + LEASE)
@@ -1591,7 +1600,7 @@ class StoreContract:
     @pytest.mark.rule("AACP-01", "AACP-23")
     def test_completions_at_once_are_taken_once(self, ledger: Ledger) -> None:
         adapter = ledger.adapter
-        ledger.receive(*(arrival(seq) for seq in range(1, 11)))
+        ledger.receive(*(incoming(seq) for seq in range(1, 11)))
         ended = [completion(claim) for claim in ledger.claim().claims]
         answers = ledger.together([adapter.complete(ended, NOW) for _ in range(8)])
         done = [each for answer in answers for each in answer]
@@ -1605,8 +1614,8 @@ class StoreContract:
         adapter = ledger.adapter
 
         async def one(n: int) -> None:
-            await adapter.append([draft(f"out{n}", "b", "far", local=False)], NOW)
-            await adapter.receive([arrival(n)], NOW, TTL)
+            await adapter.append([outgoing(f"out{n}", "b", "far", local=False)], NOW)
+            await adapter.receive([incoming(n)], NOW, TTL)
             claimed = await adapter.claim({"b": 5}, "me", NOW, NOW + LEASE)
             done = await adapter.complete([completion(claim) for claim in claimed.claims], NOW)
             assert all(each.response is not None for each in done)
@@ -1616,7 +1625,7 @@ class StoreContract:
             ledger.complete(completion(claim))
         assert ledger.last_seq("b", "far") == 100
         assert [each.seq for each in ledger.unacknowledged("b", "far")] == list(range(1, 101))
-        assert ledger.receive(arrival(50)).acks == {("far", "b"): 50}
+        assert ledger.receive(incoming(50)).acks == {("far", "b"): 50}
 
     # -- open and close ---------------------------------------------------------------------------
 
@@ -1625,13 +1634,13 @@ class StoreContract:
         assert isinstance(ledger.adapter.shared, bool)
 
     def test_closing_a_second_time_does_nothing(self, ledger: Ledger) -> None:
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
         ledger.run(ledger.adapter.close())
         ledger.run(ledger.adapter.close())
 
     def test_a_callback_may_be_given(self, ledger: Ledger) -> None:
         ledger.adapter.on_change(lambda: None)
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
 
 
 class WithinIsRefused:
@@ -1642,9 +1651,9 @@ class WithinIsRefused:
         async def write(connection: object) -> None:
             raise AssertionError("must not be called")
 
-        ledger.append(draft("r1"), draft("r2"))
+        ledger.append(outgoing("r1"), outgoing("r2"))
         writing, plain = map(completion, ledger.claim().claims)
-        writing.within = write
+        writing.in_transaction = write
         refused, done = ledger.complete(writing, plain)
         assert isinstance(refused.failure, UsageError)
         assert (refused.record, refused.response) == (None, None)
@@ -1658,9 +1667,9 @@ class DurableStoreContract(StoreContract):
     @pytest.mark.rule("AACP-02", "AACP-27")
     def test_what_was_entered_is_there_after_close_and_open(self, ledger: Ledger) -> None:
         ledger.append(
-            draft("local"), draft("sent", "a", "far", local=False), event("e", local=False)
+            outgoing("local"), outgoing("sent", "a", "far", local=False), event("e", local=False)
         )
-        ledger.receive(arrival(1, "r1"), arrival(2, "r2"), arrival(4, "held"), bare_ack(0))
+        ledger.receive(incoming(1, "r1"), incoming(2, "r2"), incoming(4, "held"), bare_ack(0))
         ledger.claim()
         ledger.complete(completion(("r1", 1)))
         ledger.run(ledger.adapter.mark_completed("sent", b"[1]", NOW, "ref"))
@@ -1679,7 +1688,7 @@ class DurableStoreContract(StoreContract):
                 assert record == before[name]
         assert [ledger.messages(outcome) for outcome in Outcome] == messages
         assert ledger.last_seq("a", "b") == 2
-        assert ledger.receive(arrival(3, "r3")).acks == {("far", "b"): 4}
+        assert ledger.receive(incoming(3, "r3")).acks == {("far", "b"): 4}
         claims = ledger.claim(owner="another", now=NOW + LEASE).claims
         assert [(claim.request_id, claim.epoch) for claim in claims] == [
             ("local", 2),
@@ -1691,8 +1700,8 @@ class DurableStoreContract(StoreContract):
 
     @pytest.mark.rule("AACP-30")
     def test_repetition_is_harmless_after_close_and_open(self, ledger: Ledger) -> None:
-        made = [draft("r1"), event("e", "a", "far", local=False)]
-        came = [arrival(1, "r2"), arrival(3, "r3")]
+        made = [outgoing("r1"), event("e", "a", "far", local=False)]
+        came = [incoming(1, "r2"), incoming(3, "r3")]
         first = ledger.append(*made)
         ledger.receive(*came)
         ended = [completion(claim) for claim in ledger.claim().claims]
@@ -1711,7 +1720,7 @@ class DurableStoreContract(StoreContract):
         for n in (1, 2):
             with asyncio.Runner() as runner:
                 runner.run(adapter.open())
-                [appended] = runner.run(adapter.append([draft(f"r{n}")], NOW))
+                [appended] = runner.run(adapter.append([outgoing(f"r{n}")], NOW))
                 runner.run(adapter.close())
             assert appended.seq == n
 
@@ -1732,18 +1741,18 @@ class SharedStoreContract(DurableStoreContract):
 
     @pytest.mark.rule("AACP-10", "AACP-12")
     def test_two_adapters_see_one_ledger(self, ledger: Ledger, other: Ledger) -> None:
-        ledger.append(draft("r1"))
-        assert sequences(other.append(draft("r1"), draft("r2"))) == [1, 2]
-        assert sequences(ledger.append(draft("r3"))) == [3]
+        ledger.append(outgoing("r1"))
+        assert sequences(other.append(outgoing("r1"), outgoing("r2"))) == [1, 2]
+        assert sequences(ledger.append(outgoing("r3"))) == [3]
         assert other.request("r3") == ledger.request("r3")
-        other.receive(arrival(1))
-        assert ledger.receive(arrival(1), arrival(2)).acks == {("far", "b"): 2}
+        other.receive(incoming(1))
+        assert ledger.receive(incoming(1), incoming(2)).acks == {("far", "b"): 2}
 
     @pytest.mark.rule("AACP-01", "AACP-22")
     def test_the_claims_of_one_are_respected_by_the_other(
         self, ledger: Ledger, other: Ledger
     ) -> None:
-        ledger.append(draft("r1"), draft("r2"), draft("r3", target="c"))
+        ledger.append(outgoing("r1"), outgoing("r2"), outgoing("r3", target="c"))
         assert ledger.claim_ids("b", owner="first", most=1) == ["r1"]
         claimed = other.claim("b", "c", owner="second")
         assert [claim.request_id for claim in claimed.claims] == ["r3"]
@@ -1764,7 +1773,7 @@ class SharedStoreContract(DurableStoreContract):
             try:
                 appended = await asyncio.gather(
                     *(
-                        adapters[n % 2].append([draft(f"r{n}-{k}") for k in range(5)], NOW)
+                        adapters[n % 2].append([outgoing(f"r{n}-{k}") for k in range(5)], NOW)
                         for n in range(40)
                     )
                 )

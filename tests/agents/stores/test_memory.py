@@ -20,7 +20,7 @@ from tests.agents.stores.contract import (
     MakeAdapter,
     StoreContract,
     WithinIsRefused,
-    draft,
+    outgoing,
     uuid_of,
 )
 
@@ -65,7 +65,7 @@ def test_it_says_that_it_forgets() -> None:
 
 def test_what_is_handed_out_is_not_the_ledgers_own() -> None:
     with Ledger(InMemoryAACPPersistenceAdapter) as ledger:
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
         ledger.request("r1").epoch = 7
         assert ledger.request("r1").epoch == 0
 
@@ -96,14 +96,14 @@ class _AcknowledgesOverGaps(InMemoryAACPPersistenceAdapter):
         for each in arrivals:
             envelope = each.envelope
             state = self._link((envelope.source_agent_id, envelope.target_agent_id))
-            state.contiguous = max(state.contiguous, envelope.seq - 2)
+            state.received_up_to = max(state.received_up_to, envelope.seq - 2)
         return await super().receive(arrivals, now_ms, ttl_ms)
 
 
 class _EntersTwice(InMemoryAACPPersistenceAdapter):
-    async def append(self, drafts: Any, now_ms: int) -> Any:
+    async def append(self, messages: Any, now_ms: int) -> Any:
         return await super().append(
-            [evolve(each, message_id=uuid_of(f"{id(each)}")) for each in drafts], now_ms
+            [evolve(each, message_id=uuid_of(f"{id(each)}")) for each in messages], now_ms
         )
 
 
@@ -131,7 +131,7 @@ def test_the_machine_finds_a_planted_bug(kind: type[InMemoryAACPPersistenceAdapt
 
     hunt = settings(database=None, derandomize=True, phases=[Phase.generate], print_blob=False)
     with pytest.raises(BaseException) as caught:
-        run_beside_memory(place, examples=100, base=hunt)
+        run_beside_memory(place, examples=400, base=hunt)
     found = caught.value
     errors = found.exceptions if isinstance(found, BaseExceptionGroup) else [found]
     assert all(isinstance(error, AssertionError) for error in errors)

@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ import psycopg
 import pytest
 
 from foundation_rt.agents.ledger.types import Appended, Completed, RequestState, Verdict
+from foundation_rt.agents.messages import Write
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.postgres import (
     PostgresAACPPersistenceAdapter,
@@ -34,9 +35,9 @@ from tests.agents.stores.contract import (
     TTL,
     MakeAdapter,
     SharedStoreContract,
-    arrival,
     completion,
-    draft,
+    incoming,
+    outgoing,
 )
 from tests.support.services import postgres_schema
 
@@ -179,7 +180,7 @@ def test_a_new_ledger_may_be_opened_by_many_at_once(place: Place) -> None:
 def test_a_ledger_of_a_newer_version_is_refused(place: Place) -> None:
     async def main() -> None:
         async with place.open() as ledger:
-            await ledger.append([draft("r1")], NOW)
+            await ledger.append([outgoing("r1")], NOW)
         await place.rows("INSERT INTO {schema}.migration VALUES (99)")
         with pytest.raises(UsageError, match=r"version 99.*up to 1: use the newer"):
             await place.adapter().open()
@@ -238,7 +239,7 @@ def test_it_says_what_it_depends_on_and_warns_without_it(place: Place) -> None:
 def test_what_is_not_open_says_so() -> None:
     ledger = PostgresAACPPersistenceAdapter("postgresql://127.0.0.1/test")
     with pytest.raises(StoreError, match="not open"):
-        run(ledger.append([draft("r1")], NOW))
+        run(ledger.append([outgoing("r1")], NOW))
 
 
 # -- interruptions ----------------------------------------------------------------------------
@@ -248,11 +249,11 @@ def test_what_is_not_open_says_so() -> None:
 def test_connections_that_were_lost_while_idle_are_made_anew(place: Place) -> None:
     async def main() -> None:
         async with place.open() as ledger:
-            await asyncio.gather(*(ledger.append([draft(f"r{n}")], NOW) for n in range(8)))
+            await asyncio.gather(*(ledger.append([outgoing(f"r{n}")], NOW) for n in range(8)))
             for n in (8, 9):
                 await place.kill(backends(ledger))
                 assert await ledger.get_last_sequence("a", "b") == n
-                appended = await ledger.append([draft(f"r{n}")], NOW)
+                appended = await ledger.append([outgoing(f"r{n}")], NOW)
                 assert appended == [Appended(Verdict.NEW, n + 1)]
 
     run(main())
@@ -262,9 +263,9 @@ def test_connections_that_were_lost_while_idle_are_made_anew(place: Place) -> No
 def test_what_is_interrupted_before_its_commit_is_done_again(place: Place) -> None:
     async def main() -> None:
         async with place.open() as ledger:
-            await ledger.append([draft("r1")], NOW)
+            await ledger.append([outgoing("r1")], NOW)
             async with place.locked("link"):
-                append = asyncio.create_task(ledger.append([draft("r2")], NOW))
+                append = asyncio.create_task(ledger.append([outgoing("r2")], NOW))
                 await place.kill(await place.waiting())
             assert await append == [Appended(Verdict.NEW, 2)]
 
@@ -285,9 +286,9 @@ def test_what_is_interrupted_in_its_commit_is_not_known_and_may_be_repeated(plac
         async with place.open() as ledger:
             await place.rows(END_AT_COMMIT)
             with pytest.raises(StoreError):
-                await ledger.append([draft("r1")], NOW)
+                await ledger.append([outgoing("r1")], NOW)
             await place.rows("DROP TRIGGER fall ON {schema}.request")
-            assert await ledger.append([draft("r1")], NOW) == [Appended(Verdict.NEW, 1)]
+            assert await ledger.append([outgoing("r1")], NOW) == [Appended(Verdict.NEW, 1)]
 
     run(main())
 
@@ -295,13 +296,13 @@ def test_what_is_interrupted_in_its_commit_is_not_known_and_may_be_repeated(plac
 def test_what_takes_too_long_is_cut(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with place.open() as ledger:
-            await ledger.append([draft("r1")], NOW)
+            await ledger.append([outgoing("r1")], NOW)
             async with place.locked("link"):
                 with monkeypatch.context() as patch:
                     patch.setattr(connections, "OPERATION_S", 0.2)
                     with pytest.raises(StoreError):
-                        await ledger.append([draft("r2")], NOW)
-            assert [each.seq for each in await ledger.append([draft("r2")], NOW)] == [2]
+                        await ledger.append([outgoing("r2")], NOW)
+            assert [each.seq for each in await ledger.append([outgoing("r2")], NOW)] == [2]
 
     run(main())
 
@@ -311,10 +312,10 @@ def test_nobody_waits_for_a_connection_for_ever(
 ) -> None:
     async def main() -> None:
         async with place.open(connections=1) as ledger:
-            await ledger.append([draft("r1")], NOW)
+            await ledger.append([outgoing("r1")], NOW)
             monkeypatch.setattr(connections, "CONNECT_S", 0.1)
             async with place.locked("link"):
-                append = asyncio.create_task(ledger.append([draft("r2")], NOW))
+                append = asyncio.create_task(ledger.append([outgoing("r2")], NOW))
                 await place.waiting()
                 with pytest.raises(StoreError, match="busy"):
                     await ledger.get_last_sequence("a", "b")
@@ -326,14 +327,14 @@ def test_nobody_waits_for_a_connection_for_ever(
 def test_a_caller_that_is_cancelled_spoils_nothing(place: Place) -> None:
     async def main() -> None:
         async with place.open(connections=1) as ledger:
-            await ledger.append([draft("r1")], NOW)
+            await ledger.append([outgoing("r1")], NOW)
             async with place.locked("link"):
-                append = asyncio.create_task(ledger.append([draft("r2")], NOW))
+                append = asyncio.create_task(ledger.append([outgoing("r2")], NOW))
                 await place.waiting()
                 append.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await append
-            assert [each.seq for each in await ledger.append([draft("r3")], NOW)] == [2]
+            assert [each.seq for each in await ledger.append([outgoing("r3")], NOW)] == [2]
 
     run(main())
 
@@ -341,12 +342,12 @@ def test_a_caller_that_is_cancelled_spoils_nothing(place: Place) -> None:
 def test_a_statement_that_fails_is_a_store_error(place: Place) -> None:
     async def main() -> None:
         async with place.open() as ledger:
-            await ledger.append([draft("r1")], NOW)
+            await ledger.append([outgoing("r1")], NOW)
             await place.rows("ALTER TABLE {schema}.request RENAME TO elsewhere")
             with pytest.raises(StoreError, match="does not exist"):
-                await ledger.append([draft("r2")], NOW)
+                await ledger.append([outgoing("r2")], NOW)
             await place.rows("ALTER TABLE {schema}.elsewhere RENAME TO request")
-            assert [each.seq for each in await ledger.append([draft("r2")], NOW)] == [2]
+            assert [each.seq for each in await ledger.append([outgoing("r2")], NOW)] == [2]
 
     run(main())
 
@@ -358,7 +359,7 @@ def test_a_statement_that_fails_is_a_store_error(place: Place) -> None:
 def test_a_mailbox_in_use_is_passed_over_and_asked_again(place: Place) -> None:
     async def main() -> None:
         async with place.open() as ledger:
-            await ledger.append([draft("r1"), draft("r2", target="c")], NOW)
+            await ledger.append([outgoing("r1"), outgoing("r2", target="c")], NOW)
             async with place.locked("mailbox WHERE agent_id = 'b'"):
                 claimed = await ledger.claim({"b": 10, "c": 10}, "me", NOW, NOW + LEASE)
                 assert [each.request_id for each in claimed.claims] == ["r2"]
@@ -374,7 +375,7 @@ def test_a_mailbox_in_use_is_passed_over_and_asked_again(place: Place) -> None:
 def test_a_lease_renewed_in_the_same_instant_is_not_claimed(place: Place) -> None:
     async def main() -> None:
         async with place.open() as ledger, place.direct() as other:
-            await ledger.append([draft("r1"), draft("r2")], NOW)
+            await ledger.append([outgoing("r1"), outgoing("r2")], NOW)
             await ledger.claim({"b": 1}, "first", NOW, NOW + LEASE)
             later = NOW + LEASE
             async with other.transaction():  # what `renew` does, not committed yet
@@ -395,9 +396,9 @@ def test_a_lease_renewed_in_the_same_instant_is_not_claimed(place: Place) -> Non
 def test_the_same_request_on_two_links_at_once_is_entered_once(place: Place) -> None:
     async def main() -> None:
         async with place.open() as ledger:
-            await ledger.append([draft("r0"), draft("r00", "x", "y")], NOW)
+            await ledger.append([outgoing("r0"), outgoing("r00", "x", "y")], NOW)
             for n in range(20):
-                made = draft(f"r{n}x"), draft(f"r{n}x", "x", "y")
+                made = outgoing(f"r{n}x"), outgoing(f"r{n}x", "x", "y")
                 both = await asyncio.gather(*(ledger.append([each], NOW) for each in made))
                 verdicts = sorted(each.verdict for [each] in both)
                 assert verdicts == [Verdict.CONFLICT, Verdict.NEW]
@@ -417,8 +418,8 @@ def test_batches_over_the_same_links_lose_no_number_and_end(place: Place) -> Non
     async def sender(ledger: PostgresAACPPersistenceAdapter, chance: random.Random) -> int:
         sent = 0
         for _ in range(25):
-            drafts = [draft(f"d{next(names)}", *chance.choice(links)) for _ in range(8)]
-            appended = await ledger.append(drafts, NOW)
+            messages = [outgoing(f"d{next(names)}", *chance.choice(links)) for _ in range(8)]
+            appended = await ledger.append(messages, NOW)
             assert all(each.verdict is Verdict.NEW for each in appended)
             sent += len(appended)
         return sent
@@ -426,7 +427,9 @@ def test_batches_over_the_same_links_lose_no_number_and_end(place: Place) -> Non
     async def receiver(ledger: PostgresAACPPersistenceAdapter, chance: random.Random) -> None:
         for _ in range(25):
             some = [chance.choice(links) for _ in range(8)]
-            batch = [arrival(next(arrived[each]), None, f"far-{each[0]}", each[1]) for each in some]
+            batch = [
+                incoming(next(arrived[each]), None, f"far-{each[0]}", each[1]) for each in some
+            ]
             chance.shuffle(batch)
             received = await ledger.receive(batch, NOW, TTL)
             assert received.refused == 0
@@ -456,7 +459,7 @@ def test_batches_over_the_same_links_lose_no_number_and_end(place: Place) -> Non
             " WHERE position IS NOT NULL) AS numbered"
         )
         assert most == 0
-        rows = await place.rows("SELECT bool_and(cardinality(ahead) = 0) FROM {schema}.link")
+        rows = await place.rows("SELECT bool_and(cardinality(out_of_order) = 0) FROM {schema}.link")
         assert rows == [(True,)]
 
     run(main())
@@ -483,7 +486,7 @@ async def main(url, schema, owner):
         claimed = await ledger.claim(wanted, owner, NOW, NOW + LEASE)
         for claim in claimed.claims:
             end = completion(claim)
-            end.within = lambda connection, claim=claim: note(connection, claim)
+            end.in_transaction = lambda connection, claim=claim: note(connection, claim)
             [done] = await ledger.complete([end], NOW)
             assert done.record is not None and done.failure is None
     await ledger.close()
@@ -499,8 +502,8 @@ def test_two_processes_execute_each_request_once_and_in_order(place: Place) -> N
 
     async def prepare() -> None:
         async with place.open() as ledger:
-            drafts = [draft(f"{each}-{n}", "a", each) for n in range(30) for each in agents]
-            await ledger.append(drafts, NOW)
+            messages = [outgoing(f"{each}-{n}", "a", each) for n in range(30) for each in agents]
+            await ledger.append(messages, NOW)
         await place.rows(
             "CREATE TABLE {schema}.history (id bigserial, request_id text, agent text, seq bigint,"
             " owner text)"
@@ -532,16 +535,13 @@ def test_two_processes_execute_each_request_once_and_in_order(place: Place) -> N
 # -- writes that go with an outcome -----------------------------------------------------------
 
 
-Within = Callable[[Any], Awaitable[None]]
-
-
-def noting(place: Place, text: str, raises: Exception | None = None) -> Within:
-    async def within(connection: psycopg.AsyncConnection[Any]) -> None:
+def noting(place: Place, text: str, raises: Exception | None = None) -> Write:
+    async def in_transaction(connection: psycopg.AsyncConnection[Any]) -> None:
         await connection.execute(f"INSERT INTO {place.schema}.effect VALUES (%s)".encode(), (text,))
         if raises is not None:
             raise raises
 
-    return within
+    return in_transaction
 
 
 @asynccontextmanager
@@ -549,7 +549,7 @@ async def with_claims(place: Place, number: int) -> AsyncIterator[Any]:
     """A ledger, and claims of requests that came from another."""
     async with place.open() as ledger:
         await place.rows("CREATE TABLE {schema}.effect (text text PRIMARY KEY)")
-        await ledger.receive([arrival(seq) for seq in range(1, number + 1)], NOW, TTL)
+        await ledger.receive([incoming(seq) for seq in range(1, number + 1)], NOW, TTL)
         yield ledger, (await ledger.claim({"b": number}, "me", NOW, NOW + LEASE)).claims
 
 
@@ -562,7 +562,7 @@ def test_writes_happen_with_the_outcome_and_once(place: Place) -> None:
     async def main() -> None:
         async with with_claims(place, 1) as (ledger, [claim]):
             end = completion(claim)
-            end.within = noting(place, "done")
+            end.in_transaction = noting(place, "done")
             for _ in range(2):
                 [done] = await ledger.complete([end], NOW)
                 assert done.record.state is RequestState.COMPLETED
@@ -577,7 +577,7 @@ def test_writes_of_a_claim_that_was_lost_do_not_happen(place: Place) -> None:
         async with with_claims(place, 1) as (ledger, [claim]):
             await ledger.claim({"b": 1}, "other", NOW + LEASE, NOW + 2 * LEASE)
             end = completion(claim)
-            end.within = noting(place, "late")
+            end.in_transaction = noting(place, "late")
             assert await ledger.complete([end], NOW) == [Completed(None, None)]
             assert await effects(place) == []
 
@@ -592,9 +592,9 @@ def test_writes_that_fail_keep_back_their_outcome_and_no_other(place: Place, cau
     async def main() -> None:
         async with with_claims(place, 3) as (ledger, claims):
             ends = [completion(claim) for claim in claims]
-            ends[0].within = noting(place, "first")
-            ends[1].within = noting(place, "second" if error else "first", error)
-            ends[2].within = noting(place, "third")
+            ends[0].in_transaction = noting(place, "first")
+            ends[1].in_transaction = noting(place, "second" if error else "first", error)
+            ends[2].in_transaction = noting(place, "third")
             done = await ledger.complete(ends, NOW)
             assert [each.record is not None for each in done] == [True, False, True]
             assert [each.response.seq for each in done if each.response] == [1, 2]
@@ -614,7 +614,7 @@ def test_writes_that_are_interrupted_are_done_again(place: Place) -> None:
     async def main() -> None:
         async with with_claims(place, 1) as (ledger, [claim]):
 
-            async def within(connection: psycopg.AsyncConnection[Any]) -> None:
+            async def in_transaction(connection: psycopg.AsyncConnection[Any]) -> None:
                 await noting(place, f"try {len(tries)}")(connection)
                 tries.append(connection.info.backend_pid)
                 if len(tries) == 1:
@@ -622,7 +622,7 @@ def test_writes_that_are_interrupted_are_done_again(place: Place) -> None:
                     await connection.execute("SELECT")
 
             end = completion(claim)
-            end.within = within
+            end.in_transaction = in_transaction
             [done] = await ledger.complete([end], NOW)
             assert done.record is not None
             assert await effects(place) == ["try 1"]
@@ -635,7 +635,7 @@ def test_writes_may_not_end_the_transaction(place: Place) -> None:
     async def main() -> None:
         async with with_claims(place, 1) as (ledger, [claim]):
             end = completion(claim)
-            end.within = lambda connection: connection.commit()
+            end.in_transaction = lambda connection: connection.commit()
             [done] = await ledger.complete([end], NOW)
             assert isinstance(done.failure, psycopg.ProgrammingError)
 
@@ -669,8 +669,8 @@ def test_what_others_change_is_heard_and_what_one_does_oneself_is_not(place: Pla
             calls = Calls()
             one.on_change(calls)
             await calls.until(1)  # it listens
-            await one.append([draft("r1")], NOW)
-            await two.append([draft("r2")], NOW)
+            await one.append([outgoing("r1")], NOW)
+            await two.append([outgoing("r2")], NOW)
             await calls.until(2)
             assert calls.count == 2
             [claim] = (await one.claim({"b": 1}, "me", NOW, NOW + LEASE)).claims
@@ -691,7 +691,7 @@ def test_a_listener_that_was_cut_off_listens_again(place: Place) -> None:
             )
             await place.kill([pid for (pid,) in listening])
             await calls.until(2)  # for what was missed
-            await two.append([draft("r1")], NOW)
+            await two.append([outgoing("r1")], NOW)
             await calls.until(3)
 
     run(main())
@@ -705,8 +705,10 @@ def test_much_is_purged_in_several_transactions(
 
     async def main() -> None:
         async with place.open() as ledger:
-            await ledger.append([draft(f"r{n}") for n in range(5)], NOW)
-            await ledger.append([draft(f"f{n}", target="far", local=False) for n in range(5)], NOW)
+            await ledger.append([outgoing(f"r{n}") for n in range(5)], NOW)
+            await ledger.append(
+                [outgoing(f"f{n}", target="far", local=False) for n in range(5)], NOW
+            )
             assert await ledger.purge_expired(NOW + TTL) == 15
             assert await ledger.purge_expired(NOW + TTL) == 0
 
@@ -716,14 +718,14 @@ def test_much_is_purged_in_several_transactions(
 def test_a_handlers_numbers_and_arrays_are_taken_as_psycopg_does(place: Place) -> None:
     """What the ledger needs for its own arrays changes nothing for who borrows its connection."""
 
-    async def within(connection: psycopg.AsyncConnection[Any]) -> None:
+    async def in_transaction(connection: psycopg.AsyncConnection[Any]) -> None:
         cursor = await connection.execute("SELECT %s::text[], pg_typeof(%s)::text", (["a"], 5))
         assert await cursor.fetchall() == [(["a"], "smallint")]
 
     async def main() -> None:
         async with with_claims(place, 1) as (ledger, [claim]):
             end = completion(claim)
-            end.within = within
+            end.in_transaction = in_transaction
             [done] = await ledger.complete([end], NOW)
             assert done.failure is None
 

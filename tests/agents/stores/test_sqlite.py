@@ -31,11 +31,11 @@ from tests.agents.stores.contract import (
     Ledger,
     MakeAdapter,
     WithinIsRefused,
-    arrival,
     bare_ack,
     completion,
-    draft,
     event,
+    incoming,
+    outgoing,
     sequences,
 )
 
@@ -154,9 +154,9 @@ def run_process(source: str, *arguments: object) -> str:
 HOLDER = """
 import sys
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
-from tests.agents.stores.contract import Ledger, draft
+from tests.agents.stores.contract import Ledger, outgoing
 with Ledger(lambda: SqliteAACPPersistenceAdapter(sys.argv[1])) as ledger:
-    ledger.append(draft("theirs"))
+    ledger.append(outgoing("theirs"))
     print(len(ledger.claim(owner="them", idle=["b"]).claims), flush=True)
     sys.stdin.read()
 """
@@ -191,7 +191,7 @@ def test_what_is_acknowledged_was_synced(path: Path) -> None:
 WORKER = """
 import asyncio, sys
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
-from tests.agents.stores.contract import LEASE, NOW, completion, draft
+from tests.agents.stores.contract import LEASE, NOW, completion, outgoing
 cycle = sys.argv[2]
 
 def say(*words):
@@ -200,7 +200,7 @@ def say(*words):
 async def enter(store, task):
     for n in range(100_000):
         name = f"c{cycle}-{task}-{n}"
-        [appended] = await store.append([draft(name)], NOW)
+        [appended] = await store.append([outgoing(name)], NOW)
         say("entered", name, appended.seq)
 
 async def execute(store):
@@ -264,7 +264,7 @@ def test_what_waits_is_committed_together(path: Path) -> None:
     with opened(path) as ledger:
         store = ledger.adapter
         inside(ledger, lambda connection: connection.set_trace_callback(statements.append))
-        appends = [store.append([draft(f"r{n}")], NOW) for n in range(100)]
+        appends = [store.append([outgoing(f"r{n}")], NOW) for n in range(100)]
         answers = ledger.run(in_one_group(store, *appends))
         inside(ledger, lambda connection: connection.set_trace_callback(None))
     assert [answer[0].seq for answer in answers] == list(range(1, 101))
@@ -283,9 +283,9 @@ def test_an_operation_that_fails_takes_nothing_along(path: Path) -> None:
         before, failed, after = ledger.run(
             in_one_group(
                 store,
-                store.append([draft("r1")], NOW),
+                store.append([outgoing("r1")], NOW),
                 store._perform(half_done),
-                store.append([draft("r2")], NOW),
+                store.append([outgoing("r2")], NOW),
             )
         )
         assert isinstance(failed, ValueError)
@@ -297,9 +297,9 @@ def test_an_operation_that_fails_takes_nothing_along(path: Path) -> None:
 def test_a_batch_that_fails_is_undone_as_a_whole(path: Path) -> None:
     with opened(path) as ledger:
         with pytest.raises(OverflowError):
-            ledger.append(draft("r1"), draft("r2", created_at_ms=2**80))
+            ledger.append(outgoing("r1"), outgoing("r2", created_at_ms=2**80))
         assert not ledger.has_request("r1")
-        assert sequences(ledger.append(draft("r1"))) == [1]
+        assert sequences(ledger.append(outgoing("r1"))) == [1]
 
 
 def test_an_error_of_ours_stays_loud(path: Path) -> None:
@@ -438,7 +438,7 @@ def test_the_database_of_another_application_is_refused_and_stays(path: Path) ->
 
 def test_a_ledger_of_a_newer_version_is_refused(path: Path) -> None:
     with opened(path) as ledger:
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
     newer = len(schema.MIGRATIONS) + 1
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {newer}")
@@ -449,7 +449,7 @@ def test_a_ledger_of_a_newer_version_is_refused(path: Path) -> None:
 
 def test_an_older_ledger_is_migrated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(path) as ledger:
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
         assert query(ledger, "PRAGMA user_version") == len(schema.MIGRATIONS)
         assert query(ledger, "PRAGMA application_id") == schema.APPLICATION_ID
     further = (*schema.MIGRATIONS, ("CREATE TABLE more (x)", "INSERT INTO more VALUES (7)"))
@@ -464,7 +464,7 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(path) as ledger:
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
     known = schema.MIGRATIONS
     monkeypatch.setattr(schema, "MIGRATIONS", (*known, ("CREATE TABLE more (x)", "nonsense")))
     with pytest.raises(StoreError):
@@ -503,7 +503,7 @@ def a_small_disk(folder: Path) -> Iterator[Path]:
 def test_a_read_only_disk_is_refused(tmp_path: Path) -> None:
     with a_small_disk(tmp_path) as folder:
         with opened(folder / "ledger.db") as ledger:
-            ledger.append(draft("r1"))
+            ledger.append(outgoing("r1"))
         subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
         assert "may be written to" in refused(folder / "ledger.db")
         subprocess.run(["mount", "-o", "remount,rw", folder], check=True)
@@ -530,7 +530,7 @@ def test_what_happens_to_a_file_in_use_says_what_to_do(path: Path, code: int, ad
             inside(ledger, fail)
         assert str(caught.value).startswith(f"{path}: ")
         assert advice in str(caught.value)
-        assert sequences(ledger.append(draft("r1"))) == [1]
+        assert sequences(ledger.append(outgoing("r1"))) == [1]
 
 
 @pytest.mark.rule("AACP-02", "AACP-30")
@@ -539,13 +539,13 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         names = []
         with pytest.raises(StoreError, match="the disk is full: make room"):
             for n in range(1000):
-                ledger.append(draft(f"r{n}", payload=b'"' + b"x" * 10_000 + b'"'))
+                ledger.append(outgoing(f"r{n}", payload=b'"' + b"x" * 10_000 + b'"'))
                 names.append(f"r{n}")
         assert names
         assert [ledger.request(name).seq for name in names] == list(range(1, len(names) + 1))
         assert not ledger.has_request(f"r{len(names)}")
         subprocess.run(["mount", "-o", "remount,size=16m", folder], check=True)
-        assert sequences(ledger.append(draft("more"))) == [len(names) + 1]
+        assert sequences(ledger.append(outgoing("more"))) == [len(names) + 1]
 
 
 @pytest.mark.rule("AACP-30")
@@ -557,16 +557,16 @@ def test_what_is_too_large_for_the_disk_spares_its_neighbours(path: Path) -> Non
         before, failed, after = ledger.run(
             in_one_group(
                 store,
-                store.append([draft("r1")], NOW),
-                store.append([draft("large", payload=b"1" * 1_000_000)], NOW),
-                store.append([draft("r2")], NOW),
+                store.append([outgoing("r1")], NOW),
+                store.append([outgoing("large", payload=b"1" * 1_000_000)], NOW),
+                store.append([outgoing("r2")], NOW),
             )
         )
         assert isinstance(failed, StoreError)
         assert "the disk is full" in str(failed)
         assert sequences([*before, *after]) == [1, 2]
         query(ledger, "PRAGMA max_page_count = 1000000")
-        assert sequences(ledger.append(draft("large", payload=b"1" * 1_000_000))) == [3]
+        assert sequences(ledger.append(outgoing("large", payload=b"1" * 1_000_000))) == [3]
 
 
 def test_a_ledger_that_another_writes_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -575,11 +575,11 @@ def test_a_ledger_that_another_writes_says_so(path: Path, monkeypatch: pytest.Mo
         another.execute("BEGIN IMMEDIATE")
         store = ledger.adapter
         answers = ledger.run(
-            errors_of(store.append([draft("r1")], NOW), store.append([draft("r2")], NOW))
+            errors_of(store.append([outgoing("r1")], NOW), store.append([outgoing("r2")], NOW))
         )
         assert ["another process has been writing" in str(error) for error in answers] == [True] * 2
         another.execute("ROLLBACK")
-        assert sequences(ledger.append(draft("r1"))) == [1]
+        assert sequences(ledger.append(outgoing("r1"))) == [1]
 
 
 async def errors_of(*operations: Any) -> list[Any]:
@@ -597,7 +597,7 @@ def test_a_process_opens_a_file_once(path: Path, tmp_path: Path) -> None:
             assert "is open in this process already" in refused(tmp_path / name)
         with pytest.raises(UsageError, match="open it once"):
             ledger.run(ledger.adapter.open())
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
     with opened(tmp_path / "link.db") as ledger:
         assert ledger.has_request("r1")
 
@@ -618,7 +618,7 @@ def test_the_claims_of_the_dead_are_given_back(path: Path) -> None:
 @pytest.mark.rule("AACP-01", "AACP-22", "AACP-32")
 def test_the_claims_of_another_process_are_respected(path: Path) -> None:
     with another_process(path), opened(path) as ledger:
-        ledger.append(draft("ours"))
+        ledger.append(outgoing("ours"))
         assert ledger.state("theirs") is RequestState.CLAIMED
         claimed = ledger.claim()
         assert (claimed.claims, claimed.next_at_ms) == ([], NOW + LEASE)
@@ -647,21 +647,21 @@ import asyncio, os, sys, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
 from foundation_rt.errors import UsageError
-from tests.agents.stores.contract import Ledger, draft
+from tests.agents.stores.contract import Ledger, outgoing
 
 def child(ledger, path):
     try:
-        asyncio.run(ledger.adapter.append([draft("r2")], 0))
+        asyncio.run(ledger.adapter.append([outgoing("r2")], 0))
     except UsageError as error:
         assert "make an adapter in the child process" in str(error)
     else:
         raise AssertionError
     asyncio.run(ledger.adapter.close())
     with Ledger(lambda: SqliteAACPPersistenceAdapter(path)) as own:
-        own.append(draft("r2"))
+        own.append(outgoing("r2"))
 
 with Ledger(lambda: SqliteAACPPersistenceAdapter(sys.argv[1])) as ledger:
-    ledger.append(draft("r1"))
+    ledger.append(outgoing("r1"))
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -683,11 +683,11 @@ def test_a_child_process_needs_an_adapter_of_its_own(path: Path) -> None:
 RACER = """
 import sys
 from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
-from tests.agents.stores.contract import Ledger, draft
+from tests.agents.stores.contract import Ledger, outgoing
 sys.stdin.readline()
 with Ledger(lambda: SqliteAACPPersistenceAdapter(sys.argv[1])) as ledger:
     for n in range(20):
-        [appended] = ledger.append(draft(f"{sys.argv[2]}-{n}"))
+        [appended] = ledger.append(outgoing(f"{sys.argv[2]}-{n}"))
         print(appended.seq)
 """
 
@@ -726,7 +726,7 @@ def test_nothing_is_left_behind(path: Path, tmp_path: Path) -> None:
     before = resources()
     for _ in range(3):
         with opened(path) as ledger:
-            ledger.append(draft("r1"))
+            ledger.append(outgoing("r1"))
             assert resources() != before
         refused(tmp_path / "nowhere" / "ledger.db")
         assert resources() == before
@@ -737,7 +737,7 @@ def test_what_was_asked_before_the_close_is_done(path: Path) -> None:
     async def main() -> list[Any]:
         store = SqliteAACPPersistenceAdapter(path)
         await store.open()
-        asked = [asyncio.ensure_future(store.append([draft(f"r{n}")], NOW)) for n in range(50)]
+        asked = [asyncio.ensure_future(store.append([outgoing(f"r{n}")], NOW)) for n in range(50)]
         await asyncio.sleep(0)
         await store.close()
         return [task.result()[0].seq for task in asked]
@@ -748,11 +748,11 @@ def test_what_was_asked_before_the_close_is_done(path: Path) -> None:
 def test_a_ledger_that_is_not_open_says_so(path: Path) -> None:
     store = SqliteAACPPersistenceAdapter(path)
     with pytest.raises(StoreError, match="is not open"):
-        asyncio.run(store.append([draft()], NOW))
+        asyncio.run(store.append([outgoing()], NOW))
     with opened(path) as ledger:
         pass
     with pytest.raises(StoreError, match="is not open"):
-        asyncio.run(ledger.adapter.append([draft()], NOW))
+        asyncio.run(ledger.adapter.append([outgoing()], NOW))
 
 
 @pytest.mark.rule("AACP-30")
@@ -760,7 +760,7 @@ def test_an_operation_whose_caller_left_is_done(path: Path) -> None:
     async def main(store: Any) -> None:
         pause = Pause()
         held = asyncio.ensure_future(store._perform(pause))
-        left = asyncio.ensure_future(store.append([draft("r1")], NOW))
+        left = asyncio.ensure_future(store.append([outgoing("r1")], NOW))
         await asyncio.to_thread(pause.begun.wait, PATIENCE)
         left.cancel()
         pause.go_on.set()
@@ -784,7 +784,7 @@ def test_an_open_whose_caller_left_is_undone(path: Path) -> None:
         if thread.name == "foundation-rt-sqlite":
             thread.join(PATIENCE)
     with opened(path) as ledger:
-        ledger.append(draft("r1"))
+        ledger.append(outgoing("r1"))
 
 
 def test_an_answer_to_a_loop_that_is_gone_is_dropped(path: Path) -> None:
@@ -800,7 +800,7 @@ def test_an_answer_to_a_loop_that_is_gone_is_dropped(path: Path) -> None:
         runner.run(ask())
     pause.go_on.set()
     with asyncio.Runner() as runner:
-        [appended] = runner.run(store.append([draft("r1")], NOW))
+        [appended] = runner.run(store.append([outgoing("r1")], NOW))
         runner.run(store.close())
     assert appended.seq == 1
 
@@ -813,10 +813,10 @@ def test_the_wal_does_not_grow_without_bound(path: Path) -> None:
     sizes = []
     with opened(path) as ledger:
         for batch in range(40):
-            ledger.append(*(draft(f"r{batch}-{n}", payload=payload) for n in range(40)))
+            ledger.append(*(outgoing(f"r{batch}-{n}", payload=payload) for n in range(40)))
             sizes.append(Path(f"{path}-wal").stat().st_size)
-        ledger.append(draft("large", payload=b'"' + b"x" * 80_000_000 + b'"'))
-        ledger.append(draft("after"))
+        ledger.append(outgoing("large", payload=b'"' + b"x" * 80_000_000 + b'"'))
+        ledger.append(outgoing("after"))
         given_back = Path(f"{path}-wal").stat().st_size
     # 16 MiB and a transaction; twice as much was written.
     assert max(sizes) < 24 * 2**20
@@ -828,9 +828,11 @@ def test_what_nodes_ask_reads_no_table_from_end_to_end(path: Path) -> None:
     statements: set[str] = set()
     with opened(path) as ledger:
         inside(ledger, lambda connection: connection.set_trace_callback(statements.add))
-        ledger.append(draft("r1"), draft("r2", "a", "far", local=False), event("e", local=False))
-        ledger.receive(arrival(2), bare_ack(1))
-        ledger.receive(arrival(1, ack=0))
+        ledger.append(
+            outgoing("r1"), outgoing("r2", "a", "far", local=False), event("e", local=False)
+        )
+        ledger.receive(incoming(2), bare_ack(1))
+        ledger.receive(incoming(1, ack=0))
         claims = ledger.claim().claims
         ledger.renew((claims[0].request_id, 1), until=NOW + LEASE)
         ledger.release(Release(claims[0].request_id, 1, 1))

@@ -85,7 +85,7 @@ def event(seq: int, source: str = "a", target: str = "b", **changes: Any) -> Env
 
 
 def bare_ack(ack: int) -> Envelope:
-    return event(0, ack=ack, ack_series=1, floor=0, payload=b"null")
+    return event(0, ack=ack, ack_incarnation=1, low_watermark=0, payload=b"null")
 
 
 class Ledger:

@@ -18,16 +18,16 @@ from ...ledger.rules import is_repeated, may_complete, response_payload
 from ...ledger.types import (
     MESSAGE_STATES,
     Appended,
-    Arrival,
     Claimed,
     Completed,
     Completion,
-    Draft,
     Due,
     Envelope,
+    IncomingEnvelope,
     MessageRecord,
     MessageType,
     Outcome,
+    OutgoingMessage,
     Received,
     Release,
     RequestRecord,
@@ -83,7 +83,7 @@ class PostgresAACPPersistenceAdapter:
     takes_writes = True
     immediate = False
 
-    series: int = field(default=0, init=False)
+    incarnation: int = field(default=0, init=False)
     _parameters: dict[str, Any] = field(alias="url", converter=read_url)
     _schema: str = field(default="aacp", kw_only=True)
     _size: int = field(default=4, alias="connections", kw_only=True)
@@ -114,7 +114,7 @@ class PostgresAACPPersistenceAdapter:
         self._connections = Connections(self._parameters, self._schema, self._size)
         try:
             await self._connections.transact(migrate)
-            [(self.series,)] = await self._ask(statements.series())
+            [(self.incarnation,)] = await self._ask(statements.incarnation())
             await self._check_server()
             await self._check_clock()
         except BaseException:
@@ -186,32 +186,36 @@ class PostgresAACPPersistenceAdapter:
 
     # -- what correctness needs in one transaction --------------------------------------------
 
-    async def append(self, drafts: Sequence[Draft], now_ms: int) -> list[Appended]:
+    async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
         """See `AACPPersistenceAdapter`."""
-        if not drafts:
+        if not messages:
             return []
 
         async def work(transaction: Transaction) -> list[Appended]:
             sheet = await Sheet.read(
                 transaction,
-                self.series,
-                on_links=[(each.source_agent_id, each.target_agent_id) for each in drafts],
-                agents=[each.target_agent_id for each in drafts if each.local],
-                request_ids=[each.key for each in drafts],
+                self.incarnation,
+                on_links=[(each.source_agent_id, each.target_agent_id) for each in messages],
+                agents=[each.target_agent_id for each in messages if each.local],
+                request_ids=[each.key for each in messages],
                 message_ids=[
-                    each.message_id for each in drafts if each.request_id is None or not each.local
+                    each.message_id
+                    for each in messages
+                    if each.request_id is None or not each.local
                 ],
             )
-            await sheet.read_held_before(transaction, drafts)
-            appended = [sheet.append(draft) for draft in drafts]
-            await sheet.write(transaction, self._news if any(d.local for d in drafts) else ())
+            await sheet.read_held_before(transaction, messages)
+            appended = [sheet.append(outgoing) for outgoing in messages]
+            await sheet.write(transaction, self._news if any(d.local for d in messages) else ())
             return appended
 
         return await self._transact(work)
 
-    async def receive(self, arrivals: Sequence[Arrival], now_ms: int, ttl_ms: int) -> Received:
+    async def receive(
+        self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int
+    ) -> Received:
         """See `AACPPersistenceAdapter`."""
-        envelopes = [arrival.envelope for arrival in arrivals]
+        envelopes = [incoming.envelope for incoming in arrivals]
         numbered = [each for each in envelopes if each.seq]
         there = [(each.source_agent_id, each.target_agent_id) for each in envelopes]
         # The other direction: for acknowledgements, and for answers that are known already.
@@ -223,7 +227,7 @@ class PostgresAACPPersistenceAdapter:
             received = Received({}, [], [], [], [], 0, False)
             sheet = await Sheet.read(
                 transaction,
-                self.series,
+                self.incarnation,
                 on_links=links,
                 # Of RESPONSEs too: one may fill the gap for which a request waits.
                 agents=[each.target_agent_id for each in numbered],
@@ -231,8 +235,8 @@ class PostgresAACPPersistenceAdapter:
                 sent=[each.request_id or "" for each in responses],
             )
             await sheet.read_held(transaction, numbered)
-            for arrival in arrivals:
-                sheet.receive(arrival, now_ms, ttl_ms, received)
+            for incoming in arrivals:
+                sheet.receive(incoming, now_ms, ttl_ms, received)
             news = self._news if received.ready or received.finished else ()
             received.acknowledged = await sheet.write(transaction, news)
             return received
@@ -272,8 +276,8 @@ class PostgresAACPPersistenceAdapter:
     async def complete(self, completions: Sequence[Completion], now_ms: int) -> list[Completed]:
         """See `AACPPersistenceAdapter`.
 
-        `Completion.within` is given an `psycopg.AsyncConnection` in a transaction. It may use
-        savepoints (``connection.transaction()``), and may neither commit nor roll back.
+        `Completion.in_transaction` is called with a `psycopg.AsyncConnection` in a transaction. It
+        may use savepoints (``connection.transaction()``), and may neither commit nor roll back.
         """
         if not completions:
             return []
@@ -309,14 +313,14 @@ class PostgresAACPPersistenceAdapter:
         now_ms: int,
     ) -> None:
         """Write outcomes, and enter the RESPONSEs."""
-        answered = [record for _, record, _ in taken if record.by_message]
+        answered = [record for _, record, _ in taken if record.needs_response]
         links = [(record.target_agent_id, record.source_agent_id) for record in answered]
-        sheet = Sheet(self.series)
+        sheet = Sheet(self.incarnation)
         if links:
-            sheet = await Sheet.read(transaction, self.series, links)
+            sheet = await Sheet.read(transaction, self.incarnation, links)
         for completion, record, each in taken:
             sheet.finish(record)
-            if record.by_message:
+            if record.needs_response:
                 payload = response_payload(record.state, record.result, record.error)
                 expires_at_ms = record.expires_at_ms
                 each.response = sheet.respond(record, payload, expires_at_ms, completion, now_ms)
@@ -344,8 +348,8 @@ class PostgresAACPPersistenceAdapter:
             if not rows:
                 await transaction.commit()
                 return due
-            for *row, floor in rows:
-                records.retry(records.message_of(row), floor, now_ms, decide, due)
+            for *row, low_watermark in rows:
+                records.retry(records.message_of(row), low_watermark, now_ms, decide, due)
             _, [(due.next_at_ms,)] = await transaction.commit(
                 statements.plan(due.messages), statements.next_due()
             )
@@ -371,7 +375,9 @@ class PostgresAACPPersistenceAdapter:
         link = (record.source_agent_id, record.target_agent_id)
 
         async def work(transaction: Transaction) -> None:
-            sheet = await Sheet.read(transaction, self.series, [link], message_ids=[message_id])
+            sheet = await Sheet.read(
+                transaction, self.incarnation, [link], message_ids=[message_id]
+            )
             if message_id not in sheet.numbers:
                 sheet.advance(link, record.seq)
                 sheet.post(record)
@@ -432,7 +438,7 @@ class PostgresAACPPersistenceAdapter:
         link = (source_agent_id, target_agent_id)
 
         async def work(transaction: Transaction) -> None:
-            sheet = await Sheet.read(transaction, self.series, [link])
+            sheet = await Sheet.read(transaction, self.incarnation, [link])
             sheet.advance(link, seq)
             await sheet.write(transaction)
 
@@ -446,7 +452,9 @@ class PostgresAACPPersistenceAdapter:
         """See `AACPPersistenceAdapter`."""
         rows = await self._ask(statements.outbox((source_agent_id, target_agent_id)))
         messages = map(records.message_of, rows)
-        return [message.envelope(message.message_id, None, self.series) for message in messages]
+        return [
+            message.envelope(message.message_id, None, self.incarnation) for message in messages
+        ]
 
     async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""

@@ -18,14 +18,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import psycopg
 from attrs import define, field
 from psycopg.pq import TransactionStatus
 
 from ...ledger.cancellation import is_cancelled
-from ...ledger.types import Completion, Within
+from ...ledger.types import Completion
 from .connections import ROLLED_BACK, STATEMENT_MS, Connection, Raced
+
+if TYPE_CHECKING:
+    from ...messages import Write
 
 WRITE_S = STATEMENT_MS / 1000
 """The longest that one write may take, in seconds."""
@@ -47,14 +51,14 @@ class OutcomeWrites:
         Raises:
             Raced, psycopg.Error: the whole transaction has to be undone and repeated.
         """
-        if completion.within is None:
+        if completion.in_transaction is None:
             return None
         strikes, last_error = self._strikes.get(completion.request_id, (0, None))
         if strikes >= MAX_STRIKES:
             return last_error
         try:
             async with connection.transaction() as savepoint:
-                failure = await _failure_of(completion.within, connection)
+                failure = await _failure_of(completion.in_transaction, connection)
                 if failure is not None:
                     raise psycopg.Rollback(savepoint)
         except psycopg.Rollback:
@@ -91,7 +95,7 @@ class _Limit:
     connection: Connection
     stalled: bool = field(default=False, init=False)
 
-    async def around(self, write: Within) -> None:
+    async def around(self, write: Write) -> None:
         """Perform a write.
 
         Raises:
@@ -118,7 +122,7 @@ class _Limit:
             raise TimeoutError
 
 
-async def _failure_of(write: Within, connection: Connection) -> Exception | None:
+async def _failure_of(write: Write, connection: Connection) -> Exception | None:
     """Perform a write; return its error if it failed.
 
     Everything that a write raises is its error, `SystemExit` included.

@@ -17,17 +17,23 @@ from collections.abc import Iterable, Sequence
 from attrs import define, evolve, field
 
 from ...ledger.rules import judge, may_settle, read_response
-from ...ledger.session_manager import Arrival as SeqArrival
-from ...ledger.session_manager import LinkState, acknowledge, allocate, arrive, arrive_here
+from ...ledger.session_manager import (
+    LinkState,
+    SequenceStatus,
+    acknowledge,
+    allocate,
+    record_arrival,
+    record_local_arrival,
+)
 from ...ledger.types import (
     Appended,
-    Arrival,
     Completion,
-    Draft,
     Envelope,
+    IncomingEnvelope,
     Link,
     MessageRecord,
     MessageType,
+    OutgoingMessage,
     Received,
     RequestRecord,
     RequestState,
@@ -43,7 +49,7 @@ class Sheet:
     """Links, queues, requests and messages, as they are within one transaction.
 
     Attributes:
-        own: the series of this ledger.
+        own: the incarnation of this ledger.
         requests: what is known, by id.
         numbers: of messages to other ledgers that were there already, by message id.
     """
@@ -114,15 +120,15 @@ class Sheet:
             state = self._links[link]
             if (
                 state.last_seq  # and perhaps acknowledged, which `arrive` takes for received
-                or envelope.series != state.series
-                or envelope.seq == state.contiguous + 1
-                or envelope.floor > state.contiguous + 1
+                or envelope.incarnation != state.incarnation
+                or envelope.seq == state.received_up_to + 1
+                or envelope.low_watermark > state.received_up_to + 1
             ):
                 links.add(link)
         await self._read_held(transaction, links)
 
     async def _read_held(self, transaction: Transaction, links: Iterable[Link]) -> None:
-        with_gaps = [link for link in links if self._links[link].ahead]
+        with_gaps = [link for link in links if self._links[link].out_of_order]
         if with_gaps:
             [rows] = await transaction.ask(statements.lock_held(with_gaps))
             for found in map(records.request_of, rows):
@@ -131,9 +137,11 @@ class Sheet:
                 link = (record.source_agent_id, record.target_agent_id)
                 self._held.setdefault(link, {})[record.seq] = record
 
-    async def read_held_before(self, transaction: Transaction, drafts: Sequence[Draft]) -> None:
+    async def read_held_before(
+        self, transaction: Transaction, messages: Sequence[OutgoingMessage]
+    ) -> None:
         """The same for what is made here."""
-        local = {(each.source_agent_id, each.target_agent_id) for each in drafts if each.local}
+        local = {(each.source_agent_id, each.target_agent_id) for each in messages if each.local}
         await self._read_held(transaction, local)
 
     async def write(
@@ -163,31 +171,31 @@ class Sheet:
 
     # -- what is sent -------------------------------------------------------------------------
 
-    def append(self, draft: Draft) -> Appended:
+    def append(self, outgoing: OutgoingMessage) -> Appended:
         """Enter what is made here."""
-        existing = self.requests.get(draft.key)
-        verdict = judge(existing, draft.digest)
+        existing = self.requests.get(outgoing.key)
+        verdict = judge(existing, outgoing.digest)
         if existing is not None:
             seq = existing.seq if verdict is Verdict.DUPLICATE else 0
             return Appended(verdict, seq, evolve(existing))
-        if draft.message_id in self.numbers:  # an event to another ledger, entered before
-            return Appended(Verdict.DUPLICATE, self.numbers[draft.message_id])
-        link = (draft.source_agent_id, draft.target_agent_id)
+        if outgoing.message_id in self.numbers:  # an event to another ledger, entered before
+            return Appended(Verdict.DUPLICATE, self.numbers[outgoing.message_id])
+        link = (outgoing.source_agent_id, outgoing.target_agent_id)
         state = self._touch(link)
         seq = allocate(state)
-        if draft.local:
-            series = state.series
-            arrive_here(state, seq, self.own)
-            if state.series != series:
+        if outgoing.local:
+            incarnation = state.incarnation
+            record_local_arrival(state, seq, self.own)
+            if state.incarnation != incarnation:
                 self._release_held(link, None)
-            self._enter(self._add(records.drafted_request(draft, seq)), link, state)
-            self._release_held(link, state.contiguous)
+            self._enter(self._add(records.outgoing_request(outgoing, seq)), link, state)
+            self._release_held(link, state.received_up_to)
             return Appended(Verdict.NEW, seq)
-        if draft.message_type is MessageType.REQUEST:
-            self._add(records.drafted_request(draft, seq))
-        message = records.drafted_message(draft, seq)
+        if outgoing.message_type is MessageType.REQUEST:
+            self._add(records.outgoing_request(outgoing, seq))
+        message = records.outgoing_message(outgoing, seq)
         self.post(message)
-        message.floor = state.floor
+        message.low_watermark = state.low_watermark
         return Appended(Verdict.NEW, seq, None, message)
 
     def respond(
@@ -195,7 +203,7 @@ class Sheet:
         request: Envelope | RequestRecord,
         payload: bytes,
         expires_at_ms: int,
-        reply: Arrival | Completion,
+        reply: IncomingEnvelope | Completion,
         now_ms: int,
     ) -> MessageRecord:
         """Enter the RESPONSE to a request that came from another ledger (AACP-16)."""
@@ -203,7 +211,7 @@ class Sheet:
         seq = allocate(state)
         message = records.response_to(request, payload, expires_at_ms, reply, seq, now_ms)
         self.post(message)
-        message.floor = state.floor
+        message.low_watermark = state.low_watermark
         return message
 
     def advance(self, link: Link, seq: int) -> None:
@@ -229,38 +237,42 @@ class Sheet:
 
     # -- what comes in ------------------------------------------------------------------------
 
-    def receive(self, arrival: Arrival, now_ms: int, ttl_ms: int, received: Received) -> None:
+    def receive(
+        self, incoming: IncomingEnvelope, now_ms: int, ttl_ms: int, received: Received
+    ) -> None:
         """Take note of an envelope, and of the acknowledgement in it."""
-        envelope = arrival.envelope
+        envelope = incoming.envelope
         link = (envelope.source_agent_id, envelope.target_agent_id)
         if envelope.ack is not None:
             self._acknowledge((link[1], link[0]), envelope.ack)
         if envelope.seq == 0:
             return
         state = self._links[link]
-        series, before = state.series, state.contiguous
-        ours = envelope.series == self.own
-        found = arrive(state, envelope.seq, envelope.series, envelope.floor, ours=ours)
-        if found is SeqArrival.OUTDATED:
+        incarnation, before = state.incarnation, state.received_up_to
+        ours = envelope.incarnation == self.own
+        found = record_arrival(
+            state, envelope.seq, envelope.incarnation, envelope.low_watermark, ours=ours
+        )
+        if found is SequenceStatus.OUTDATED:
             received.refused += 1
             received.outdated.append(envelope)
             return
-        if state.series != series:
+        if state.incarnation != incarnation:
             self._touch(link)
             if self._release_held(link, None):
                 received.ready = True
-        received.acks[link], received.series[link] = state.contiguous, state.series
-        if found is SeqArrival.BEYOND:
+        received.acks[link], received.incarnation[link] = state.received_up_to, state.incarnation
+        if found is SequenceStatus.BEYOND:
             received.refused += 1
-        elif found is SeqArrival.NEW and not envelope.tombstone:
-            passed = min(state.contiguous, envelope.seq - 1)
+        elif found is SequenceStatus.NEW and not envelope.tombstone:
+            passed = min(state.received_up_to, envelope.seq - 1)
             if passed > before and self._release_held(link, passed):
-                received.ready = True  # its floor filled a gap below it: that comes first
+                received.ready = True  # its low watermark filled a gap below it: that comes first
             received.accepted.append(envelope)
-            self._take_in(arrival, link, now_ms, ttl_ms, received)
-        if found is SeqArrival.NEW or state.contiguous > before:
+            self._take_in(incoming, link, now_ms, ttl_ms, received)
+        if found is SequenceStatus.NEW or state.received_up_to > before:
             self._touch(link)
-        if state.contiguous > before and self._release_held(link, state.contiguous):
+        if state.received_up_to > before and self._release_held(link, state.received_up_to):
             received.ready = True
 
     def _acknowledge(self, link: Link, ack: int) -> None:
@@ -271,28 +283,28 @@ class Sheet:
             self._settled[link] = (first, settled[-1])
 
     def _take_in(
-        self, arrival: Arrival, link: Link, now_ms: int, ttl_ms: int, received: Received
+        self, incoming: IncomingEnvelope, link: Link, now_ms: int, ttl_ms: int, received: Received
     ) -> None:
         """A message that was not here before, whose number has just been noted."""
-        envelope = arrival.envelope
+        envelope = incoming.envelope
         if envelope.message_type is MessageType.RESPONSE:
             self._settle(envelope, now_ms, received)
             return
         key = envelope.request_id or envelope.message_id
         existing = self.requests.get(key)
-        verdict = judge(existing, arrival.digest)
+        verdict = judge(existing, incoming.digest)
         if existing is None or (
             verdict is Verdict.DUPLICATE and existing.state is RequestState.SENT
         ):
             record = existing
             if record is None:
-                record = self._add(records.received_request(arrival, now_ms, ttl_ms))
+                record = self._add(records.received_request(incoming, now_ms, ttl_ms))
             record.seq = envelope.seq
-            record.by_message = envelope.message_type is MessageType.REQUEST
+            record.needs_response = envelope.message_type is MessageType.REQUEST
             self._enter(record, link, self._links[link])
             received.ready = True
         elif envelope.message_type is MessageType.REQUEST:
-            self._answer_again(arrival, existing, verdict, now_ms, received)
+            self._answer_again(incoming, existing, verdict, now_ms, received)
 
     def _settle(self, response: Envelope, now_ms: int, received: Received) -> None:
         """The outcome of a request that was made here."""
@@ -305,7 +317,7 @@ class Sheet:
 
     def _answer_again(
         self,
-        arrival: Arrival,
+        incoming: IncomingEnvelope,
         existing: RequestRecord,
         verdict: Verdict,
         now_ms: int,
@@ -315,7 +327,7 @@ class Sheet:
         payload = records.answer_again(existing, verdict)
         if payload is not None:
             received.responses.append(
-                self.respond(arrival.envelope, payload, existing.expires_at_ms, arrival, now_ms)
+                self.respond(incoming.envelope, payload, existing.expires_at_ms, incoming, now_ms)
             )
 
     # -- what waits to be executed ------------------------------------------------------------
@@ -324,7 +336,7 @@ class Sheet:
         """Queue a request whose number was noted, or hold it until what comes before is there."""
         if record.request_id not in self._added:
             self._entered[record.request_id] = record
-        if record.seq > state.contiguous:
+        if record.seq > state.received_up_to:
             record.state = RequestState.HELD
             self._held.setdefault(link, {})[record.seq] = record
         else:

@@ -35,7 +35,8 @@ _MESSAGE = ", ".join(MESSAGE_COLUMNS)
 # -- links and queues -----------------------------------------------------------------------------
 
 _LOCK_LINKS = """
-SELECT l.source_agent_id, l.target_agent_id, last_seq, acked, contiguous, ahead, series
+SELECT l.source_agent_id, l.target_agent_id, last_seq, acked, received_up_to, out_of_order,
+    incarnation
 FROM {schema}.link AS l
 JOIN unnest(%b::text[], %b::text[]) AS given (source_agent_id, target_agent_id)
     USING (source_agent_id, target_agent_id)
@@ -45,7 +46,7 @@ _LOCK_QUEUES = """
 SELECT agent_id, last_position FROM {schema}.queue WHERE agent_id = ANY (%b)
 ORDER BY agent_id FOR UPDATE
 """
-_SERIES = "SELECT series FROM {schema}.ledger"
+_INCARNATION = "SELECT incarnation FROM {schema}.ledger"
 _LAST_SEQ = """
 SELECT last_seq FROM {schema}.link WHERE source_agent_id = %b AND target_agent_id = %b
 """
@@ -63,12 +64,13 @@ ON CONFLICT DO NOTHING
 """
 _WRITE_LINKS = """
 UPDATE {schema}.link AS l
-SET last_seq = n.last_seq, acked = n.acked, contiguous = n.contiguous, ahead = n.ahead::bigint[],
-    series = n.series
+SET last_seq = n.last_seq, acked = n.acked, received_up_to = n.received_up_to,
+    out_of_order = n.out_of_order::bigint[], incarnation = n.incarnation
 FROM unnest(
     %b::text[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::bigint[]
 )
-    AS n (source_agent_id, target_agent_id, last_seq, acked, contiguous, ahead, series)
+    AS n (source_agent_id, target_agent_id, last_seq, acked, received_up_to, out_of_order,
+        incarnation)
 WHERE l.source_agent_id = n.source_agent_id AND l.target_agent_id = n.target_agent_id
 """
 _WRITE_QUEUES = """
@@ -88,9 +90,9 @@ def lock_links(links: Iterable[Link]) -> Query:
     return _LOCK_LINKS, _ends(links)
 
 
-def series() -> Query:
+def incarnation() -> Query:
     """One row."""
-    return _SERIES, ()
+    return _INCARNATION, ()
 
 
 def last_seq(link: Link) -> Query:
@@ -121,9 +123,9 @@ def write_links(links: dict[Link, LinkState]) -> Query:
         *_ends(links),
         numbers([state.last_seq for state in states]),
         numbers([state.acked for state in states]),
-        numbers([state.contiguous for state in states]),
-        texts([f"{{{','.join(map(str, state.ahead))}}}" for state in states]),
-        numbers([state.series for state in states]),
+        numbers([state.received_up_to for state in states]),
+        texts([f"{{{','.join(map(str, state.out_of_order))}}}" for state in states]),
+        numbers([state.incarnation for state in states]),
     ]
 
 
@@ -157,7 +159,7 @@ WHERE NOT finished AND created_at_ms < %b::bigint ORDER BY created_at_ms, reques
 _ADD_REQUESTS = """
 INSERT INTO {schema}.request (
     request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
-    created_at_ms, expires_at_ms, by_message, position, held, queued
+    created_at_ms, expires_at_ms, needs_response, position, held, queued
 )
 SELECT n.*, n.state = 'HELD', n.state = 'RECEIVED'
 FROM unnest(
@@ -165,7 +167,7 @@ FROM unnest(
     %b::text[], %b::bigint[], %b::bigint[], %b::boolean[], %b::bigint[]
 ) AS n (
     request_id, message_type, source_agent_id, target_agent_id, seq, digest, payload, state,
-    created_at_ms, expires_at_ms, by_message, position
+    created_at_ms, expires_at_ms, needs_response, position
 )
 ORDER BY request_id
 """
@@ -176,10 +178,10 @@ ON CONFLICT DO NOTHING
 """
 _ENTER = """
 UPDATE {schema}.request AS r
-SET state = n.state, seq = n.seq, by_message = n.by_message, position = n.position,
+SET state = n.state, seq = n.seq, needs_response = n.needs_response, position = n.position,
     held = n.state = 'HELD', queued = n.state = 'RECEIVED'
 FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::boolean[], %b::bigint[])
-    AS n (request_id, state, seq, by_message, position)
+    AS n (request_id, state, seq, needs_response, position)
 WHERE r.request_id = n.request_id AND r.state IN ('SENT', 'HELD')
 """
 _FINISH = """
@@ -247,7 +249,7 @@ def add_requests(records: Sequence[RequestRecord]) -> Query:
         texts([each.state for each in records]),
         numbers([each.created_at_ms for each in records]),
         numbers([each.expires_at_ms for each in records]),
-        flags([each.by_message for each in records]),
+        flags([each.needs_response for each in records]),
         numbers([each.position for each in records]),
     ]
 
@@ -263,7 +265,7 @@ def enter(records: Sequence[RequestRecord]) -> Query:
         texts([each.request_id for each in records]),
         texts([each.state for each in records]),
         numbers([each.seq for each in records]),
-        flags([each.by_message for each in records]),
+        flags([each.needs_response for each in records]),
         numbers([each.position for each in records]),
     ]
 
@@ -541,7 +543,7 @@ def forget_tombstones(settled: Settled) -> Query:
 
 
 def lock_due(now_ms: int, limit: int) -> Query:
-    """Rows for `records.message_of`, and their floors, that nobody else is taking."""
+    """Rows for `records.message_of`, and their low watermarks, that nobody else is taking."""
     return _LOCK_DUE, (now_ms, limit)
 
 

@@ -12,15 +12,15 @@ from attrs import define, field
 from ....errors import StructuredError, UsageError
 from ...ledger.types import (
     Appended,
-    Arrival,
     Claimed,
     Completed,
     Completion,
-    Draft,
     Due,
     Envelope,
+    IncomingEnvelope,
     MessageRecord,
     Outcome,
+    OutgoingMessage,
     Received,
     Release,
     RequestRecord,
@@ -84,7 +84,7 @@ class SqliteAACPPersistenceAdapter:
 
     path: str = field(converter=_real_path)
     logger: StructuredLogger | None = None
-    series: int = field(default=0, init=False)
+    incarnation: int = field(default=0, init=False)
     _presence: Presence | None = field(default=None, init=False)
     _committer: Committer | None = field(default=None, init=False)
     _pid: int = field(default=0, init=False)
@@ -147,7 +147,7 @@ class SqliteAACPPersistenceAdapter:
             connection = sqlite3.connect(self.path, BUSY_TIMEOUT_S, isolation_level=None)
             _set_up(connection)
             schema.migrate(connection, self.path)
-            self.series = keeping.get_series(connection)
+            self.incarnation = keeping.get_incarnation(connection)
             if presence.alone:
                 executing.release_all(connection)
         except BaseException as error:
@@ -195,13 +195,15 @@ class SqliteAACPPersistenceAdapter:
 
     # -- operations ---------------------------------------------------------------------------
 
-    async def append(self, drafts: Sequence[Draft], now_ms: int) -> list[Appended]:
+    async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(entering.append, drafts, self.series)
+        return await self._perform(entering.append, messages, self.incarnation)
 
-    async def receive(self, arrivals: Sequence[Arrival], now_ms: int, ttl_ms: int) -> Received:
+    async def receive(
+        self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int
+    ) -> Received:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(entering.receive, arrivals, self.series, now_ms, ttl_ms)
+        return await self._perform(entering.receive, arrivals, self.incarnation, now_ms, ttl_ms)
 
     async def claim(
         self,
@@ -284,7 +286,7 @@ class SqliteAACPPersistenceAdapter:
     ) -> list[Envelope]:
         """See `AACPPersistenceAdapter`."""
         link = (source_agent_id, target_agent_id)
-        return await self._perform(keeping.get_unacknowledged, link, self.series)
+        return await self._perform(keeping.get_unacknowledged, link, self.incarnation)
 
     async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""

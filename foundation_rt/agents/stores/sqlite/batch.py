@@ -8,9 +8,9 @@ from attrs import define, field
 
 from ...ledger.session_manager import LinkState, allocate
 from ...ledger.types import (
-    Arrival,
     Completion,
     Envelope,
+    IncomingEnvelope,
     Link,
     MessageRecord,
     RequestRecord,
@@ -69,7 +69,7 @@ class Batch:
         request: Envelope | RequestRecord,
         payload: bytes,
         expires_at_ms: int,
-        reply: Arrival | Completion,
+        reply: IncomingEnvelope | Completion,
         now_ms: int,
     ) -> MessageRecord:
         """Enter the RESPONSE to a request that came from another ledger."""
@@ -77,14 +77,14 @@ class Batch:
         seq = allocate(state)
         message = records.response_to(request, payload, expires_at_ms, reply, seq, now_ms)
         self.post(message)
-        message.floor = state.floor
+        message.low_watermark = state.low_watermark
         return message
 
     def enter(self, record: RequestRecord, state: LinkState) -> None:
         """Queue a request whose number was noted, or hold it until what comes before is there."""
         if record.request_id in self.requests and record.request_id not in self._new_requests:
             self._entered[record.request_id] = record
-        if record.seq > state.contiguous:
+        if record.seq > state.received_up_to:
             record.state = RequestState.HELD
         else:
             self._queue(record)
@@ -124,7 +124,8 @@ class Batch:
             "INSERT INTO links VALUES (?, ?, ?, ?, ?, ?, ?)"
             " ON CONFLICT (source_agent_id, target_agent_id) DO UPDATE SET"
             " last_seq = excluded.last_seq, acked = excluded.acked,"
-            " contiguous = excluded.contiguous, ahead = excluded.ahead, series = excluded.series",
+            " received_up_to = excluded.received_up_to, out_of_order = excluded.out_of_order,"
+            " incarnation = excluded.incarnation",
             [link_row(link, state) for link, state in self.links.items()],
         )
         if self._position is not None:

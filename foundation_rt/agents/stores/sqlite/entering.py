@@ -8,17 +8,23 @@ from collections.abc import Sequence
 from attrs import define, evolve, field
 
 from ...ledger.rules import judge, may_settle, read_response
-from ...ledger.session_manager import Arrival as SeqArrival
-from ...ledger.session_manager import LinkState, acknowledge, allocate, arrive, arrive_here
+from ...ledger.session_manager import (
+    LinkState,
+    SequenceStatus,
+    acknowledge,
+    allocate,
+    record_arrival,
+    record_local_arrival,
+)
 from ...ledger.types import (
     VOID_PAYLOAD,
     Appended,
-    Arrival,
-    Draft,
     Envelope,
+    IncomingEnvelope,
     Link,
     MessageState,
     MessageType,
+    OutgoingMessage,
     Received,
     RequestRecord,
     RequestState,
@@ -29,15 +35,17 @@ from .batch import Batch
 from .rows import IS_OUTBOUND, MESSAGE, ids_of, read_requests
 
 
-def append(connection: sqlite3.Connection, drafts: Sequence[Draft], own: int) -> list[Appended]:
+def append(
+    connection: sqlite3.Connection, messages: Sequence[OutgoingMessage], own: int
+) -> list[Appended]:
     """See `AACPPersistenceAdapter`.
 
     Args:
-        own: the series of this ledger.
+        own: the incarnation of this ledger.
     """
-    batch = Batch(connection, read_requests(connection, [draft.key for draft in drafts]))
+    batch = Batch(connection, read_requests(connection, [outgoing.key for outgoing in messages]))
     # What is executed here and has a request id has no message.
-    elsewhere = [each.message_id for each in drafts if not each.local or each.request_id is None]
+    elsewhere = [each.message_id for each in messages if not each.local or each.request_id is None]
     sent = dict(
         connection.execute(
             "SELECT message_id, seq FROM messages"
@@ -45,63 +53,67 @@ def append(connection: sqlite3.Connection, drafts: Sequence[Draft], own: int) ->
             (ids_of(elsewhere),),
         ).fetchall()
     )
-    appended = [_append(batch, draft, sent, own) for draft in drafts]
+    appended = [_append(batch, outgoing, sent, own) for outgoing in messages]
     batch.flush()
     return appended
 
 
-def _append(batch: Batch, draft: Draft, sent: dict[str, int], own: int) -> Appended:
-    existing = batch.requests.get(draft.key)
-    verdict = judge(existing, draft.digest)
+def _append(batch: Batch, outgoing: OutgoingMessage, sent: dict[str, int], own: int) -> Appended:
+    existing = batch.requests.get(outgoing.key)
+    verdict = judge(existing, outgoing.digest)
     if existing is not None:
         seq = existing.seq if verdict is Verdict.DUPLICATE else 0
         return Appended(verdict, seq, evolve(existing))
-    if draft.message_id in sent:  # an event to another ledger, entered before
-        return Appended(Verdict.DUPLICATE, sent[draft.message_id])
-    link = (draft.source_agent_id, draft.target_agent_id)
+    if outgoing.message_id in sent:  # an event to another ledger, entered before
+        return Appended(Verdict.DUPLICATE, sent[outgoing.message_id])
+    link = (outgoing.source_agent_id, outgoing.target_agent_id)
     state = batch.link(link)
     seq = allocate(state)
-    if draft.local:
-        _append_local(batch, draft, link, seq, own)
+    if outgoing.local:
+        _append_local(batch, outgoing, link, seq, own)
         return Appended(Verdict.NEW, seq)
-    if draft.message_type is MessageType.REQUEST:
-        batch.add(records.drafted_request(draft, seq))
-    message = records.drafted_message(draft, seq)
-    sent[draft.message_id] = seq
+    if outgoing.message_type is MessageType.REQUEST:
+        batch.add(records.outgoing_request(outgoing, seq))
+    message = records.outgoing_message(outgoing, seq)
+    sent[outgoing.message_id] = seq
     batch.post(message)
-    message.floor = state.floor
+    message.low_watermark = state.low_watermark
     return Appended(Verdict.NEW, seq, None, message)
 
 
-def _append_local(batch: Batch, draft: Draft, link: Link, seq: int, own: int) -> None:
+def _append_local(batch: Batch, outgoing: OutgoingMessage, link: Link, seq: int, own: int) -> None:
     """Enter what is sent and received in one."""
     state = batch.link(link)
-    series, before, waiting = state.series, state.contiguous, state.ahead
-    arrive_here(state, seq, own)
-    if waiting and state.series != series:
+    incarnation, before, waiting = state.incarnation, state.received_up_to, state.out_of_order
+    record_local_arrival(state, seq, own)
+    if waiting and state.incarnation != incarnation:
         batch.release_held(link, None)
-    record = records.drafted_request(draft, seq)
+    record = records.outgoing_request(outgoing, seq)
     batch.enter(record, state)
     batch.add(record)
-    if state.contiguous > before + 1:  # as in `_Reception.take`
-        batch.release_held(link, state.contiguous)
+    if state.received_up_to > before + 1:  # as in `_Reception.take`
+        batch.release_held(link, state.received_up_to)
 
 
 # -- receive --------------------------------------------------------------------------------------
 
 
 def receive(
-    connection: sqlite3.Connection, arrivals: Sequence[Arrival], own: int, now_ms: int, ttl_ms: int
+    connection: sqlite3.Connection,
+    arrivals: Sequence[IncomingEnvelope],
+    own: int,
+    now_ms: int,
+    ttl_ms: int,
 ) -> Received:
     """See `AACPPersistenceAdapter`.
 
     Args:
-        own: the series of this ledger.
+        own: the incarnation of this ledger.
     """
     keys = (each.envelope.request_id or each.envelope.message_id for each in arrivals)
     reception = _Reception(Batch(connection, read_requests(connection, keys)), own, now_ms, ttl_ms)
-    for arrival in arrivals:
-        reception.take(arrival)
+    for incoming in arrivals:
+        reception.take(incoming)
     reception.batch.flush()
     reception.settle_acknowledged()
     return reception.received
@@ -119,57 +131,60 @@ class _Reception:
     # By link: the first number that was not acknowledged before, and the one behind the last.
     _acknowledged: dict[Link, tuple[int, int]] = field(factory=dict)
 
-    def take(self, arrival: Arrival) -> None:
+    def take(self, incoming: IncomingEnvelope) -> None:
         """Take note of one envelope: its ack, its number, itself."""
-        envelope, received = arrival.envelope, self.received
+        envelope, received = incoming.envelope, self.received
         link = (envelope.source_agent_id, envelope.target_agent_id)
         if envelope.ack is not None:
             self._acknowledge((link[1], link[0]), envelope.ack)
         if envelope.seq == 0:
             return
         state = self.batch.link(link)
-        series, before, waiting = state.series, state.contiguous, state.ahead
-        ours = envelope.series == self.own
-        found = arrive(state, envelope.seq, envelope.series, envelope.floor, ours=ours)
-        if found is SeqArrival.OUTDATED:
+        incarnation, before, waiting = state.incarnation, state.received_up_to, state.out_of_order
+        ours = envelope.incarnation == self.own
+        found = record_arrival(
+            state, envelope.seq, envelope.incarnation, envelope.low_watermark, ours=ours
+        )
+        if found is SequenceStatus.OUTDATED:
             received.refused += 1
             received.outdated.append(envelope)
             return
-        if waiting and state.series != series:
+        if waiting and state.incarnation != incarnation:
             received.ready |= self.batch.release_held(link, None)
-        received.acks[link], received.series[link] = state.contiguous, state.series
-        if found is SeqArrival.BEYOND:
+        received.acks[link], received.incarnation[link] = state.received_up_to, state.incarnation
+        if found is SequenceStatus.BEYOND:
             received.refused += 1
-        elif found is SeqArrival.NEW and not envelope.tombstone:
-            passed = min(state.contiguous, envelope.seq - 1)
-            if waiting and passed > before:  # its floor filled a gap below it: that comes first
+        elif found is SequenceStatus.NEW and not envelope.tombstone:
+            passed = min(state.received_up_to, envelope.seq - 1)
+            # Its low watermark filled a gap below it: that comes first.
+            if waiting and passed > before:
                 received.ready |= self.batch.release_held(link, passed)
             received.accepted.append(envelope)
-            self._take_in(arrival, state)
-        if state.contiguous > before + 1:  # by one, nothing that was held is passed
-            received.ready |= self.batch.release_held(link, state.contiguous)
+            self._take_in(incoming, state)
+        if state.received_up_to > before + 1:  # by one, nothing that was held is passed
+            received.ready |= self.batch.release_held(link, state.received_up_to)
 
-    def _take_in(self, arrival: Arrival, state: LinkState) -> None:
+    def _take_in(self, incoming: IncomingEnvelope, state: LinkState) -> None:
         """A message that was not here before, whose number has just been noted."""
-        envelope = arrival.envelope
+        envelope = incoming.envelope
         if envelope.message_type is MessageType.RESPONSE:
             self._settle(envelope)
             return
         existing = self.batch.requests.get(envelope.request_id or envelope.message_id)
-        verdict = judge(existing, arrival.digest)
+        verdict = judge(existing, incoming.digest)
         if existing is None:
-            record = records.received_request(arrival, self.now_ms, self.ttl_ms)
-            self._enter(record, arrival, state)
+            record = records.received_request(incoming, self.now_ms, self.ttl_ms)
+            self._enter(record, incoming, state)
             self.batch.add(record)
         elif verdict is Verdict.DUPLICATE and existing.state is RequestState.SENT:
-            self._enter(existing, arrival, state)
+            self._enter(existing, incoming, state)
         elif envelope.message_type is MessageType.REQUEST:
-            self._answer_again(arrival, existing, verdict)
+            self._answer_again(incoming, existing, verdict)
 
-    def _enter(self, record: RequestRecord, arrival: Arrival, state: LinkState) -> None:
-        envelope = arrival.envelope
+    def _enter(self, record: RequestRecord, incoming: IncomingEnvelope, state: LinkState) -> None:
+        envelope = incoming.envelope
         record.seq = envelope.seq
-        record.by_message = envelope.message_type is MessageType.REQUEST
+        record.needs_response = envelope.message_type is MessageType.REQUEST
         self.batch.enter(record, state)
         self.received.ready |= record.state is RequestState.RECEIVED
 
@@ -182,13 +197,15 @@ class _Reception:
             self.batch.finish(record)
             self.received.finished.append(record)
 
-    def _answer_again(self, arrival: Arrival, existing: RequestRecord, verdict: Verdict) -> None:
+    def _answer_again(
+        self, incoming: IncomingEnvelope, existing: RequestRecord, verdict: Verdict
+    ) -> None:
         """A request whose id is known, under a number that is not: asked again, or another's."""
         payload = records.answer_again(existing, verdict)
         if payload is not None:
             self.received.responses.append(
                 self.batch.respond(
-                    arrival.envelope, payload, existing.expires_at_ms, arrival, self.now_ms
+                    incoming.envelope, payload, existing.expires_at_ms, incoming, self.now_ms
                 )
             )
 

@@ -83,11 +83,11 @@ def _complete(batch: Batch, completion: Completion, now_ms: int) -> Completed:
         return Completed(record, None)
     if record is None or not may_complete(record, completion):
         return Completed(None, None)
-    if completion.within is not None:
+    if completion.in_transaction is not None:
         return records.not_within()
     records.finish(record, completion, now_ms)
     batch.finish(record)
-    if not record.by_message:
+    if not record.needs_response:
         return Completed(record, None)
     payload = response_payload(record.state, record.result, record.error)
     response = batch.respond(record, payload, record.expires_at_ms, completion, now_ms)

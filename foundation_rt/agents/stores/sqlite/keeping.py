@@ -22,10 +22,10 @@ from ...ledger.types import (
 from ...persistence import RetryDecision
 from .. import records
 from .rows import (
-    FLOOR,
     INSERT_MESSAGE,
     INSERT_REQUEST,
     IS_OUTBOUND,
+    LOW_WATERMARK,
     MESSAGE,
     REQUEST,
     Row,
@@ -40,12 +40,12 @@ def take_due(connection: sqlite3.Connection, now_ms: int, limit: int, decide: Re
     """See `AACPPersistenceAdapter`."""
     due = Due([], [], None)
     rows = connection.execute(
-        f"SELECT {MESSAGE}, {FLOOR} FROM messages AS m WHERE next_attempt_at_ms <= ?"
+        f"SELECT {MESSAGE}, {LOW_WATERMARK} FROM messages AS m WHERE next_attempt_at_ms <= ?"
         " ORDER BY next_attempt_at_ms, message_id LIMIT ?",
         (now_ms, limit),
     ).fetchall()
-    for *row, floor in rows:
-        records.retry(records.message_of(row), floor, now_ms, decide, due)
+    for *row, low_watermark in rows:
+        records.retry(records.message_of(row), low_watermark, now_ms, decide, due)
     connection.executemany(
         "UPDATE messages SET state = ?, payload = ?, attempts = ?, next_attempt_at_ms = ?"
         " WHERE message_id = ?",
@@ -145,10 +145,10 @@ def _state(connection: sqlite3.Connection, request_id: str) -> str | None:
 # -- numbers --------------------------------------------------------------------------------------
 
 
-def get_series(connection: sqlite3.Connection) -> int:
-    """See `AACPPersistenceAdapter.series`."""
-    [series] = connection.execute("SELECT series FROM ledger").fetchone()
-    return int(series)
+def get_incarnation(connection: sqlite3.Connection) -> int:
+    """See `AACPPersistenceAdapter.incarnation`."""
+    [incarnation] = connection.execute("SELECT incarnation FROM ledger").fetchone()
+    return int(incarnation)
 
 
 def get_last_seq(connection: sqlite3.Connection, link: Link) -> int:

@@ -28,7 +28,7 @@ INSERT_MESSAGE = _insert("messages", records.MESSAGE_COLUMNS)
 # Two updates, each of what it changes: an outcome written with seq and position, which are in
 # indexes, costs 4.8 us instead of 4.0.
 ENTER_REQUEST = (
-    "UPDATE requests SET state = ?, seq = ?, by_message = ?, position = ? WHERE request_id = ?"
+    "UPDATE requests SET state = ?, seq = ?, needs_response = ?, position = ? WHERE request_id = ?"
 )
 FINISH_REQUEST = (
     "UPDATE requests SET state = ?, owner = NULL, lease_until_ms = NULL, result = ?, error = ?,"
@@ -36,7 +36,7 @@ FINISH_REQUEST = (
 )
 IS_QUEUED = "position IS NOT NULL AND finished_at_ms IS NULL"
 IS_OUTBOUND = "state IN ('PENDING', 'TOMBSTONE')"
-FLOOR = (
+LOW_WATERMARK = (
     "(SELECT acked + 1 FROM links AS l WHERE l.source_agent_id = m.source_agent_id"
     " AND l.target_agent_id = m.target_agent_id)"
 )
@@ -58,7 +58,7 @@ _ENUMS = {"message_type", "state"}
 
 request_row = _maker_of_rows(records.REQUEST_COLUMNS)
 message_row = _maker_of_rows(records.MESSAGE_COLUMNS)
-entered_row = attrgetter("state._value_", "seq", "by_message", "position", "request_id")
+entered_row = attrgetter("state._value_", "seq", "needs_response", "position", "request_id")
 finished_row = attrgetter("state._value_", "result", "error", "finished_at_ms", "request_id")
 
 
@@ -79,17 +79,24 @@ def read_requests(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[st
 def read_link(connection: sqlite3.Connection, link: Link) -> LinkState | None:
     """Both ends of a link, if there is one."""
     row = connection.execute(
-        "SELECT last_seq, acked, contiguous, ahead, series FROM links"
+        "SELECT last_seq, acked, received_up_to, out_of_order, incarnation FROM links"
         " WHERE source_agent_id = ? AND target_agent_id = ?",
         link,
     ).fetchone()
     if row is None:
         return None
-    last_seq, acked, contiguous, ahead, series = row
-    return LinkState(last_seq, acked, contiguous, set(orjson.loads(ahead)), series)
+    last_seq, acked, received_up_to, out_of_order, incarnation = row
+    return LinkState(last_seq, acked, received_up_to, set(orjson.loads(out_of_order)), incarnation)
 
 
 def link_row(link: Link, state: LinkState) -> Row:
     """The values of the columns of a link."""
-    ahead = orjson.dumps(sorted(state.ahead)).decode()
-    return (*link, state.last_seq, state.acked, state.contiguous, ahead, state.series)
+    out_of_order = orjson.dumps(sorted(state.out_of_order)).decode()
+    return (
+        *link,
+        state.last_seq,
+        state.acked,
+        state.received_up_to,
+        out_of_order,
+        state.incarnation,
+    )

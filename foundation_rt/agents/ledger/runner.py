@@ -31,19 +31,20 @@ from .effects import (
     NoticeReceived,
     NoticeSettled,
     Persist,
+    Resolve,
     Send,
-    Tell,
 )
 from .node import Node
-from .types import Claim, Envelope, Within
+from .types import Claim, Envelope
 
 if TYPE_CHECKING:
     from ...clock import Clock
     from ...logs.logger import StructuredLogger
+    from ..messages import Write
     from ..persistence import AACPPersistenceAdapter
     from ..transports import AACPTransport
 
-Ended: TypeAlias = tuple[bytes | None, StructuredError | None, Within | None]
+Ended: TypeAlias = "tuple[bytes | None, StructuredError | None, Write | None]"
 """How an execution ended: a result in JSON, or an error; and what is written with the outcome."""
 
 Run: TypeAlias = Callable[[Claim, AbortSignal], Awaitable["Ended | None"]]
@@ -102,7 +103,7 @@ class _Execution:
 
 
 @define(eq=False, repr=False)
-class Driver:
+class NodeRunner:
     """Runs one node.
 
     Args:
@@ -129,7 +130,7 @@ class Driver:
     _stopped: asyncio.Event = field(factory=asyncio.Event, init=False)
     _tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
     _listening: set[asyncio.Task[Any]] = field(factory=set, init=False)
-    _tickets: set[asyncio.Future[Any]] = field(factory=set, init=False)
+    _waiters: set[asyncio.Future[Any]] = field(factory=set, init=False)
     # By agent: what it has to execute, and the task that does.
     _queues: dict[str, deque[_Execution]] = field(factory=dict, init=False)
     _workers: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
@@ -149,7 +150,7 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         try:
             await self.store.open()
-            self.node.series = self.store.series
+            self.node.incarnation = self.store.incarnation
             if self.transport is not None:
                 await self.transport.open(self.deliver)
         except BaseException:
@@ -210,9 +211,9 @@ class Driver:
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
-        for ticket in self._tickets:
-            if not ticket.done():
-                ticket.set_exception(StoreError(_CLOSED))
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(StoreError(_CLOSED))
         leftovers = {*self._workers.values(), *self._tasks}
         for task in leftovers:
             task.cancel()
@@ -239,27 +240,27 @@ class Driver:
         """
         if self._stopping:
             raise StoreError(_CLOSED)
-        ticket = self.open_ticket()
+        waiter = self.open_waiter()
         try:
-            self.node.deliver(envelopes, ticket, self.now_ms())
+            self.node.deliver(envelopes, waiter, self.now_ms())
             self.kick()
-            await ticket
+            await waiter
         finally:
-            self.close_ticket(ticket)
+            self.close_waiter(waiter)
 
     def is_here(self) -> bool:
         """Return whether this is the event loop on which it runs."""
         return asyncio.get_running_loop() is self._loop
 
-    def open_ticket(self) -> asyncio.Future[Any]:
+    def open_waiter(self) -> asyncio.Future[Any]:
         """What the node is to answer; with a `StoreError` when this ends before."""
-        ticket: asyncio.Future[Any] = self._loop.create_future()
-        self._tickets.add(ticket)
-        return ticket
+        waiter: asyncio.Future[Any] = self._loop.create_future()
+        self._waiters.add(waiter)
+        return waiter
 
-    def close_ticket(self, ticket: asyncio.Future[Any]) -> None:
+    def close_waiter(self, waiter: asyncio.Future[Any]) -> None:
         """Nobody waits for it any more."""
-        self._tickets.discard(ticket)
+        self._waiters.discard(waiter)
 
     def kick(self) -> None:
         """Something was told to the node: soon do what it decides, with what else happens."""
@@ -407,16 +408,16 @@ class Driver:
         finally:
             self._unsent -= 1
 
-    def _tell(self, effect: Tell) -> None:
-        ticket: asyncio.Future[Any] = effect.ticket
-        if ticket.done():
+    def _resolve(self, effect: Resolve) -> None:
+        waiter: asyncio.Future[Any] = effect.waiter
+        if waiter.done():
             return
         if isinstance(effect.answer, StoreError):
-            ticket.set_exception(effect.answer)
+            waiter.set_exception(effect.answer)
         elif isinstance(effect.answer, Exception):
-            ticket.set_exception(StoreError(str(effect.answer)))
+            waiter.set_exception(StoreError(str(effect.answer)))
         else:
-            ticket.set_result(effect.answer)
+            waiter.set_result(effect.answer)
 
     # -- executing ----------------------------------------------------------------------------
 
@@ -471,8 +472,8 @@ class Driver:
             self._give_back(execution, begun=execution.signal.aborted)
             return False
         self._forget(execution)
-        result, failure, within = ended
-        self.node.executed(claim, result, failure, self.now_ms(), within)
+        result, failure, in_transaction = ended
+        self.node.executed(claim, result, failure, self.now_ms(), in_transaction)
         self.kick()
         return True
 
@@ -514,7 +515,7 @@ class Driver:
         fields = {
             "sourceAgentId": envelope.source_agent_id,
             "targetAgentId": envelope.target_agent_id,
-            "series": envelope.series,
+            "incarnation": envelope.incarnation,
         }
         self.logger.warn("messages of an older ledger of this agent are refused", fields)
 
@@ -557,15 +558,15 @@ class Driver:
 
 _CLOSED = "the ledger was closed before it could answer"
 
-_PERFORM: dict[type[Effect], Callable[[Driver, Any], None]] = {
-    Persist: Driver._persist,
-    Send: Driver._send,
-    Tell: Driver._tell,
-    Execute: Driver._execute,
-    Abandon: Driver._abandon,
-    NoticeFailure: Driver._complain,
-    NoticeOutdated: Driver._report_outdated,
-    NoticeAbandoned: Driver._report_abandoned,
-    NoticeReceived: Driver._notice,
-    NoticeSettled: Driver._notice,
+_PERFORM: dict[type[Effect], Callable[[NodeRunner, Any], None]] = {
+    Persist: NodeRunner._persist,
+    Send: NodeRunner._send,
+    Resolve: NodeRunner._resolve,
+    Execute: NodeRunner._execute,
+    Abandon: NodeRunner._abandon,
+    NoticeFailure: NodeRunner._complain,
+    NoticeOutdated: NodeRunner._report_outdated,
+    NoticeAbandoned: NodeRunner._report_abandoned,
+    NoticeReceived: NodeRunner._notice,
+    NoticeSettled: NodeRunner._notice,
 }

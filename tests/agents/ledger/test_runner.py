@@ -1,4 +1,4 @@
-"""What a driver does of what a node decides: tasks, timers, and their end."""
+"""What a runner does of what a node decides: tasks, timers, and their end."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from foundation_rt.abort import AbortSignal
-from foundation_rt.agents.ledger.driver import Driver, Ended, NodeClock
 from foundation_rt.agents.ledger.node import Node, NodeSettings
 from foundation_rt.agents.ledger.retransmitter import Retransmitter, RetryPolicy
+from foundation_rt.agents.ledger.runner import Ended, NodeClock, NodeRunner
 from foundation_rt.agents.ledger.types import Claim, Envelope, MessageType, RequestState
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.clock import ManualClock
 from foundation_rt.ids import UuidGenerator
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from tests.agents.stores.contract import draft
+from tests.agents.stores.contract import outgoing
 from tests.support.faulty_store import FaultyStore
 from tests.support.loopback import LoopbackTransport, Network
 from tests.support.virtual_loop import run_virtual
@@ -30,7 +30,7 @@ async def nothing() -> None:
 
 
 class Scene:
-    """A driver for one agent, "b".
+    """A runner for one agent, "b".
 
     Attributes:
         runs: the claims that were executed, in order.
@@ -47,7 +47,7 @@ class Scene:
         settings = NodeSettings("me", lease_ms=3000, has_transport=transport is not None)
         policy = RetryPolicy(jitter=0)
         self.now_ms = NodeClock(clock)
-        self.driver = Driver(
+        self.runner = NodeRunner(
             Node(settings, UuidGenerator().run_id, Retransmitter(policy, lambda: 0.0)),
             self.store,
             transport,
@@ -65,16 +65,16 @@ class Scene:
 
     async def send(self, *request_ids: str) -> None:
         """Enter requests to "b"."""
-        tickets = []
+        waiters = []
         for request_id in request_ids:
-            tickets.append(self.driver.open_ticket())
+            waiters.append(self.runner.open_waiter())
             now = self.now_ms()
-            entry = draft(request_id, created_at_ms=now, expires_at_ms=now + 3_600_000)
-            self.driver.node.send(entry, tickets[-1], now)
-        self.driver.kick()
-        for ticket in tickets:
-            await ticket
-            self.driver.close_ticket(ticket)
+            entry = outgoing(request_id, created_at_ms=now, expires_at_ms=now + 3_600_000)
+            self.runner.node.send(entry, waiters[-1], now)
+        self.runner.kick()
+        for waiter in waiters:
+            await waiter
+            self.runner.close_waiter(waiter)
 
     def states(self) -> dict[str, RequestState]:
         return {key: record.state for key, record in self.store._requests.items()}
@@ -84,14 +84,14 @@ class Scene:
 
 
 def play(scene: Callable[[Scene], Coroutine[Any, Any, None]], **options: Any) -> None:
-    """Run a scene with a driver that is started before and stopped afterwards."""
+    """Run a scene with a runner that is started before and stopped afterwards."""
 
     async def main(clock: ManualClock) -> None:
         stage = Scene(clock, **options)
-        await stage.driver.start()
-        stage.driver.add_agent("b")
+        await stage.runner.start()
+        stage.runner.add_agent("b")
         await scene(stage)
-        await stage.driver.stop(0, nothing)
+        await stage.runner.stop(0, nothing)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run_virtual(main)
@@ -190,7 +190,7 @@ def test_the_callbacks_of_signals_may_fail() -> None:
         [lost] = stage.logged("lease lost")
         assert (lost["requestId"], lost["correlationId"], lost["agentId"]) == ("r1", "r1", "b")
         await stage.send("r2")
-        await stage.driver.stop(0, nothing)
+        await stage.runner.stop(0, nothing)
         assert len(stage.logged("abort callback failed")) == 1
 
     play(scene)
@@ -213,12 +213,12 @@ def test_a_loop_that_cancels_all_its_tasks_loses_no_claim_for_longer_than_needed
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         begin = stage.clock.monotonic()
-        await stage.driver.stop(0, nothing)
+        await stage.runner.stop(0, nothing)
         assert stage.clock.monotonic() - begin < 1
         await asyncio.wait([sending])
         assert set(stage.states().values()) <= {RequestState.RECEIVED}
-        assert stage.driver._workers == {}
-        assert stage.driver._queues == {}
+        assert stage.runner._workers == {}
+        assert stage.runner._queues == {}
 
     play(scene)
 
@@ -234,16 +234,16 @@ def test_who_delivers_hears_when_it_is_in_the_ledger_and_when_it_may_not_be() ->
         stage.store.before["receive"].append(RuntimeError("a bug"))
         for expected in ("was to fail", "a bug"):
             with pytest.raises(StoreError, match=expected):
-                await stage.driver.deliver([envelope])
-        await stage.driver.deliver([envelope])
+                await stage.runner.deliver([envelope])
+        await stage.runner.deliver([envelope])
         assert "r1" in stage.states()
         entering = stage.store.gates["receive"] = asyncio.Event()
-        late = asyncio.ensure_future(stage.driver.deliver([envelope]))
+        late = asyncio.ensure_future(stage.runner.deliver([envelope]))
         await asyncio.sleep(0.1)
-        await stage.driver.stop(0, nothing)
+        await stage.runner.stop(0, nothing)
         assert isinstance(late.exception(), StoreError)
         with pytest.raises(StoreError):
-            await stage.driver.deliver([envelope])
+            await stage.runner.deliver([envelope])
         entering.set()
 
     play(scene)
@@ -261,14 +261,14 @@ def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again() -> N
     network = Network()
 
     async def scene(stage: Scene) -> None:
-        ticket = stage.driver.open_ticket()
+        waiter = stage.runner.open_waiter()
         now = stage.now_ms()
-        entry = draft("r1", local=False, created_at_ms=now, expires_at_ms=now + 10_000,
+        entry = outgoing("r1", local=False, created_at_ms=now, expires_at_ms=now + 10_000,
                       next_attempt_at_ms=now + 200)  # fmt: skip
-        stage.driver.node.send(entry, ticket, now)
-        stage.driver.kick()
-        await ticket
-        stage.driver.close_ticket(ticket)
+        stage.runner.node.send(entry, waiter, now)
+        stage.runner.kick()
+        await waiter
+        stage.runner.close_waiter(waiter)
         await asyncio.sleep(0.5)
         assert [each.seq for each in network.sent] == [1, 1]
         assert len(stage.logged("transport failed")) == 1
@@ -278,15 +278,15 @@ def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again() -> N
 
 def test_what_is_told_after_the_end_changes_nothing() -> None:
     async def scene(stage: Scene) -> None:
-        await stage.driver.stop(0, nothing)
+        await stage.runner.stop(0, nothing)
         calls = dict(stage.store.calls)
-        stage.driver.add_agent("c")
-        stage.driver.kick()
+        stage.runner.add_agent("c")
+        stage.runner.kick()
         for listener in stage.store.listeners:
             listener()
         await asyncio.sleep(100)
         assert stage.store.calls == calls
-        assert stage.driver.is_here()
+        assert stage.runner.is_here()
 
     play(scene)
 
