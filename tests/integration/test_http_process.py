@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -355,19 +355,20 @@ def test_two_workers_share_a_port_and_one_that_dies_is_replaced(app: Path) -> No
 
 @pytest.mark.rule("HTTP-23")
 def test_workers_that_die_at_once_are_replaced_and_the_others_serve_on(app: Path) -> None:
-    with serve_workers(app, 3) as (process, url):
+    with serve_workers(app, 3) as (process, url), ExitStack() as connections:
         steady = ask_pid(url)
-        died = 0
-        while died < 2:
-            with RawClient(url) as client:
-                if (
-                    int(client.fetch(client.call("pid")).json["result"]["content"][0]["text"])
-                    == steady
-                ):
-                    continue
-                client.send(client.call("die"))
-                assert client.is_ended()
-                died += 1
+        # Connected before either dies: until one is gone, its share of the port takes connections
+        # that are reset then.
+        dying: dict[int, RawClient] = {}
+        while len(dying) < 2:
+            client = connections.enter_context(RawClient(url))
+            answer = client.fetch(client.call("pid"))
+            pid = int(answer.json["result"]["content"][0]["text"])
+            if pid != steady:
+                dying.setdefault(pid, client)
+        for client in dying.values():
+            client.send(client.call("die"))
+        assert all(client.is_ended() for client in dying.values())
         process.wait_until(
             lambda: len(process.records_with(message="serving over HTTP")) == 5, "two more serve"
         )
