@@ -70,7 +70,7 @@ def test_the_tools_are_there_where_there_is_a_ledger() -> None:
     assert names[0] - names[1] == {"agent/request", "agent/status"}
 
 
-@pytest.mark.rule("AACP-45")
+@pytest.mark.rule("AACP-45", "AACP-82")
 def test_a_request_returns_its_outcome_and_its_status_says_the_same() -> None:
     async def scene(rig: Rig) -> None:
         peer = rig.connect()
@@ -101,7 +101,7 @@ def test_a_request_returns_its_outcome_and_its_status_says_the_same() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AACP-26", "AACP-45")
+@pytest.mark.rule("AACP-26", "AACP-81")
 @pytest.mark.parametrize(("given", "took"), [(None, 0.9), (300, 0.3), (5000, 0.9)])
 def test_it_waits_so_long_as_it_is_told_and_never_until_the_call_times_out(
     given: int | None, took: float
@@ -124,7 +124,7 @@ def test_it_waits_so_long_as_it_is_told_and_never_until_the_call_times_out(
     play(scene)
 
 
-@pytest.mark.rule("AACP-12", "AACP-42", "AACP-44", "AACP-45")
+@pytest.mark.rule("AACP-62", "AACP-42", "AACP-80", "AACP-45")
 def test_what_cannot_be_requested_is_a_tool_error() -> None:
     async def scene(rig: Rig) -> None:
         peer = rig.connect()
@@ -173,7 +173,7 @@ def test_a_client_that_withdraws_its_call_does_not_withdraw_the_request() -> Non
     play(scene)
 
 
-@pytest.mark.rule("AACP-45")
+@pytest.mark.rule("AACP-82")
 def test_the_status_of_an_event_and_of_a_call_is_told_by_their_ids() -> None:
     async def scene(rig: Rig) -> None:
         async def slow(arguments: dict[str, Any], context: ToolContext) -> str:

@@ -146,7 +146,7 @@ def test_a_registered_agent_proxy_refuses_an_agent_whose_scopes_the_token_lacks(
     play(scene)
 
 
-@pytest.mark.rule("AUTH-27", "AACP-45")
+@pytest.mark.rule("AUTH-27", "AACP-83")
 def test_status_of_a_request_needs_the_scopes_of_its_agent() -> None:
     """The same principal may come with a token that allows less than that of its request."""
 

@@ -121,7 +121,7 @@ def test_a_request_that_a_kill_interrupts_is_finished_when_its_lease_has_lapsed(
     assert executions(tmp_path) == ["r1", "r1"]
 
 
-@pytest.mark.rule("AACP-28", "AACP-45")
+@pytest.mark.rule("AACP-28", "AACP-82")
 def test_a_call_that_timed_out_is_known_by_its_run_id_now_and_in_the_next_life(
     tmp_path: Path,
 ) -> None:

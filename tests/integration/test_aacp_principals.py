@@ -74,7 +74,7 @@ def refusal(server: HttpServer, who: str, request_id: str) -> dict[str, Any]:
     return error
 
 
-@pytest.mark.rule("AACP-48", "AACP-45", "AACP-28", "AGENT-19")
+@pytest.mark.rule("AACP-48", "AACP-85", "AACP-45", "AACP-82", "AACP-28", "AGENT-19")
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 def test_ids_of_one_key_are_unknown_to_another_and_free_for_it(tmp_path: Path, store: str) -> None:
     app = tmp_path / "app.py"
@@ -113,7 +113,7 @@ def test_ids_of_one_key_are_unknown_to_another_and_free_for_it(tmp_path: Path, s
         assert refusal(server, "bob", run_id) == refusal(server, "bob", "never")
 
 
-@pytest.mark.rule("AACP-49")
+@pytest.mark.rule("AACP-49", "AACP-88")
 def test_one_key_fills_no_more_than_its_share_of_a_ledger_in_memory(tmp_path: Path) -> None:
     app = tmp_path / "app.py"
     app.write_text(APP)

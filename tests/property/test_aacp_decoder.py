@@ -60,7 +60,7 @@ def assert_sound(envelope: Envelope) -> None:
 FRAGMENTS = [b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b"\\u", b"\0", b"\n", b"1e999", b"-0"]
 
 
-@pytest.mark.rule("AACP-40")
+@pytest.mark.rule("AACP-74")
 @thorough
 @given(
     data=st.binary(max_size=300)
@@ -95,21 +95,21 @@ def damaged(draw: st.DrawFn, data: bytes) -> bytes:
     return data
 
 
-@pytest.mark.rule("AACP-40")
+@pytest.mark.rule("AACP-74")
 @thorough
 @given(data=envelopes().map(encode).flatmap(damaged))
 def test_a_damaged_envelope_is_refused_or_a_sound_one(data: bytes) -> None:
     decode_or_refuse(data)
 
 
-@pytest.mark.rule("AACP-40")
+@pytest.mark.rule("AACP-74")
 @thorough
 @given(wire=envelopes().map(encode).map(orjson.loads).flatmap(mutations))
 def test_an_envelope_with_other_members_is_refused_or_a_sound_one(wire: dict[str, object]) -> None:
     decode_or_refuse(orjson.dumps(wire))
 
 
-@pytest.mark.rule("AACP-40")
+@pytest.mark.rule("AACP-74")
 @given(envelope=envelopes(), data=st.data())
 def test_no_part_of_an_envelope_is_one(envelope: Envelope, data: st.DataObject) -> None:
     whole = encode(envelope)
@@ -130,7 +130,7 @@ def filled(piece: bytes) -> bytes:
     return piece * (LARGE // len(piece))
 
 
-@pytest.mark.rule("AACP-40")
+@pytest.mark.rule("AACP-74")
 @pytest.mark.parametrize(
     "data",
     [

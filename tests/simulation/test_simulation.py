@@ -72,9 +72,11 @@ def simulate(*words: str, hash_seed: str = "random") -> str:
 
 
 @pytest.mark.rule("AACP-01", "AACP-02", "AACP-03", "AACP-04", "AACP-10", "AACP-11", "AACP-12")
-@pytest.mark.rule("AACP-13", "AACP-14", "AACP-16", "AACP-17", "AACP-18", "AACP-19", "AACP-20")
+@pytest.mark.rule(
+    "AACP-13", "AACP-63", "AACP-14", "AACP-16", "AACP-17", "AACP-18", "AACP-19", "AACP-20"
+)
 @pytest.mark.rule("AACP-21", "AACP-22", "AACP-23", "AACP-24", "AACP-25", "AACP-26", "AACP-27")
-@pytest.mark.rule("AACP-07", "AACP-30", "AACP-41", "AACP-46")
+@pytest.mark.rule("AACP-07", "AACP-56", "AACP-30", "AACP-41", "AACP-46")
 def test_what_is_promised_holds_whatever_goes_wrong() -> None:
     report = orjson.loads(simulate("--json", "--seeds", str(SEEDS)))
     assert report["failures"] == []

@@ -161,7 +161,7 @@ def details_that_json_cannot_say() -> dict[str, Any]:
     return circle
 
 
-@pytest.mark.rule("AACP-26", "AACP-44")
+@pytest.mark.rule("AACP-26", "AACP-80")
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -193,7 +193,7 @@ def test_an_error_that_the_ledger_cannot_keep_keeps_its_code(error: ToolError, r
     play(scene)
 
 
-@pytest.mark.rule("AACP-44")
+@pytest.mark.rule("AACP-80")
 def test_a_result_that_cannot_be_kept_fails_and_a_message_that_cannot_is_refused() -> None:
     async def answer(message: AgentMessage, context: AgentContext) -> Any:
         return object() if message.payload == "odd" else "x" * 150
@@ -221,7 +221,7 @@ def test_a_result_that_cannot_be_kept_fails_and_a_message_that_cannot_is_refused
     play(scene)
 
 
-@pytest.mark.rule("AACP-44")
+@pytest.mark.rule("AACP-80")
 def test_what_the_transport_cannot_carry_is_refused_at_once() -> None:
     async def repeat(message: AgentMessage, context: AgentContext) -> str:
         return "x" * int(message.payload)
@@ -252,7 +252,7 @@ def store_of(coordinator: AgentCoordinatorV2) -> FaultyStore:
     return coordinator.store
 
 
-@pytest.mark.rule("AACP-12", "AACP-42")
+@pytest.mark.rule("AACP-62", "AACP-42")
 @pytest.mark.parametrize(
     ("target", "options", "code"),
     [
@@ -312,7 +312,7 @@ def test_the_same_request_is_executed_once_and_answers_everybody_alike() -> None
     play(scene)
 
 
-@pytest.mark.rule("AACP-12")
+@pytest.mark.rule("AACP-60")
 def test_another_request_of_the_same_id_is_refused_while_the_first_runs_and_after() -> None:
     async def scene(stage: Stage) -> None:
         gate = Gate()
@@ -336,7 +336,7 @@ def test_another_request_of_the_same_id_is_refused_while_the_first_runs_and_afte
     play(scene)
 
 
-@pytest.mark.rule("AACP-12")
+@pytest.mark.rule("AACP-60")
 def test_a_refused_request_never_gets_the_result_of_the_other_which_ends_just_then() -> None:
     async def scene(stage: Stage) -> None:
         gate = Gate()
@@ -556,7 +556,7 @@ def test_a_coordinator_may_have_only_some_of_the_hooks() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AACP-12", "AACP-26")
+@pytest.mark.rule("AACP-61", "AACP-26")
 def test_an_event_is_known_by_its_message_id_and_executed_once() -> None:
     async def scene(stage: Stage) -> None:
         gate = Gate()
@@ -714,7 +714,7 @@ def busy_is_temporary(**more: Any) -> RetryPolicy:
     )
 
 
-@pytest.mark.rule("AACP-04", "AACP-13")
+@pytest.mark.rule("AACP-04", "AACP-63")
 def test_a_temporary_error_is_tried_again_later_and_what_is_behind_it_waits() -> None:
     async def scene(stage: Stage) -> None:
         seen: list[tuple[Any, float]] = []
@@ -739,7 +739,7 @@ def test_a_temporary_error_is_tried_again_later_and_what_is_behind_it_waits() ->
     play(scene)
 
 
-@pytest.mark.rule("AACP-13")
+@pytest.mark.rule("AACP-63")
 def test_a_temporary_error_is_final_after_so_many_executions() -> None:
     async def scene(stage: Stage) -> None:
         async def busy(message: AgentMessage, context: AgentContext) -> Any:
@@ -811,7 +811,7 @@ def test_a_request_that_was_begun_too_often_fails_for_its_sender() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AACP-22")
+@pytest.mark.rule("AACP-71")
 def test_ten_busy_agents_with_long_queues_keep_no_other_waiting() -> None:
     async def scene(stage: Stage) -> None:
         async def slow(message: AgentMessage, context: AgentContext) -> None:
@@ -1332,7 +1332,7 @@ def test_a_request_to_another_ledger_is_executed_there_and_answered() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AACP-12", "AACP-16")
+@pytest.mark.rule("AACP-60", "AACP-16")
 def test_a_conflict_is_refused_where_it_arrives() -> None:
     async def scene(stage: Stage) -> None:
         network = Network()
@@ -1438,7 +1438,7 @@ def test_ledgers_that_fail_at_either_end_delay_and_repeat_nothing(
     play(scene)
 
 
-@pytest.mark.rule("AACP-01", "AACP-19")
+@pytest.mark.rule("AACP-01", "AACP-65", "AACP-69")
 @pytest.mark.parametrize("lost", ["one", "two"])
 def test_a_ledger_that_was_lost_and_made_anew_is_not_taken_for_its_predecessor(lost: str) -> None:
     async def scene(stage: Stage) -> None:
@@ -1469,7 +1469,7 @@ def test_a_ledger_that_was_lost_and_made_anew_is_not_taken_for_its_predecessor(l
     play(scene)
 
 
-@pytest.mark.rule("AACP-19")
+@pytest.mark.rule("AACP-67")
 def test_an_acknowledgement_to_a_lost_ledger_settles_nothing_of_the_new_one() -> None:
     async def scene(stage: Stage) -> None:
         network, seen = Network(), []

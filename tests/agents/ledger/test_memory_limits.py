@@ -89,6 +89,7 @@ class TestCountsAreRightWhateverHappens(WithinIsRefused, StoreContract):
         yield _Counted
 
 
+@pytest.mark.rule("AACP-88")
 @pytest.mark.parametrize(
     "limits", [{"records": 2}, {"bytes": 2 * (RECORD_BYTES + 7)}], ids=["records", "bytes"]
 )
@@ -103,6 +104,7 @@ def test_what_is_beyond_a_limit_is_not_entered(limits: dict[str, int]) -> None:
         assert verdicts(ledger, outgoing("r3", expires_at_ms=NOW + 2 * TTL)) == [new]
 
 
+@pytest.mark.rule("AACP-87")
 def test_a_request_to_another_ledger_counts_as_what_is_awaited_and_what_is_sent() -> None:
     with ledger_of(records=3) as ledger:
         away = [outgoing(name, local=False) for name in ("r1", "r2")]
@@ -127,6 +129,7 @@ def test_an_owner_has_its_share_and_takes_nobody_elses(limits: dict[str, int]) -
         assert verdicts(ledger, *others) == [Verdict.NEW] * 3
 
 
+@pytest.mark.rule("AACP-89")
 def test_an_outcome_without_room_is_failed_and_a_small_one_always_has_room() -> None:
     small, large = b'"' + b"x" * (SMALL_OUTCOME_BYTES - 2) + b'"', b'"' + b"x" * 1000 + b'"'
     with ledger_of(bytes=2 * (RECORD_BYTES + 7)) as ledger:
@@ -143,6 +146,7 @@ def test_an_outcome_without_room_is_failed_and_a_small_one_always_has_room() -> 
         assert ledger.complete(completion(second, large))[0].record == lost.record
 
 
+@pytest.mark.rule("AACP-88")
 def test_what_comes_in_without_room_is_not_acknowledged_and_is_taken_when_there_is_some() -> None:
     with ledger_of(records=1) as ledger:
         received = ledger.receive(incoming(1, "r1"), incoming(2, "r2"))
@@ -155,6 +159,7 @@ def test_what_comes_in_without_room_is_not_acknowledged_and_is_taken_when_there_
         assert [each.request_id for each in again.accepted] == ["r2"]
 
 
+@pytest.mark.rule("AACP-89")
 def test_a_record_that_is_put_without_room_is_refused() -> None:
     with ledger_of(bytes=RECORD_BYTES + 7, records=5) as ledger:
         ledger.append(outgoing("r1"))
@@ -172,6 +177,7 @@ def test_a_record_that_is_put_without_room_is_refused() -> None:
         assert ledger.run(ledger.adapter.mark_completed("r2", None, NOW))
 
 
+@pytest.mark.rule("AACP-87")
 def test_a_record_takes_no_more_memory_than_it_counts_for() -> None:
     n = 2_000
     with ledger_of() as ledger:
@@ -198,6 +204,7 @@ async def repeat(message: AgentMessage, context: AgentContext) -> Any:
     return "x" * message.payload
 
 
+@pytest.mark.rule("AACP-88")
 def test_a_caller_without_room_is_refused_and_others_go_on() -> None:
     async def scene(stage: Stage) -> None:
         store = FaultyStore(limits=MemoryLimits(principal_bytes=3 * RECORD_BYTES))
@@ -218,6 +225,7 @@ def test_a_caller_without_room_is_refused_and_others_go_on() -> None:
     play(scene)
 
 
+@pytest.mark.rule("AACP-88")
 @pytest.mark.rule("RES-13")
 def test_a_refused_request_keeps_nothing_of_its_message() -> None:
     async def refused(agents: Any) -> weakref.ref[AgentMessage]:
@@ -298,6 +306,7 @@ def test_what_waits_for_a_slow_ledger_is_bounded_in_bytes(who: Principal | None)
     play(scene)
 
 
+@pytest.mark.rule("AACP-87")
 @pytest.mark.parametrize("length", [10, 5_000, 500_000])
 def test_a_payload_takes_as_much_memory_as_it_is_long(length: int) -> None:
     value = {"payload": "x" * length}

@@ -305,7 +305,7 @@ def test_only_for_agents_that_are_here_something_is_claimed_and_no_more_than_may
     assert sorted(each.request_id for each in bench.claims()) == ["b2", "d0", "d1"]
 
 
-@pytest.mark.rule("AACP-22")
+@pytest.mark.rule("AACP-71")
 def test_however_many_claims_busy_agents_hold_an_idle_one_gets_its_own() -> None:
     bench = Bench()
     for number in range(10):
@@ -320,7 +320,7 @@ def test_however_many_claims_busy_agents_hold_an_idle_one_gets_its_own() -> None
     assert [each.request_id for each in bench.claims()] == ["r1"]
 
 
-@pytest.mark.rule("AACP-22")
+@pytest.mark.rule("AACP-71")
 def test_an_agent_has_twice_the_room_with_every_outcome_and_begins_anew_after_a_loss() -> None:
     bench = Bench(max_held_by_agent=5, lease_ms=3000)
     bench.node.add_agent("b", bench.now)
@@ -375,7 +375,7 @@ def test_what_was_begun_too_often_is_failed_and_what_is_behind_it_goes_on() -> N
     assert [each.request_id for each in bench.claims()] == ["r1", "r2"]
 
 
-@pytest.mark.rule("AACP-13", "AACP-46")
+@pytest.mark.rule("AACP-64", "AACP-72")
 def test_only_executions_that_were_begun_count() -> None:
     bench, claims = executing(3)
     for execution in range(1, POLICY.max_executions):
@@ -442,7 +442,7 @@ def test_what_has_ended_is_not_lost_because_its_outcome_is_there_already() -> No
     assert bench.node.holds(claims[1])
 
 
-@pytest.mark.rule("AACP-04", "AACP-13")
+@pytest.mark.rule("AACP-04", "AACP-63")
 def test_what_is_behind_a_request_that_is_tried_again_is_given_back_with_it() -> None:
     bench, claims = executing(3)
     bench.finish(claims[0], None, BUSY)
@@ -454,7 +454,7 @@ def test_what_is_behind_a_request_that_is_tried_again_is_given_back_with_it() ->
     assert [(each.request_id, each.epoch) for each in again] == [("r0", 2), ("r1", 2), ("r2", 2)]
 
 
-@pytest.mark.rule("AACP-13", "AACP-20")
+@pytest.mark.rule("AACP-63", "AACP-20")
 def test_a_permanent_error_is_an_outcome_and_so_is_a_temporary_one_at_last() -> None:
     bench, claims = executing(2)
     bench.finish(claims[0], None, StructuredError(ErrorCode.NOT_FOUND, "no"))
@@ -640,7 +640,7 @@ def test_what_is_sent_says_whose_numbers_it_has_and_whose_it_acknowledges() -> N
     assert (ack.ack, ack.ack_incarnation) == (1, FAR_INCARNATION + 1)
 
 
-@pytest.mark.rule("AACP-19")
+@pytest.mark.rule("AACP-67")
 def test_an_acknowledgement_of_numbers_of_another_ledger_settles_nothing() -> None:
     bench = Bench(has_transport=True)
     bench.node.send(outgoing("r1", target="far", local=False), "waiter", bench.now)
@@ -655,7 +655,7 @@ def test_an_acknowledgement_of_numbers_of_another_ledger_settles_nothing() -> No
     assert bench.store._outbox["a", "far"] == {}
 
 
-@pytest.mark.rule("AACP-19")
+@pytest.mark.rule("AACP-66")
 def test_that_an_older_ledger_speaks_is_noticed_once_for_each_link() -> None:
     bench = Bench(has_transport=True)
     bench.node.deliver([arrived(1)], "waiter", bench.now)

@@ -130,6 +130,7 @@ def test_a_write_and_its_outcome_are_recorded_together_after_a_fault(
     asyncio.run(main())
 
 
+@pytest.mark.rule("AACP-56")
 @pytest.mark.parametrize("fault", [Fault.LATE, Fault.SILENT])
 def test_a_write_that_the_database_stalls_is_repeated_until_it_succeeds(
     place: tuple[str, str], fault: Fault
@@ -147,6 +148,7 @@ def test_a_write_that_the_database_stalls_is_repeated_until_it_succeeds(
     asyncio.run(main())
 
 
+@pytest.mark.rule("AACP-55")
 @pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.LATE])
 @pytest.mark.parametrize("message", ["ROLLBACK TO", "RELEASE"])
 def test_a_write_that_fails_leaves_no_row_when_its_undoing_breaks(
@@ -170,6 +172,7 @@ def test_a_write_that_fails_leaves_no_row_when_its_undoing_breaks(
 SLEEP = "SELECT pg_sleep(20)"
 
 
+@pytest.mark.rule("AACP-57")
 @pytest.mark.parametrize(
     ("statement", "error"),
     [

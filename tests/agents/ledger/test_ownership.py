@@ -48,7 +48,7 @@ async def outcome_of(agents: AgentCoordinatorV2, key: str, who: Principal | None
 # -- ids ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("AACP-48")
+@pytest.mark.rule("AACP-48", "AACP-86")
 @given(first=st.tuples(ids, identities), second=st.tuples(ids, identities))
 def test_ids_of_two_principals_are_never_the_same(
     first: tuple[str, str], second: tuple[str, str]
@@ -56,7 +56,7 @@ def test_ids_of_two_principals_are_never_the_same(
     assert (owned_id(*first) == owned_id(*second)) is (first == second)
 
 
-@pytest.mark.rule("AACP-48")
+@pytest.mark.rule("AACP-86")
 @given(request_id=ids, identity=identities)
 def test_nobody_can_give_an_id_that_has_an_owner(request_id: str, identity: str) -> None:
     owned = owned_id(request_id, identity)
@@ -80,7 +80,7 @@ def test_an_owner_is_known_by_subject_and_program_whatever_its_scopes() -> None:
 # -- one ledger -----------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("AACP-48")
+@pytest.mark.rule("AACP-85")
 def test_an_id_of_one_principal_is_not_there_for_another_nor_for_the_host() -> None:
     async def scene(stage: Stage) -> None:
         async with stage.coordinator() as agents:
@@ -96,7 +96,7 @@ def test_an_id_of_one_principal_is_not_there_for_another_nor_for_the_host() -> N
     play(scene)
 
 
-@pytest.mark.rule("AACP-48")
+@pytest.mark.rule("AACP-85")
 def test_the_same_id_of_another_principal_is_a_request_of_its_own() -> None:
     async def scene(stage: Stage) -> None:
         async with stage.coordinator() as agents:
@@ -145,7 +145,7 @@ def test_errors_and_statuses_say_the_id_that_was_given() -> None:
 # -- two ledgers ----------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("AACP-16", "AACP-48")
+@pytest.mark.rule("AACP-16", "AACP-85", "AACP-86")
 def test_between_ledgers_an_id_keeps_its_owner() -> None:
     async def scene(stage: Stage) -> None:
         network = Network()
@@ -166,7 +166,7 @@ def test_between_ledgers_an_id_keeps_its_owner() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AACP-12", "AACP-48")
+@pytest.mark.rule("AACP-60", "AACP-85")
 def test_a_conflict_in_another_ledger_says_the_id_that_was_given() -> None:
     async def scene(stage: Stage) -> None:
         network = Network()

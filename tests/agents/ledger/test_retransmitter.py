@@ -192,7 +192,7 @@ def test_by_default_the_lifetime_of_a_message_ends_before_its_attempts() -> None
 # -- executing again
 
 
-@pytest.mark.rule("AACP-13")
+@pytest.mark.rule("AACP-63")
 @pytest.mark.parametrize("executions", [1, 2, 10**9])
 @pytest.mark.parametrize("code", ErrorCode)
 def test_by_default_no_error_is_temporary(executions: int, code: ErrorCode) -> None:
@@ -200,7 +200,7 @@ def test_by_default_no_error_is_temporary(executions: int, code: ErrorCode) -> N
     assert not retransmitter.should_execute_again(executions, StructuredError(code, "no"))
 
 
-@pytest.mark.rule("AACP-13")
+@pytest.mark.rule("AACP-63")
 def test_a_temporary_error_is_tried_again_so_often_and_another_is_not() -> None:
     policy = RetryPolicy(
         should_retry_error=lambda error: error.code is ErrorCode.RESOURCE_EXHAUSTED,
@@ -212,7 +212,7 @@ def test_a_temporary_error_is_tried_again_so_often_and_another_is_not() -> None:
     assert not any(retransmitter.should_execute_again(each, BROKEN) for each in range(1, 6))
 
 
-@pytest.mark.rule("AACP-13")
+@pytest.mark.rule("AACP-63")
 def test_a_policy_is_not_asked_when_it_makes_no_difference() -> None:
     asked = []
     policy = RetryPolicy(should_retry_error=lambda error: not asked.append(error), max_executions=1)

@@ -173,7 +173,7 @@ def test_the_state_of_a_request_makes_no_difference_to_whether_it_is_the_same(
     assert judge(record(state), bytes(15) + b"\1") is Verdict.CONFLICT
 
 
-@pytest.mark.rule("AACP-12")
+@pytest.mark.rule("AACP-60")
 def test_the_maker_of_a_conflicting_request_is_told_so() -> None:
     error = conflict_error("order-7")
     assert error.code is ErrorCode.INVALID_ARGUMENT
@@ -185,7 +185,7 @@ def test_the_maker_of_a_conflicting_request_is_told_so() -> None:
 PAST, NOW, FUTURE = NOW_MS - 1, NOW_MS, NOW_MS + 1
 
 
-@pytest.mark.rule("AACP-15", "AACP-22", "AACP-25")
+@pytest.mark.rule("AACP-15", "AACP-70", "AACP-25")
 @pytest.mark.parametrize(
     ("values", "decision"),
     [
@@ -223,7 +223,7 @@ queued = st.builds(
 )
 
 
-@pytest.mark.rule("AACP-22")
+@pytest.mark.rule("AACP-70")
 @given(made=queued, later_ms=st.integers(0, 8))
 def test_nobody_takes_a_live_claim_and_time_alone_frees_it(
     made: RequestRecord, later_ms: int

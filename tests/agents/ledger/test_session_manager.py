@@ -95,7 +95,7 @@ def test_a_number_that_came_before_is_a_duplicate_below_the_acknowledgement_and_
     assert link == before
 
 
-@pytest.mark.rule("AACP-11")
+@pytest.mark.rule("AACP-58")
 @pytest.mark.parametrize("received_up_to", [0, 1, 10_000, 2**62])
 def test_a_message_is_taken_up_to_the_window_ahead_of_the_first_gap(received_up_to: int) -> None:
     first_gap = received_up_to + 1
@@ -108,7 +108,7 @@ def test_a_message_is_taken_up_to_the_window_ahead_of_the_first_gap(received_up_
     assert len(missing(link)) == WINDOW
 
 
-@pytest.mark.rule("AACP-11")
+@pytest.mark.rule("AACP-58")
 def test_no_more_than_the_window_piles_up_behind_a_gap_and_what_was_refused_can_come_again() -> (
     None
 ):
@@ -130,7 +130,7 @@ def test_no_more_than_the_window_piles_up_behind_a_gap_and_what_was_refused_can_
 # -- being acknowledged
 
 
-@pytest.mark.rule("AACP-11")
+@pytest.mark.rule("AACP-59")
 @pytest.mark.parametrize(
     ("ack", "settled"),
     [(0, []), (3, []), (4, []), (5, [5]), (8, [5, 6, 7, 8]), (9, []), (2**63 - 1, []), (-1, [])],
@@ -144,7 +144,7 @@ def test_an_acknowledgement_settles_what_is_new_and_was_given_out(
     assert list(acknowledge(link, ack)) == []
 
 
-@pytest.mark.rule("AACP-11")
+@pytest.mark.rule("AACP-59")
 @given(acks=st.lists(st.integers(-2, 40), max_size=40), last_seq=st.integers(0, 30))
 def test_every_number_is_settled_once_in_order_and_never_skipped(
     acks: list[int], last_seq: int
@@ -301,7 +301,7 @@ def test_an_incarnation_has_begun_even_with_a_number_that_is_not_taken() -> None
     assert link == LinkState(incarnation=20)
 
 
-@pytest.mark.rule("AACP-19")
+@pytest.mark.rule("AACP-69")
 def test_what_is_below_the_floor_is_no_gap() -> None:
     link = LinkState()
     assert record_arrival(link, 9, INCARNATION, 7) is SequenceStatus.NEW
@@ -316,7 +316,7 @@ def test_what_is_below_the_floor_is_no_gap() -> None:
     assert link == LinkState(received_up_to=10**15)
 
 
-@pytest.mark.rule("AACP-19")
+@pytest.mark.rule("AACP-69")
 def test_a_floor_passes_what_came_behind_it_and_never_the_number_it_comes_with() -> None:
     link = received(4, 5, 8)
     assert record_arrival(link, 5, INCARNATION, 4) is SequenceStatus.DUPLICATE
@@ -325,7 +325,7 @@ def test_a_floor_passes_what_came_behind_it_and_never_the_number_it_comes_with()
     assert (link.received_up_to, link.out_of_order) == (8, set())
 
 
-@pytest.mark.rule("AACP-19")
+@pytest.mark.rule("AACP-69")
 @given(
     acks=st.lists(st.integers(0, 12), max_size=6),
     order=st.permutations([*range(1, 11), *range(1, 11)]),
@@ -343,7 +343,7 @@ def test_the_floor_of_a_sender_changes_nothing_for_a_receiver_that_forgets_nothi
             acknowledge(sender, min(acks.pop(), receiver.received_up_to))
 
 
-@pytest.mark.rule("AACP-19", "AACP-42")
+@pytest.mark.rule("AACP-68", "AACP-42")
 def test_what_is_made_in_the_ledger_of_its_target_is_of_that_ledger_however_old() -> None:
     link = LinkState(last_seq=3, acked=3, received_up_to=9, out_of_order={11}, incarnation=20)
     record_local_arrival(link, allocate(link), 10)

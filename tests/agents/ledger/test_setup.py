@@ -40,6 +40,7 @@ def test_an_address_that_cannot_be_is_refused(store: str, transport: str, what: 
     assert "s3cr3t" not in str(refusal.value)
 
 
+@pytest.mark.rule("AACP-84")
 def test_a_name_that_is_no_agents_id_is_refused() -> None:
     for name in (" mine", "mine ", "a\u200bb"):
         with pytest.raises(UsageError, match=r"aacp\.name must be"):
@@ -77,6 +78,7 @@ def test_each_address_has_its_store_and_transport(tmp_path: Path) -> None:
     assert type(make_transport("nats://host:4222", LOGGER)).__name__ == "NatsTransport"
 
 
+@pytest.mark.rule("AACP-84")
 def test_a_transport_needs_a_ledger_that_lasts_and_a_name_of_its_own() -> None:
     with pytest.raises(UsageError, match="outlives the process"):
         check_settings(AacpSection("mine", "memory", "nats://host"))

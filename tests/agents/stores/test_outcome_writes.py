@@ -68,6 +68,7 @@ def run(url: str, schema: str, amounts: list[int], breaks: bool = False) -> list
     return asyncio.run(main())
 
 
+@pytest.mark.rule("AACP-53")
 def test_a_write_happens_with_its_outcome_and_once(place: tuple[str, str]) -> None:
     url, schema = place
     assert run(url, schema, [5, 7]) == ["paid", "paid"]
@@ -75,6 +76,7 @@ def test_a_write_happens_with_its_outcome_and_once(place: tuple[str, str]) -> No
     assert money(url, schema) == 12
 
 
+@pytest.mark.rule("AACP-53")
 def test_a_write_that_fails_fails_its_message_and_no_other(place: tuple[str, str]) -> None:
     url, schema = place
     first, second, third = run(url, schema, [5, -100, 7])
@@ -84,6 +86,7 @@ def test_a_write_that_fails_fails_its_message_and_no_other(place: tuple[str, str
     assert money(url, schema) == 12
 
 
+@pytest.mark.rule("AACP-53")
 @pytest.mark.parametrize("how", ["cancel", "exit", "close"])
 def test_a_write_that_breaks_out_fails_its_message_and_no_other(
     place: tuple[str, str], how: str
@@ -121,6 +124,7 @@ def test_a_write_that_breaks_out_fails_its_message_and_no_other(
     assert others == ["paid", "paid"]
 
 
+@pytest.mark.rule("AACP-53")
 def test_a_handler_that_fails_writes_nothing(place: tuple[str, str]) -> None:
     url, schema = place
     [failed] = run(url, schema, [5], breaks=True)
@@ -128,6 +132,7 @@ def test_a_handler_that_fails_writes_nothing(place: tuple[str, str]) -> None:
     assert money(url, schema) == 0
 
 
+@pytest.mark.rule("AACP-54")
 def test_other_ledgers_and_messages_refuse_it() -> None:
     async def ask(message: AgentMessage, context: AgentContext) -> str:
         async def write(connection: Any) -> None: ...
@@ -146,6 +151,7 @@ def test_other_ledgers_and_messages_refuse_it() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.rule("AACP-53")
 def test_what_is_asked_too_late_or_cannot_be_awaited_is_refused(place: tuple[str, str]) -> None:
     url, schema = place
     kept: list[AgentContext] = []

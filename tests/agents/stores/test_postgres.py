@@ -355,7 +355,7 @@ def test_a_statement_that_fails_is_a_store_error(place: Place) -> None:
 # -- several at once --------------------------------------------------------------------------
 
 
-@pytest.mark.rule("AACP-22")
+@pytest.mark.rule("AACP-70")
 def test_a_mailbox_in_use_is_passed_over_and_asked_again(place: Place) -> None:
     async def main() -> None:
         async with place.open() as ledger:
@@ -557,7 +557,7 @@ async def effects(place: Place) -> list[str]:
     return [text for (text,) in await place.rows("SELECT text FROM {schema}.effect ORDER BY text")]
 
 
-@pytest.mark.rule("AACP-05")
+@pytest.mark.rule("AACP-53")
 def test_writes_happen_with_the_outcome_and_once(place: Place) -> None:
     async def main() -> None:
         async with with_claims(place, 1) as (ledger, [claim]):
@@ -571,7 +571,7 @@ def test_writes_happen_with_the_outcome_and_once(place: Place) -> None:
     run(main())
 
 
-@pytest.mark.rule("AACP-05", "AACP-23")
+@pytest.mark.rule("AACP-53", "AACP-23")
 def test_writes_of_a_claim_that_was_lost_do_not_happen(place: Place) -> None:
     async def main() -> None:
         async with with_claims(place, 1) as (ledger, [claim]):
@@ -584,7 +584,7 @@ def test_writes_of_a_claim_that_was_lost_do_not_happen(place: Place) -> None:
     run(main())
 
 
-@pytest.mark.rule("AACP-05")
+@pytest.mark.rule("AACP-53")
 @pytest.mark.parametrize("cause", ["its own error", "a constraint"])
 def test_writes_that_fail_keep_back_their_outcome_and_no_other(place: Place, cause: str) -> None:
     error = RuntimeError("no") if cause == "its own error" else None
@@ -607,7 +607,7 @@ def test_writes_that_fail_keep_back_their_outcome_and_no_other(place: Place, cau
     run(main())
 
 
-@pytest.mark.rule("AACP-05")
+@pytest.mark.rule("AACP-53")
 def test_writes_that_are_interrupted_are_done_again(place: Place) -> None:
     tries: list[int] = []
 
@@ -630,7 +630,7 @@ def test_writes_that_are_interrupted_are_done_again(place: Place) -> None:
     run(main())
 
 
-@pytest.mark.rule("AACP-05")
+@pytest.mark.rule("AACP-53")
 def test_writes_may_not_end_the_transaction(place: Place) -> None:
     async def main() -> None:
         async with with_claims(place, 1) as (ledger, [claim]):

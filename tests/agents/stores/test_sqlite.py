@@ -602,7 +602,7 @@ def test_a_process_opens_a_file_once(path: Path, tmp_path: Path) -> None:
         assert ledger.has_request("r1")
 
 
-@pytest.mark.rule("AACP-25", "AACP-27", "AACP-32", "AACP-46")
+@pytest.mark.rule("AACP-25", "AACP-27", "AACP-32", "AACP-72")
 def test_the_claims_of_the_dead_are_given_back(path: Path) -> None:
     with another_process(path) as process:
         process.kill()
@@ -615,7 +615,7 @@ def test_the_claims_of_the_dead_are_given_back(path: Path) -> None:
         assert (claim.epoch, claim.executions) == (2, 2)
 
 
-@pytest.mark.rule("AACP-01", "AACP-22", "AACP-32")
+@pytest.mark.rule("AACP-01", "AACP-70", "AACP-32")
 def test_the_claims_of_another_process_are_respected(path: Path) -> None:
     with another_process(path), opened(path) as ledger:
         ledger.append(outgoing("ours"))

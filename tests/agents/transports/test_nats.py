@@ -254,7 +254,7 @@ agent_ids = st.text(min_size=1, max_size=256).filter(is_agent_id)
 # -- names --------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("AACP-43")
+@pytest.mark.rule("AACP-75")
 @given(agent_ids)
 def test_a_token_is_one_token_of_bounded_length_and_says_its_agent(agent_id: str) -> None:
     token = token_of(agent_id)
@@ -264,7 +264,7 @@ def test_a_token_is_one_token_of_bounded_length_and_says_its_agent(agent_id: str
         assert unquote(token.replace("=", "%")) == agent_id
 
 
-@pytest.mark.rule("AACP-43")
+@pytest.mark.rule("AACP-43", "AACP-75")
 @given(agent_ids, agent_ids)
 def test_two_agents_have_two_tokens(one: str, other: str) -> None:
     assert (token_of(one) == token_of(other)) == (one == other)
@@ -338,7 +338,7 @@ def test_without_its_extra_it_says_which_one_to_install(monkeypatch: pytest.Monk
         __import__("foundation_rt.agents.transports.nats")
 
 
-@pytest.mark.rule("AACP-43")
+@pytest.mark.rule("AACP-79")
 def test_its_durability_statement_names_the_interval_and_how_to_set_it() -> None:
     assert "sync_interval" in NatsTransport.durability
     assert "2 minutes" in NatsTransport.durability
@@ -430,7 +430,7 @@ def test_every_agent_gets_its_own() -> None:
 
 
 @requires_nats
-@pytest.mark.rule("AACP-43")
+@pytest.mark.rule("AACP-76")
 def test_what_nobody_listens_for_waits() -> None:
     async def main() -> None:
         async with rig() as here:
@@ -524,7 +524,7 @@ def test_an_envelope_that_is_too_large_does_not_keep_others_back() -> None:
 
 
 @requires_nats
-@pytest.mark.rule("AACP-41", "AACP-43")
+@pytest.mark.rule("AACP-41", "AACP-77")
 def test_nothing_is_acknowledged_before_it_is_in_the_ledger() -> None:
     async def main() -> None:
         async with rig() as here:
@@ -544,7 +544,7 @@ def test_nothing_is_acknowledged_before_it_is_in_the_ledger() -> None:
 
 
 @requires_nats
-@pytest.mark.rule("AACP-41", "AACP-43")
+@pytest.mark.rule("AACP-41", "AACP-77")
 @pytest.mark.parametrize(
     ("failure", "said"),
     [
@@ -570,7 +570,7 @@ def test_what_the_ledger_does_not_take_comes_again(failure: Exception, said: str
 
 
 @requires_nats
-@pytest.mark.rule("AACP-43")
+@pytest.mark.rule("AACP-77")
 def test_what_a_process_took_and_did_not_acknowledge_goes_to_the_next() -> None:
     async def main() -> None:
         async with rig() as here:
@@ -652,7 +652,7 @@ def test_large_envelopes_are_fetched_a_few_at_a_time(monkeypatch: pytest.MonkeyP
 
 
 @requires_nats
-@pytest.mark.rule("AACP-43")
+@pytest.mark.rule("AACP-78")
 def test_what_is_no_envelope_is_logged_and_does_not_come_again() -> None:
     async def main() -> None:
         async with rig() as here:
@@ -778,7 +778,7 @@ def test_a_consumer_that_was_deleted_is_made_anew() -> None:
 
 
 @requires_nats_server
-@pytest.mark.rule("AACP-41", "AACP-43")
+@pytest.mark.rule("AACP-41", "AACP-77", "AACP-79")
 def test_nothing_is_lost_when_the_server_is_killed_in_mid_traffic(tmp_path: Path) -> None:
     async def main() -> None:
         async with own(tmp_path) as (server, stack):
@@ -911,7 +911,7 @@ def test_a_connection_that_nats_py_gives_up_is_made_anew(tmp_path: Path) -> None
 
 
 @requires_nats_server
-@pytest.mark.rule("AACP-43")
+@pytest.mark.rule("AACP-78")
 def test_the_server_says_who_may_connect_and_who_may_speak_for_whom(tmp_path: Path) -> None:
     users = """authorization { users = [
         {user: u, password: sesame, permissions: {publish: {deny: "aacp.x.*"}}}
