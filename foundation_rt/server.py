@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .protocol.tool_annotations import ToolAnnotations
     from .registry.features import Features
     from .registry.tools import Handler
-    from .transports.http.application import HttpApplication
+    from .transports.http.app import HttpApplication
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -497,7 +497,7 @@ class Server(FeatureServer):
             ConfigError: lists every problem of the configuration.
             UsageError: everybody would be let in, and nobody said that this is meant.
         """
-        from .transports.http.application import HttpApplication
+        from .transports.http.app import HttpApplication
 
         if path is not None and not path.startswith("/"):
             raise UsageError(f"asgi_app: a path begins with /, as {'/' + path!r} does")

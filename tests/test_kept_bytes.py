@@ -80,7 +80,7 @@ def test_the_outcome_of_a_task_takes_what_it_is_counted_for(member: str) -> None
 
 @pytest.mark.rule("RES-19", "RESUME-04")
 def test_events_in_memory_take_what_they_are_counted_for() -> None:
-    from foundation_rt.transports.http.events import MemoryEventStore, SessionRecord
+    from foundation_rt.transports.http.event_store import MemoryEventStore, SessionRecord
 
     store = MemoryEventStore(ManualClock(), 10_000, 60_000)
     store.open("session", SessionRecord(None, "2025-11-25"))
@@ -92,8 +92,8 @@ def test_events_in_memory_take_what_they_are_counted_for() -> None:
 @pytest.mark.rule("RES-19", "RESUME-06")
 def test_events_that_wait_for_redis_take_what_they_are_counted_for() -> None:
     pytest.importorskip("redis")
-    from foundation_rt.transports.http.events import SessionRecord
-    from foundation_rt.transports.http.events_redis import RedisEventStore
+    from foundation_rt.transports.http.event_store import SessionRecord
+    from foundation_rt.transports.http.event_store_redis import RedisEventStore
 
     logger: Any = None
     store = RedisEventStore("redis://127.0.0.1:1", logger, 10_000, 60_000, 60_000)

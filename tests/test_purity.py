@@ -50,7 +50,7 @@ PURE = (
     "core.methods",
     "core.dispatcher",
     "transports.http.headers",
-    "transports.http.refusal",
+    "transports.http.asgi",
     "agents.ledger.types",
     "agents.ledger.encoder",
     "agents.ledger.session_manager",

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..client.failing.errors import InvalidArgumentsError, MCPError, ToolCallError
+from ..engine.shutdown import ending_signals
 from ..errors import UsageError
-from ..transports.stdio.watchdog import ending_signals
 from .client_commands import CLIENT_COMMANDS, FAILURE_EXIT, Answer, ClientCommand
 from .client_target import FLAGS, VALUED_OPTIONS, reach
 from .output import Output

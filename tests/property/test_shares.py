@@ -20,7 +20,7 @@ from foundation_rt.config.settings import (
     TasksSection,
 )
 from foundation_rt.runtime import ServerOptions
-from foundation_rt.transports.http.application import HttpApplication
+from foundation_rt.transports.http.app import HttpApplication
 from tests.support.asgi import META, REVISION, Visit, post, request, visit
 from tests.support.sizes import examples
 

@@ -1,4 +1,4 @@
-"""Streamable HTTP, in both eras, and the transport that came before it (extra `http`)."""
+"""Streamable HTTP in both protocol modes, and its predecessor HTTP+SSE (extra `http`)."""
 
 from importlib.util import find_spec
 

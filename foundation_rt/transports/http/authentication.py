@@ -1,7 +1,7 @@
-"""Who may use the server over HTTP: holders of a key, bearers of a token, or everybody, if said so.
+"""Authentication over HTTP: by API key, by access token, or none if it is turned off.
 
-A server that nobody said anything of does not start: to be open to whoever reaches it is a decision
-(AUTH-01).
+A server without any of the three settings does not start: to be open to everyone that reaches it
+must be an explicit decision (AUTH-01).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from attrs import define
 
 from ...errors import UsageError
 from ...protocol.principal import ALL_SCOPES, Principal
-from .refusal import HttpRefusal
+from .asgi import HttpRefusal
 
 if TYPE_CHECKING:
     from ...clock import Clock
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .oauth import ResourceServer
 
 KEY_SUBJECT = "key:"
-"""What the subjects of API keys begin with, and those of tokens do not."""
+"""The prefix of API keys' subjects; tokens with such subjects are refused."""
 
 _BEARER = "bearer "
 _CHALLENGE = ((b"www-authenticate", b"Bearer"),)
@@ -34,16 +34,16 @@ _WRONG_KEY = ((b"www-authenticate", b'Bearer error="invalid_token"'),)
 
 @define(eq=False, repr=False)
 class ApiKeys:
-    """The keys that open the server; what is kept is their hashes.
+    """The API keys of the server, kept as hashes.
 
     Args:
-        keys: by hash, the principal.
+        principals: the principals, by the hash of their keys.
     """
 
     _principals: dict[bytes, Principal]
 
     def find(self, key: str) -> Principal | None:
-        """Whose key it is; takes the same time whichever of them it is, or none (AUTH-03)."""
+        """Return the principal of a key; takes the same time for every key (AUTH-03)."""
         digest = sha256(key.encode()).digest()
         found = None
         for each, principal in self._principals.items():
@@ -53,17 +53,17 @@ class ApiKeys:
 
 
 def read_api_keys(entries: Iterable[str]) -> ApiKeys:
-    """The keys of the setting `http.api_keys`, each `KEY` or `NAME:KEY` (AUTH-02).
+    """Parse the setting `http.api_keys`, whose entries are `KEY` or `NAME:KEY` (AUTH-02).
 
     Raises:
-        UsageError: a name or a key stands there twice.
+        UsageError: a name or a key occurs twice.
     """
     principals: dict[bytes, Principal] = {}
     subjects: set[str] = set()
     for entry in entries:
         name, _, key = entry.rpartition(":")
         digest = sha256(key.encode()).digest()
-        # Without a name, one that stays the same as long as the key does, and does not tell it.
+        # Without a name, one that changes only with the key, and does not reveal it.
         subject = KEY_SUBJECT + (name or digest.hex()[:12])
         if digest in principals or subject in subjects:
             raise UsageError(f"http.api_keys: {subject!r} stands there twice")
@@ -74,11 +74,11 @@ def read_api_keys(entries: Iterable[str]) -> ApiKeys:
 
 @define(eq=False, repr=False)
 class Authenticator:
-    """Asks every request who sends it.
+    """Finds the principal of every request.
 
     Args:
-        keys: None: there are none.
-        oauth: None: no token is accepted. Without either everybody is welcome.
+        keys: the API keys; None if there are none.
+        oauth: accepts tokens; None if no token is accepted. Without both, there are no principals.
     """
 
     _keys: ApiKeys | None
@@ -87,10 +87,11 @@ class Authenticator:
     async def authenticate(
         self, head: RequestHead, mount: str = ""
     ) -> Principal | HttpRefusal | None:
-        """Who sends the request; None where nobody is asked (AUTH-03 to AUTH-05).
+        """Return the principal of a request; None without authentication (AUTH-03 to AUTH-05).
 
         Args:
-            mount: the path that the server is mounted at.
+            head: the request's head.
+            mount: the path at which the server is mounted.
         """
         if self._keys is None and self.oauth is None:
             return None
@@ -109,7 +110,7 @@ class Authenticator:
     def check_scopes(
         self, principal: Principal | None, scopes: frozenset[str], mount: str = ""
     ) -> HttpRefusal | None:
-        """Why `principal` may not call tools that need `scopes` (AUTH-12, AUTH-13)."""
+        """Return why `principal` may not call tools that need `scopes` (AUTH-12, AUTH-13)."""
         if principal is None or self.oauth is None or not scopes:
             return None
         return self.oauth.forbidden(sorted(scopes), principal, mount)
@@ -129,10 +130,10 @@ class Authenticator:
 def make_authenticator(
     config: ServerConfig, clock: Clock, logger: StructuredLogger
 ) -> Authenticator:
-    """The authenticator that `config` asks for (AUTH-01).
+    """Return the authenticator that `config` describes (AUTH-01).
 
     Raises:
-        UsageError: nobody has said who may use the server, or two things that exclude each other.
+        UsageError: authentication is neither configured nor turned off, or both.
     """
     http, issuer = config.http, config.oauth.issuer
     if http.no_auth:

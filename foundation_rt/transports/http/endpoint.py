@@ -1,7 +1,7 @@
-"""The MCP endpoint: POST, GET and DELETE, in both eras (spec/http.md).
+"""The MCP endpoint: POST, GET and DELETE, in both protocol modes (spec/http.md).
 
-In the handshake era a client has a session, which `initialize` opens: a `Channel`, found by its id.
-In the stateless era every POST is a connection of its own, which ends with its response.
+In the handshake mode a client has a session, which `initialize` opens: an `HttpSession`, found by
+its id. In the stateless mode every POST is a connection of its own, which ends with its response.
 """
 
 from __future__ import annotations
@@ -18,24 +18,21 @@ from ...core.methods.scopes import SCOPED_METHODS, scopes_of
 from ...errors import JsonRpcErrorCode
 from ...protocol.jsonrpc import ABSENT, Batch, Notification, Request, Response, parse
 from ...protocol.principal import identity_of
-from .channel import Channel
-from .events import SessionRecord
-from .exchange import Exchange
-from .guard import read_body
+from .asgi import HttpRefusal, send_empty, send_json, start_stream
+from .event_store import SessionRecord
 from .headers import (
     check_delete,
     check_get,
-    check_mirrored,
+    check_mcp_headers,
     check_post,
     check_session_headers,
     is_stateless,
     method_not_allowed,
 )
-from .refusal import HttpRefusal
-from .responses import send_empty, send_json, start_stream
-from .streams import EventBody, encode_event, encode_retry
-from .unread import UNCOUNTED_BYTES
-from .wire import CUT_CONNECTION, HOLD_BYTES
+from .post_response import PostResponse
+from .request import read_body
+from .session import HttpSession
+from .sse import EventBody, encode_event, encode_retry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,22 +42,20 @@ if TYPE_CHECKING:
     from ...engine.connection import Connection
     from ...engine.scheduling import HostLoop
     from ...protocol.jsonrpc import Message
-    from ...protocol.principal import Principal
     from ...registry.tools import RegisteredTool
     from ...runtime import Runtime
+    from .asgi import RawHeader, Receive, Send
     from .authentication import Authenticator
-    from .events import EventStore, Replay
-    from .headers import RequestHead
-    from .responses import RawHeader
-    from .sessions import SessionTable
-    from .streams import Receive, Scope, Send
+    from .event_store import EventStore, Replay
+    from .request import HttpRequest
+    from .session_table import SessionTable
 
 SOON_SECONDS = 0.1
-"""An answer that takes longer is watched: whether its client is still there, and can resume."""
+"""How long an answer may take before it becomes a stream, and its client is watched."""
 
 SESSION_HEADER = b"mcp-session-id"
 
-_WITHOUT_PARAMS = (Response, Batch)  # a union would be made anew for each look at a message
+_WITHOUT_PARAMS = (Response, Batch)  # a union type would be made again for each message
 
 _STATUS_OF_ERRORS: dict[int, int] = {
     JsonRpcErrorCode.PARSE_ERROR: 400,
@@ -71,16 +66,16 @@ _STATUS_OF_ERRORS: dict[int, int] = {
     JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY: 400,
     JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION: 400,
 }
-"""Of the stateless era; all else is 200 (HTTP-11)."""
+"""The HTTP status of each error code in the stateless mode; 200 for all others (HTTP-11)."""
 
 _NO_MESSAGE = (JsonRpcErrorCode.PARSE_ERROR, JsonRpcErrorCode.INVALID_REQUEST)
-"""In the handshake era only what is no message is a bad request (HTTP-11)."""
+"""The only error codes that are a bad request in the handshake mode (HTTP-11)."""
 
 SESSION_ENDED = "disconnected"
-"""Why a connection is closed whose client ended it."""
+"""The reason with which a connection is closed that its client has ended."""
 
 SERVER_STOPS = "shutdown"
-"""Why one is closed that the server ends."""
+"""The reason with which a connection is closed that the server ends."""
 
 NO_SESSION = HttpRefusal(404, "There is no such session", reason="session_not_found")
 
@@ -88,166 +83,147 @@ STOPPING = HttpRefusal(
     503, "The server is stopping", JsonRpcErrorCode.INTERNAL_ERROR, "server_stopping"
 )
 
-
-@define(eq=False, repr=False)
-class Visit:
-    """One HTTP request, as far as it was looked at."""
-
-    head: RequestHead
-    principal: Principal | None
-    scope: Scope
-    receive: Receive
-    send: Send
-
-    def open_body(self) -> EventBody:
-        """A body for its response."""
-        extensions = self.scope.get("extensions", {})
-        return EventBody(extensions.get(CUT_CONNECTION), extensions.get(HOLD_BYTES))
-
-    async def send_reply(self, status: int, line: bytes, headers: Sequence[RawHeader] = ()) -> None:
-        """Send a whole response; a large one counts as unread while it waits (HTTP-29)."""
-        hold = self.scope.get("extensions", {}).get(HOLD_BYTES)
-        if hold is None or len(line) <= UNCOUNTED_BYTES:
-            await send_json(self.send, status, line, headers)
-            return
-        hold(len(line))
-        try:
-            await send_json(self.send, status, line, headers)
-        finally:
-            hold(-len(line))
-
-
 _Answering = HttpRefusal | Awaitable[HttpRefusal | None]
-"""What one POST leads to: a refusal, or what sends its response."""
+"""The outcome of one POST: a refusal, or an awaitable that sends its response."""
 
 
 @define(eq=False, repr=False)
 class Endpoint:
-    """Answers what comes to the path of the endpoint; belongs to one event loop."""
+    """Answers the requests to the path of the endpoint; belongs to one event loop."""
 
     runtime: Runtime
     settings: HttpSection
     scheduler: HostLoop
     authenticator: Authenticator
-    sessions: SessionTable[Channel]
+    sessions: SessionTable[HttpSession]
     events: EventStore
-    _open: dict[Connection, Exchange] = field(factory=dict, init=False)
+    _open: dict[Connection, PostResponse] = field(factory=dict, init=False)
     _closed: bool = field(default=False, init=False)
 
     def stop_listening(self) -> None:
-        """The server stops: those who only wait for news are told that none will come (HTTP-16)."""
+        """End subscriptions and the streams of GETs: the server stops (HTTP-16)."""
         for connection in list(self._open):
             connection.end_listening()
-        for channel in self.sessions:
-            channel.stop_listening()
+        for session in self.sessions:
+            session.stop_listening()
 
     def close(self) -> None:
-        """The server has stopped: whatever runs is aborted, and every response ends."""
+        """Abort all calls, and end every response: the server has stopped."""
         self._closed = True
-        for connection, exchange in list(self._open.items()):
+        for connection, response in list(self._open.items()):
             connection.close(SERVER_STOPS)
-            exchange.finish()
+            response.finish()
         self.sessions.end_all(SERVER_STOPS)
 
-    async def handle(self, visit: Visit) -> HttpRefusal | None:
-        """Answer one request, unless it is to be refused."""
-        method = visit.scope["method"]
+    async def handle(self, request: HttpRequest) -> HttpRefusal | None:
+        """Answer one request, or return why it is refused."""
+        method = request.scope["method"]
         if method == "POST":
-            return await self._post(visit)
+            return await self._post(request)
         if method == "GET":
-            return await self._get(visit)
+            return await self._get(request)
         if method == "DELETE":
-            return await self._delete(visit)
+            return await self._delete(request)
         return method_not_allowed("POST", "GET", "DELETE")
 
-    async def read_body(self, visit: Visit) -> bytes | HttpRefusal:
-        """The body of a request, within the limits of the configuration."""
-        return await read_body(visit.head, visit.receive, self.settings)
+    async def read_body(self, request: HttpRequest) -> bytes | HttpRefusal:
+        """Return the body of a request, within the limits of the configuration."""
+        return await read_body(request.head, request.receive, self.settings)
 
     # -- POST ----------------------------------------------------------------------------------
 
-    async def _post(self, visit: Visit) -> HttpRefusal | None:
-        refusal = check_post(visit.head)
+    async def _post(self, request: HttpRequest) -> HttpRefusal | None:
+        refusal = check_post(request.head)
         if refusal is not None:
             return refusal
-        body = await self.read_body(visit)
+        body = await self.read_body(request)
         if isinstance(body, HttpRefusal):
             return body
-        # What came is dropped before the answer is waited for, which may take hours (HTTP-28).
-        answering = self._take(visit, parse(body))
+        # The message is dropped before its answer is awaited, which may take hours (HTTP-28).
+        answering = self._take(request, parse(body))
         del body
         return answering if isinstance(answering, HttpRefusal) else await answering
 
-    def _take(self, visit: Visit, message: Message) -> _Answering:
-        """Decide and begin what the message of one POST leads to."""
+    def _take(self, request: HttpRequest, message: Message) -> _Answering:
+        """Begin to handle the message of one POST."""
         params = ABSENT if isinstance(message, _WITHOUT_PARAMS) else message.params
-        if is_stateless(visit.head, params):
-            return self._take_stateless(visit, message)
+        if is_stateless(request.head, params):
+            return self._take_stateless(request, message)
         if (
             type(message) is Request
             and message.method == "initialize"
-            and not visit.head.session_id
+            and not request.head.session_id
         ):
             if self.runtime.rate_limit is not None:
-                return self._open_counted_session(visit, message)
-            return self._open_session(visit, message)
-        return self._take_in_session(visit, message)
+                return self._open_counted_session(request, message)
+            return self._open_session(request, message)
+        return self._take_in_session(request, message)
 
-    def _take_stateless(self, visit: Visit, message: Message) -> _Answering:
-        """HTTP-10: a connection of its own, which ends with the response."""
+    def _take_stateless(self, request: HttpRequest, message: Message) -> _Answering:
+        """Handle a message on a connection of its own, which ends with the response (HTTP-10)."""
         if type(message) is Notification:
-            return send_empty(visit.send, 202)  # there is none that means anything here
+            return send_empty(request.send, 202)  # none has a meaning in this mode
         if type(message) is Response:
             return HttpRefusal(400, "A server asks nothing in this revision: there is no response")
         if type(message) is Request:
             tool = self._find_tool(message)
             parameters = () if tool is None else tool.header_parameters
-            refusal = check_mirrored(visit.head, message, parameters)
+            refusal = check_mcp_headers(request.head, message, parameters)
             if refusal is not None:
                 body = refusal.body(self.runtime.ids.connection_correlation_id(), message.id)
-                return send_json(visit.send, refusal.status, body, refusal.headers)
-            refusal = self._check_scopes(visit, message)
+                return send_json(request.send, refusal.status, body, refusal.headers)
+            refusal = self._check_scopes(request, message)
             if refusal is not None:
                 return refusal
-        exchange = Exchange(visit.open_body())
+        response = PostResponse(request.open_body())
         connection = self.runtime.connect(
-            exchange.deliver, "http", self.scheduler, principal=visit.principal, stateless=True
+            response.deliver, "http", self.scheduler, principal=request.principal, stateless=True
         )
         connection.take(message)
-        self._open[connection] = exchange
-        return self._answer_stateless(visit, connection, exchange)
+        self._open[connection] = response
+        return self._answer_stateless(request, connection, response)
 
     async def _answer_stateless(
-        self, visit: Visit, connection: Connection, exchange: Exchange
+        self, request: HttpRequest, connection: Connection, response: PostResponse
     ) -> HttpRefusal | None:
         try:
-            return await self._answer(visit, exchange)
+            return await self._answer(request, response)
         finally:
             del self._open[connection]
             if connection.session.is_waited_for:
                 connection.close()
 
-    def _find_tool(self, request: Request) -> RegisteredTool | None:
-        """The tool that a request calls, if it calls one that there is."""
-        if request.method != "tools/call" or type(request.params) is not dict:
+    def _find_tool(self, message: Request) -> RegisteredTool | None:
+        """Return the tool that a request calls, if it calls one that exists."""
+        if message.method != "tools/call" or type(message.params) is not dict:
             return None
-        name = request.params.get("name")
+        name = message.params.get("name")
         return self.runtime.registry.get(name) if type(name) is str else None
 
-    def _check_scopes(self, visit: Visit, *requests: Request) -> HttpRefusal | None:
-        """One challenge for all that a request, or a batch of them, needs (AUTH-12)."""
+    def _check_scopes(self, request: HttpRequest, *messages: Request) -> HttpRefusal | None:
+        """Return one challenge for all scopes that the messages of a POST need (AUTH-12)."""
         if self.authenticator.oauth is None:
-            return None  # holders of keys may use everything
-        scopes = [found for found in map(self._scopes_of, requests) if found]
+            return None  # a key has all scopes
+        scopes = [found for found in map(self._scopes_of, messages) if found]
         if not scopes:
             return None
-        mount = str(visit.scope.get("root_path", ""))
-        return self.authenticator.check_scopes(visit.principal, frozenset().union(*scopes), mount)
+        mount = str(request.scope.get("root_path", ""))
+        return self.authenticator.check_scopes(request.principal, frozenset().union(*scopes), mount)
 
-    async def check_rate(self, visit: Visit) -> HttpRefusal | None:
-        """Count a new session; return why there may be none now (RATE-07)."""
+    def _scopes_of(self, message: Request) -> frozenset[str]:
+        features = self.runtime.dispatcher.features
+        if features is None or message.method not in SCOPED_METHODS:
+            tool = self._find_tool(message)
+            if tool is None:
+                return frozenset()
+            arguments = message.params.get("arguments")
+            return tool.scopes_for(arguments if type(arguments) is dict else {})
+        return scopes_of(features, message)
+
+    async def check_rate(self, request: HttpRequest) -> HttpRefusal | None:
+        """Count a new session; return a refusal if the rate limit is reached (RATE-07)."""
         limit = self.runtime.rate_limit
-        refusal = None if limit is None else await limit.check_session(visit.principal)
+        refusal = None if limit is None else await limit.check_session(request.principal)
         if refusal is None:
             return None
         details = refusal.details or {}
@@ -255,131 +231,124 @@ class Endpoint:
         headers = ((b"retry-after", b"%d" % seconds),)
         return HttpRefusal(429, refusal.message, reason="rate_limit", headers=headers, data=details)
 
-    async def _open_counted_session(self, visit: Visit, request: Request) -> HttpRefusal | None:
-        answering = await self.check_rate(visit) or self._open_session(visit, request)
-        del request
+    async def _open_counted_session(
+        self, request: HttpRequest, message: Request
+    ) -> HttpRefusal | None:
+        answering = await self.check_rate(request) or self._open_session(request, message)
+        del message
         return answering if isinstance(answering, HttpRefusal) else await answering
 
-    def _scopes_of(self, request: Request) -> frozenset[str]:
-        features = self.runtime.dispatcher.features
-        if features is None or request.method not in SCOPED_METHODS:
-            tool = self._find_tool(request)
-            if tool is None:
-                return frozenset()
-            arguments = request.params.get("arguments")
-            return tool.scopes_for(arguments if type(arguments) is dict else {})
-        return scopes_of(features, request)
-
-    def _open_session(self, visit: Visit, request: Request) -> _Answering:
-        """HTTP-03: a session whose `initialize` was accepted gets an id."""
-        refusal = self.sessions.make_room(visit.principal)
+    def _open_session(self, request: HttpRequest, message: Request) -> _Answering:
+        """Handle `initialize`; if it succeeds, the session gets an id (HTTP-03)."""
+        refusal = self.sessions.check_capacity(request.principal)
         if refusal is not None:
             return refusal
         settings, runtime = self.settings, self.runtime
-        channel = Channel(settings.retry_ms, settings.question_grace_ms, self.events, runtime.clock)
-        channel.attach(
-            runtime.connect(channel.deliver, "http", self.scheduler, principal=visit.principal)
+        grace_ms = settings.question_grace_ms
+        session = HttpSession(settings.retry_ms, grace_ms, self.events, runtime.clock)
+        session.attach(
+            runtime.connect(session.deliver, "http", self.scheduler, principal=request.principal)
         )
-        exchange = Exchange(visit.open_body(), channel, (request.id,))
-        channel.receive(request, exchange)
-        peer = channel.connection.session.peer
+        response = PostResponse(request.open_body(), session, (message.id,))
+        session.receive(message, response)
+        peer = session.connection.session.peer
         headers: list[RawHeader] = []
         if peer is None:
-            channel.close("refused")
+            session.close("refused")
         else:
-            channel.session_id = session_id = self.sessions.add(channel, visit.principal)
-            record = SessionRecord(identity_of(visit.principal), peer.revision.name)
+            session.session_id = session_id = self.sessions.add(session, request.principal)
+            record = SessionRecord(identity_of(request.principal), peer.revision.name)
             self.events.open(session_id, record)
             headers.append((SESSION_HEADER, session_id.encode()))
-        return self._answer(visit, exchange, headers)
+        return self._answer(request, response, headers)
 
-    def _take_in_session(self, visit: Visit, message: Message) -> _Answering:
-        channel = check_session_headers(visit.head) or self._find(visit)
-        if isinstance(channel, HttpRefusal):
-            return channel
+    def _take_in_session(self, request: HttpRequest, message: Message) -> _Answering:
+        session = check_session_headers(request.head) or self._find(request)
+        if isinstance(session, HttpRefusal):
+            return session
         requests = requests_of(message)
-        refusal = self._check_scopes(visit, *requests)
+        refusal = self._check_scopes(request, *requests)
         if refusal is not None:
             return refusal
-        exchange = Exchange(visit.open_body(), channel, tuple(each.id for each in requests))
-        # The same principal, but its token may be a new one, of other scopes.
-        channel.connection.session.principal = visit.principal
-        channel.receive(message, exchange)
+        response = PostResponse(request.open_body(), session, tuple(each.id for each in requests))
+        # The same principal, but its token may be a new one with other scopes.
+        session.connection.session.principal = request.principal
+        session.receive(message, response)
         if type(message) is not Request:
-            channel.end_cancelled()
-        if not requests and not exchange.finished:
-            return send_empty(visit.send, 202)
-        return self._answer_in_session(visit, channel, exchange)
+            session.end_cancelled()
+        if not requests and not response.finished:
+            return send_empty(request.send, 202)
+        return self._answer_in_session(request, session, response)
 
     async def _answer_in_session(
-        self, visit: Visit, channel: Channel, exchange: Exchange
+        self, request: HttpRequest, session: HttpSession, response: PostResponse
     ) -> HttpRefusal | None:
-        refusal = await self._answer(visit, exchange)
-        self.sessions.touch(channel.session_id)
+        refusal = await self._answer(request, response)
+        self.sessions.touch(session.session_id)
         return refusal
 
-    def _find(self, visit: Visit) -> Channel | HttpRefusal:
-        """The session that a request belongs to (HTTP-04)."""
-        channel = self.sessions.get(visit.head.session_id, visit.principal)
-        if channel is None:
+    def _find(self, request: HttpRequest) -> HttpSession | HttpRefusal:
+        """Return the session that a request belongs to (HTTP-04)."""
+        session = self.sessions.get(request.head.session_id, request.principal)
+        if session is None:
             return NO_SESSION
-        peer = channel.connection.session.peer
-        version = visit.head.protocol_version
+        peer = session.connection.session.peer
+        version = request.head.protocol_version
         if version is not None and peer is not None and version != peer.revision.name:
             return HttpRefusal(
                 400,
                 f"MCP-Protocol-Version is not the one agreed on, which is {peer.revision.name}",
                 reason="unsupported_protocol_version",
             )
-        return channel
+        return session
 
     # -- answering -----------------------------------------------------------------------------
 
     async def _answer(
-        self, visit: Visit, exchange: Exchange, headers: Sequence[RawHeader] = ()
+        self, request: HttpRequest, response: PostResponse, headers: Sequence[RawHeader] = ()
     ) -> HttpRefusal | None:
-        """Send what there is to say: as JSON if nothing comes before the reply (HTTP-06).
+        """Send the answer to a POST: as JSON if no message precedes the reply (HTTP-06).
 
         Returns:
-            What is said instead, if nothing was said and the call was aborted since the server
-            stops (HTTP-16).
+            The refusal to send instead, if nothing was sent and the call was aborted because the
+            server stops (HTTP-16).
         """
-        body = exchange.body
+        body = response.body
         assert body is not None
-        if not exchange.has_begun:
-            # A handler that waits for nothing ends in this turn: no timer, no future, 10 us.
+        if not response.has_begun:
+            # A handler that never waits ends in this turn: no timer and no future, 10 us less.
             await asyncio.sleep(0)
-        if not exchange.has_begun:
+        if not response.has_begun:
             await body.wait(SOON_SECONDS)
-        reply = exchange.reply
+        reply = response.reply
         if reply is not None:
-            await visit.send_reply(_status(exchange, reply), reply.line, headers)
+            await request.send_reply(_status(response, reply), reply.line, headers)
             return None
-        with watching(visit.receive, body, exchange):
-            if exchange.resumption is None and not exchange.has_begun:
-                # Nobody could resume it: no need to hurry with a stream.
+        with watching(request.receive, body, response):
+            if response.resumption is None and not response.has_begun:
+                # It cannot be resumed, so a stream need not begin early.
                 await body.wait(self._keep_alive_seconds)
-            reply = exchange.reply
+            reply = response.reply
             if body.gone:
                 return None
             if reply is not None:
-                await visit.send_reply(_status(exchange, reply), reply.line, headers)
-            elif self._closed and not exchange.is_stream:
+                await request.send_reply(_status(response, reply), reply.line, headers)
+            elif self._closed and not response.is_stream:
                 return STOPPING
             else:
-                exchange.open_stream()
-                await self.send_stream(visit.send, body, headers)
+                response.open_stream()
+                await self.send_stream(request.send, body, headers)
         return None
 
     async def send_stream(
         self, send: Send, body: EventBody, headers: Sequence[RawHeader] = ()
     ) -> None:
-        """A response that is a stream: what is written to `body`."""
+        """Send a response that is a stream: the events written to `body`."""
         try:
             await start_stream(send, headers)
             await body.pump(send, self._keep_alive_seconds)
         except asyncio.CancelledError:
-            if not body.gone:  # else it was cut off, by way of its task
+            if not body.gone:  # else the client was cut off by cancelling this task
                 raise
 
     @property
@@ -388,52 +357,56 @@ class Endpoint:
 
     # -- GET and DELETE ------------------------------------------------------------------------
 
-    async def _get(self, visit: Visit) -> HttpRefusal | None:
-        """HTTP-12, HTTP-13: listen to what belongs to no request, or resume a stream."""
-        refusal = check_get(visit.head)
+    async def _get(self, request: HttpRequest) -> HttpRefusal | None:
+        """Stream the messages that belong to no request, or resume a stream (HTTP-12, HTTP-13)."""
+        refusal = check_get(request.head)
         if refusal is not None:
             return refusal
-        since = visit.head.last_event_id
-        channel = self._find(visit)
-        if channel is NO_SESSION and since is not None:
-            return await self._resume_elsewhere(visit, since)
-        if isinstance(channel, HttpRefusal):
-            return channel
-        body = visit.open_body()
-        exchange: Exchange | None
+        since = request.head.last_event_id
+        session = self._find(request)
+        if session is NO_SESSION and since is not None:
+            return await self._resume_elsewhere(request, since)
+        if isinstance(session, HttpRefusal):
+            return session
+        body = request.open_body()
+        response: PostResponse | None
         if since is None:
-            exchange, since = channel.listen(body)
+            response, since = session.listen(body)
         else:
-            exchange = channel.resume(since, body)
-        refusal = await self._tell(visit, channel.session_id, body, exchange, since)
-        self.sessions.touch(channel.session_id)
+            response = session.resume(since, body)
+        refusal = await self._replay(request, session.session_id, body, response, since)
+        self.sessions.touch(session.session_id)
         return refusal
 
-    async def _resume_elsewhere(self, visit: Visit, since: str) -> HttpRefusal | None:
-        """HTTP-14: the session lives in another process, or did; what it said may be known."""
-        session_id = visit.head.session_id or ""
+    async def _resume_elsewhere(self, request: HttpRequest, since: str) -> HttpRefusal | None:
+        """Replay a stream of a session that is not in this process (HTTP-14)."""
+        session_id = request.head.session_id or ""
         record = await self.events.find(session_id)
-        if record is None or record.owner != identity_of(visit.principal):
+        if record is None or record.owner != identity_of(request.principal):
             return NO_SESSION
-        return await self._tell(visit, session_id, visit.open_body(), None, since)
+        return await self._replay(request, session_id, request.open_body(), None, since)
 
-    async def _tell(
+    async def _replay(
         self,
-        visit: Visit,
+        request: HttpRequest,
         session_id: str,
         body: EventBody,
-        exchange: Exchange | None,
+        response: PostResponse | None,
         since: str | None,
     ) -> HttpRefusal | None:
-        """Send what a stream said after the event `since`, and what it goes on to say.
+        """Send the events of a stream after `since`, then those to come.
 
         Args:
-            exchange: the stream, if it goes on here; it says it in `body`.
+            request: the GET.
+            session_id: the session of the stream.
+            body: the body of the HTTP response.
+            response: the stream, if it continues in this process; it writes to `body`.
+            since: the id of an event; None sends only the events to come.
         """
-        with watching(visit.receive, body, exchange):
-            until = None if exchange is None else exchange.last_event_id
-            # A client that names no event is told what is still kept of what it never heard.
-            whole = visit.head.last_event_id is not None
+        with watching(request.receive, body, response):
+            until = None if response is None else response.last_event_id
+            # A client that names no event gets what is still kept of the events never sent.
+            whole = request.head.last_event_id is not None
             replay = None
             if since is not None:
                 replay = await self.events.replay(session_id, since, whole=whole)
@@ -441,40 +414,40 @@ class Endpoint:
                 return HttpRefusal(
                     400, "What followed Last-Event-ID is not known any more", reason="unknown_event"
                 )
-            if exchange is None:
+            if response is None:
                 if replay is not None and not replay.ended:
                     body.write(encode_retry(self.settings.retry_ms))
                 body.end()
             if replay is not None:
                 body.begin_with(_encode_missed(replay, until))
-                del replay  # it may be large, and the stream may last for long
-            await self.send_stream(visit.send, body)
+                del replay  # it may be large, and the stream may last long
+            await self.send_stream(request.send, body)
         return None
 
-    async def _delete(self, visit: Visit) -> HttpRefusal | None:
-        """HTTP-05: the client needs its session no more."""
-        refusal = check_delete(visit.head)
+    async def _delete(self, request: HttpRequest) -> HttpRefusal | None:
+        """End the session of a client that no longer needs it (HTTP-05)."""
+        refusal = check_delete(request.head)
         if refusal is not None:
             return refusal
-        channel = self._find(visit)
-        if isinstance(channel, HttpRefusal):
-            return channel
-        self.sessions.end(channel.session_id, SESSION_ENDED)
-        await send_empty(visit.send, 204)
+        session = self._find(request)
+        if isinstance(session, HttpRefusal):
+            return session
+        self.sessions.end(session.session_id, SESSION_ENDED)
+        await send_empty(request.send, 204)
         return None
 
 
-def _status(exchange: Exchange, reply: Reply) -> int:
-    """What stands in the body, for those who look at nothing else (HTTP-11)."""
+def _status(response: PostResponse, reply: Reply) -> int:
+    """Return the HTTP status that says the same as the reply in the body (HTTP-11)."""
     if reply.error_code is None:
         return 200
-    if exchange.resumption is None:
+    if response.resumption is None:
         return _STATUS_OF_ERRORS.get(reply.error_code, 200)
     return 400 if reply.error_code in _NO_MESSAGE else 200
 
 
 def _encode_missed(replay: Replay, until: str | None) -> bytes:
-    """The events of `replay` up to `until`: what comes later is said in the body itself."""
+    """Encode the events of `replay` up to `until`; later ones are written to the body itself."""
     chunks: list[bytes] = []
     for event in replay.events:
         if event.line:
@@ -485,16 +458,18 @@ def _encode_missed(replay: Replay, until: str | None) -> bytes:
 
 
 @contextmanager
-def watching(receive: Receive, body: EventBody, exchange: Exchange | None = None) -> Iterator[None]:
-    """While this lasts, notice that the client goes; then the response is over."""
+def watching(
+    receive: Receive, body: EventBody, response: PostResponse | None = None
+) -> Iterator[None]:
+    """End `body` when the client has gone, and at the end of the `with` block."""
     watcher = asyncio.ensure_future(_watch(receive, body))
     try:
         yield
     finally:
         watcher.cancel()
-        body.leave()  # what was not sent is dropped
-        if exchange is not None:
-            exchange.drop(body)
+        body.leave()  # drops what was not sent
+        if response is not None:
+            response.drop(body)
 
 
 async def _watch(receive: Receive, body: EventBody) -> None:

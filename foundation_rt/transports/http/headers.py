@@ -1,8 +1,8 @@
-"""What the head of an HTTP request has to say, and whether it says the same as its body.
+"""The head of an HTTP request, and the comparison with its body.
 
-Pure decisions over the raw headers of ASGI (spec/http-headers.md). A field that decides anything
-may stand there once: of two, a proxy in between may have looked at the other one. From revision
-2026-07-28 on a request repeats in headers what intermediaries route by (SEP-2243), and a request
+Pure decisions over the raw headers of ASGI (spec/http-headers.md). A header that decides anything
+may occur only once: of two, a proxy may have used the other one. From revision 2026-07-28 on a
+request repeats values of its body in headers, for intermediaries to route by (SEP-2243); a request
 whose headers and body differ is refused.
 """
 
@@ -20,10 +20,10 @@ from ...protocol.http_headers import NAME_SOURCES, decode_header_value
 from ...protocol.jsonrpc import Request
 from ...protocol.peer import brings_peer, unsupported_data
 from ...protocol.revisions import HANDSHAKE_REVISIONS, REVISIONS, STATELESS_REVISIONS, VERSION_KEY
-from .refusal import HttpRefusal
+from .asgi import CLOSE, HttpRefusal
 
 HeaderParameter = tuple[str, tuple[str, ...], str]
-"""A parameter that is repeated in a header: name of the header, path of property keys, type."""
+"""A parameter that a header repeats: name of the header, path of property keys, type."""
 
 _FIELDS = {
     b"accept": "accept",
@@ -44,7 +44,7 @@ _FIELDS = {
 _PARAMETER = b"mcp-param-"
 _UNSAFE = re.compile(r"[^\t\x20-\x7e]")  # RFC 9110, section 5.5, without its obsolete part
 
-_BOTH_TYPES = "application/json, text/event-stream"  # what nearly every client sends, to the letter
+_BOTH_TYPES = "application/json, text/event-stream"  # the exact value of nearly every client
 _NO_QUALITY = re.compile(r"0(\.0{0,3})?")
 _JSON_TYPE = "application/json"
 _EVENTS_TYPE = "text/event-stream"
@@ -54,11 +54,11 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
 
 @define(eq=False, repr=False)
 class RequestHead:
-    """The fields of a request's head that decide anything; None where there is none.
+    """The headers of a request that decide anything; None for those that are absent.
 
     Attributes:
-        accept: all of its fields, joined.
-        parameters: values of `Mcp-Param-*`, by the rest of the name in lower case.
+        accept: all `Accept` headers, joined.
+        parameters: the values of `Mcp-Param-*`, by the rest of the name in lower case.
     """
 
     accept: str | None = None
@@ -79,10 +79,10 @@ class RequestHead:
 
 
 def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead | HttpRefusal:
-    """The head of a request, or why it is ambiguous or malformed (HEAD-01 to HEAD-03).
+    """Parse the head of a request; refuse an ambiguous or malformed one (HEAD-01 to HEAD-03).
 
     Args:
-        headers: as ASGI has them, with names in lower case.
+        headers: the headers of the ASGI scope, with names in lower case.
     """
     fields: dict[str, str] = {}
     parameters: dict[str, str] = {}
@@ -98,7 +98,7 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead | HttpRefus
                 return _malformed(name, "stands in the request more than once")
             value = f"{found[key]}, {value}"
         found[key] = value
-    # All at once: a look at each would be a third of the work.
+    # All at once: checking each would be a third of the work.
     text = "".join((*fields.values(), *parameters.values()))
     if not (text.isascii() and text.isprintable()) and _UNSAFE.search(text) is not None:
         return _find_unsafe(fields, parameters)
@@ -107,7 +107,7 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead | HttpRefus
             501,
             "Not implemented: the only Transfer-Encoding taken is chunked",
             reason="transfer_encoding_not_supported",
-            headers=((b"connection", b"close"),),
+            headers=(CLOSE,),
         )
     if "transfer_encoding" in fields and "content_length" in fields:
         return HttpRefusal(
@@ -117,7 +117,7 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> RequestHead | HttpRefus
 
 
 def check_post(head: RequestHead) -> HttpRefusal | None:
-    """Why a POST cannot be taken, whatever its body says (HEAD-04, HEAD-05)."""
+    """Return why a POST is refused, whatever its body (HEAD-04, HEAD-05)."""
     accept = head.accept
     if accept != _BOTH_TYPES and not (_accepts(accept, _JSON_TYPE, _EVENTS_TYPE)):
         return _not_acceptable(f"{_JSON_TYPE} and {_EVENTS_TYPE}")
@@ -138,7 +138,7 @@ def check_post(head: RequestHead) -> HttpRefusal | None:
 
 
 def check_get(head: RequestHead) -> HttpRefusal | None:
-    """Why a GET gets no stream (HEAD-04, HEAD-06, HEAD-07, HEAD-08)."""
+    """Return why a GET gets no stream (HEAD-04, HEAD-06, HEAD-07, HEAD-08)."""
     if head.protocol_version in STATELESS_REVISIONS:
         return method_not_allowed("POST")
     if not _accepts(head.accept, _EVENTS_TYPE):
@@ -147,16 +147,16 @@ def check_get(head: RequestHead) -> HttpRefusal | None:
 
 
 def check_delete(head: RequestHead) -> HttpRefusal | None:
-    """Why a DELETE ends no session (HEAD-06 to HEAD-08)."""
+    """Return why a DELETE ends no session (HEAD-06 to HEAD-08)."""
     if head.protocol_version in STATELESS_REVISIONS:
         return method_not_allowed("POST")
     return check_session_headers(head)
 
 
 def check_session_headers(head: RequestHead) -> HttpRefusal | None:
-    """Why a request of the handshake era belongs to no session (HEAD-06, HEAD-07).
+    """Return why a request of the handshake mode belongs to no session (HEAD-06, HEAD-07).
 
-    Whoever asks with `initialize` has none yet and is not asked this.
+    Not for `initialize`, which has no session yet.
     """
     version = head.protocol_version
     if version is not None and version not in REVISIONS:
@@ -178,24 +178,27 @@ def check_session_headers(head: RequestHead) -> HttpRefusal | None:
 
 
 def is_stateless(head: RequestHead, params: Any) -> bool:
-    """Return whether a request is of the stateless era: its head or its `_meta` says so (HEAD-09).
+    """Return whether the head or the `_meta` of a request choose the stateless mode (HEAD-09).
 
-    A revision that is not spoken is taken for a later one, of which a client may learn what is.
+    An unknown revision counts as a later one; its client gets the list of supported revisions.
 
     Args:
-        params: of the message in the body.
+        head: the request's head.
+        params: the params of the message in the body.
     """
     version = head.protocol_version
     return (version is not None and version not in HANDSHAKE_REVISIONS) or brings_peer(params)
 
 
-def check_mirrored(
+def check_mcp_headers(
     head: RequestHead, request: Request, parameters: Sequence[HeaderParameter] = ()
 ) -> HttpRefusal | None:
-    """Where the head of a stateless request says something else than its body (HEAD-10 to HEAD-15).
+    """Return how the head of a stateless request differs from its body (HEAD-10 to HEAD-15).
 
     Args:
-        parameters: of the tool that is called, those that have a header.
+        head: the request's head.
+        request: the message in its body.
+        parameters: the parameters of the called tool that have a header.
     """
     refusal = _check_version(head, request) or _check_method(head, request)
     if refusal is not None:
@@ -216,7 +219,7 @@ def check_mirrored(
 
 
 def method_not_allowed(*methods: str) -> HttpRefusal:
-    """The endpoint has no such method, or not in the revision that is spoken (HEAD-08)."""
+    """Return the refusal of a method that the endpoint or the revision lacks (HEAD-08)."""
     allowed = ", ".join(methods)
     return HttpRefusal(
         405,
@@ -247,7 +250,7 @@ def _check_method(head: RequestHead, request: Request) -> HttpRefusal | None:
 
 def _check_name(head: RequestHead, name: Any) -> HttpRefusal | None:
     if type(name) is not str:
-        # The params are wrong, and the protocol will say so; there is nothing to compare.
+        # The params are invalid, which the protocol reports; there is nothing to compare.
         return None
     if head.name is None:
         return _mismatch("the header Mcp-Name is missing")
@@ -267,13 +270,13 @@ def _check_parameter(head: RequestHead, header: str, value: Any) -> HttpRefusal 
         return _mismatch(f"Mcp-Param-{header} is no valid base64 of UTF-8")
     if value is None:
         return _mismatch(f"Mcp-Param-{header} has a value, and the body has none")
-    if not _says(decoded, value):
+    if not _equals(decoded, value):
         return _mismatch(f"Mcp-Param-{header} is not the value in the body")
     return None
 
 
-def _says(text: str, value: Any) -> bool:
-    """Return whether a header's text is `value`; numbers are compared as numbers (HEAD-14)."""
+def _equals(text: str, value: Any) -> bool:
+    """Return whether a header's text is `value`; numbers compare as numbers (HEAD-14)."""
     if type(value) is str:
         return text == value
     if type(value) is bool:
@@ -297,7 +300,7 @@ def _meta_version(params: Any) -> Any:
 
 
 def _accepts(accept: str | None, *types: str) -> bool:
-    """Return whether a client takes all of `types`; one that says nothing takes none (HEAD-04)."""
+    """Return whether a client accepts all `types`; without `Accept` it accepts none (HEAD-04)."""
     ranges: set[str] = set()
     for item in (accept or "").lower().split(","):
         kind, *attributes = (part.strip(" \t") for part in item.split(";"))
@@ -320,18 +323,18 @@ def _not_acceptable(types: str) -> HttpRefusal:
 
 
 def _find_unsafe(fields: dict[str, str], parameters: dict[str, str]) -> HttpRefusal:
-    """The refusal that names the header which holds what no header may hold."""
+    """Return the refusal that names the header with a forbidden character."""
     values = {name: fields.get(attribute, "") for name, attribute in _FIELDS.items()}
     values |= {_PARAMETER + name.encode(): value for name, value in parameters.items()}
     name = next(name for name, value in values.items() if _UNSAFE.search(value) is not None)
     return _malformed(name, "holds a character that no header may hold")
 
 
-def _malformed(name: bytes, what: str) -> HttpRefusal:
+def _malformed(name: bytes, problem: str) -> HttpRefusal:
     shown = name[:64].decode("ascii", "replace")
     if name.startswith(b"mcp-"):
-        return _mismatch(f"{shown} {what}")
-    return HttpRefusal(400, f"The header {shown} {what}", reason="malformed_header")
+        return _mismatch(f"{shown} {problem}")
+    return HttpRefusal(400, f"The header {shown} {problem}", reason="malformed_header")
 
 
 def _unsupported(version: str) -> HttpRefusal:
@@ -344,7 +347,7 @@ def _unsupported(version: str) -> HttpRefusal:
     )
 
 
-def _mismatch(what: str) -> HttpRefusal:
+def _mismatch(problem: str) -> HttpRefusal:
     return HttpRefusal(
-        400, f"Header mismatch: {what}", JsonRpcErrorCode.HEADER_MISMATCH, "header_mismatch"
+        400, f"Header mismatch: {problem}", JsonRpcErrorCode.HEADER_MISMATCH, "header_mismatch"
     )

@@ -1,8 +1,9 @@
-"""The keys of an authorization server: fetched when first needed, kept, and fetched anew with care.
+"""The keys of an authorization server: fetched when first needed, cached and refreshed.
 
 The issuer's keys come from its `jwks_uri`, which its metadata names (RFC 8414, OpenID Connect
-Discovery) unless it is given. Whoever sends tokens decides how often a key is unknown, so there is
-a least time between two fetches; one fetch serves everybody who waits (AUTH-09 to AUTH-11).
+Discovery) unless it is configured. Senders of tokens can cause fetches by naming unknown keys, so
+there is a minimum time between two fetches; one fetch serves all waiting requests (AUTH-09 to
+AUTH-11).
 
 Needs the extra `http` (joserfc).
 """
@@ -35,18 +36,18 @@ if TYPE_CHECKING:
 VerificationKey = RSAKey | ECKey | OKPKey
 
 MAX_AGE_SECONDS = 3600.0
-"""After so long the keys are fetched anew, so that one that was withdrawn is forgotten."""
+"""The age at which the keys are fetched again, so that a withdrawn one is forgotten."""
 
 MIN_INTERVAL_SECONDS = 30.0
-"""Between the end of one fetch and the next, whatever tokens say; after failures less."""
+"""The minimum time from the end of a fetch to the next one; shorter after failures."""
 
 FIRST_RETRY_SECONDS = 1.0
-"""From a failed fetch to the next one; twice as long after each further failure (AUTH-10)."""
+"""The time from a failed fetch to the next one; doubled by each further failure (AUTH-10)."""
 
 MAX_DOCUMENT_BYTES = 256 * 1024
 MAX_KEYS = 100
-FETCH_SECONDS = 5.0  # of one document; there are three at most
-_PATIENCE_SECONDS = 3 * FETCH_SECONDS
+FETCH_SECONDS = 5.0  # for one document; there are three at most
+_TOTAL_FETCH_SECONDS = 3 * FETCH_SECONDS
 
 _KEY_TYPES: dict[str, type[VerificationKey]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
 _MIN_MODULUS = 342  # characters of 2,048 bits in base64 (NIST SP 800-131A)
@@ -54,10 +55,10 @@ _CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "Ed25519": "Ed2
 
 
 class KeysUnavailable(Exception):
-    """The issuer's keys have never been fetched, and now is not the time either.
+    """The issuer's keys have never been fetched, and the next fetch is not due yet.
 
     Attributes:
-        seconds: until they may be fetched again.
+        seconds: the time until the next fetch.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -70,10 +71,10 @@ class KeySource:
     """The verification keys of one issuer; belongs to one event loop.
 
     Args:
-        issuer: its URL, exactly as it spells it.
-        jwks_uri: where its keys are; None: its metadata says.
-        clock: says how old they are.
-        logger: told when they cannot be fetched.
+        issuer: the issuer's URL, exactly as it spells it.
+        jwks_uri: the URL of its keys; None if its metadata has to name it.
+        clock: measures their age.
+        logger: logs when they cannot be fetched.
     """
 
     _issuer: str
@@ -86,18 +87,18 @@ class KeySource:
     _failures: int = field(default=0, init=False)
     _lock: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     _refreshing: set[asyncio.Task[bool]] = field(factory=set, init=False)
-    _asking: asyncio.Future[list[Any]] | None = field(default=None, init=False)
+    _fetching: asyncio.Future[list[Any]] | None = field(default=None, init=False)
 
     async def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
-        """The key that a token names; without a name, the only one that `algorithm` can be of.
+        """Return the key that a token names; without a name, the only one for `algorithm`.
 
         Raises:
-            KeysUnavailable: there are no keys to look among.
+            KeysUnavailable: no keys have been fetched.
         """
         if self._keys is None:
             await self._refresh()
         elif self._clock.monotonic() - self._fetched >= MAX_AGE_SECONDS and not self._refreshing:
-            # Nobody waits for it: an issuer that does not answer must not hold up its own clients.
+            # In the background: an issuer that does not answer must not delay its own clients.
             self._refreshing.add(task := asyncio.create_task(self._refresh()))
             task.add_done_callback(self._refreshing.discard)
         key = self._pick(key_id, algorithm)
@@ -114,7 +115,7 @@ class KeySource:
         return fitting[0] if len(fitting) == 1 else None
 
     async def _refresh(self) -> bool:
-        """Fetch the keys, unless that was tried just now; return whether they are new."""
+        """Fetch the keys, unless that was tried recently; return whether they are new."""
         before = self._fetched
         async with self._lock:
             now = self._clock.monotonic()
@@ -124,24 +125,24 @@ class KeySource:
         return self._keys is not None and self._fetched != before
 
     def _pause(self) -> float:
-        """Seconds from the fetch that has just ended to the next one."""
+        """Return the time from the fetch that has just ended to the next one, in seconds."""
         if not self._failures:
             return MIN_INTERVAL_SECONDS
         doublings = min(self._failures - 1, 10)
         return min(MIN_INTERVAL_SECONDS, FIRST_RETRY_SECONDS * (1 << doublings))
 
     async def _fetch(self, now: float) -> bool:
-        """Fetch the keys; return whether that went well."""
-        if self._asking is None:
-            self._asking = asyncio.ensure_future(
+        """Fetch the keys; return whether that succeeded."""
+        if self._fetching is None:
+            self._fetching = asyncio.ensure_future(
                 asyncio.to_thread(fetch_keys, self._issuer, self._jwks_uri)
             )
-            self._asking.add_done_callback(self._was_answered)
+            self._fetching.add_done_callback(self._on_fetched)
         try:
-            # What blocks before the first byte, looking the name up for instance, has no timeout.
-            # The thread goes on then; there is never another one beside it.
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                keys = await asyncio.shield(self._asking)
+            # Some steps before the first byte, such as a DNS lookup, have no timeout. The thread
+            # then continues; there is never a second one.
+            async with asyncio.timeout(_TOTAL_FETCH_SECONDS):
+                keys = await asyncio.shield(self._fetching)
         except (OSError, ValueError) as error:
             self._logger.warn(
                 "the keys of the authorization server cannot be fetched",
@@ -152,18 +153,18 @@ class KeySource:
         self._fetched = now
         return True
 
-    def _was_answered(self, asking: asyncio.Future[list[Any]]) -> None:
-        self._asking = None
-        if not asking.cancelled():
-            asking.exception()  # nobody may wait for it any more, and then it is no news
+    def _on_fetched(self, fetching: asyncio.Future[list[Any]]) -> None:
+        self._fetching = None
+        if not fetching.cancelled():
+            fetching.exception()  # marks it as retrieved: nothing may wait for it any more
 
 
 def fetch_keys(issuer: str, jwks_uri: str | None) -> list[Any]:
-    """The keys in the JWK set of `issuer`, as they stand there; blocks.
+    """Fetch the keys in the JWK set of `issuer`, unchecked; blocks.
 
     Raises:
-        OSError: nobody answers, or not in time.
-        ValueError: the answer is not what it should be.
+        OSError: the issuer does not answer, or not in time.
+        ValueError: the answer is not a JWK set.
     """
     document = _fetch_json(jwks_uri or _discover(issuer))
     keys = document.get("keys") if isinstance(document, dict) else None
@@ -173,7 +174,7 @@ def fetch_keys(issuer: str, jwks_uri: str | None) -> list[Any]:
 
 
 def _discover(issuer: str) -> str:
-    """Where the metadata of `issuer` says that its keys are."""
+    """Return the URL of the keys in the metadata of `issuer`."""
     parts = urlsplit(issuer)
     path = parts.path.rstrip("/")
     origin = f"{parts.scheme}://{parts.netloc}"
@@ -197,7 +198,7 @@ def _discover(issuer: str) -> str:
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """What a key is trusted for is the place that it was fetched from."""
+    """Follows no redirects: a key is trusted because of the URL it was fetched from."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -205,7 +206,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 def _fetch_json(url: str) -> Any:
     handlers: list[Any] = [_NoRedirects]
-    if url.startswith("http:"):  # this machine alone, which no proxy reaches
+    if url.startswith("http:"):  # this machine, which no proxy reaches
         handlers.append(ProxyHandler({}))
     deadline = monotonic() + FETCH_SECONDS
     request = Request(url, headers={"Accept": "application/json"})
@@ -233,7 +234,7 @@ def _fetch_json(url: str) -> Any:
 
 
 def _import_keys(keys: list[Any]) -> Iterator[VerificationKey]:
-    """The keys of a JWK set that can verify; others are passed over (RFC 7517, section 5)."""
+    """Yield the keys of a JWK set that can verify; ignore others (RFC 7517, section 5)."""
     for data in keys:
         if not isinstance(data, dict) or data.get("use", "sig") != "sig":
             continue

@@ -1,7 +1,7 @@
 """HTTP+SSE, the transport of revision 2024-11-05: one stream down, POSTs up (HTTP-18).
 
 A GET opens a connection of the runtime and its stream; the first event names the path to POST to.
-The connection ends with the stream: this transport knows no resuming.
+The connection ends with the stream: this transport cannot resume streams.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from urllib.parse import parse_qs
 
 from attrs import define, field
 
-from .endpoint import NO_SESSION, SERVER_STOPS, SESSION_ENDED, Visit, watching
+from .asgi import HttpRefusal, send_empty
+from .endpoint import NO_SESSION, SERVER_STOPS, SESSION_ENDED, watching
 from .headers import check_post, method_not_allowed
-from .refusal import HttpRefusal
-from .responses import send_empty
-from .streams import EventBody, encode_event
+from .sse import EventBody, encode_event
 
 if TYPE_CHECKING:
     from ...engine.connection import Connection
     from .endpoint import Endpoint
-    from .exchange import Message
-    from .sessions import SessionTable
+    from .post_response import Message
+    from .request import HttpRequest
+    from .session_table import SessionTable
 
 STREAM_PATH = "/sse"
 MESSAGES_PATH = "/messages"
@@ -30,15 +30,15 @@ _PARAMETER = "session_id"
 
 
 @define(eq=False, repr=False)
-class LegacyChannel:
-    """One client: what is said to it is events of one body."""
+class LegacySession:
+    """One client: its messages are events of one body."""
 
     body: EventBody
     connection: Connection = field(init=False)
 
     @property
     def is_busy(self) -> bool:
-        """As long as there is one, its client listens."""
+        """Return True: the client listens as long as its session exists."""
         return True
 
     def deliver(self, message: Message) -> None:
@@ -46,7 +46,7 @@ class LegacyChannel:
         self.body.write(encode_event(message.line))
 
     def close(self, reason: str) -> None:
-        """The client is served no longer."""
+        """End the session: abort its calls, and end its stream."""
         self.connection.close(reason)
         self.body.end()
 
@@ -56,57 +56,59 @@ class LegacyEndpoint:
     """Answers at `STREAM_PATH` and `MESSAGES_PATH`.
 
     Args:
-        endpoint: that of the newer transport, whose runtime and limits are these too.
-        sessions: of this transport.
+        endpoint: the endpoint of the current transport, whose runtime and limits apply here too.
+        sessions: the sessions of this transport.
     """
 
     endpoint: Endpoint
-    sessions: SessionTable[LegacyChannel]
+    sessions: SessionTable[LegacySession]
 
     def close(self) -> None:
-        """The server stops: every stream ends, and with it what runs for its client."""
+        """End every session: the server stops."""
         self.sessions.end_all(SERVER_STOPS)
 
-    async def open_stream(self, visit: Visit) -> HttpRefusal | None:
-        """A client comes: its stream lasts as long as it stays."""
-        if visit.scope["method"] != "GET":
+    async def open_stream(self, request: HttpRequest) -> HttpRefusal | None:
+        """Open a session, and send its messages until the client has gone."""
+        if request.scope["method"] != "GET":
             return method_not_allowed("GET")
-        refusal = await self.endpoint.check_rate(visit)
+        refusal = await self.endpoint.check_rate(request)
         if refusal is not None:
             return refusal
-        refusal = self.sessions.make_room(visit.principal)
+        refusal = self.sessions.check_capacity(request.principal)
         if refusal is not None:
             return refusal
-        endpoint, body = self.endpoint, visit.open_body()
-        channel = LegacyChannel(body)
-        channel.connection = endpoint.runtime.connect(
-            channel.deliver, "sse", endpoint.scheduler, principal=visit.principal
+        endpoint, body = self.endpoint, request.open_body()
+        session = LegacySession(body)
+        session.connection = endpoint.runtime.connect(
+            session.deliver, "sse", endpoint.scheduler, principal=request.principal
         )
-        session_id = self.sessions.add(channel, visit.principal)
-        path = f"{visit.scope.get('root_path', '')}{MESSAGES_PATH}?{_PARAMETER}={session_id}"
+        session_id = self.sessions.add(session, request.principal)
+        path = f"{request.scope.get('root_path', '')}{MESSAGES_PATH}?{_PARAMETER}={session_id}"
         body.write(encode_event(path.encode(), kind="endpoint"))
         try:
-            with watching(visit.receive, body):
-                await endpoint.send_stream(visit.send, body)
+            with watching(request.receive, body):
+                await endpoint.send_stream(request.send, body)
         finally:
             self.sessions.end(session_id, SESSION_ENDED)
         return None
 
-    async def take_message(self, visit: Visit) -> HttpRefusal | None:
-        """A message of a client; what it leads to is said in the client's stream."""
-        if visit.scope["method"] != "POST":
+    async def handle_message(self, request: HttpRequest) -> HttpRefusal | None:
+        """Handle one message of a client; its answer goes to the client's stream."""
+        if request.scope["method"] != "POST":
             return method_not_allowed("POST")
-        refusal = check_post(visit.head)
+        refusal = check_post(request.head)
         if refusal is not None:
             return refusal
-        named = parse_qs(visit.scope["query_string"].decode("ascii", "replace")).get(_PARAMETER, [])
-        channel = self.sessions.get(named[0] if len(named) == 1 else None, visit.principal)
-        if channel is None:
+        query = parse_qs(request.scope["query_string"].decode("ascii", "replace"))
+        named = query.get(_PARAMETER, [])
+        session = self.sessions.get(named[0] if len(named) == 1 else None, request.principal)
+        if session is None:
             return NO_SESSION
-        line = await self.endpoint.read_body(visit)
+        line = await self.endpoint.read_body(request)
         if isinstance(line, HttpRefusal):
             return line
-        channel.connection.session.principal = visit.principal  # of its token's scopes today
-        channel.connection.receive(line)
-        await send_empty(visit.send, 202)
+        # The same principal, but its token may be a new one with other scopes.
+        session.connection.session.principal = request.principal
+        session.connection.receive(line)
+        await send_empty(request.send, 202)
         return None

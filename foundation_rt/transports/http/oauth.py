@@ -1,8 +1,8 @@
-"""The server as a resource server of OAuth 2.1: which tokens open it, and what it tells clients.
+"""The server as a resource server of OAuth 2.1: its access tokens, and its metadata for clients.
 
-A token is a JWT of the one issuer that is configured, for this server and no other (RFC 8707,
-RFC 9068). Where to get one is in the protected resource metadata (RFC 9728), to which every refusal
-points. Needs the extra `http` (joserfc).
+A token is a JWT of the one configured issuer, for this server and no other (RFC 8707, RFC 9068).
+Clients learn where to get one from the protected resource metadata (RFC 9728), to which every
+refusal points. Needs the extra `http` (joserfc).
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from ...config.settings import OauthSection
 from ...errors import UsageError
 from ...logs.logger import StructuredLogger
 from ...protocol.principal import Principal
+from .asgi import HttpRefusal
 from .authentication import KEY_SUBJECT
 from .jwks import KeySource, KeysUnavailable
-from .refusal import HttpRefusal
 
 MAX_TOKEN_LENGTH = 16 * 1024
 
 LEEWAY_SECONDS = 30
-"""How far clocks may be apart."""
+"""How far the clocks of issuer and server may differ."""
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 _MAX_SUBJECT = 256
-_TYPES = ("jwt", "at+jwt", "application/at+jwt")  # RFC 9068, section 4, and what came before it
+_TYPES = ("jwt", "at+jwt", "application/at+jwt")  # RFC 9068, section 4, and the older type
 
 
 class TokenRefused(Exception):
-    """A token that opens nothing; the message says why, without repeating any of it."""
+    """The token is not accepted; the message says why, without repeating any of it."""
 
 
 @define(eq=False, repr=False)
 class ResourceServer:
-    """Decides on tokens.
+    """Verifies tokens.
 
     Args:
         settings: the section `oauth`, with an issuer.
-        keys: those of the issuer.
-        clock: says whether a token has expired.
+        keys: the keys of the issuer.
+        clock: gives the time to compare expiry times with.
 
     Raises:
         UsageError: a setting is missing.
@@ -73,13 +73,13 @@ class ResourceServer:
 
     @property
     def metadata_paths(self) -> tuple[str, ...]:
-        """Where the metadata is served: for the path of this server, and for the whole host."""
+        """Return the paths of the metadata: that of this server's path, and that of the host."""
         path = urlsplit(self._audience).path
         return (f"{WELL_KNOWN}{path}", WELL_KNOWN) if path else (WELL_KNOWN,)
 
     @property
     def metadata(self) -> bytes:
-        """The protected resource metadata as JSON (AUTH-06)."""
+        """Return the protected resource metadata as JSON (AUTH-06)."""
         document: dict[str, Any] = {
             "resource": self._audience,
             "authorization_servers": [self._issuer],
@@ -90,10 +90,11 @@ class ResourceServer:
         return orjson.dumps(document)
 
     async def authenticate(self, token: str, mount: str = "") -> Principal | HttpRefusal:
-        """Who sent `token`, or why he may not enter (AUTH-07 to AUTH-12).
+        """Return the principal of `token`, or a refusal (AUTH-07 to AUTH-12).
 
         Args:
-            mount: the path that the server is mounted at.
+            token: the access token.
+            mount: the path at which the server is mounted.
         """
         try:
             principal = await self.verify(token)
@@ -109,11 +110,11 @@ class ResourceServer:
         return self.forbidden((), principal, mount) or principal
 
     async def verify(self, token: str) -> Principal:
-        """Who sent `token`.
+        """Return the principal of `token`.
 
         Raises:
-            TokenRefused: it is not valid here.
-            KeysUnavailable: that cannot be known at the moment.
+            TokenRefused: the token is not valid for this server.
+            KeysUnavailable: there are no keys to verify it with at the moment.
         """
         if len(token) > MAX_TOKEN_LENGTH:
             raise TokenRefused("the token is too long")
@@ -141,55 +142,56 @@ class ResourceServer:
         return self._judge(_claims(signed.payload))
 
     def unauthorized(self, problem: str | None = None, mount: str = "") -> HttpRefusal:
-        """401, and where to get a token (AUTH-05).
+        """Return the refusal that says where to get a token (AUTH-05).
 
         Args:
-            problem: what is wrong with the token; None if there was none.
-            mount: the path that the server is mounted at.
+            problem: the fault of the token; None if there was no token.
+            mount: the path at which the server is mounted.
         """
-        what = (
+        error = (
             () if problem is None else (("error", "invalid_token"), ("error_description", problem))
         )
         message = f"Unauthorized: {problem or 'an access token is needed'}"
-        return self._challenge(401, message, "unauthorized", what, self._settings.scopes, mount)
+        return self._challenge(401, message, "unauthorized", error, self._settings.scopes, mount)
 
     def forbidden(
         self, scopes: Iterable[str], principal: Principal, mount: str = ""
     ) -> HttpRefusal | None:
-        """403 and what is needed, if `principal` lacks some of it (AUTH-12).
+        """Return the refusal that names the needed scopes, if `principal` lacks one (AUTH-12).
 
         Args:
-            scopes: those of the tools that are called.
-            mount: the path that the server is mounted at.
+            scopes: the scopes of the called tools.
+            principal: the caller.
+            mount: the path at which the server is mounted.
         """
         needed = dict.fromkeys((*self._settings.scopes, *scopes))
         if not principal.lacks(needed):
             return None
-        what = (("error", "insufficient_scope"),)
+        error = (("error", "insufficient_scope"),)
         message = f"Forbidden: the scopes needed are {' '.join(needed)}"
-        return self._challenge(403, message, "insufficient_scope", what, needed, mount)
+        return self._challenge(403, message, "insufficient_scope", error, needed, mount)
 
     def _challenge(
         self,
         status: int,
         message: str,
         reason: str,
-        what: tuple[tuple[str, str], ...],
+        error: tuple[tuple[str, str], ...],
         scopes: Iterable[str],
         mount: str,
     ) -> HttpRefusal:
         parts = urlsplit(self._audience)
-        # The mount may be what the client wrote: nothing in it may end the quotation.
+        # The client may have chosen the mount: nothing in it may end the quoted string.
         url = f"{parts.scheme}://{parts.netloc}{quote(mount)}{self.metadata_paths[0]}"
-        said = [*what, ("resource_metadata", url)]
+        parameters = [*error, ("resource_metadata", url)]
         if joined := " ".join(scopes):
-            said.append(("scope", joined))
-        value = "Bearer " + ", ".join(f'{name}="{text}"' for name, text in said)
+            parameters.append(("scope", joined))
+        value = "Bearer " + ", ".join(f'{name}="{text}"' for name, text in parameters)
         headers = ((b"www-authenticate", value.encode("ascii")),)
         return HttpRefusal(status, message, reason=reason, headers=headers)
 
     def _judge(self, claims: dict[str, Any]) -> Principal:
-        """What a genuine token says, if it is for us and for now."""
+        """Return the principal of a genuine token, if it is for this server and this time."""
         if claims.get("iss") != self._issuer:
             raise TokenRefused("the token is another issuer's")
         audience = claims.get("aud")
@@ -208,7 +210,7 @@ class ResourceServer:
 def make_resource_server(
     settings: OauthSection, clock: Clock, logger: StructuredLogger
 ) -> ResourceServer:
-    """The resource server that `settings` ask for.
+    """Return the resource server that `settings` describe.
 
     Raises:
         UsageError: a setting is missing.
@@ -238,7 +240,7 @@ def _principal(claims: dict[str, Any]) -> Principal:
 
 
 def _scopes(claims: dict[str, Any]) -> frozenset[str]:
-    """`scope` as RFC 9068 has it, or `scp`, as some servers call it, as a text or a list."""
+    """Return the scopes of `scope` (RFC 9068) or `scp` (some servers), a string or a list."""
     scopes = claims.get("scope", claims.get("scp", ""))
     if type(scopes) is str:
         scopes = scopes.split(" ")

@@ -1,10 +1,10 @@
 """Serving over HTTP: from the socket to the exit code (spec/http.md, spec/process.md).
 
-`HttpServing` is uvicorn around one application, as a coroutine for whichever loop there is.
-`HttpProcess` is a process that does nothing else:
+`HttpServing` is uvicorn around one application, as a coroutine for any event loop. `HttpProcess`
+is a process that does nothing else:
 
-    serving ── a signal ──► no new connections; calls may finish, subscriptions are told
-    ── all answered, or four fifths of the time are over ──► what runs is aborted
+    serving ── a signal ──► no new connections; calls may finish, subscriptions end
+    ── all answered, or four fifths of the time are over ──► running calls are aborted
     ── lifespan left ──► gone
 
 A second signal, or the end of `server.shutdown_timeout_ms`, ends the process at once.
@@ -13,6 +13,7 @@ A second signal, or the end of `server.shutdown_timeout_ms`, ends the process at
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -28,19 +29,23 @@ import uvicorn
 import uvloop
 from attrs import define, field
 
-from ...core.records import identity_fields
 from ...engine.forks import ForkGuard
 from ...engine.loop_monitor import LoopDelay
 from ...engine.scheduling import report_errors, run_protected
+from ...engine.shutdown import (
+    HANDLER_SHARE,
+    LOOP_GRACE_SECONDS,
+    STOP_SHARE,
+    abandon_calls,
+    end_process,
+    handling_signals,
+)
 from ...errors import UsageError
 from ..stdio.loop import finish_loop
 from ..stdio.watchdog import Watchdog
-from .application import HttpApplication
-from .garbage import collecting_rarely
-from .guard import is_loopback
-from .signals import handling_signals
-from .unread import Unread
-from .wire import BoundedProtocol, UvicornLog, WireLimits
+from .app import HttpApplication
+from .host_check import is_loopback
+from .uvicorn_protocol import BoundedProtocol, ConnectionLimits, UnreadBytes, UvicornLogHandler
 from .workers import report_serving
 
 if TYPE_CHECKING:
@@ -51,26 +56,23 @@ if TYPE_CHECKING:
 
 _BACKLOG = 2048
 
-# The share of the shutdown budget in which requests may still be answered; then what runs is
-# aborted. After the second one responses that have not ended are cut, after the third whatever
-# still runs is left behind.
-_PATIENCE = 0.8
-_CUT = 0.86
-_STOP = 0.9
-_UVICORN_PAUSES = 0.1  # seconds, before it begins to wait
+_RESPONSE_SHARE = 0.86
+"""The share of the shutdown budget after which responses that have not ended are cut off."""
 
-_LAST_WORDS = 0.2  # seconds for the log, when the process is ended
-_LOOP_GRACE = 0.5  # seconds in which tasks that handlers left behind may end when cancelled
+_UVICORN_PAUSE = 0.1  # seconds, before uvicorn begins to wait
+
+_GC_ALLOCATIONS = 10_000
 
 
 def listen(settings: HttpSection, *, shares_port: bool = False) -> socket.socket:
-    """A socket that listens where `settings` says.
+    """Return a socket that listens at the address in `settings`.
 
     Args:
-        shares_port: other processes listen there too, and each gets some of the connections.
+        settings: the section `http`.
+        shares_port: whether other processes listen there too, each for some of the connections.
 
     Raises:
-        UsageError: nothing can listen there; says why.
+        UsageError: the address cannot be used; says why.
     """
     if shares_port and settings.port == 0:
         raise UsageError("several workers need a port to share: --http HOST:PORT, or http.port")
@@ -94,7 +96,7 @@ class HttpServing:
     """One application behind one listening socket; belongs to one event loop.
 
     Args:
-        budget: seconds from `stop` to the end of `run`.
+        budget: the time from `stop` to the end of `run`, in seconds.
         on_serving: called when it begins to serve.
     """
 
@@ -108,13 +110,13 @@ class HttpServing:
 
     def __attrs_post_init__(self) -> None:
         settings = self.runtime.config.http
-        limits = WireLimits(settings.header_timeout_ms, settings.max_connections)
-        unread = Unread(settings.max_unread_bytes, time.monotonic)
+        limits = ConnectionLimits(settings.header_timeout_ms, settings.max_connections)
+        unread = UnreadBytes(settings.max_unread_bytes, time.monotonic)
         config = uvicorn.Config(
             self.application,
             http=partial(BoundedProtocol, limits, unread),  # type: ignore[arg-type]
             ws="none",
-            lifespan="off",  # started and stopped here, where a failure can be told
+            lifespan="off",  # started and stopped here, where a failure can be raised
             log_config=None,
             access_log=False,
             proxy_headers=False,
@@ -126,13 +128,13 @@ class HttpServing:
 
     @property
     def url(self) -> str:
-        """Of the endpoint."""
+        """Return the URL of the endpoint."""
         host, port = self._socket.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         return f"http://{shown}:{port}{self.runtime.config.http.path}"
 
     async def run(self) -> None:
-        """Serve until `stop`, and then until all has ended or its time is up.
+        """Serve until `stop`, and then until every call has ended or the time is up.
 
         Raises:
             LifespanError: a hook of the server could not be entered.
@@ -146,7 +148,7 @@ class HttpServing:
                 await self.application.stop(self.remaining())
 
     def stop(self) -> None:
-        """Take no more connections, let what runs end, and have `run` return."""
+        """Take no more connections, let calls end, and make `run` return."""
         if self._stopping_since is None:
             self._stopping_since = time.monotonic()
             self.application.begin_stop()
@@ -163,20 +165,20 @@ class HttpServing:
 
     @property
     def descriptors(self) -> list[int]:
-        """Of the listening socket and of the connections."""
+        """Return the descriptors of the listening socket and of the connections."""
         connections = self._server.server_state.connections
         found = [each.transport.get_extra_info("socket") for each in connections]
         return [each.fileno() for each in (self._socket, *found) if each is not None]
 
-    def remaining(self, share: float = _STOP) -> float:
-        """Seconds left of a share of the budget."""
+    def remaining(self, share: float = STOP_SHARE) -> float:
+        """Return what is left of a share of the budget, in seconds."""
         if self._stopping_since is None:
             return self._budget
         return max(0.0, self._stopping_since + self._budget * share - time.monotonic())
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, without its signal handlers: they would decide on the exit code."""
+    """uvicorn's server without its signal handlers, which would determine the exit code."""
 
     def __init__(self, config: uvicorn.Config, serving: HttpServing) -> None:
         super().__init__(config)
@@ -187,11 +189,11 @@ class _Server(uvicorn.Server):
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Wait for responses; before uvicorn cuts them, have them end (HTTP-16)."""
+        """Wait for responses, and end them before uvicorn would cut them off (HTTP-16)."""
         serving = self._serving
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(serving.remaining(_PATIENCE), serving.application.abandon)
-        seconds = max(0.0, serving.remaining(_CUT) - _UVICORN_PAUSES)
+        timer = loop.call_later(serving.remaining(HANDLER_SHARE), serving.application.abandon)
+        seconds = max(0.0, serving.remaining(_RESPONSE_SHARE) - _UVICORN_PAUSE)
         self.config.timeout_graceful_shutdown = seconds  # type: ignore[assignment]
         try:
             await super().shutdown(sockets)
@@ -201,8 +203,8 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def _uvicorn_logs(runtime: Runtime) -> Iterator[None]:
-    """While this lasts, what uvicorn logs is in our log and nowhere else."""
-    logger, handler = logging.getLogger("uvicorn.error"), UvicornLog(runtime.logger)
+    """Redirect uvicorn's log to the server's log within the block."""
+    logger, handler = logging.getLogger("uvicorn.error"), UvicornLogHandler(runtime.logger)
     previous = logger.propagate, logger.level
     logger.addHandler(handler)
     logger.propagate, logger.level = False, logging.WARNING
@@ -213,13 +215,31 @@ def _uvicorn_logs(runtime: Runtime) -> Iterator[None]:
         logger.propagate, logger.level = previous
 
 
+@contextmanager
+def collecting_rarely() -> Iterator[None]:
+    """Collect garbage after 10,000 new objects within the block, and ignore the existing ones.
+
+    Python's default is 700. The objects of 128 open requests are more than that, so each was
+    looked at several times, for a tenth of the time of a call.
+    """
+    previous = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(_GC_ALLOCATIONS, *previous[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*previous)
+        gc.unfreeze()
+
+
 def serve(runtime: Runtime, *, process_goes_on: bool = False, shares_port: bool = False) -> int:
     """Serve over HTTP until a signal comes; return the exit code: 143, 130 or 129 (HTTP-22).
 
     Args:
-        process_goes_on: the process may live on when all has ended; otherwise it is ended at the
+        runtime: the server's runtime.
+        process_goes_on: whether the process may continue afterwards. Otherwise it ends at the
             latest when its budget is spent, whatever keeps the interpreter alive (PROC-06).
-        shares_port: this is one of several processes behind one port.
+        shares_port: whether this is one of several processes behind one port.
 
     Raises:
         UsageError: the server cannot be served so; says why and what to change.
@@ -234,13 +254,14 @@ def serve(runtime: Runtime, *, process_goes_on: bool = False, shares_port: bool 
 
 
 def make_serving(runtime: Runtime, *, shares_port: bool = False) -> HttpServing:
-    """A server as its configuration has it, listening already.
+    """Return the serving of a runtime as its configuration describes it, already listening.
 
     Args:
-        shares_port: this is one of several processes behind one port.
+        runtime: the server's runtime.
+        shares_port: whether this is one of several processes behind one port.
 
     Raises:
-        UsageError: it cannot be served so; says why and what to change.
+        UsageError: the server cannot be served so; says why and what to change.
     """
     settings = runtime.config.http
     application = HttpApplication(runtime, settings.path)
@@ -253,13 +274,13 @@ def make_serving(runtime: Runtime, *, shares_port: bool = False) -> HttpServing:
 
 @define(eq=False, repr=False)
 class HttpProcess:
-    """A process that serves HTTP alone; made and run in the main thread.
+    """A process that serves HTTP only; made and run in the main thread.
 
     Args:
-        process_goes_on: the process may live on when all has ended; otherwise it is ended at the
+        process_goes_on: whether the process may continue afterwards. Otherwise it ends at the
             latest when its budget is spent, whatever keeps the interpreter alive (PROC-06).
-        ends_with_input: standard input at its end is as good as SIGTERM: whoever holds the other
-            end has gone.
+        ends_with_input: whether the end of standard input counts as SIGTERM, because the process
+            that holds its other end has gone.
     """
 
     runtime: Runtime
@@ -297,8 +318,8 @@ class HttpProcess:
             with handling_signals(self._on_signal), collecting_rarely():
                 self._run_loop()
         finally:
-            finish_loop(self._loop, _LOOP_GRACE, None)
-            self._account_for_what_runs()
+            finish_loop(self._loop, LOOP_GRACE_SECONDS, None)
+            abandon_calls(self.runtime.engine, self.runtime.logger)
             self._guard.stop()
             self.runtime.close_logs(1.0)
             if self._process_goes_on or self._signal is None:
@@ -312,12 +333,12 @@ class HttpProcess:
         task = self._loop.create_task(self._serve())
         task.add_done_callback(lambda _: self._loop.stop())
         while not task.done():
-            run_protected(self._loop)  # a task of a handler may raise SystemExit through the loop
+            run_protected(self._loop)  # a handler's task may raise SystemExit through the loop
         task.result()
 
     async def _serve(self) -> None:
-        # The loop has just claimed the descriptor that signals are written to. The watchdog needs
-        # them more: it wakes the loop, and ends the process where the loop cannot be woken.
+        # The loop has just claimed the descriptor that signals are written to. The watchdog claims
+        # it back: it wakes the loop, and ends the process if the loop cannot be woken.
         previous = signal.set_wakeup_fd(self._watchdog.signal_descriptor, warn_on_full_buffer=False)
         if self._ends_with_input:
             self._loop.add_reader(0, self._on_input)
@@ -336,26 +357,15 @@ class HttpProcess:
             self._signal = number
             self._loop.call_soon_threadsafe(self._serving.stop)
         else:
-            self._watchdog.limit(0, 128 + number)  # asked twice: at once
+            self._watchdog.limit(0, 128 + number)  # the second signal: at once
 
     def _wake(self) -> None:
-        """Have the interpreter call `_on_signal`, which it does between two steps of the loop."""
+        """Let the interpreter call `_on_signal`, which it does between two steps of the loop."""
         self._loop.call_soon_threadsafe(lambda: None)
 
-    def _account_for_what_runs(self) -> None:
-        """PROC-10: what has not ended is named, and has its record."""
-        for call in self.runtime.engine.give_up():
-            fields = identity_fields(call)
-            self.runtime.logger.warn("handler has not ended; the process ends without it", fields)
-
     def _end_process(self, exit_code: int) -> None:
-        """The last resort: calls and log are settled, everything else is left where it is."""
-        last = threading.Thread(target=self._settle, daemon=True)
-        last.start()
-        last.join(_LAST_WORDS)
-        self.runtime.close_logs(_LAST_WORDS)
-        os._exit(exit_code)
+        end_process(self._settle, self.runtime.close_logs, exit_code)
 
     def _settle(self) -> None:
         self._serving.application.abandon()
-        self._account_for_what_runs()
+        abandon_calls(self.runtime.engine, self.runtime.logger)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import stat
 import threading
 import time
@@ -27,6 +26,7 @@ from collections.abc import Callable
 from attrs import define, field
 
 from ...engine.loop_monitor import LoopDelay
+from ...engine.shutdown import ending_signals
 
 _TICK_SECONDS = 1.0
 _BLOCKED_SECONDS = 1.0
@@ -36,16 +36,6 @@ _HANG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 # every signal that somebody in the process handles, a tool included.
 _LOOK = 0
 _END = 255
-
-
-def ending_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that end a process that serves (PROC-04).
-
-    SIGHUP is one of them unless somebody has decided on it before: `nohup`, or the application.
-    """
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-        return signal.SIGTERM, signal.SIGINT, signal.SIGHUP
-    return signal.SIGTERM, signal.SIGINT
 
 
 @define(eq=False, repr=False)

@@ -13,13 +13,13 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import HttpSection, OauthSection, ServerConfig
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.principal import ALL_SCOPES, Principal
+from foundation_rt.transports.http.asgi import HttpRefusal
 from foundation_rt.transports.http.authentication import (
     Authenticator,
     make_authenticator,
     read_api_keys,
 )
 from foundation_rt.transports.http.headers import RequestHead
-from foundation_rt.transports.http.refusal import HttpRefusal
 
 ALICES, NAMELESS = "a" * 32, "n" * 32
 KEYS = (f"alice:{ALICES}", NAMELESS)

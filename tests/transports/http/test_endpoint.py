@@ -530,7 +530,7 @@ async def test_who_listens_first_is_told_what_is_still_kept(stage: Stage) -> Non
 @pytest.mark.rule("HTTP-14")
 @staged()
 async def test_what_a_session_of_another_process_said_is_told(stage: Stage) -> None:
-    from foundation_rt.transports.http.events import SessionRecord
+    from foundation_rt.transports.http.event_store import SessionRecord
 
     events = stage.app._service.endpoint.events
     events.open("elsewhere", SessionRecord(None, "2025-11-25"))

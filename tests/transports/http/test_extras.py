@@ -21,7 +21,7 @@ except MissingExtraError as error:
 @pytest.mark.parametrize(
     ("missing", "use", "extra"),
     [
-        ("redis", "import foundation_rt.transports.http.events_redis", "redis"),
+        ("redis", "import foundation_rt.transports.http.event_store_redis", "redis"),
         ("pyrate_limiter", "import foundation_rt.middleware.rate_limit", "http"),
         (
             "redis",

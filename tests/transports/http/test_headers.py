@@ -14,17 +14,17 @@ from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.protocol.http_headers import NAME_SOURCES
 from foundation_rt.protocol.jsonrpc import ABSENT, Request
 from foundation_rt.protocol.peer import CAPABILITIES_KEY, SUPPORTED_REVISIONS
+from foundation_rt.transports.http.asgi import HttpRefusal
 from foundation_rt.transports.http.headers import (
     RequestHead,
     check_delete,
     check_get,
-    check_mirrored,
+    check_mcp_headers,
     check_post,
     check_session_headers,
     is_stateless,
     read_head,
 )
-from foundation_rt.transports.http.refusal import HttpRefusal
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 MODERN = "2026-07-28"
@@ -69,7 +69,7 @@ def modern(method: str, params: Any = None, **fields: str) -> tuple[RequestHead,
 
 
 def mismatch(head: RequestHead, request: Request, *parameters: Any) -> str | None:
-    refusal = check_mirrored(head, request, parameters)
+    refusal = check_mcp_headers(head, request, parameters)
     if refusal is None:
         return None
     assert (refusal.status, refusal.code) == (400, JsonRpcErrorCode.HEADER_MISMATCH)
@@ -243,7 +243,7 @@ def test_the_revision_stands_in_head_and_body() -> None:
 def test_a_client_of_another_revision_learns_which_are_spoken(params: Any) -> None:
     head = head_of(mcp_protocol_version="v999", accept=BOTH)
     request = Request(1, "tools/list", params)
-    refusals = [check_mirrored(head, request), check_session_headers(head)]
+    refusals = [check_mcp_headers(head, request), check_session_headers(head)]
     refusals += [check_get(head), check_delete(head)]
     for refusal in refusals:
         error = orjson.loads(refusal.body("c", 1))["error"]
@@ -362,7 +362,7 @@ def test_a_parameter_that_nobody_knows_is_not_looked_at() -> None:
 
 
 def test_a_refusal_is_a_json_rpc_error() -> None:
-    refusal = check_mirrored(*modern("tools/list", mcp_method=""))
+    refusal = check_mcp_headers(*modern("tools/list", mcp_method=""))
     assert refusal is not None
     error = orjson.loads(refusal.body("c-1", 7))
     assert (error["id"], error["error"]["code"]) == (7, -32020)

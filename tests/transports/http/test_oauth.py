@@ -22,11 +22,11 @@ from foundation_rt.config.settings import HttpSection, OauthSection, ServerConfi
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.transports.http import jwks
+from foundation_rt.transports.http.asgi import HttpRefusal
 from foundation_rt.transports.http.authentication import make_authenticator
 from foundation_rt.transports.http.headers import RequestHead
 from foundation_rt.transports.http.jwks import KeySource, fetch_keys
 from foundation_rt.transports.http.oauth import ResourceServer, make_resource_server
-from foundation_rt.transports.http.refusal import HttpRefusal
 from tests.support.issuer import (
     AUDIENCE,
     EC,
@@ -546,7 +546,7 @@ def test_an_issuer_that_hangs_is_not_waited_for(
 
     async def main() -> None:
         monkeypatch.setattr(jwks, "fetch_keys", hang)
-        monkeypatch.setattr(jwks, "_PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr(jwks, "_TOTAL_FETCH_SECONDS", 0.05)
         answer = await resource_server(issuer).authenticate(token(issuer))
         assert isinstance(answer, HttpRefusal)
         assert answer.status == 503
@@ -573,7 +573,7 @@ def test_an_issuer_that_hangs_is_asked_by_one_thread_alone(
         text = token(issuer, exp=NOW + 10**6)
         with monkeypatch.context() as patched:
             patched.setattr(jwks, "fetch_keys", hang)
-            patched.setattr(jwks, "_PATIENCE_SECONDS", 0.05)
+            patched.setattr(jwks, "_TOTAL_FETCH_SECONDS", 0.05)
             for _ in range(3):
                 answer = await server.authenticate(text)
                 assert isinstance(answer, HttpRefusal)

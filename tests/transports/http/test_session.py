@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.transports.http.absence import Absence
+from foundation_rt.transports.http.session import ClientAbsence
 from tests.support.asgi import Session, Visit, open_session, request
 from tests.support.fake_scheduler import FakeTimer
 from tests.support.http_stage import Stage, stage
@@ -31,7 +31,7 @@ class Client:
         self.timers: list[FakeTimer] = []
         self.given_up: list[int] = []
         self.session = SimpleNamespace(questions={})
-        self.absence = Absence(self.clock, GRACE_MS, lambda: self.is_here)
+        self.absence = ClientAbsence(self.clock, GRACE_MS, lambda: self.is_here)
         connection: Any = SimpleNamespace(
             session=self.session, scheduler=self, give_up_questions=self.give_up_questions
         )

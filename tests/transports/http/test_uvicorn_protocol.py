@@ -15,13 +15,13 @@ import uvloop
 from attrs import define, field
 from uvicorn.server import ServerState
 
-from foundation_rt.transports.http.guard import SECURITY_HEADERS
-from foundation_rt.transports.http.unread import Unread
-from foundation_rt.transports.http.wire import (
+from foundation_rt.transports.http.asgi import SECURITY_HEADERS
+from foundation_rt.transports.http.uvicorn_protocol import (
     MAX_HEAD_BYTES,
     MAX_HEADER_FIELDS,
     BoundedProtocol,
-    WireLimits,
+    ConnectionLimits,
+    UnreadBytes,
 )
 
 PATIENCE = 20.0
@@ -71,7 +71,7 @@ def wired(
 
     def decorate(test: Callable[[Client], Awaitable[None]]) -> Callable[[], None]:
         async def play() -> None:
-            limits = WireLimits(header_timeout_ms, 10, keep_alive_seconds)
+            limits = ConnectionLimits(header_timeout_ms, 10, keep_alive_seconds)
             async with connect(limits) as client:
                 await test(client)
 
@@ -86,7 +86,7 @@ def wired(
 
 
 @asynccontextmanager
-async def connect(limits: WireLimits) -> AsyncIterator[Client]:
+async def connect(limits: ConnectionLimits) -> AsyncIterator[Client]:
     scopes: list[dict[str, Any]] = []
     bodies: list[bytes] = []
 
@@ -109,7 +109,7 @@ async def connect(limits: WireLimits) -> AsyncIterator[Client]:
     config.timeout_keep_alive = limits.keep_alive_seconds  # type: ignore[assignment]
     config.load()
     state = ServerState()
-    unread = Unread(64 * 1024 * 1024, monotonic)
+    unread = UnreadBytes(64 * 1024 * 1024, monotonic)
     make = partial(BoundedProtocol, limits, unread, config=config, server_state=state, app_state={})
     loop = asyncio.get_running_loop()
     server = await loop.create_server(make, "127.0.0.1", 0)

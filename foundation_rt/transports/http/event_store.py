@@ -1,12 +1,12 @@
-"""What was said in the streams of sessions, kept for clients that lost their connection.
+"""The events of sessions' streams, kept for clients that lost their connection.
 
-An event's id names its stream and its place in it, so that a client is told what its own stream
-said after that, and nothing of another (RESUME-01, RESUME-02). Writing returns at once: the id is
-known without asking anybody, and a store that lies elsewhere is brought up to date behind it.
+An event's id names its stream and its place in it, so a client gets the later events of its own
+stream, and none of another (RESUME-01, RESUME-02). Writing returns at once: the id is computed
+locally, and a remote store is updated in the background.
 
-What is kept is bounded, by number and bytes of each session and by time; the oldest goes first.
-A stream of which something is missing is not resumed: a gap would look like an answer that never
-came (RESUME-03).
+The store is bounded, by the number and bytes of each session's events and by their age; the oldest
+are dropped first. A stream with missing events is not resumed: a gap would look like an answer that
+never came (RESUME-03).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ...clock import Clock
 
 MAX_SESSION_BYTES = 16 * 1024 * 1024
-"""Most bytes of messages that are kept of one session."""
+"""The most bytes of messages that are kept of one session."""
 
 MAX_STORE_BYTES = 256 * 1024 * 1024
-"""Most bytes of messages that a process keeps of all sessions."""
+"""The most bytes of messages that a process keeps of all sessions."""
 
-_EVENT_BYTES = 200  # what keeping one event takes besides its message
+_EVENT_BYTES = 200  # the memory of one event besides its message
 
 _EVENT_ID = re.compile(r"([0-9a-f]{16})-([1-9][0-9]{0,14}|0)")
 
@@ -45,10 +45,12 @@ class StoredEvent:
 
 @frozen(eq=False)
 class Replay:
-    """What a stream said after an event.
+    """The events of a stream after a given one.
 
     Attributes:
-        ended: nothing more will be said there.
+        stream_id: the id of the stream.
+        events: the events, in their order.
+        ended: whether the stream has ended.
     """
 
     stream_id: str
@@ -58,88 +60,90 @@ class Replay:
 
 @frozen
 class SessionRecord:
-    """What another process has to know of a session in order to resume its streams.
+    """What another process has to know of a session to resume its streams.
 
     Attributes:
-        owner: the `identity_of` whose it is; None where nobody has to say who he is.
-        revision: name of the revision that was agreed on.
+        owner: the `identity_of` the session's principal; None without authentication.
+        revision: the name of the negotiated revision.
     """
 
     owner: str | None
     revision: str
 
 
-class Trail(Protocol):
-    """The record of one stream, for who says something there."""
+class StreamLog(Protocol):
+    """The log of one stream, for its writer."""
 
     stream_id: str
 
     def record(self, line: bytes) -> str:
-        """Keep one message, or nothing (`b""`), as the next event; return the event's id."""
+        """Keep one message, or an empty one (`b""`), as the next event; return the event's id."""
         ...
 
     def end(self) -> None:
-        """Nothing follows any more."""
+        """Note that the stream has ended."""
         ...
 
 
 class EventStore(Protocol):
-    """Where events are kept. Belongs to one event loop; only `replay` and `find` wait."""
+    """Keeps events. Belongs to one event loop; only `replay` and `find` wait."""
 
     async def start(self) -> None:
-        """Begin; to be called before anything else."""
+        """Start the store, before any other call."""
         ...
 
     async def close(self) -> None:
-        """Bring to an end what is being written."""
+        """Finish writing, and close the store."""
         ...
 
     def open(self, session_id: str, record: SessionRecord) -> None:
-        """Keep what is to be known of a session."""
+        """Keep the record of a session."""
         ...
 
     async def find(self, session_id: str) -> SessionRecord | None:
-        """What is known of a session, in whatever process it lives."""
+        """Return the record of a session of any process; None if it is unknown."""
         ...
 
-    def begin(self, session_id: str) -> Trail:
-        """The trail of a new stream."""
+    def begin(self, session_id: str) -> StreamLog:
+        """Return the log of a new stream."""
         ...
 
     async def replay(
         self, session_id: str, last_event_id: str, *, whole: bool = True
     ) -> Replay | None:
-        """What the stream of `last_event_id` said after it; None if it cannot be told.
+        """Return the events of a stream after `last_event_id`; None if they are not known.
 
         Args:
-            whole: it is not told either if only the end of it is still kept.
+            session_id: the session of the stream.
+            last_event_id: the id of an event of the stream.
+            whole: whether to return None if only the last of these events are still kept.
         """
         ...
 
     def forget(self, session_id: str) -> None:
-        """The session is over: nothing of it is kept."""
+        """Drop the record and all events of a session that has ended."""
         ...
 
 
 def new_stream_id() -> str:
-    """Unique within a session, whichever process makes it."""
+    """Return an id that is unique within a session, across processes."""
     return token_hex(8)
 
 
 def event_id(stream_id: str, place: int) -> str:
-    """The id of the event at `place`, from 0, of a stream."""
+    """Return the id of the event at `place`, counted from 0, of a stream."""
     return f"{stream_id}-{place}"
 
 
 def parse_event_id(text: str) -> tuple[str, int] | None:
-    """Stream and place that an id names; None if it is none of ours."""
+    """Return the stream and the place that an id names; None if it is malformed."""
     found = _EVENT_ID.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))
 
 
 @define(eq=False, repr=False)
 class _Stream:
-    """One stream; `lost` is how many of its first events are no longer kept."""
+    """One stream; `lost` counts the first events that are no longer kept."""
 
     lines: deque[bytes] = field(factory=deque)
     lost: int = 0
@@ -148,7 +152,7 @@ class _Stream:
 
 @define(eq=False, repr=False)
 class _Session:
-    """All that is kept of one session; `order` has its events oldest first: when, and where."""
+    """The events of one session; `order` lists their times and streams, the oldest first."""
 
     record: SessionRecord
     streams: dict[str, _Stream] = field(factory=dict)
@@ -157,7 +161,7 @@ class _Session:
 
 
 @define(eq=False, repr=False)
-class MemoryTrail:
+class MemoryStreamLog:
     """A stream whose events a `MemoryEventStore` keeps."""
 
     _store: MemoryEventStore
@@ -173,7 +177,7 @@ class MemoryTrail:
         return event_id(self.stream_id, place)
 
     def end(self) -> None:
-        """Nothing follows any more."""
+        """Note that the stream has ended."""
         self._store.end_stream(self._session_id, self.stream_id)
 
 
@@ -182,11 +186,11 @@ class MemoryEventStore:
     """Keeps events in this process.
 
     Args:
-        clock: says how old they are.
-        max_events: of one session.
-        ttl_ms: how long one is kept.
-        max_session_bytes: of one session.
-        max_bytes: of all.
+        clock: measures their age.
+        max_events: the most events of one session.
+        ttl_ms: how long an event is kept, in milliseconds.
+        max_session_bytes: the most bytes of one session.
+        max_bytes: the most bytes of all sessions.
     """
 
     _clock: Clock
@@ -195,7 +199,7 @@ class MemoryEventStore:
     _max_session_bytes: int = MAX_SESSION_BYTES
     _max_bytes: int = MAX_STORE_BYTES
     _sessions: dict[str, _Session] = field(factory=dict, init=False)
-    # Those that have events; the one that said something last is the last.
+    # The sessions that have events, in the order of their last ones.
     _filled: dict[str, _Session] = field(factory=dict, init=False)
     _size: int = field(default=0, init=False)
     _swept: float = field(init=False)
@@ -205,11 +209,11 @@ class MemoryEventStore:
 
     @property
     def size(self) -> int:
-        """Bytes that all events take, with what it takes to keep them."""
+        """Return the memory of all events, in bytes."""
         return self._size
 
     async def start(self) -> None:
-        """Nothing has to begin."""
+        """Do nothing: there is nothing to start."""
 
     async def close(self) -> None:
         """Forget everything."""
@@ -218,26 +222,26 @@ class MemoryEventStore:
         self._size = 0
 
     def open(self, session_id: str, record: SessionRecord) -> None:
-        """Keep what is to be known of a session; before this nothing of it is kept."""
+        """Keep the record of a session; its events are kept from now on."""
         self._sessions[session_id] = _Session(record)
 
     async def find(self, session_id: str) -> SessionRecord | None:
-        """What is known of a session."""
+        """Return the record of a session; None if it is unknown."""
         session = self._sessions.get(session_id)
         return None if session is None else session.record
 
-    def begin(self, session_id: str) -> MemoryTrail:
-        """The trail of a new stream."""
-        trail = MemoryTrail(self, session_id)
+    def begin(self, session_id: str) -> MemoryStreamLog:
+        """Return the log of a new stream."""
+        log = MemoryStreamLog(self, session_id)
         session = self._sessions.get(session_id)
         if session is not None:
-            session.streams[trail.stream_id] = _Stream()
-        return trail
+            session.streams[log.stream_id] = _Stream()
+        return log
 
     async def replay(
         self, session_id: str, last_event_id: str, *, whole: bool = True
     ) -> Replay | None:
-        """What the stream of `last_event_id` said after it; None if it cannot be told."""
+        """Return the events of a stream after `last_event_id`; None if they are not known."""
         named = parse_event_id(last_event_id)
         session = self._sessions.get(session_id)
         if named is None or session is None:
@@ -255,14 +259,14 @@ class MemoryEventStore:
         return Replay(stream_id, events, stream.ended)
 
     def forget(self, session_id: str) -> None:
-        """Keep nothing of a session any longer."""
+        """Drop the record and all events of a session."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._filled.pop(session_id, None)
             self._size -= session.size
 
     def put(self, session_id: str, stream_id: str, line: bytes) -> None:
-        """Keep one event, and let go of what is beyond the bounds."""
+        """Keep one event, and drop the oldest ones beyond the bounds."""
         session = self._sessions.get(session_id)
         if session is None or stream_id not in session.streams:
             return
@@ -278,7 +282,7 @@ class MemoryEventStore:
         self._sweep()
 
     def end_stream(self, session_id: str, stream_id: str) -> None:
-        """Nothing follows in that stream."""
+        """Note that a stream has ended."""
         session = self._sessions.get(session_id)
         stream = None if session is None else session.streams.get(stream_id)
         if session is None or stream is None:
@@ -288,7 +292,7 @@ class MemoryEventStore:
             del session.streams[stream_id]
 
     def _sweep(self) -> None:
-        """Drop what has expired in any session, once in the time that an event is kept."""
+        """Drop the expired events of all sessions, once per `ttl_ms`."""
         if self._clock.monotonic() - self._swept >= self._ttl_ms / 1000:
             self._swept = self._clock.monotonic()
             for session_id, session in [*self._filled.items()]:
@@ -303,7 +307,7 @@ class MemoryEventStore:
         _, stream_id = session.order.popleft()
         stream = session.streams[stream_id]
         self._account(session, -len(stream.lines.popleft()) - _EVENT_BYTES)
-        # As long as something may follow, it is remembered how much is missing.
+        # The number of missing events is kept as long as further ones may come.
         stream.lost += 1
         if not stream.lines and stream.ended:
             del session.streams[stream_id]

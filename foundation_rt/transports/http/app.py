@@ -1,8 +1,8 @@
-"""The ASGI application: what is served at which path, and for how long (spec/http.md).
+"""The ASGI application: paths, authentication, start and stop (spec/http.md).
 
-It starts and stops with the lifespan events of its host. Where none come, as when it is mounted in
-another application, that one enters `lifespan`; else it starts with the first request, and nobody
-stops it. It belongs to the event loop that it started on.
+It starts and stops with the lifespan events of its host. Where the host sends none, as when the
+application is mounted in another one, the host enters `lifespan`. Otherwise the application starts
+with its first request and is never stopped. It belongs to the event loop on which it started.
 """
 
 from __future__ import annotations
@@ -16,36 +16,41 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from ...engine.shutdown import FINAL_FLUSH_SECONDS, POLL_SECONDS
 from ...errors import JsonRpcErrorCode, UsageError, describe_exception
 from ...protocol.jsonrpc import encode
+from .asgi import (
+    CLOSE,
+    HttpRefusal,
+    send_body,
+    send_json,
+    with_cors,
+    with_security_headers,
+)
 from .authentication import make_authenticator
-from .endpoint import SERVER_STOPS, STOPPING, Endpoint, Visit
-from .events import MemoryEventStore
-from .guard import ClientGone, make_guard, with_cors, with_security_headers
+from .endpoint import SERVER_STOPS, STOPPING, Endpoint
+from .event_store import MemoryEventStore
 from .headers import method_not_allowed, read_head
+from .host_check import make_host_check
 from .legacy import MESSAGES_PATH, STREAM_PATH, LegacyEndpoint
-from .refusal import HttpRefusal
-from .responses import send_body, send_json
-from .sessions import SessionTable, session_quota
+from .request import ClientGone, HttpRequest
+from .session_table import SessionTable, session_quota
 
 if TYPE_CHECKING:
     from ...middleware.metrics import Metrics
     from ...runtime import Runtime
+    from .asgi import App, Receive, Scope, Send
     from .authentication import Authenticator
-    from .events import EventStore
-    from .guard import App, Guard
-    from .streams import Receive, Scope, Send
+    from .event_store import EventStore
+    from .host_check import HostCheck
 
 HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
 METRICS_PATH = "/metrics"
 
 _READABLE_BY_ALL = ((b"access-control-allow-origin", b"*"),)
-_CLOSE = (b"connection", b"close")
 
 _SWEEP_SECONDS = 10.0
-_POLL_SECONDS = 0.02
-_LOG_SECONDS = 0.2
 
 _AUDITED = {
     401: "AUTHENTICATION_FAILED",
@@ -53,7 +58,7 @@ _AUDITED = {
     421: "ACCESS_DENIED",
     429: "RATE_LIMIT_EXCEEDED",
 }
-"""What the audit log calls the refusals that it is told of, by their status (OPS-12)."""
+"""The audit events of refusals, by HTTP status (OPS-12)."""
 
 _NOT_FOUND = HttpRefusal(404, "There is nothing at this path", reason="path_not_found")
 _FAILED = HttpRefusal(500, "Internal error", JsonRpcErrorCode.INTERNAL_ERROR, "internal_error")
@@ -61,7 +66,7 @@ _FAILED = HttpRefusal(500, "Internal error", JsonRpcErrorCode.INTERNAL_ERROR, "i
 
 @define(eq=False, repr=False)
 class _Service:
-    """What serves from a start to a stop, on one event loop."""
+    """The endpoints from a start to a stop, on one event loop."""
 
     loop: asyncio.AbstractEventLoop
     endpoint: Endpoint = field(init=False)
@@ -70,12 +75,12 @@ class _Service:
     closed: bool = field(default=False, init=False)
 
     def sweep(self) -> None:
-        """Close sessions that have been idle for too long, now and again."""
+        """Close sessions that have been idle for too long, now and at intervals."""
         self.endpoint.sessions.expire()
         self.sweeper = self.loop.call_later(_SWEEP_SECONDS, self.sweep)
 
     def close(self) -> None:
-        """Abort what runs, and end every session."""
+        """Abort all calls, and end every session."""
         self.closed = True
         if self.sweeper is not None:
             self.sweeper.cancel()
@@ -88,18 +93,18 @@ class HttpApplication:
     """A server as an ASGI application; `Server.asgi_app` makes it.
 
     Args:
-        path: of the endpoint, below the path at which the application is mounted.
+        path: the endpoint's path, below the path at which the application is mounted.
 
     Raises:
-        UsageError: nobody is kept out, and nobody said that this is meant.
+        UsageError: authentication is neither configured nor turned off.
     """
 
     runtime: Runtime
     path: str
-    _guard: Guard = field(init=False)
+    _host_check: HostCheck = field(init=False)
     _authenticator: Authenticator = field(init=False)
     _app: App = field(init=False)
-    _paths: dict[str, Callable[[_Service, Visit], Awaitable[HttpRefusal | None]]] = field(
+    _paths: dict[str, Callable[[_Service, HttpRequest], Awaitable[HttpRefusal | None]]] = field(
         init=False
     )
     _metadata_paths: tuple[str, ...] = field(default=(), init=False)
@@ -110,22 +115,22 @@ class HttpApplication:
 
     def __attrs_post_init__(self) -> None:
         config = self.runtime.config
-        self._guard = make_guard(config.http)
+        self._host_check = make_host_check(config.http)
         self._authenticator = make_authenticator(config, self.runtime.clock, self.runtime.logger)
         self._paths = {
-            self.path: lambda service, visit: service.endpoint.handle(visit),
-            STREAM_PATH: lambda service, visit: service.legacy.open_stream(visit),
-            MESSAGES_PATH: lambda service, visit: service.legacy.take_message(visit),
+            self.path: lambda service, request: service.endpoint.handle(request),
+            STREAM_PATH: lambda service, request: service.legacy.open_stream(request),
+            MESSAGES_PATH: lambda service, request: service.legacy.handle_message(request),
         }
         if self.runtime.metrics is not None:
-            self._paths[METRICS_PATH] = partial(_tell_metrics, self.runtime.metrics)
+            self._paths[METRICS_PATH] = partial(_send_metrics, self.runtime.metrics)
         oauth = self._authenticator.oauth
         if oauth is not None:
             self._metadata_paths, self._metadata = oauth.metadata_paths, oauth.metadata
         self._app = with_security_headers(with_cors(self._serve, config.http.cors_origins))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI: requests, and the lifespan of the host."""
+        """Serve a request, or follow the lifespan of the host, as ASGI has it."""
         if scope["type"] == "http":
             await self._app(scope, receive, send)
         elif scope["type"] == "lifespan":
@@ -136,7 +141,7 @@ class HttpApplication:
     # -- lifespan ------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin to serve; once it has begun, a further call does nothing.
+        """Begin to serve; further calls do nothing.
 
         Raises:
             LifespanError: a hook of the server could not be entered.
@@ -152,17 +157,17 @@ class HttpApplication:
                     raise
 
     def begin_stop(self) -> None:
-        """Take no new requests; those who only listen are told that it is over (HTTP-16)."""
+        """Take no new requests, and end the streams of clients that only listen (HTTP-16)."""
         self._stopping = True
         if self._service is not None:
             self._service.endpoint.stop_listening()
             self._service.legacy.close()
 
     async def stop(self, timeout: float) -> None:
-        """Abort what runs, wait for its end, and leave the lifespan.
+        """Abort all calls, wait until they have ended, and leave the lifespan.
 
         Args:
-            timeout: seconds that all of it may take.
+            timeout: the time for all of it, in seconds.
         """
         until = time.monotonic() + timeout
         async with self._starting:
@@ -173,20 +178,20 @@ class HttpApplication:
             service.close()
             self.runtime.stop_tasks(SERVER_STOPS)
             while self.runtime.engine.running and time.monotonic() < until:
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
             await self.runtime.stop_agents()
             await self.runtime.stop_lifespan(max(0.0, until - time.monotonic()))
             await self.runtime.close_operations()
             await service.endpoint.events.close()
-            # The host may end its process by a signal now: what is buffered would be lost.
-            self.runtime.flush_logs(_LOG_SECONDS)
+            # The host may end its process by a signal now, and with it the buffered log lines.
+            self.runtime.flush_logs(FINAL_FLUSH_SECONDS)
 
     @asynccontextmanager
     async def lifespan(self, host: object = None) -> AsyncIterator[None]:
-        """The time in which the application that this one is mounted in serves (HTTP-24).
+        """Serve while the application serves in which this one is mounted (HTTP-24).
 
         Args:
-            host: that application, as Starlette and FastAPI give it; it is not looked at.
+            host: that application, as Starlette and FastAPI pass it; unused.
 
         Raises:
             LifespanError: a hook of the server could not be entered.
@@ -202,7 +207,7 @@ class HttpApplication:
         await self.stop(self.runtime.config.server.shutdown_timeout_ms / 1000)
 
     def abandon(self) -> None:
-        """Time is up: what runs is aborted, every response ends. From any thread."""
+        """Abort all calls and end every response, since time is up; from any thread."""
         if self._service is not None:
             self._service.endpoint.close()
 
@@ -247,12 +252,12 @@ class HttpApplication:
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
-            refusal = STOPPING  # something else than a call was waited for, a key for instance
+            refusal = STOPPING  # the request waited for something else than a call, such as a key
         except Exception as error:
             self.runtime.logger.error("internal error", {"error": describe_exception(error)})
             refusal = _FAILED
         if refusal is not None:
-            # Where the response has begun already, the server ends the connection instead.
+            # If the response has begun, the HTTP server ends the connection instead.
             with suppress(RuntimeError):
                 await self._refuse(scope, send, refusal)
 
@@ -261,13 +266,13 @@ class HttpApplication:
         path = str(scope["path"]).removeprefix(mount) or "/"
         serve = self._paths.get(path)
         if serve is None:
-            return await self._answer_anybody(path, send)
+            return await self._answer_without_auth(path, send)
         if self._stopping:
             return STOPPING
         head = read_head(scope["headers"])
         if isinstance(head, HttpRefusal):
             return head
-        refusal = self._guard.check(head)
+        refusal = self._host_check.check(head)
         if refusal is not None:
             return refusal
         principal = await self._authenticator.authenticate(head, mount)
@@ -279,10 +284,10 @@ class HttpApplication:
             await self.start()
             service = self._service
             assert service is not None
-        return await serve(service, Visit(head, principal, scope, receive, send))
+        return await serve(service, HttpRequest(head, principal, scope, receive, send))
 
     def _leave_closed_loop(self) -> None:
-        """With a loop that was closed went what served on it.
+        """Forget the service of a closed event loop.
 
         Raises:
             UsageError: the application serves on another loop, which is not closed.
@@ -296,18 +301,18 @@ class HttpApplication:
         self._service.closed = True
         self._service, self._starting = None, asyncio.Lock()
 
-    async def _answer_anybody(self, path: str, send: Send) -> HttpRefusal | None:
-        """What has no secret, and is kept from nobody."""
+    async def _answer_without_auth(self, path: str, send: Send) -> HttpRefusal | None:
+        """Answer at the paths that hold no secret and are open to everyone."""
         if path in (HEALTH_PATH, READY_PATH):
-            await self._tell_health(send, path)
+            await self._send_health(send, path)
         elif path in self._metadata_paths:
             await send_json(send, 200, self._metadata, _READABLE_BY_ALL)
         else:
             return _NOT_FOUND
         return None
 
-    async def _tell_health(self, send: Send, path: str) -> None:
-        """HTTP-19: whether the process is up; whether it accepts work."""
+    async def _send_health(self, send: Send, path: str) -> None:
+        """Send whether the process is up, or whether it accepts work (HTTP-19)."""
         status = "ok"
         if path == READY_PATH:
             status = self._readiness()
@@ -330,18 +335,20 @@ class HttpApplication:
             self.runtime.audit.write(event_type, "SECURITY", False, metadata=metadata)
         headers = refusal.headers
         if scope["method"] == "POST" and scope["http_version"].startswith("1"):
-            # Its body may not have been read, and is not waited for.
-            headers = (*(each for each in headers if each != _CLOSE), _CLOSE)
+            # The body may be unread, and nothing waits for it.
+            headers = (*(each for each in headers if each != CLOSE), CLOSE)
         body = refusal.body(self.runtime.ids.connection_correlation_id())
         await send_json(send, refusal.status, body, headers)
 
 
-async def _tell_metrics(metrics: Metrics, service: _Service, visit: Visit) -> HttpRefusal | None:
-    """OPS-14: the numbers for Prometheus, to whoever may use the server."""
-    if visit.scope["method"] != "GET":
+async def _send_metrics(
+    metrics: Metrics, service: _Service, request: HttpRequest
+) -> HttpRefusal | None:
+    """Send the metrics for Prometheus to an authenticated client (OPS-14)."""
+    if request.scope["method"] != "GET":
         return method_not_allowed("GET")
     content_type, body = metrics.render()
-    await send_body(visit.send, 200, content_type.encode(), body)
+    await send_body(request.send, 200, content_type.encode(), body)
     return None
 
 
@@ -349,7 +356,7 @@ def _make_event_store(runtime: Runtime) -> EventStore:
     config = runtime.config.http
     if config.event_store == "memory":
         return MemoryEventStore(runtime.clock, config.max_events, config.event_ttl_ms)
-    from .events_redis import RedisEventStore
+    from .event_store_redis import RedisEventStore
 
     return RedisEventStore(
         config.event_store,

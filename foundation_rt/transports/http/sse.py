@@ -1,40 +1,38 @@
 """Server-sent events, and the body of a response that carries them.
 
-An event is what the HTML standard has under "server-sent events" (section 9.2). Messages are JSON
+The HTML standard defines events under "server-sent events" (section 9.2). Messages are JSON
 without line breaks, so each is one `data` field.
 
-A body is written by whoever has something to say and sent by the coroutine that holds the response.
-What lies between the two is bounded: a client that stops reading is cut off, and what it missed it
-can ask for again where the revision knows a way (HTTP-17).
+Several writers may fill a body; the coroutine that holds the response sends it. The buffer in
+between is bounded: a client that stops reading is cut off, and can ask for the events that it
+missed where its revision allows resuming (HTTP-17).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-Scope = MutableMapping[str, Any]
-Event = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Event]]
-Send = Callable[[Event], Awaitable[None]]
+if TYPE_CHECKING:
+    from .asgi import Send
 
 KEEP_ALIVE = b":\n\n"
-"""A comment: it says nothing, and nothing in between takes the connection for idle."""
+"""A comment: it carries nothing, and keeps proxies from taking the connection for idle."""
 
 MAX_PENDING_BYTES = 1024 * 1024
-"""What is kept for a client that does not read; one message is taken whatever its size."""
+"""The most that is buffered for a client that does not read; one message may be larger."""
 
 
 def encode_event(line: bytes, event_id: str | None = None, kind: str | None = None) -> bytes:
-    """One message as an event.
+    """Return one message as an event.
 
     Args:
-        line: without a line break.
-        event_id: where a client can resume after it.
+        line: the message, without a line break.
+        event_id: the id from which a client can resume after it.
         kind: the event's type; by default it is a message.
     """
     head = b"" if event_id is None else b"id: %s\n" % event_id.encode()
@@ -44,18 +42,20 @@ def encode_event(line: bytes, event_id: str | None = None, kind: str | None = No
 
 
 def encode_priming(event_id: str, retry_ms: int, *, visible: bool) -> bytes:
-    """The first event of a stream: where to resume, and after how long (SEP-1699).
+    """Return the first event of a stream: its id, and the delay before a reconnect (SEP-1699).
 
     Args:
-        visible: with an empty `data`, which makes it an event. A client that expects JSON in every
-            event is spared it: without `data` only the id and the delay are taken over.
+        event_id: the id from which a client can resume.
+        retry_ms: the delay, in milliseconds.
+        visible: whether it has an empty `data`, which makes it an event. Clients that expect JSON
+            in every event get none: without `data` a client only takes over the id and the delay.
     """
     data = b"data: \n" if visible else b""
     return b"id: %s\nretry: %d\n%s\n" % (event_id.encode(), retry_ms, data)
 
 
 def encode_retry(retry_ms: int) -> bytes:
-    """Says, before a stream is closed that goes on, when to come back."""
+    """Return the delay before a reconnect; sent before the response of a live stream ends."""
     return b"retry: %d\n\n" % retry_ms
 
 
@@ -63,16 +63,17 @@ def encode_retry(retry_ms: int) -> bytes:
 class EventBody:
     """The body of one response, open until it is ended from either side.
 
-    Everything but `pump` and `wait` returns at once; all of it belongs to the event loop's thread.
+    Every method except `pump` and `wait` returns at once. Belongs to the event loop's thread.
 
     Args:
-        cut_connection: ends the connection without waiting for the client to take what was
-            written. None where the server offers no such thing.
-        hold: is told how many bytes more, or fewer, are kept for the client (HTTP-29).
+        cut_connection: ends the connection without waiting until the client has read what was
+            written; None if the HTTP server cannot do that.
+        hold: is called with the change in the number of buffered bytes (HTTP-29).
+        max_pending_bytes: the bound of the buffer.
 
     Attributes:
-        ended: nothing more is taken; what was taken is still sent.
-        gone: the client has gone, or was cut off: nothing is sent.
+        ended: whether the body is complete; what was written is still sent.
+        gone: whether the client has gone or was cut off; nothing more is sent.
     """
 
     cut_connection: Callable[[], object] | None = None
@@ -86,7 +87,7 @@ class EventBody:
     _sender: asyncio.Task[Any] | None = field(default=None, init=False)
 
     def write(self, chunk: bytes) -> None:
-        """Have `chunk` sent; a client that is too far behind is cut off instead."""
+        """Buffer `chunk` to be sent; cut off a client that is too far behind."""
         if self.ended:
             return
         if self._chunks and self._pending_bytes + len(chunk) > self.max_pending_bytes:
@@ -97,29 +98,29 @@ class EventBody:
         self.wake()
 
     def begin_with(self, chunk: bytes) -> None:
-        """Have `chunk`, of any size, sent before all that was written."""
+        """Buffer `chunk`, of any size, to be sent before everything written so far."""
         self._chunks.insert(0, chunk)
         self._count(self._pending_bytes + len(chunk))
 
     def end(self) -> None:
-        """Nothing more follows."""
+        """Complete the body: later writes are ignored."""
         self.ended = True
         self.wake()
 
     def leave(self) -> None:
-        """The client has gone."""
+        """Drop what is buffered, since the client has gone."""
         self.ended = self.gone = True
         self._chunks.clear()
         self._count(0)
         self.wake()
 
     def wake(self) -> None:
-        """Have `wait` return."""
+        """Let `wait` return."""
         if self._waiter is not None:
             _resolve(self._waiter, True)
 
     async def wait(self, seconds: float) -> bool:
-        """Until something has happened, `seconds` at most; return whether something has."""
+        """Wait for the next `wake`, `seconds` at most; return whether it came in time."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
         self._waiter = waiter
@@ -131,16 +132,16 @@ class EventBody:
             self._waiter = None
 
     async def pump(self, send: Send, keep_alive_seconds: float) -> None:
-        """Send what is written until the body has ended; a comment whenever it was silent."""
+        """Send what is written until the body has ended, and a comment after each silence."""
         self._sender = asyncio.current_task()
         while not self.gone:
             if self._chunks:
                 chunk = b"".join(self._chunks)
                 self._chunks.clear()
-                # Counted until it is sent: `send` waits while the client does not read.
-                with suppress(OSError):  # the client has gone; its disconnect says so as well
+                # The chunk counts until it is sent: `send` waits while the client does not read.
+                with suppress(OSError):  # the client has gone; a disconnect follows
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                del chunk  # the next one may be long in coming
+                del chunk  # the next one may come much later
                 self._count(sum(map(len, self._chunks)))
             elif self.ended:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -149,7 +150,7 @@ class EventBody:
                 self._chunks.append(KEEP_ALIVE)
 
     def _count(self, pending_bytes: int) -> None:
-        """Note how many bytes are pending from now on."""
+        """Set the number of pending bytes."""
         more = pending_bytes - self._pending_bytes
         self._pending_bytes = pending_bytes
         if self.hold is not None and more:
@@ -160,7 +161,7 @@ class EventBody:
         if self.cut_connection is not None:
             self.cut_connection()
         elif self._sender is not None:
-            # It may be waiting for the client to read, for ever.
+            # It may wait for ever for the client to read.
             self._sender.cancel()
 
 

@@ -11,24 +11,22 @@ from hypothesis import strategies as st
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import HttpSection
-from foundation_rt.transports.http.guard import (
-    ClientGone,
+from foundation_rt.transports.http.asgi import (
     Event,
+    HttpRefusal,
     Receive,
     Send,
-    is_loopback,
-    make_guard,
-    read_body,
     with_cors,
     with_security_headers,
 )
 from foundation_rt.transports.http.headers import RequestHead
-from foundation_rt.transports.http.refusal import HttpRefusal
+from foundation_rt.transports.http.host_check import is_loopback, make_host_check
+from foundation_rt.transports.http.request import ClientGone, read_body
 from tests.support.virtual_loop import run_virtual
 
 
 def verdict(host: str | None, origin: str | None = None, /, **settings: Any) -> int | None:
-    refusal = make_guard(HttpSection(**settings)).check(RequestHead(host=host, origin=origin))
+    refusal = make_host_check(HttpSection(**settings)).check(RequestHead(host=host, origin=origin))
     return None if refusal is None else refusal.status
 
 
@@ -133,14 +131,14 @@ def test_where_every_host_is_served_no_page_is_ours_by_its_host() -> None:
 
 @given(st.lists(st.tuples(st.text(max_size=20), st.none() | st.text(max_size=20)), max_size=30))
 def test_any_names_are_judged_always_the_same(names: list[tuple[str, str | None]]) -> None:
-    guard = make_guard(HttpSection())
+    guard = make_host_check(HttpSection())
     heads = [RequestHead(host=host, origin=origin) for host, origin in names]
     first = [guard.check(head) for head in heads]
     assert [guard.check(head) for head in heads] == first
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    guard = make_guard(HttpSection())
+    guard = make_host_check(HttpSection())
     for number in range(3000):
         assert guard.check(RequestHead(host=f"host{number}")) is not None
     assert guard.check(RequestHead(host="h" * 5000)) is not None

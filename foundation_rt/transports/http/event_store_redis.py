@@ -1,15 +1,14 @@
-"""Events of streams in Redis, where every process of a server finds them.
+"""The events of streams in Redis, where every process of a server finds them.
 
-Writing returns at once and is done behind, in order and in batches, by one task. While Redis is
-away what is to be written waits, up to a bound. An event that was never written is missed at
-replay, as is one that was let go: places are counted by who says something, and a gap is not passed
-over.
+Writing returns at once; one task does it in the background, in order and in batches. While Redis
+is unreachable, writes wait, up to a bound. The writer of a stream numbers its events, so a replay
+notices a gap where an event was never written or was dropped.
 
-    PREFIX{sha256 of the session's id}          hash: whose it is; of each stream the place that is
-                                                next, how many events are kept, whether it has ended
+    PREFIX{sha256 of the session's id}          hash: its owner; of each stream the next place,
+                                                the number of kept events, whether it has ended
     PREFIX{sha256 of the session's id}:events   stream: the events of all streams of the session
 
-Bounds and times are kept by scripts, by the clock of the Redis server. Needs the extra `redis`.
+Scripts keep the bounds and times, by the clock of the Redis server. Needs the extra `redis`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from attrs import define, field
 
 from ...errors import MissingExtraError
 from ...protocol.jsonrpc import compact
-from .events import (
+from .event_store import (
     MAX_SESSION_BYTES,
     Replay,
     SessionRecord,
@@ -47,13 +46,13 @@ if TYPE_CHECKING:
     from ...logs.logger import StructuredLogger
 
 MAX_BACKLOG_BYTES = 64 * 1024 * 1024
-"""Most bytes that wait to be written; what comes then is not kept."""
+"""The most bytes that wait to be written; later events are not kept."""
 
 _BATCH = 100  # events in one round trip
 _RETRY_SECONDS = 1.0
 _TIMEOUT_SECONDS = 5.0
 _CLOSE_SECONDS = 2.0
-_WRITE_BYTES = 500  # what a write takes besides its message
+_WRITE_BYTES = 500  # the memory of one write besides its message
 
 _APPEND = """
 local events, session = KEYS[1], KEYS[2]
@@ -106,7 +105,7 @@ local next_place = redis.call('HGET', session, 'next:' .. stream)
 if not next_place then return false end
 local found, expected = {}, first
 for _, entry in ipairs(redis.call('XRANGE', events, '-', '+')) do
-    -- What was written twice, because the first time was not confirmed, is told once.
+    -- An event that was written twice, since the first write was not confirmed, counts once.
     local place = tonumber(entry[2][4])
     if entry[2][2] == stream and (place == expected or (place > expected and not whole)) then
         if place ~= expected then found, first = {}, place end
@@ -121,7 +120,7 @@ return {redis.call('HEXISTS', session, 'ended:' .. stream), found, first}
 
 
 @define(eq=False, repr=False)
-class RedisTrail:
+class RedisStreamLog:
     """A stream whose events a `RedisEventStore` keeps."""
 
     _store: RedisEventStore
@@ -130,24 +129,24 @@ class RedisTrail:
     _place: int = field(default=0, init=False)
 
     def record(self, line: bytes) -> str:
-        """Have `line` kept as the next event; return its id."""
+        """Keep `line` as the next event; return its id."""
         place = self._place
         self._place += 1
         self._store.put(self._session_id, self.stream_id, place, line)
         return event_id(self.stream_id, place)
 
     def end(self) -> None:
-        """Nothing follows any more."""
+        """Note that the stream has ended."""
         self._store.end_stream(self._session_id, self.stream_id)
 
     def is_last(self, place: int) -> bool:
-        """Return whether nothing was said after `place`."""
+        """Return whether the stream has no event after `place`."""
         return place == self._place - 1
 
 
 @define(eq=False, repr=False)
 class _Write:
-    """One thing that is still to be told Redis."""
+    """One write that waits."""
 
     script: AsyncScript
     keys: tuple[str, ...]
@@ -160,14 +159,14 @@ class RedisEventStore:
     """Keeps events in Redis.
 
     Args:
-        url: of the server; may hold a password, and is shown nowhere.
-        logger: told when Redis goes and comes.
-        max_events: of one session.
-        ttl_ms: how long an event is kept.
-        session_ttl_ms: how long a session is remembered of which nothing is heard.
-        prefix: of all keys.
-        max_session_bytes: of the messages of one session.
-        max_backlog_bytes: that wait to be written.
+        url: the URL of the Redis server; may hold a password, and is never shown.
+        logger: logs when Redis fails and works again.
+        max_events: the most events of one session.
+        ttl_ms: how long an event is kept, in milliseconds.
+        session_ttl_ms: how long an inactive session is remembered, in milliseconds.
+        prefix: the prefix of all keys.
+        max_session_bytes: the most bytes of one session's messages.
+        max_backlog_bytes: the most bytes that wait to be written.
     """
 
     _url: str
@@ -179,7 +178,7 @@ class RedisEventStore:
     _max_session_bytes: int = MAX_SESSION_BYTES
     _max_backlog_bytes: int = MAX_BACKLOG_BYTES
     _records: dict[str, SessionRecord] = field(factory=dict, init=False)
-    _trails: dict[str, dict[str, RedisTrail]] = field(factory=dict, init=False)
+    _logs: dict[str, dict[str, RedisStreamLog]] = field(factory=dict, init=False)
     _backlog: deque[_Write] = field(factory=deque, init=False)
     _backlog_bytes: int = field(default=0, init=False)
     _redis: Redis = field(init=False)
@@ -188,18 +187,18 @@ class RedisEventStore:
     _forget: AsyncScript = field(init=False)
     _replay: AsyncScript = field(init=False)
     _writer: asyncio.Task[None] | None = field(default=None, init=False)
-    _something: asyncio.Event = field(factory=asyncio.Event, init=False)
-    # Nothing waits to be written, or it just turned out that nothing can be.
+    _has_writes: asyncio.Event = field(factory=asyncio.Event, init=False)
+    # Set when no write waits, or the last attempt to write has failed.
     _settled: asyncio.Event = field(factory=asyncio.Event, init=False)
-    _in_trouble: bool = field(default=False, init=False)
+    _failing: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        # Nothing is connected before the first command.
+        # The first command opens the connection.
         self._redis = Redis.from_url(
             self._url,
             socket_timeout=_TIMEOUT_SECONDS,
             socket_connect_timeout=_TIMEOUT_SECONDS,
-            retry=Retry(NoBackoff(), 1),  # a connection that has gone stale is made anew
+            retry=Retry(NoBackoff(), 1),  # a stale connection is replaced
         )
         self._append, self._end, self._forget, self._replay = map(
             self._redis.register_script, (_APPEND, _END, _FORGET, _REPLAY)
@@ -207,16 +206,16 @@ class RedisEventStore:
 
     @property
     def backlog_bytes(self) -> int:
-        """What waits to be written."""
+        """Return the bytes that wait to be written."""
         return self._backlog_bytes
 
     async def start(self) -> None:
-        """Begin to write; a server that is not there yet is waited for behind."""
+        """Start to write in the background, as soon as the Redis server is reachable."""
         self._settled.set()
         self._writer = asyncio.create_task(self._write_on())
 
     async def close(self) -> None:
-        """Write what waits, unless that takes too long, and end."""
+        """Finish the waiting writes, unless that takes too long, and disconnect."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._settled.wait()
@@ -227,11 +226,11 @@ class RedisEventStore:
             await self._redis.aclose()
 
     def open(self, session_id: str, record: SessionRecord) -> None:
-        """Keep what is to be known of a session; it is written with each event."""
+        """Keep the record of a session; it is written with each event."""
         self._records[session_id] = record
 
     async def find(self, session_id: str) -> SessionRecord | None:
-        """What is known of a session, in whatever process it lives; None if Redis is away."""
+        """Return the record of a session of any process; None if unknown or if Redis fails."""
         record = self._records.get(session_id)
         if record is not None:
             return record
@@ -240,29 +239,29 @@ class RedisEventStore:
                 self.keys(session_id)[1], ["owner", "revision"]
             )
         except (RedisError, OSError) as error:
-            self._tell(error)
+            self._report(error)
             return None
         if revision is None:
             return None
         return SessionRecord(_text(owner), _text(revision) or "")
 
-    def begin(self, session_id: str) -> RedisTrail:
-        """The trail of a new stream."""
-        trail = RedisTrail(self, session_id)
+    def begin(self, session_id: str) -> RedisStreamLog:
+        """Return the log of a new stream."""
+        log = RedisStreamLog(self, session_id)
         if session_id in self._records:
-            self._trails.setdefault(session_id, {})[trail.stream_id] = trail
-        return trail
+            self._logs.setdefault(session_id, {})[log.stream_id] = log
+        return log
 
     async def replay(
         self, session_id: str, last_event_id: str, *, whole: bool = True
     ) -> Replay | None:
-        """What the stream of `last_event_id` said after it; None if it cannot be told."""
+        """Return the events of a stream after `last_event_id`; None if they are not known."""
         named = parse_event_id(last_event_id)
         if named is None:
             return None
         stream_id, place = named
-        trail = self._trails.get(session_id, {}).get(stream_id)
-        if trail is not None and trail.is_last(place):
+        log = self._logs.get(session_id, {}).get(stream_id)
+        if log is not None and log.is_last(place):
             return Replay(stream_id, (), False)
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
@@ -272,7 +271,7 @@ class RedisEventStore:
             keys, arguments = self.keys(session_id), (stream_id, place + 1, int(whole))
             found = await self._replay(keys, arguments)
         except (RedisError, OSError) as error:
-            self._tell(error)
+            self._report(error)
             return None
         if found is None:
             return None
@@ -283,13 +282,13 @@ class RedisEventStore:
         return Replay(stream_id, events, bool(ended))
 
     def forget(self, session_id: str) -> None:
-        """Keep nothing of a session any longer."""
+        """Drop the record and all events of a session."""
         if self._records.pop(session_id, None) is not None:
-            self._trails.pop(session_id, None)
+            self._logs.pop(session_id, None)
             self._enqueue(self._forget, self.keys(session_id), (), 0)
 
     def put(self, session_id: str, stream_id: str, place: int, line: bytes) -> None:
-        """Have one event kept, unless its session is over."""
+        """Keep one event, unless its session has ended."""
         record = self._records.get(session_id)
         if record is None:
             return
@@ -300,14 +299,14 @@ class RedisEventStore:
         self._enqueue(self._append, self.keys(session_id), arguments, len(line))
 
     def end_stream(self, session_id: str, stream_id: str) -> None:
-        """Nothing follows in that stream."""
-        if self._trails.get(session_id, {}).pop(stream_id, None) is not None:
+        """Note that a stream has ended."""
+        if self._logs.get(session_id, {}).pop(stream_id, None) is not None:
             self._enqueue(self._end, self.keys(session_id)[1:], (stream_id,), 0)
 
     def keys(self, session_id: str) -> tuple[str, str]:
-        """The keys of a session: of its events, and of what is known of it (RESUME-06)."""
-        # The id opens the session to whoever reads it, and keys are shown in many places. The
-        # braces have a cluster keep both on one node.
+        """Return the keys of a session's events and of its record (RESUME-06)."""
+        # The id gives access to the session, and keys are shown in many places. The braces make a
+        # cluster keep both keys on one node.
         session = f"{self._prefix}{{{sha256(session_id.encode()).hexdigest()}}}"
         return f"{session}:events", session
 
@@ -320,18 +319,18 @@ class RedisEventStore:
         self._backlog.append(_Write(script, keys, arguments, size))
         self._backlog_bytes += size
         self._settled.clear()
-        self._something.set()
+        self._has_writes.set()
 
     async def _write_on(self) -> None:
         while True:
-            await self._something.wait()
-            self._something.clear()
+            await self._has_writes.wait()
+            self._has_writes.clear()
             while self._backlog:
                 await self._write_batch()
             self._settled.set()
 
     async def _write_batch(self) -> None:
-        """Write what is first in line; it stays there until that has succeeded."""
+        """Write the first batch; it stays in the backlog until that has succeeded."""
         batch = [self._backlog[i] for i in range(min(_BATCH, len(self._backlog)))]
         try:
             async with self._redis.pipeline(transaction=False) as pipeline:
@@ -339,7 +338,7 @@ class RedisEventStore:
                     await each.script(each.keys, each.arguments, pipeline)
                 results = await pipeline.execute(raise_on_error=False)
         except (RedisError, OSError) as error:
-            self._tell(error)
+            self._report(error)
             self._settled.set()
             await asyncio.sleep(_RETRY_SECONDS)
             return
@@ -348,14 +347,14 @@ class RedisEventStore:
         for each in batch:
             self._backlog.popleft()
             self._backlog_bytes -= each.size
-        # What Redis refuses, or cannot be sent at all, would fail again: those events are missing.
-        self._tell(next((each for each in results if isinstance(each, Exception)), None))
+        # A write that Redis refuses, or that cannot be sent at all, would fail again: it is lost.
+        self._report(next((each for each in results if isinstance(each, Exception)), None))
 
-    def _tell(self, error: Exception | None) -> None:
-        """Log that something goes wrong, or no longer does; once each."""
-        if (error is not None) == self._in_trouble:
+    def _report(self, error: Exception | None) -> None:
+        """Log that writing fails, or works again; once each."""
+        if (error is not None) == self._failing:
             return
-        self._in_trouble = error is not None
+        self._failing = error is not None
         if error is None:
             self._logger.info("the event store in Redis works again")
         else:

@@ -1,9 +1,9 @@
-"""The sessions of the handshake era: one connection each, found by an id that cannot be guessed.
+"""The sessions of the handshake mode: one connection each, found by an id that cannot be guessed.
 
-The table belongs to the event loop's thread. It does not watch the clock: who holds it asks it now
-and then to expire what has been idle for too long, which also happens when there is no room.
-Sessions stand in the order of their last use, so expiring looks at those alone that have expired.
-A principal whose share is used up gets a new session for the one that it has not used for longest.
+The table belongs to the event loop's thread, and has no timer: its owner calls `expire` at
+intervals, and the table itself does before it admits a session. Sessions are kept in the order of
+their last use, so `expire` looks only at those that have expired. A principal that has used up its
+share gets a new session in exchange for its least recently used one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...errors import JsonRpcErrorCode
 from ...limits import SHARE_USED
 from ...protocol.principal import identity_of
 from ...shares import Limit, Quota
-from .refusal import HttpRefusal
+from .asgi import HttpRefusal
 
 if TYPE_CHECKING:
     from ...clock import Clock
@@ -28,29 +28,29 @@ if TYPE_CHECKING:
 _RETRY_AFTER_SECONDS = b"10"
 
 
-class Held(Protocol):
-    """What a session holds: a connection and what belongs to it."""
+class SessionContent(Protocol):
+    """The content of a session: a connection and its streams."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether something runs or somebody listens: then the session is not idle (AUTH-17)."""
+        """Whether a call runs or a client listens: then the session is not idle (AUTH-17)."""
         ...
 
     def close(self, reason: str) -> object:
-        """The session is no more, for `reason`."""
+        """End the session, for `reason`."""
 
 
-T = TypeVar("T", bound=Held)
+T = TypeVar("T", bound=SessionContent)
 
 
 def session_quota(config: ServerConfig) -> Quota:
-    """Return what counts the sessions of a process, by their principals (AUTH-16, RES-15)."""
+    """Return the quota that counts a process's sessions by principal (AUTH-16, RES-15)."""
     limit = Limit(config.http.max_sessions, "sessions", "maxSessions", "too_many_sessions")
     return Quota(config, limit)
 
 
 def new_session_id() -> str:
-    """256 random bits in visible ASCII (AUTH-15)."""
+    """Return 256 random bits in visible ASCII (AUTH-15)."""
     return token_urlsafe(32)
 
 
@@ -59,8 +59,8 @@ class _Entry(Generic[T]):
     """One session.
 
     Attributes:
-        owner: the identity of who began it, and alone may use it.
-        last_used: monotonic seconds.
+        owner: the identity that began it, and that alone may use it.
+        last_used: in monotonic seconds.
     """
 
     content: T
@@ -73,10 +73,10 @@ class SessionTable(Generic[T]):
     """The sessions of one process.
 
     Args:
-        clock: says how long a session has been idle.
-        idle_ms: how long one is kept that nobody uses.
-        quota: counts sessions, those of other tables of the process as well.
-        gives_way: a principal's idle sessions give way to a new one of its own (RES-15).
+        clock: measures how long a session has been idle.
+        idle_ms: how long an idle session is kept, in milliseconds.
+        quota: counts sessions, including those of other tables of the process.
+        gives_way: whether a principal's idle sessions give way to its new ones (RES-15).
         new_id: makes the ids.
     """
 
@@ -92,11 +92,11 @@ class SessionTable(Generic[T]):
         return len(self._entries)
 
     def __iter__(self) -> Iterator[T]:
-        """What they hold, as they are now."""
+        """Iterate over the contents of all sessions there are now."""
         return iter([entry.content for entry in self._entries.values()])
 
-    def make_room(self, principal: Principal | None) -> HttpRefusal | None:
-        """Expire what is idle; return why there is no room for one more (AUTH-16, RES-15)."""
+    def check_capacity(self, principal: Principal | None) -> HttpRefusal | None:
+        """Expire idle sessions; return a refusal if one more is too many (AUTH-16, RES-15)."""
         self.expire()
         owner = identity_of(principal)
         refusal = self._quota.refusal(owner)
@@ -114,7 +114,7 @@ class SessionTable(Generic[T]):
         )
 
     def add(self, content: T, principal: Principal | None) -> str:
-        """The id of a new session; `make_room` has said that there is room."""
+        """Add a session and return its id; the caller has called `check_capacity`."""
         owner = identity_of(principal)
         if self._quota.refusal(owner) is not None:
             idle = self._find_idle(owner)
@@ -128,7 +128,7 @@ class SessionTable(Generic[T]):
         return session_id
 
     def get(self, session_id: str | None, principal: Principal | None) -> T | None:
-        """What the session holds; None as well if it is another principal's (AUTH-14)."""
+        """Return the content of a session; None if it belongs to another principal (AUTH-14)."""
         entry = None if session_id is None else self._entries.get(session_id)
         if session_id is None or entry is None or entry.owner != identity_of(principal):
             return None
@@ -139,13 +139,13 @@ class SessionTable(Generic[T]):
         return entry.content
 
     def touch(self, session_id: str) -> None:
-        """The session was in use until now: a response has ended, for instance."""
+        """Count a session as used now: a response has ended, for instance."""
         entry = self._entries.get(session_id)
         if entry is not None:
             self._touch(session_id, entry)
 
     def end(self, session_id: str, reason: str) -> None:
-        """Close a session, if nobody has yet; its id is nobody's from now on (AUTH-18)."""
+        """Close a session, unless it is closed; its id becomes invalid (AUTH-18)."""
         entry = self._entries.pop(session_id, None)
         if entry is None:
             return
@@ -162,7 +162,7 @@ class SessionTable(Generic[T]):
             self.end(session_id, reason)
 
     def expire(self) -> int:
-        """Close what has been idle for too long; return how many that were (AUTH-17)."""
+        """Close the sessions that have been idle for too long; return their number (AUTH-17)."""
         expired = 0
         for session_id, entry in [*self._idle_longest()]:
             if entry.content.is_busy:
@@ -187,7 +187,7 @@ class SessionTable(Generic[T]):
             entries[session_id] = entries.pop(session_id)
 
     def _find_idle(self, owner: str | None) -> str | None:
-        """Return the session of `owner` that is idle and was used the longest time ago."""
+        """Return the id of the least recently used idle session of `owner`."""
         if not self._gives_way or owner is None:
             return None
         own = self._by_owner.get(owner, {}).items()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.transports.http.streams import EventBody
-from foundation_rt.transports.http.unread import Unread
+from foundation_rt.transports.http.sse import EventBody
+from foundation_rt.transports.http.uvicorn_protocol import UnreadBytes
 
 LIMIT = 1000
 
@@ -14,7 +14,7 @@ LIMIT = 1000
 class Connection:
     """A connection whose client reads when the test says so."""
 
-    def __init__(self, unread: Unread) -> None:
+    def __init__(self, unread: UnreadBytes) -> None:
         self.unread = unread
         self.held = 0
         self.size = 0
@@ -34,9 +34,9 @@ class Connection:
         self.size -= size
 
 
-def make(count: int) -> tuple[ManualClock, Unread, list[Connection]]:
+def make(count: int) -> tuple[ManualClock, UnreadBytes, list[Connection]]:
     clock = ManualClock()
-    unread = Unread(LIMIT, clock.monotonic)
+    unread = UnreadBytes(LIMIT, clock.monotonic)
     return clock, unread, [Connection(unread) for _ in range(count)]
 
 
@@ -95,7 +95,7 @@ def test_what_the_application_keeps_is_counted() -> None:
     unread.hold(second, 200)
     assert first.is_cut and not second.is_cut
     unread.hold(second, -500)
-    unread.go_on(second)
+    unread.resume(second)
     assert unread.counted == 0
 
 

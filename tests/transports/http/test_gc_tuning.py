@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from foundation_rt.transports.http.garbage import collecting_rarely
+from foundation_rt.transports.http.serve import collecting_rarely
 
 
 def test_it_is_as_before_when_serving_is_over() -> None:

@@ -1,8 +1,10 @@
-"""What answers one POST: its reply as JSON, or a stream of events that its reply ends (HTTP-06).
+"""The answer to one POST: its reply as JSON, or a stream of events that ends with it (HTTP-06).
 
-JSON as long as the reply is the first thing there is to say. A stream from the first message that
-comes before it, and where a client must be able to resume, from the moment that the reply is not
-there soon: what has not begun has no event that could be named as the last one (HTTP-07).
+The answer is JSON if the reply is the first message. It is a stream from the first message that
+precedes the reply on. Where a client must be able to resume, it is a stream as soon as the reply
+takes long: without an event there is no id from which to resume (HTTP-07).
+
+The stream that a client opens with a GET is the same, without a reply.
 """
 
 from __future__ import annotations
@@ -12,50 +14,50 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import define, field
 
 from ...core.effects import Notify, Reply
-from .streams import EventBody, encode_event, encode_priming, encode_retry
+from .sse import EventBody, encode_event, encode_priming, encode_retry
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import RequestId
-    from .events import Trail
+    from .event_store import StreamLog
 
 Message = Reply | Notify
 
 
 class Resumption(Protocol):
-    """How the clients of a session resume its streams."""
+    """The means by which the clients of a session resume its streams."""
 
     @property
     def retry_ms(self) -> int:
-        """When they shall come back."""
+        """The delay before a client reconnects, in milliseconds."""
 
     @property
     def primes(self) -> bool:
-        """Return whether their revision knows events with empty data."""
+        """Whether the session's revision has events with empty data."""
 
-    def begin_trail(self, exchange: Exchange) -> Trail:
-        """Where what is said in `exchange` is kept from now on."""
+    def begin_log(self, response: PostResponse) -> StreamLog:
+        """Return the log of a new stream, that of `response`."""
 
-    def end_trail(self, trail: Trail) -> None:
-        """Nothing more is said there."""
+    def end_log(self, log: StreamLog) -> None:
+        """Close the log of a stream that has ended."""
 
     def note_loss(self) -> None:
-        """An exchange that is not finished has no response any more."""
+        """Take note that a stream that is not finished has lost its HTTP response."""
 
 
 @define(eq=False, repr=False)
-class Exchange:
-    """One POST that awaits something; belongs to the event loop's thread.
+class PostResponse:
+    """The answer to one POST; belongs to the event loop's thread.
 
     Args:
-        body: of the response, as long as there is one.
+        body: the body of the HTTP response; None while there is none.
         resumption: None where nothing can be resumed.
-        requests: the ids of those that it answers, with one reply: several are a batch.
+        requests: the ids of the requests that one reply answers; several are a batch.
 
     Attributes:
-        reply: the whole answer, if nothing was said before it.
-        is_stream: events are sent, or were.
-        last_event_id: of the last one that was recorded.
-        finished: nothing more will be said.
+        reply: the whole answer, if no message preceded it.
+        is_stream: whether the answer is a stream of events.
+        last_event_id: the id of the last event recorded.
+        finished: whether the answer is complete.
     """
 
     body: EventBody | None
@@ -65,15 +67,15 @@ class Exchange:
     is_stream: bool = field(default=False, init=False)
     last_event_id: str | None = field(default=None, init=False)
     finished: bool = field(default=False, init=False)
-    _trail: Trail | None = field(default=None, init=False)
+    _log: StreamLog | None = field(default=None, init=False)
 
     @property
     def has_begun(self) -> bool:
-        """Return whether anything was said, or will not be."""
+        """Whether the answer has begun, or will have no message at all."""
         return self.is_stream or self.finished
 
     def deliver(self, message: Message) -> None:
-        """Say `message` to the client; a reply is the last there is."""
+        """Send `message` to the client; a reply is the last one."""
         if self.finished:
             return
         is_reply = type(message) is Reply
@@ -81,35 +83,35 @@ class Exchange:
             self.reply = message  # type: ignore[assignment]
         else:
             self.open_stream()
-            self._say(message.line)
+            self._send(message.line)
         if is_reply:
             self.finish()
 
     def finish(self) -> None:
-        """Nothing more is said, be it for the reply or for want of one."""
+        """Complete the answer, with a reply or without one."""
         if self.finished:
             return
         self.finished = True
-        if self.resumption is not None and self._trail is not None:
-            self.resumption.end_trail(self._trail)
+        if self.resumption is not None and self._log is not None:
+            self.resumption.end_log(self._log)
         if self.body is not None:
             self.body.end()
 
     def open_stream(self) -> None:
-        """Answer with events from now on; the first one tells where to resume."""
+        """Answer with events from now on; the first one has the id from which to resume."""
         if self.is_stream:
             return
         self.is_stream = True
         resumption = None if self.finished else self.resumption
         if resumption is not None:
-            self._trail = resumption.begin_trail(self)
-            self.last_event_id = self._trail.record(b"")
+            self._log = resumption.begin_log(self)
+            self.last_event_id = self._log.record(b"")
             self._prime(resumption)
         elif self.body is not None:
             self.body.wake()
 
     def attach(self, body: EventBody) -> None:
-        """Go on in another response; the one there was is ended."""
+        """Continue in the body of another HTTP response; end the previous one."""
         if self.body is not None:
             self.body.end()
         self.body = body
@@ -117,12 +119,12 @@ class Exchange:
             self._prime(self.resumption)
 
     def drop(self, body: EventBody) -> None:
-        """A response is over, whichever side ended it."""
+        """Let go of a body whose HTTP response has ended."""
         if self.body is body:
             self._lose_body()
 
     def detach(self) -> None:
-        """End the response without an end of what is said: the client may resume (SEP-1699)."""
+        """End the HTTP response of a stream that continues; the client may resume (SEP-1699)."""
         self.open_stream()
         body = self.body
         if body is not None:
@@ -137,14 +139,14 @@ class Exchange:
             self.resumption.note_loss()
 
     def _prime(self, resumption: Resumption) -> None:
-        """Tell where to resume, before there is anything to say."""
+        """Send the id from which to resume, before the first message."""
         assert self.last_event_id is not None
         first, retry_ms = self.last_event_id, resumption.retry_ms
         self._write(encode_priming(first, retry_ms, visible=resumption.primes))
 
-    def _say(self, line: bytes) -> None:
-        if self._trail is not None:
-            self.last_event_id = self._trail.record(line)
+    def _send(self, line: bytes) -> None:
+        if self._log is not None:
+            self.last_event_id = self._log.record(line)
         self._write(encode_event(line, self.last_event_id))
 
     def _write(self, chunk: bytes) -> None:

@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import HttpSection, ServerConfig
 from foundation_rt.protocol.principal import Principal, identity_of
-from foundation_rt.transports.http.sessions import SessionTable, new_session_id, session_quota
+from foundation_rt.transports.http.session_table import SessionTable, new_session_id, session_quota
 from tests.support.sizes import examples
 
 ALICE, BOB = Principal("alice"), Principal("bob")
@@ -86,15 +86,15 @@ def test_there_are_only_so_many() -> None:
     sessions, clock = table()
     contents = []
     for _ in range(3):
-        assert sessions.make_room(ALICE) is None
+        assert sessions.check_capacity(ALICE) is None
         contents.append(Content())
         sessions.add(contents[-1], ALICE)
         clock.advance(3)
-    refusal = sessions.make_room(ALICE)
+    refusal = sessions.check_capacity(ALICE)
     assert refusal is not None
     assert (refusal.status, refusal.headers[0][0]) == (503, b"retry-after")
     clock.advance(3)
-    assert sessions.make_room(ALICE) is None
+    assert sessions.check_capacity(ALICE) is None
     assert [content.closed for content in contents] == [["session_expired"], [], []]
 
 
@@ -107,7 +107,7 @@ def test_the_own_session_idle_for_longest_gives_way_to_a_new_one() -> None:
     sessions.add(busy, ALICE)
     first_id = sessions.add(first, ALICE)
     clock.advance(1)
-    assert sessions.make_room(ALICE) is None
+    assert sessions.check_capacity(ALICE) is None
     sessions.add(second, ALICE)
     assert sessions.get(first_id, ALICE) is None
     assert first.closed == ["replaced"]
@@ -120,13 +120,13 @@ def test_a_principal_with_its_share_of_busy_sessions_is_refused() -> None:
     contents = [Content(is_busy=True) for _ in range(2)]
     for content in contents:
         sessions.add(content, ALICE)
-    refusal = sessions.make_room(ALICE)
+    refusal = sessions.check_capacity(ALICE)
     assert refusal is not None
     assert (refusal.status, refusal.reason) == (429, "principal_share")
     assert refusal.headers[0][0] == b"retry-after"
     assert refusal.data["code"] == "RESOURCE_EXHAUSTED"
     assert refusal.data["details"] == {"reason": "principal_share", "maxSessions": 8, "share": 2}
-    assert sessions.make_room(BOB) is None
+    assert sessions.check_capacity(BOB) is None
     assert [content.closed for content in contents] == [[], []]
 
 
@@ -135,10 +135,10 @@ def test_no_session_of_another_principal_gives_way() -> None:
     sessions, _ = table(4, keys=KEYS)
     for number in range(4):
         sessions.add(Content(), Principal(f"principal {number}"))
-    refusal = sessions.make_room(Principal("one more"))
+    refusal = sessions.check_capacity(Principal("one more"))
     assert refusal is not None
     assert (refusal.status, refusal.reason) == (503, "too_many_sessions")
-    assert sessions.make_room(Principal("principal 0")) is None
+    assert sessions.check_capacity(Principal("principal 0")) is None
 
 
 @pytest.mark.rule("AUTH-16")
@@ -148,10 +148,10 @@ def test_tables_that_share_a_quota_have_one_limit() -> None:
     one, other = (SessionTable[Content](clock, IDLE_MS, quota) for _ in range(2))
     kept = one.add(Content(), None)
     other.add(Content(), None)
-    assert one.make_room(None) is not None
-    assert other.make_room(None) is not None
+    assert one.check_capacity(None) is not None
+    assert other.check_capacity(None) is not None
     one.end(kept, "deleted")
-    assert other.make_room(None) is None
+    assert other.check_capacity(None) is None
 
 
 @pytest.mark.rule("AUTH-17")
@@ -217,7 +217,7 @@ class Table(RuleBasedStateMachine):
     @rule(target=ids, is_busy=st.booleans(), owner=st.sampled_from(OWNERS))
     def add(self, is_busy: bool, owner: Principal) -> str:
         quota = self.sessions._quota
-        if self.sessions.make_room(owner) is not None:
+        if self.sessions.check_capacity(owner) is not None:
             own = [each for each, it in self.owners.items() if it == owner]
             assert all(self.contents[each].is_busy for each in own if self.is_there(each))
             return "none"
