@@ -29,10 +29,11 @@ from attrs import define, field
 
 from ...core.records import identity_fields
 from ...engine.forks import ForkGuard
+from ...engine.shutdown import ending_signals
 from ...logs.writer import BackgroundWriter
 from .descriptors import ProtocolDescriptors, isolate
 from .reactor import GONE, READABLE, Reactor
-from .watchdog import Watchdog, ending_signals
+from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     import asyncio
