@@ -414,7 +414,7 @@ def test_a_server_that_does_not_answer_in_time_is_given_up(folder: Path, capsys:
     assert capsys.readouterr().err.startswith("foundation-rt: E202 ")
 
 
-@pytest.mark.rule("CLI-22", "CLIENT-02")
+@pytest.mark.rule("CLI-22", "CLIENT-36")
 def test_a_server_that_ignores_what_it_does_not_know_is_asked_in_time(folder: Path) -> None:
     target = scripted(folder, server_discover=None)
     assert main(["tools", target, "--timeout", "4"]) == 0

@@ -182,7 +182,7 @@ def test_one_lost_connection_is_one_failure_however_many_wait(where: str) -> Non
     play(scene, points, retries=ONCE, breaker=BreakerSettings(failure_threshold=3))
 
 
-@pytest.mark.rule("CLIENT-28", "BREAK-10")
+@pytest.mark.rule("CLIENT-48", "BREAK-10")
 def test_a_session_that_expired_is_no_failure_however_many_wait() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
