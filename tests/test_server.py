@@ -83,7 +83,7 @@ def answer_to(server: Server, tool: str, arguments: dict[str, Any] | None = None
 # -- tools -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("TYPED-01", "REG-01", "REG-02")
+@pytest.mark.rule("TYPED-01", "TYPED-27", "REG-01", "REG-02")
 def test_a_decorated_function_stays_as_it_is_and_its_tool_is_listed() -> None:
     server = Server("weather", version="1.0.0")
 

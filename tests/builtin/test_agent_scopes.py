@@ -107,7 +107,7 @@ def test_agent_tools_refuse_an_agent_whose_scopes_the_token_lacks(version: int) 
     play(scene, version=version)
 
 
-@pytest.mark.rule("AUTH-27", "AGENT-16")
+@pytest.mark.rule("AUTH-35", "AGENT-16")
 @pytest.mark.parametrize("version", [1, 2])
 def test_agent_list_shows_only_agents_that_the_token_may_use(version: int) -> None:
     async def scene(office: Office) -> None:
@@ -146,7 +146,7 @@ def test_a_registered_agent_proxy_refuses_an_agent_whose_scopes_the_token_lacks(
     play(scene)
 
 
-@pytest.mark.rule("AUTH-27", "AACP-83")
+@pytest.mark.rule("AUTH-36", "AACP-83")
 def test_status_of_a_request_needs_the_scopes_of_its_agent() -> None:
     """The same principal may come with a token that allows less than that of its request."""
 

@@ -121,7 +121,7 @@ class Times:
     times: Plus | Times | int
 
 
-@pytest.mark.rule("SCHEMA-27", "TYPED-09")
+@pytest.mark.rule("SCHEMA-27", "TYPED-36")
 def test_classes_that_contain_their_own_union_are_checked_and_made_in_linear_time() -> None:
     def evaluate(x: Plus | Times | int) -> str:
         return str(x)

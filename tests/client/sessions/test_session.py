@@ -390,7 +390,7 @@ def test_a_server_that_another_one_has_replaced_is_met_anew(revision: str) -> No
     play(scene, revision=revision)
 
 
-@pytest.mark.rule("CLIENT-48", "BREAK-10")
+@pytest.mark.rule("CLIENT-48", "BREAK-16", "BREAK-17")
 def test_who_waited_to_send_in_a_session_that_has_expired_meanwhile() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         acts = [["wait", "go"], refusal(-32000, "Session not found")]

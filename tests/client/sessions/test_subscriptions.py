@@ -176,7 +176,7 @@ def test_a_session_that_has_expired_is_made_anew_for_it(revision: str) -> None:
     play(scene, revision=revision, retries=RetryPolicy(max_attempts=1))
 
 
-@pytest.mark.rule("CLIENT-31", "BREAK-10")
+@pytest.mark.rule("CLIENT-31", "BREAK-17")
 @eras
 def test_an_open_circuit_refuses_it_at_once(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
