@@ -602,7 +602,7 @@ def test_with_another_separator_a_client_goes_on_with_the_names_it_is_told() -> 
     assert admin.call("admin_unregisterTool", name="my_echo") == {"unregistered": "my_echo"}
 
 
-@pytest.mark.rule("REG-06", "ADMIN-01")
+@pytest.mark.rule("REG-14", "ADMIN-01")
 @pytest.mark.parametrize(("tools", "security"), [(True, False), (False, True), (False, False)])
 def test_the_switches_bind_clients_and_not_the_code_of_a_server(
     tools: bool, security: bool

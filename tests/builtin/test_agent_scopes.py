@@ -186,7 +186,7 @@ def test_what_host_code_sends_needs_no_scopes() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-21", "AUTH-27")
+@pytest.mark.rule("AGENT-23", "AUTH-27")
 def test_required_scopes_hold_for_an_id_without_an_agent_and_besides_those_of_one() -> None:
     store = FaultyStore(shared=True)  # another process may have the agent
 
@@ -208,7 +208,7 @@ def test_required_scopes_hold_for_an_id_without_an_agent_and_besides_those_of_on
     play(scene, store=store)
 
 
-@pytest.mark.rule("AGENT-21")
+@pytest.mark.rule("AGENT-23")
 @pytest.mark.parametrize("version", [AgentCoordinator, AgentCoordinatorV2])
 @pytest.mark.parametrize("scopes", ["office", [""], ["a b"], ['a"b'], [5]])
 def test_scopes_that_oauth_does_not_know_are_refused(

@@ -161,7 +161,7 @@ def test_a_check_of_too_many_steps_refuses_a_result_and_sends_arguments(
     play(scene, {**tools, "tools/call": [result(content=[], structuredContent=many)]})
 
 
-@pytest.mark.rule("CTOOL-19")
+@pytest.mark.rule("CTOOL-26")
 def test_a_result_says_why_it_was_not_checked() -> None:
     dear = {"type": "object", "required": [f"p{number}" for number in range(3000)]}
     answer = result(content=[], structuredContent={"a": 1})
