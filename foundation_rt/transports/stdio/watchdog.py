@@ -85,7 +85,7 @@ class Watchdog:
 
     @property
     def signal_descriptor(self) -> int:
-        """Return the descriptor for `signal.set_wakeup_fd`; a signal written there starts its budget."""
+        """Return the descriptor for `signal.set_wakeup_fd`: a signal starts the budget."""
         return self._control[1]
 
     @property
