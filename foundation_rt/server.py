@@ -1,69 +1,85 @@
-"""What a tool author holds, and the one place where components are made and wired.
+"""The server that an author writes: it collects tools and other features, and serves them.
 
-`Server` collects tools. The first time something is to be served, `compose` loads the
+Registries hold what is registered. The first time that the server is used, `compose` loads the
 configuration and makes a `Runtime`: every component, each given its collaborators, nothing global.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from attrs import evolve
 
 from .builtin.health import HEALTH, health_report
-from .config.settings import ServerConfig, ServerSection, needs_loading
+from .config.sources import ConfigSources
+from .core.context import ToolContext
 from .core.session import TransportType
 from .engine.connection import Connection, Send
-from .errors import ConfigError, RegistrationError, UsageError
+from .errors import RegistrationError, UsageError
 from .registry.tool_definition import ToolDefinition
 from .registry.tools import (
-    MAX_TIMEOUT_MS,
     ExecutionMode,
     RegisteredTool,
     ToolRegistry,
+    handler_settings,
     is_async_callable,
 )
 from .runtime import Runtime, ServerOptions, compose
-from .server_features import FeatureServer
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from .agents.ledger.coordinator import AgentCoordinatorV2
     from .agents.local import AgentCoordinator
-    from .core.tasks.support import TaskSupport
+    from .config.settings import ServerConfig
     from .engine.lifespan import Lifetime
     from .jsonschema.validation import ValidationResult
     from .middleware.stack import Middleware
     from .protocol.content import Icon
-    from .protocol.tool_annotations import ToolAnnotations
     from .registry.features import Features
+    from .registry.options import (
+        CompletionOptions,
+        HandlerOptions,
+        PromptOptions,
+        ResourceHandlerOptions,
+        ResourceOptions,
+        ToolHandlerOptions,
+        ToolOptions,
+    )
+    from .registry.prompts import PromptDefinition
+    from .registry.resources import ResourceDefinition, ResourceTemplateDefinition
     from .registry.tools import Handler
     from .transports.http.app import HttpApplication
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TaskUse = Literal["optional", "required"]
-"""Whether clients without the tasks extension may call a tool as well (TASK-02)."""
+importing: ContextVar[bool] = ContextVar("foundation_rt_importing", default=False)
+"""Whether the command line is importing the file of an author, which must not serve (CLI-03)."""
 
 
-class Server(FeatureServer):
-    """A set of tools, and ways to serve them.
+class Server:
+    """A set of tools and other features, and ways to serve them.
+
+    Every decorator has a method beside it that takes a definition and a handler. The options of
+    both are described in `registry.options`; a name that is not among them is a `TypeError`.
 
     Args:
-        name: what `initialize` calls the server; configuration can override it.
-        version: the server's own version; likewise.
+        name: of the server, as `initialize` has it; configuration can override it.
+        version: of the server; configuration can override it.
         instructions: advice for the model that uses the tools.
-        title: what people are shown as the server's name; likewise `icons`.
-        website_url: where people read about the server.
-        config: configuration given in code, by section:
-            ``{"tools": {"default_timeout_ms": 5000}}``. File and environment override it.
+        title: the server's name for people.
+        website_url: a page about the server.
+        icons: for people.
+        config: configuration in code, by section: ``{"tools": {"default_timeout_ms": 5000}}``.
+            File and environment override it.
         options: components to use instead of those the server would make.
 
     Raises:
-        UsageError: the registry in `options` belongs to another server; or an argument is of
-            another type.
+        UsageError: the registry in `options` belongs to another server; or an argument has the
+            wrong type.
 
     Example::
 
@@ -88,8 +104,7 @@ class Server(FeatureServer):
         config: Mapping[str, Mapping[str, Any]] | None = None,
         options: ServerOptions | None = None,
     ) -> None:
-        self._code_config = _merge_identity(config, name, version)
-        self._options = options or ServerOptions()
+        self._config = ConfigSources(config, name, version)
         given: dict[str, Any] = {
             "instructions": instructions,
             "title": title,
@@ -97,11 +112,10 @@ class Server(FeatureServer):
             "icons": icons or None,
         }
         given = {name: value for name, value in given.items() if value is not None}
+        self._options = options or ServerOptions()
         if given:
             self._options = evolve(self._options, **given)
         _check_presentation(self._options)
-        self._config_file: str | os.PathLike[str] | None = None
-        self._overrides: dict[str, dict[str, Any]] = {}
         self._runtime: Runtime | None = None
         self._registry = self._options.tool_registry or ToolRegistry()
         self._add_health()
@@ -109,7 +123,7 @@ class Server(FeatureServer):
             self._add_agent_tools(self._options.agent_coordinator)
 
     def _add_health(self) -> None:
-        """Every server has the tool, unless its author brought one of that name (HEALTH-01)."""
+        """Add the `health` tool, unless the author has a tool of that name (HEALTH-01)."""
         present = self._registry.get(HEALTH.name)
         if present is not None and present.reserved:
             raise UsageError("a ToolRegistry belongs to one server: give each its own")
@@ -128,104 +142,32 @@ class Server(FeatureServer):
 
         register_agent_tools(self._registry, coordinator, lambda: self.runtime.config.tools)
 
-    # -- tools -------------------------------------------------------------------------------
+    # -- tools -----------------------------------------------------------------------------------
 
     @overload
     def tool(self, function: F, /) -> F: ...
 
     @overload
-    def tool(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        version: str | None = None,
-        timeout_ms: int | None = None,
-        inline: bool = False,
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | bool | None = None,
-        title: str | None = None,
-        annotations: ToolAnnotations | None = None,
-        icons: Sequence[Icon] = (),
-        meta: Mapping[str, Any] | None = None,
-        scopes: Iterable[str] = (),
-        task: TaskUse | None = None,
-        task_after_ms: int = 0,
-    ) -> Callable[[F], F]: ...
+    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
     def tool(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        version: str | None = None,
-        timeout_ms: int | None = None,
-        inline: bool = False,
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | bool | None = None,
-        title: str | None = None,
-        annotations: ToolAnnotations | None = None,
-        icons: Sequence[Icon] = (),
-        meta: Mapping[str, Any] | None = None,
-        scopes: Iterable[str] = (),
-        task: TaskUse | None = None,
-        task_after_ms: int = 0,
+        self, function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
     ) -> Callable[..., Any]:
         """Make a tool of a function: `@server.tool` or `@server.tool(timeout_ms=2000)`.
 
         The input schema comes from the signature, the descriptions from the docstring
-        (spec/typed-tools.md). The function itself stays as it is.
+        (spec/typed-tools.md). The function itself does not change.
 
         Args:
-            name: of the tool; by default the function's.
-            description: by default the docstring's.
-            version: of the tool.
-            timeout_ms: deadline of its calls in ms; by default `tools.default_timeout_ms`.
-            inline: run it in place instead of in a worker thread; only for a `def` that takes
-                microseconds and never blocks.
-            input_schema: use this schema instead of deriving one.
-            output_schema: hold what the function returns against this schema, or against one that
-                is derived from the return annotation if it is True.
-            title: for people; likewise `icons`.
-            annotations: what the tool does to the world.
-            meta: the `_meta` of the tool.
-            scopes: what a client must have been granted, all of it, where it has to log in.
-            task: "optional": a call becomes a task if its client takes tasks; "required": the
-                tool is for such clients only (spec/tasks.md). None: calls are never tasks.
-            task_after_ms: how long a call runs before it becomes a task, in ms.
+            function: becomes the tool.
+            options: see `ToolOptions`.
 
         Raises:
-            RegistrationError: says which parameter, or which option, and what to do.
+            RegistrationError: names the parameter or the option, and what to change.
         """
-        from .registry.tool_signature import derive_tool
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            typed = derive_tool(function, input_schema=input_schema, output_schema=output_schema)
-            tool_name = name if name is not None else typed.name
-            if inline and typed.is_async:
-                raise _inline_refusal(tool_name)
-            execution = ExecutionMode.ASYNC if typed.is_async else ExecutionMode.THREAD
-            self._registry.register(
-                ToolDefinition(
-                    tool_name,
-                    description if description is not None else typed.description,
-                    typed.input_schema,
-                    version,
-                    title=title,
-                    output_schema=typed.output_schema,
-                    annotations=annotations,
-                    icons=icons,
-                    meta=meta,
-                ),
-                typed.handler,
-                execution=ExecutionMode.INLINE if inline else execution,
-                timeout_ms=timeout_ms,
-                scopes=scopes,
-                task=_task_support(tool_name, task, task_after_ms, inline),
-            )
+            self._registry.add_function(function, ToolContext, **options)
             return function
 
         return register if function is None else register(function)
@@ -236,50 +178,45 @@ class Server(FeatureServer):
         handler: Handler,
         *,
         is_dynamic: bool = False,
-        timeout_ms: int | None = None,
-        inline: bool = False,
-        scopes: Iterable[str] = (),
-        task: TaskUse | None = None,
-        task_after_ms: int = 0,
+        **options: Unpack[ToolHandlerOptions],
     ) -> None:
         """Add a tool from its definition; `handler(arguments, context)` gets arguments as sent.
 
-        While the server runs, clients are told (LIFE-10); so they are by `unregister`.
+        While the server runs, clients are notified (LIFE-10).
+
+        Args:
+            definition: of the tool.
+            handler: a function, or a coroutine function.
+            is_dynamic: the tool comes while the server runs; this is logged.
+            options: see `ToolHandlerOptions`.
 
         Raises:
-            RegistrationError: says what is wrong with the definition.
+            RegistrationError: names the problem of the definition or of an option.
         """
-        if inline and is_async_callable(handler):
-            raise _inline_refusal(definition.name)
-        self._registry.register(
-            definition,
-            handler,
-            is_dynamic=is_dynamic,
-            execution=ExecutionMode.INLINE if inline else None,
-            timeout_ms=timeout_ms,
-            scopes=scopes,
-            task=_task_support(definition.name, task, task_after_ms, inline),
-        )
+        settings = handler_settings(definition.name, is_async_callable(handler), **options)
+        self._registry.register(definition, handler, is_dynamic=is_dynamic, **settings)
 
     def unregister(self, name: str) -> bool:
         """Remove a tool; return whether there was one."""
         return self._registry.unregister(name)
 
     def get(self, name: str) -> RegisteredTool | None:
-        """The tool registered as `name`, if there is one."""
+        """Return the tool registered as `name`, if there is one."""
         return self._registry.find(name)
 
     def list(self) -> tuple[ToolDefinition, ...]:
-        """All definitions, sorted by name."""
+        """Return all definitions of tools, sorted by name."""
         return self._registry.list()
 
     def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
-        """What `register` would say of `definition`."""
+        """Return the problems that `register` would find."""
         return self._registry.validate_definition(definition)
+
+    # -- resources, prompts, completions ---------------------------------------------------------
 
     @property
     def features(self) -> Features:
-        """The resources, prompts and completions of this server; made when first asked for."""
+        """The resources, prompts and completions of this server; made when first used."""
         features = self._options.features
         if features is None:
             from .registry.features import Features
@@ -290,26 +227,143 @@ class Server(FeatureServer):
                 self._runtime.attach_features(features)
         return features
 
-    # -- what clients wait to hear -----------------------------------------------------------
+    def resource(self, uri: str, /, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+        """Make a resource of a function that reads it: `@server.resource("task://{id}")`.
+
+        A URI with variables in braces stands for many resources; the function takes the variables
+        as parameters, converted to their types. It may take the URI as ``uri`` and a
+        `ToolContext`. Its result becomes text, bytes or JSON, by its type (spec/mcp-resources.md).
+
+        Args:
+            uri: of the resource, or a template of RFC 6570, level 1.
+            options: see `ResourceOptions`.
+
+        Raises:
+            RegistrationError: names the parameter or the option, and what to change.
+        """
+        given: object = uri  # a decorator without brackets is given the function
+        if not isinstance(given, str):
+            raise RegistrationError('a resource has a URI: @server.resource("task://all")')
+
+        def register(function: F) -> F:
+            self.features.resources.add_function(uri, function, ToolContext, **options)
+            return function
+
+        return register
+
+    def register_resource(
+        self,
+        definition: ResourceDefinition,
+        handler: Handler,
+        **options: Unpack[ResourceHandlerOptions],
+    ) -> None:
+        """Add a resource from its definition; see `ResourceRegistry.register`."""
+        self.features.resources.register(definition, handler, **options)
+
+    def register_resource_template(
+        self,
+        definition: ResourceTemplateDefinition,
+        handler: Handler,
+        **options: Unpack[ResourceHandlerOptions],
+    ) -> None:
+        """Add all resources of a template; see `ResourceRegistry.register_template`."""
+        self.features.resources.register_template(definition, handler, **options)
+
+    def unregister_resource(self, uri: str) -> bool:
+        """Remove the resource or the template registered as `uri`; return whether there was one."""
+        return self.features.resources.unregister(uri)
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+
+    @overload
+    def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+
+    def prompt(
+        self, function: Callable[..., Any] | None = None, /, **options: Unpack[PromptOptions]
+    ) -> Callable[..., Any]:
+        """Make a prompt of a function: `@server.prompt` or `@server.prompt(title="Review")`.
+
+        Its parameters are the prompt's arguments, read from text as their types say. Its result is
+        a text, a content block, a `PromptMessage`, a list of these, or a `PromptResult`
+        (spec/prompts.md).
+
+        Args:
+            function: becomes the prompt.
+            options: see `PromptOptions`.
+
+        Raises:
+            RegistrationError: names the parameter or the option, and what to change.
+        """
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            self.features.prompts.add_function(function, ToolContext, **options)
+            return function
+
+        return register if function is None else register(function)
+
+    def register_prompt(
+        self, definition: PromptDefinition, handler: Handler, **options: Unpack[HandlerOptions]
+    ) -> None:
+        """Add a prompt from its definition; see `PromptRegistry.register`."""
+        self.features.prompts.register(definition, handler, **options)
+
+    def unregister_prompt(self, name: str) -> bool:
+        """Remove a prompt; return whether there was one."""
+        return self.features.prompts.unregister(name)
+
+    def completion(
+        self, subject: str, argument: str, /, **options: Unpack[CompletionOptions]
+    ) -> Callable[[F], F]:
+        """Make a function complete an argument: `@server.completion("review", "language")`.
+
+        It takes the text so far and, if it has a second parameter, the other arguments that are
+        known, by name. It returns the values that fit, or a `Completion` (spec/completion.md).
+
+        Args:
+            subject: the name of a prompt, or a URI template as it was registered.
+            argument: of the prompt; of a template, a variable.
+            options: see `CompletionOptions`.
+
+        Raises:
+            RegistrationError: there is no such prompt, template or argument, or the function has
+                other parameters.
+        """
+
+        def register(function: F) -> F:
+            completions = self.features.completions
+            completions.add_function(subject, argument, function, ToolContext, **options)
+            return function
+
+        return register
+
+    def register_completion(
+        self, subject: str, argument: str, handler: Handler, **options: Unpack[CompletionOptions]
+    ) -> None:
+        """Let a handler complete an argument; see `CompletionRegistry.register`."""
+        self.features.completions.register(subject, argument, handler, **options)
+
+    # -- notifications ---------------------------------------------------------------------------
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the clients that have subscribed to this resource; from any thread (SUB-07)."""
+        """Notify the clients that have subscribed to this resource; from any thread (SUB-07)."""
         if self._runtime is not None:
             self._runtime.dispatcher.subscriptions.resource_updated(uri)
 
     def elicitation_completed(self, elicitation_id: str) -> None:
-        """Tell the client whose user was sent to a page that he is done there (ASK-18).
+        """Notify the client whose user has finished on the page of an elicitation (ASK-18).
 
-        From any thread. The id is that of `elicit_url`; only revision 2025-11-25 has a word for it.
+        From any thread. The id is that of `elicit_url`; only revision 2025-11-25 has the
+        notification.
         """
         if self._runtime is not None:
             self._runtime.dispatcher.subscriptions.elicitation_completed(elicitation_id)
 
-    # -- agents ------------------------------------------------------------------------------
+    # -- agents ----------------------------------------------------------------------------------
 
     @property
     def agents(self) -> AgentCoordinatorV2:
-        """The agents of this server; the first use gives it the agent tools (AGENT-14).
+        """The agents of this server; the first use adds the agent tools (AGENT-14).
 
         It is the coordinator in `options`, if there is one.
         """
@@ -324,14 +378,14 @@ class Server(FeatureServer):
                 self._runtime.attach_agents(coordinator)
         return cast("AgentCoordinatorV2", coordinator)
 
-    # -- around the calls --------------------------------------------------------------------
+    # -- around the calls ------------------------------------------------------------------------
 
     def lifespan(self, hook: F, /) -> F:
-        """Have `hook(server)` entered before the first message is served, left after the last.
+        """Enter `hook(server)` before the first message is served, and leave it after the last.
 
-        It is an async generator function that yields once, or returns an async context manager.
-        What it yields is `ToolContext.state`. Hooks nest in the order of their registration
-        (spec/operations.md). ::
+        The hook is an async generator function that yields once, or returns an async context
+        manager. The value that it yields is `ToolContext.state`. Hooks nest in the order of their
+        registration (spec/operations.md). ::
 
             @server.lifespan
             async def database(server):
@@ -344,17 +398,17 @@ class Server(FeatureServer):
         """
         from .engine.lifespan import Lifespan
 
-        self._refuse_when_started("a lifespan hook")
+        self._refuse_when_started("a lifespan hook is registered")
         lifespan = self._options.lifespan or Lifespan(self)
         lifespan.add(hook)
         self._options = evolve(self._options, lifespan=lifespan)
         return hook
 
     def middleware(self, function: F, /) -> F:
-        """Have `async def function(call, proceed)` run around every handler, of whatever feature.
+        """Run `async def function(call, proceed)` around every handler, of tools and features.
 
-        It awaits `proceed()` for what the handler returns; the one registered first is outermost
-        (spec/operations.md).
+        It awaits `proceed()` for the result of the handler; the middleware registered first is the
+        outermost (spec/operations.md).
 
         Raises:
             RegistrationError: `function` is no such function.
@@ -362,31 +416,27 @@ class Server(FeatureServer):
         """
         from .middleware.stack import check_middleware
 
-        self._refuse_when_started("middleware")
+        self._refuse_when_started("middleware is registered")
         check_middleware(function)
         middleware = (*self._options.middleware, cast("Middleware", function))
         self._options = evolve(self._options, middleware=middleware)
         return function
 
     def lifetime(self) -> Lifetime:
-        """The time in which a host of its own serves: `async with`, or `with` without a loop.
+        """Return the time in which a host serves: `async with`, or `with` without a loop.
 
-        The lifespan hooks are entered at its beginning and left at its end. Connections are made
-        within; a server without hooks needs none of it.
+        The lifespan hooks are entered at its beginning and left at its end. The host makes its
+        connections within it; a server without hooks does not need it.
         """
         from .engine.lifespan import Lifetime
 
         return Lifetime(self.runtime)
 
-    def _refuse_when_started(self, what: str) -> None:
-        if self._runtime is not None:
-            raise UsageError(f"{what} is registered before the server is started")
-
-    # -- serving -----------------------------------------------------------------------------
+    # -- serving ---------------------------------------------------------------------------------
 
     @property
     def runtime(self) -> Runtime:
-        """The wired components; made, and the configuration loaded, when first asked for.
+        """The wired components; made, and the configuration loaded, when first used.
 
         Raises:
             ConfigError: lists every problem of the configuration.
@@ -404,32 +454,40 @@ class Server(FeatureServer):
         Raises:
             UsageError: the server has been started already.
         """
-        if self._runtime is not None:
-            raise UsageError("configure() comes before the server is started")
-        self._config_file = file
+        self._refuse_when_started("configure() comes")
+        self._config.file = file
 
     def override(self, section: str, **settings: Any) -> None:
-        """Give settings that win over every other source: a command line's, for instance.
+        """Give settings that win over every other source: those of a command line, for instance.
 
         Args:
             section: of the configuration, as in ``override("http", port=8080)``.
+            settings: of the section, by name.
 
         Raises:
             UsageError: the server has been started already.
         """
-        if self._runtime is not None:
-            raise UsageError("override() comes before the server is started")
-        self._overrides.setdefault(section, {}).update(settings)
+        self._refuse_when_started("override() comes")
+        self._config.override(section, settings)
+
+    def load_config(self) -> ServerConfig:
+        """Return the configuration that the server would start with now.
+
+        Raises:
+            ConfigError: lists every problem of it.
+        """
+        return self._config.load(os.environ, self._options.config)
 
     def connect(self, send: Send, transport_type: TransportType = "http") -> Connection:
-        """Embed the server: a connection to feed bytes to (EMBED-01).
+        """Embed the server: return a connection to feed bytes to (EMBED-01).
 
         In a host with a running event loop, handlers, timers and `send` run on that loop, and
-        the connection is to be fed there. In a host without one, coroutines run on a loop thread
-        of ours, and `send` is called from whichever thread has something to say, one at a time.
+        the host feeds the connection there. In a host without one, coroutines run on a loop thread
+        of ours, and `send` is called from whichever thread has a line to send, one at a time.
 
         Args:
             send: is given every outgoing line, without its newline.
+            transport_type: of the session.
 
         Raises:
             UsageError: the server has lifespan hooks, and this is not within `lifetime()`.
@@ -447,13 +505,9 @@ class Server(FeatureServer):
 
         Raises:
             ConfigError: lists every problem of the configuration.
-            UsageError: it is called while `foundation-rt serve` imports the file it stands in.
+            UsageError: `foundation-rt serve` is importing the file of the server.
         """
-        from .cli.apps import refuse_while_importing
-
-        refuse_while_importing()
-        if config is not None:
-            self.configure(config)
+        self._prepare_to_run(config)
         from .transports.stdio.transport import serve
 
         exit_code = serve(self.runtime, process_goes_on=True)
@@ -471,14 +525,11 @@ class Server(FeatureServer):
 
         Raises:
             ConfigError: lists every problem of the configuration.
-            UsageError: nothing can listen there, or everybody would be let in unintendedly; or it
-                is called while `foundation-rt serve` imports the file it stands in.
+            UsageError: nothing can listen there; or the server would be open to everyone and
+                `http.no_auth` does not say so; or `foundation-rt serve` is importing the file of
+                the server.
         """
-        from .cli.apps import refuse_while_importing
-
-        refuse_while_importing()
-        if config is not None:
-            self.configure(config)
+        self._prepare_to_run(config)
         if settings:
             self.override("http", **settings)
         from .transports.http.serve import serve
@@ -486,7 +537,7 @@ class Server(FeatureServer):
         raise SystemExit(serve(self.runtime, process_goes_on=True))
 
     def asgi_app(self, path: str | None = None) -> HttpApplication:
-        """The server as an ASGI application, to be served or mounted anywhere (extra `http`).
+        """Return the server as an ASGI application, to be served or mounted (extra `http`).
 
         It starts with the lifespan events of its host, or with the first request if none come.
 
@@ -495,7 +546,7 @@ class Server(FeatureServer):
 
         Raises:
             ConfigError: lists every problem of the configuration.
-            UsageError: everybody would be let in, and nobody said that this is meant.
+            UsageError: the server would be open to everyone and `http.no_auth` does not say so.
         """
         from .transports.http.app import HttpApplication
 
@@ -504,43 +555,29 @@ class Server(FeatureServer):
         runtime = self.runtime
         return HttpApplication(runtime, path or runtime.config.http.path)
 
-    def load_config(self) -> ServerConfig:
-        """The configuration that the server would start with now.
+    def _prepare_to_run(self, config: str | os.PathLike[str] | None) -> None:
+        if importing.get():
+            raise UsageError(
+                "it runs its server while it is imported: put server.run() under"
+                ' `if __name__ == "__main__":`'
+            )
+        if config is not None:
+            self.configure(config)
 
-        Raises:
-            ConfigError: lists every problem of it.
-        """
-        config = self._read_config(os.environ)
-        for section, settings in self._overrides.items():
-            try:
-                changed = evolve(getattr(config, section), **settings)
-            except (AttributeError, TypeError, ValueError) as error:
-                raise ConfigError(f"{section}: {error}") from error
-            config = evolve(config, **{section: changed})
-        return config
-
-    def _read_config(self, environ: Mapping[str, str]) -> ServerConfig:
-        if self._options.config is not None:
-            return self._options.config
-        if self._config_file is None and not needs_loading(environ):
-            # A name and a version are all that most servers set: no need to import the loader.
-            with suppress(TypeError, ValueError):
-                if self._code_config.keys() <= {"server"}:
-                    return ServerConfig(server=ServerSection(**self._code_config.get("server", {})))
-        from .config.loading import load_config
-
-        return load_config(file=self._config_file, environ=environ, code=self._code_config)
+    def _refuse_when_started(self, action: str) -> None:
+        if self._runtime is not None:
+            raise UsageError(f"{action} before the server is started")
 
 
 def create_server(options: ServerOptions) -> Server:
-    """A server made of the components in `options`; those left out are made for it."""
+    """Return a server of the components in `options`; the server makes those left out."""
     return Server(options=options)
 
 
 def start_server(server: Server) -> int:
     """Serve `server` over stdio until the client leaves; return the exit code (PROC-04).
 
-    The process is expected to end then: it is ended when `server.shutdown_timeout_ms` is spent.
+    The process should end then: it is ended when `server.shutdown_timeout_ms` has passed.
 
     Raises:
         ConfigError: lists every problem of the configuration.
@@ -551,7 +588,7 @@ def start_server(server: Server) -> int:
 
 
 def _check_presentation(options: ServerOptions) -> None:
-    """Raise `UsageError` if what is told of a server besides its name is not what it must be."""
+    """Raise `UsageError` unless the texts and the icons of the server have the right types."""
     for name in ("instructions", "title", "website_url"):
         value = getattr(options, name)
         if value is not None and type(value) is not str:
@@ -562,48 +599,3 @@ def _check_presentation(options: ServerOptions) -> None:
 
         if not isinstance(icons, Sequence) or not all(isinstance(each, Icon) for each in icons):
             raise UsageError("icons must be a sequence of Icon")
-
-
-def _merge_identity(config: object, name: str | None, version: str | None) -> dict[str, Any]:
-    """A copy of `config` with name and version in it; what is no section is left to the loader."""
-    if not isinstance(config, Mapping | None):
-        raise UsageError('config is a mapping of sections, as in {"tools": {...}}')
-    merged: dict[str, Any] = {
-        section: dict(values) if isinstance(values, Mapping) else values
-        for section, values in (config or {}).items()
-    }
-    identity = {
-        key: value for key, value in (("name", name), ("version", version)) if value is not None
-    }
-    server = merged.get("server", {})
-    if identity and isinstance(server, dict):
-        merged["server"] = identity | server
-    return merged
-
-
-def _task_support(
-    tool_name: str, task: TaskUse | None, after_ms: int, inline: bool
-) -> TaskSupport | None:
-    """What `task` and `task_after_ms` of a tool mean together."""
-    if task not in (None, "optional", "required"):
-        raise RegistrationError(
-            f'tool {tool_name!r}: task is "optional" or "required", not {task!r}'
-        )
-    if type(after_ms) is not int or not 0 <= after_ms <= MAX_TIMEOUT_MS:
-        raise RegistrationError(
-            f"tool {tool_name!r}: task_after_ms must be a whole number of milliseconds"
-            f" from 0 to {MAX_TIMEOUT_MS}, not {after_ms!r}"
-        )
-    if task is None:
-        if after_ms:
-            raise RegistrationError(f"tool {tool_name!r}: task_after_ms needs task as well")
-        return None
-    if inline:
-        raise RegistrationError(f"tool {tool_name!r}: what runs inline cannot be a task")
-    from .core.tasks.support import TaskSupport
-
-    return TaskSupport(task == "required", after_ms)
-
-
-def _inline_refusal(tool_name: str) -> RegistrationError:
-    return RegistrationError(f"tool {tool_name!r}: inline=True is for def, not for async def")

@@ -22,8 +22,8 @@ PATIENCE = 40.0
 PURE = (
     "protocol",
     "registry.completions",
-    "registry.messages",
-    "registry.pages",
+    "registry.prompts",
+    "registry.resources",
     "registry.reading",
     "core.session",
     "core.invocation",
@@ -33,7 +33,6 @@ PURE = (
     "core.results",
     "core.shaped_results",
     "registry.tool_definition",
-    "registry.tool_names",
     "protocol.peer",
     "protocol.principal",
     "server_requests.elicitation",
@@ -60,10 +59,6 @@ PURE = (
     "agents.ledger.effects",
     "agents.ledger.status",
     "agents.ledger.node",
-    "agents.ledger.claims",
-    "agents.ledger.exchange",
-    "agents.ledger.operations",
-    "agents.ledger.outcomes",
     "client.answering.elicitation",
     "client.answering.json_answers",
     "client.answering.refusing",
@@ -123,12 +118,7 @@ TO_CUT = {
     ("errors", "config.loading"),
     ("middleware.setup", "runtime"),
     ("registry.reading", "core.results"),
-    ("registry.tool_signature", "core.context"),
-    ("registry.tools", "core.context"),
-    ("registry.tools", "core.tasks.support"),
-    ("server", "cli.apps"),
     ("server_requests.session_requests", "core.invocation"),
-    ("signatures.function_signature", "core.context"),
 }
 
 

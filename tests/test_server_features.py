@@ -20,6 +20,7 @@ from foundation_rt import (
     ResourceTemplateDefinition,
     Server,
     ToolContext,
+    ToolDefinition,
     ToolError,
 )
 from foundation_rt.errors import JsonRpcErrorCode
@@ -124,7 +125,7 @@ def test_everything_is_there_in_every_revision(revision: str) -> None:
     run(main)
 
 
-@pytest.mark.rule("MRES-16", "MRES-22", "PROMPT-04")
+@pytest.mark.rule("MRES-04", "MRES-10", "PROMPT-04")
 def test_what_a_handler_or_its_types_refuse_is_said() -> None:
     async def main() -> None:
         async with connect(tasks()) as client:
@@ -224,9 +225,13 @@ def test_what_cannot_be_registered_is_said_to_the_author() -> None:
     def read(id: str) -> str:
         return id
 
-    with pytest.raises(RegistrationError, match="'later': inline=True is for def"):
+    with pytest.raises(
+        RegistrationError, match="resource 'a:b' is refused: inline=True is for def"
+    ):
         server.resource("a:b", inline=True)(later)
-    with pytest.raises(RegistrationError, match="'later': inline=True is for def"):
+    with pytest.raises(
+        RegistrationError, match="prompt 'later' is refused: inline=True is for def"
+    ):
         server.prompt(inline=True)(later)
     with pytest.raises(RegistrationError, match=r"resource 'a:\{\+id\}' is refused: it has"):
         server.resource("a:{+id}")(read)
@@ -241,6 +246,38 @@ def test_what_cannot_be_registered_is_said_to_the_author() -> None:
     with pytest.raises(RegistrationError, match="name is taken"):
         server.prompt(read)
         server.prompt(read)
+
+
+@pytest.mark.rule("TYPED-01", "MRES-10", "PROMPT-03", "COMP-05")
+@pytest.mark.parametrize("option", ["timout_ms", "execution", "reserved", "is_dynamic", "handler"])
+def test_unknown_option_is_a_type_error(option: str) -> None:
+    server = Server("typo")
+
+    def handler(arguments: str = "", context: str = "") -> str:
+        return ""
+
+    server.register_prompt(PromptDefinition("p", None, [PromptArgument("a")]), handler)  # type: ignore[arg-type]
+    uri, template = "a:b", "a:{id}"
+    wrong: dict[str, Any] = {option: None}
+    registrations: list[Callable[[], object]] = [
+        lambda: server.tool(**wrong)(handler),
+        lambda: server.resource(uri, **wrong)(lambda: ""),
+        lambda: server.prompt(**wrong)(handler),
+        lambda: server.completion("p", "a", **wrong)(handler),
+        lambda: server.register_resource(ResourceDefinition(uri=uri, name="r"), handler, **wrong),
+        lambda: server.register_resource_template(
+            ResourceTemplateDefinition(uri_template=template, name="t"), handler, **wrong
+        ),
+        lambda: server.register_prompt(PromptDefinition("q"), handler, **wrong),
+        lambda: server.register_completion("p", "a", handler, **wrong),
+    ]
+    if option != "is_dynamic":
+        definition = ToolDefinition("t", "", {"type": "object"})
+        registrations.append(lambda: server.register(definition, handler, **wrong))
+    for register in registrations:
+        with pytest.raises(TypeError, match=option):
+            register()
+    assert [each.name for each in server.list()] == ["health"]
 
 
 @pytest.mark.rule("MRES-10", "PROMPT-03")

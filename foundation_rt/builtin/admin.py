@@ -19,8 +19,7 @@ from attrs import define
 
 from ..agents.errors import AgentNotFoundError
 from ..errors import ErrorCode, RegistrationError, ToolError
-from ..registry.tool_definition import ToolDefinition
-from ..registry.tool_names import MAX_TOOL_NAME_LENGTH
+from ..registry.tool_definition import MAX_TOOL_NAME_LENGTH, ToolDefinition
 from ..registry.tools import ExecutionMode
 from .agents import scopes_of_agent, send_message_handler
 from .health import HEALTH, health_report

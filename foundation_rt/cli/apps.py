@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -16,21 +15,9 @@ if TYPE_CHECKING:
 
 _MODULE_NAME = "foundation_rt_app"
 
-_importing: ContextVar[str | None] = ContextVar("foundation_rt_importing", default=None)
-
 
 class AppError(UsageError):
     """The application cannot be loaded; the message says why and what to do."""
-
-
-def refuse_while_importing() -> None:
-    """Raise when a server is run by the file that `foundation-rt` is importing (CLI-03)."""
-    target = _importing.get()
-    if target is not None:
-        raise AppError(
-            f"{target} runs its server while it is imported: put server.run() under"
-            ' `if __name__ == "__main__":`'
-        )
 
 
 def load_app(target: str) -> Server:
@@ -58,7 +45,9 @@ def _split(target: str) -> tuple[str, str | None]:
 
 @contextmanager
 def _import_guard(source: str) -> Iterator[None]:
-    token = _importing.set(source)
+    from ..server import importing
+
+    token = importing.set(True)
     try:
         yield
     except AppError:
@@ -70,7 +59,7 @@ def _import_guard(source: str) -> Iterator[None]:
     except Exception as error:
         raise AppError(f"{source} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
-        _importing.reset(token)
+        importing.reset(token)
 
 
 def _import_file(path: str) -> ModuleType:

@@ -1,13 +1,21 @@
-"""Things that a server lists: found by key at once, listed in order, in pages.
+"""Lists of a server: entries found by key at once, listed in the order of their keys, in pages.
 
-They may come and go in any thread while others are used. Changes are made one at a time, under a
-lock that finding one never takes. Whoever observes is told of each change after it was made, in the
+Entries may come and go in any thread while others are used. Changes are made one at a time, under
+a lock that finding an entry never takes. Each observer is notified after a change was made, in the
 thread that made it and without the lock: an observer takes locks of its own.
+
+A cursor names the key after which the next page begins, and not the number of keys before it. So
+an entry that is added or removed between two pages moves no other one: an entry that is there all
+the time is seen exactly once. The server keeps no cursor: each worker understands the cursors of
+the others, and none can be leaked (spec/pagination.md).
 """
 
 from __future__ import annotations
 
 import threading
+from binascii import Error, a2b_base64, b2a_base64
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -15,17 +23,25 @@ import orjson
 from attrs import define, field
 
 from ..protocol.jsonrpc import compact
-from .pages import page
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..protocol.principal import Principal
     from ..protocol.revisions import Revision
 
+Page = tuple[list[orjson.Fragment], str | None]
+"""The entries of one page as JSON, and the cursor of the next one; None after the last page."""
+
+_MARK = "after:"
+_TO_URL = str.maketrans("+/", "-_")
+_FROM_URL = str.maketrans("-_", "+/")
+
+
+class InvalidCursor(ValueError):
+    """The cursor is not one that the server has sent."""
+
 
 class Observer(Protocol):
-    """Who wants to know that there are other things to list than before."""
+    """An object that is notified when a list has changed."""
 
     def list_changed(self, kind: str) -> None:
         """The list of `kind` has changed; called in the thread that changed it."""
@@ -33,10 +49,10 @@ class Observer(Protocol):
 
 @define(eq=False, repr=False)
 class ChangeNotifier:
-    """The lock under which the lists of one kind change, and who is told of it.
+    """The lock under which the lists of one kind change, and the observers of these lists.
 
     Args:
-        kind: `resources` or `prompts`, as its `list_changed` notification calls it.
+        kind: `tools`, `resources` or `prompts`, as the `list_changed` notification has it.
     """
 
     kind: str
@@ -45,12 +61,12 @@ class ChangeNotifier:
     _observers: WeakSet[Observer] = field(factory=WeakSet, init=False)
 
     def observe(self, observer: Observer) -> None:
-        """Tell `observer` of every change from now on, as long as somebody else holds it."""
+        """Notify `observer` of every change from now on; the notifier does not keep it alive."""
         with self.lock:
             self._observers.add(observer)
 
     def notify(self) -> None:
-        """Tell all observers; to be called without the lock."""
+        """Notify all observers; the caller must not hold the lock."""
         with self.lock:
             observers = [*self._observers]
         for observer in observers:
@@ -58,14 +74,14 @@ class ChangeNotifier:
 
 
 class Listed(Protocol):
-    """A thing that can be listed."""
+    """An entry of a catalog."""
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What a principal must have been granted to use it, all of it."""
+        """The scopes that a principal needs to use the entry, all of them."""
 
     def wire(self, revision: Revision) -> dict[str, Any]:
-        """How a list shows it to a peer that speaks `revision`."""
+        """Return the entry as a list shows it to a peer that speaks `revision`."""
 
 
 Entry = TypeVar("Entry", bound=Listed)
@@ -73,27 +89,27 @@ Entry = TypeVar("Entry", bound=Listed)
 
 @define(eq=False, repr=False)
 class Catalog(Generic[Entry]):
-    """Things of one list, by the key that their list is sorted by.
+    """The entries of one list, by the key that the list is sorted by.
 
     Attributes:
-        was_used: there is something in it, or has been.
-        has_scopes: something in it needs scopes, or has needed them.
+        was_used: the catalog has an entry, or has had one.
+        has_scopes: an entry needs scopes, or one has needed them.
     """
 
     notifier: ChangeNotifier
     was_used: bool = field(default=False, init=False)
     has_scopes: bool = field(default=False, init=False)
     _entries: dict[str, Entry] = field(factory=dict, init=False)
-    # Each thing is encoded once for each revision; a page puts them together.
+    # Each entry is encoded once for each revision; a page joins the encoded entries.
     _encoded: dict[str, dict[str, orjson.Fragment]] = field(factory=dict, init=False)
     _keys: tuple[str, ...] | None = field(default=(), init=False)
 
     def get(self, key: str) -> Entry | None:
-        """The thing of that key, if there is one."""
+        """Return the entry of this key; None if there is none."""
         return self._entries.get(key)
 
     def add(self, key: str, entry: Entry) -> bool:
-        """Add a thing, unless the key is taken; return whether it was added."""
+        """Add an entry unless the key is taken; return whether it was added."""
         with self.notifier.lock:
             if key in self._entries:
                 return False
@@ -104,7 +120,7 @@ class Catalog(Generic[Entry]):
         return True
 
     def remove(self, key: str) -> bool:
-        """Remove a thing; return whether there was one."""
+        """Remove an entry; return whether there was one."""
         with self.notifier.lock:
             if self._entries.pop(key, None) is None:
                 return False
@@ -113,7 +129,7 @@ class Catalog(Generic[Entry]):
         return True
 
     def entries(self) -> tuple[Entry, ...]:
-        """All of them, in the order of their keys."""
+        """Return all entries, in the order of their keys."""
         with self.notifier.lock:
             return tuple(self._entries[key] for key in self._sorted())
 
@@ -123,17 +139,20 @@ class Catalog(Generic[Entry]):
         size: int,
         revision: Revision,
         principal: Principal | None = None,
-    ) -> tuple[list[orjson.Fragment], str | None]:
-        """One page of the list as JSON, and the cursor of the page after it.
+    ) -> Page:
+        """Return one page of the list as JSON, and the cursor of the next page.
 
         Args:
-            principal: only what it may use is shown (AUTH-26); None may use everything.
+            cursor: from the page before; None for the first page.
+            size: the most entries of a page, at least 1.
+            revision: of the protocol, as the peer speaks it.
+            principal: the page shows only what it may use (AUTH-26); None may use everything.
 
         Raises:
-            InvalidCursor: `cursor` is none that was ever given out (PAGE-03).
+            InvalidCursor: `cursor` is not one that the server has sent (PAGE-03).
         """
         with self.notifier.lock:
-            keys, following = page(self._usable(principal), cursor, size)
+            keys, following = page_of(self._usable(principal), cursor, size)
             return [self._encode(key, revision) for key in keys], following
 
     def _usable(self, principal: Principal | None) -> Sequence[str]:
@@ -152,3 +171,49 @@ class Catalog(Generic[Entry]):
             wire = orjson.dumps(self._entries[key].wire(revision))
             encoded[revision.name] = orjson.Fragment(compact(wire))
         return encoded[revision.name]
+
+
+def page_of(
+    names: Sequence[str], cursor: str | None, size: int
+) -> tuple[Sequence[str], str | None]:
+    """Return the names of one page, and the cursor of the next page (PAGE-01, PAGE-02).
+
+    Args:
+        names: all names, in ascending order.
+        cursor: from the page before; None for the first page.
+        size: the most names of a page, at least 1.
+
+    Returns:
+        The names, and None in place of a cursor after the last page.
+
+    Raises:
+        InvalidCursor: `cursor` is not one that the server has sent (PAGE-03).
+    """
+    start = 0 if cursor is None else bisect_right(names, read_cursor(cursor))
+    chosen = names[start : start + size]
+    if start + size >= len(names):
+        return chosen, None
+    return chosen, write_cursor(chosen[-1])
+
+
+def write_cursor(name: str) -> str:
+    """Return the cursor of the page that begins after `name`: base64url without padding."""
+    encoded = b2a_base64((_MARK + name).encode(), newline=False).decode()
+    return encoded.rstrip("=").translate(_TO_URL)
+
+
+def read_cursor(cursor: str) -> str:
+    """Return the name after which the page begins.
+
+    Raises:
+        InvalidCursor: `write_cursor` did not write it.
+    """
+    try:
+        padded = cursor.translate(_FROM_URL) + "=" * (-len(cursor) % 4)
+        name = a2b_base64(padded).decode().removeprefix(_MARK)
+    except (Error, ValueError):
+        raise InvalidCursor from None
+    # Base64 spells one text in many ways, and `write_cursor` in one of them; and the mark is there.
+    if write_cursor(name) != cursor:
+        raise InvalidCursor
+    return name

@@ -1,37 +1,40 @@
-"""Completions: what an argument of a prompt, or a variable of a template, could be (COMP-01).
+"""Completions: possible values of an argument of a prompt or a variable of a template (COMP-01).
 
-A completer belongs to the prompt or the template whose argument it completes, and goes with it.
+A completer belongs to the prompt or the template whose argument it completes, and is removed with
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
 from ..errors import ErrorCode, RegistrationError, ToolError
-from .checks import DefinitionChecks
-from .handling import HandlerSpec, make_handler_spec
+from .definitions import DefinitionChecks, HandlerSpec
 from .resources import RegisteredTemplate
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .options import CompletionOptions
     from .prompts import PromptRegistry, RegisteredPrompt
     from .resources import ResourceRegistry
     from .tools import ExecutionMode, Handler
 
 MAX_VALUES = 100
-"""As many values an answer may have (COMP-03)."""
+"""The most values of one result (COMP-03)."""
 
 
 @frozen
 class Completion:
-    """What a handler of completions may return in place of a plain sequence.
+    """A result of a completer, with all of its members; a plain sequence will often do.
 
     Args:
-        values: the best first; no more than the first 100 are sent.
-        total: how many there are, if it is known.
-        has_more: whether there are more than `values`; by default what `total` says.
+        values: the best first; only the first 100 are sent.
+        total: the number of all values, if it is known.
+        has_more: whether there are more than `values`; by default it follows from `total`.
     """
 
     values: Sequence[str]
@@ -39,10 +42,10 @@ class Completion:
     has_more: bool | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        """The result of `completion/complete`.
+        """Return the result of `completion/complete`.
 
         Raises:
-            ToolError: INTERNAL, when it is none that can be sent.
+            ToolError: INTERNAL, when a member has the wrong type.
         """
         values = self.values
         if isinstance(values, str) or not isinstance(values, Sequence):
@@ -62,12 +65,12 @@ class Completion:
 
 @frozen
 class Choices:
-    """A completer that knows all values there can be."""
+    """A completer that knows all possible values."""
 
     values: tuple[str, ...]
 
     def complete(self, begun: str) -> Completion:
-        """The values that begin with what was begun, in either case of its letters (COMP-04)."""
+        """Return the values that begin with `begun`; upper and lower case are equal (COMP-04)."""
         prefix = begun.casefold()
         found = [value for value in self.values if value.casefold().startswith(prefix)]
         return Completion(found, len(found))
@@ -77,7 +80,7 @@ Completer = Choices | HandlerSpec
 
 
 def shape_completion(value: Any) -> dict[str, Any]:
-    """The result of `completion/complete` for what a handler returned (COMP-03).
+    """Return the result of `completion/complete` for the value of a handler (COMP-03).
 
     Raises:
         ToolError: INTERNAL, when it is neither a `Completion` nor a sequence of strings.
@@ -98,7 +101,7 @@ def _not_sendable() -> ToolError:
 
 @define(eq=False, repr=False)
 class CompletionRegistry:
-    """Finds what completes an argument."""
+    """The completers of the prompts and templates of a server."""
 
     _prompts: PromptRegistry
     _resources: ResourceRegistry
@@ -106,35 +109,67 @@ class CompletionRegistry:
 
     @property
     def is_offered(self) -> bool:
-        """Whether clients have been told, or are told, that something completes (COMP-06)."""
+        """Whether the server advertises completions: it has, or has had, a completer (COMP-06)."""
         if not self._was_used:
             self._was_used = any(
                 prompt.completers for prompt in self._prompts.prompts.entries()
             ) or any(template.completers for template in self._resources.templates.entries())
         return self._was_used
 
-    def register(
+    def add_function(
         self,
         subject: str,
         argument: str,
-        handler: Handler,
-        *,
-        execution: ExecutionMode | None = None,
-        timeout_ms: int | None = None,
+        function: Callable[..., Any],
+        context_type: type,
+        **options: Unpack[CompletionOptions],
     ) -> None:
-        """Let `handler` complete an argument; it replaces what completed it before (COMP-01).
+        """Let `function` complete an argument (COMP-05).
 
         Args:
             subject: the name of a prompt, or a template as it was registered.
             argument: of the prompt; of a template, a variable.
-            handler: called with ``{"value": ..., "arguments": {...}}``, what was typed and the
-                other arguments that are known, and a `ToolContext`.
-            execution: where it runs; by default a task for `async def`, else a worker thread.
-            timeout_ms: deadline in ms; by default `tools.default_timeout_ms`.
+            function: called with the text so far, and with the other arguments that are known if
+                it has a second parameter.
+            context_type: a parameter of this type is given the context of the call.
+            options: see `CompletionOptions`.
+
+        Raises:
+            RegistrationError: there is no such prompt, template or argument; or the function has
+                other parameters.
+        """
+        from .feature_signatures import derive_completion
+
+        typed = derive_completion(function, context_type)
+        self._add(subject, argument, typed.handler, typed.execution, **options)
+
+    def register(
+        self, subject: str, argument: str, handler: Handler, **options: Unpack[CompletionOptions]
+    ) -> None:
+        """Let `handler` complete an argument; it replaces an earlier completer (COMP-01).
+
+        Args:
+            subject: the name of a prompt, or a template as it was registered.
+            argument: of the prompt; of a template, a variable.
+            handler: called with ``{"value": ..., "arguments": {...}}`` and a `ToolContext`; the
+                value is the text so far, the arguments are the other ones that are known.
+            options: see `CompletionOptions`.
 
         Raises:
             RegistrationError: there is no such prompt, template or argument.
         """
+        self._add(subject, argument, handler, None, **options)
+
+    def _add(
+        self,
+        subject: str,
+        argument: str,
+        handler: Handler,
+        execution: ExecutionMode | None,
+        *,
+        inline: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
         entry = self._resources.templates.get(subject) or self._prompts.prompts.get(subject)
         if entry is None:
             raise RegistrationError(
@@ -147,13 +182,15 @@ class CompletionRegistry:
                 f"it has {', '.join(map(repr, entry.arguments)) or 'none'}"
             )
         checks = DefinitionChecks(f"completion of {argument!r} of {subject!r}")
-        entry.completers[argument] = make_handler_spec(checks, handler, execution, timeout_ms)
+        entry.completers[argument] = checks.handler_spec(
+            handler, execution, inline=inline, timeout_ms=timeout_ms
+        )
 
     def of_prompt(self, name: str) -> RegisteredPrompt:
-        """The prompt whose arguments are to be completed.
+        """Return the prompt of this name.
 
         Raises:
-            LookupError: there is none of that name.
+            LookupError: there is none.
         """
         entry = self._prompts.prompts.get(name)
         if entry is None:
@@ -161,7 +198,7 @@ class CompletionRegistry:
         return entry
 
     def of_resource(self, uri: str) -> RegisteredTemplate:
-        """The template whose variables are to be completed: written as it is, or by a URI of it.
+        """Return the template that is registered as `uri`, or that has this URI.
 
         Raises:
             LookupError: there is none.

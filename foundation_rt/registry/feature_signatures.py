@@ -1,9 +1,9 @@
-"""Prompts, resources and completions out of plain functions (PROMPT-03, MRES-10, COMP-05).
+"""Prompts, resources and completions derived from plain functions (PROMPT-03, MRES-10, COMP-05).
 
-What comes in is text: arguments of prompts are strings on the wire, and so are the parts of a URI.
-A parameter that is no `str` is read from the text as JSON would be (PROMPT-04). Its annotation says
-what it may be, with the same walk over types that tools have; and where that is one of a few
-values, they are known as completions.
+Their arguments come as text: arguments of prompts are strings on the wire, and so are the parts of
+a URI. A parameter that is no `str` is read from the text as JSON would be (PROMPT-04). Its
+annotation has the same meaning as that of a tool's parameter; and if it allows only a few values,
+these are its completions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from attrs import frozen
 
 from ..errors import ErrorCode, RegistrationError, ToolError
 from ..jsonschema.validation import Validator, compile_schema
-from ..signatures.binding import NO_DEFAULT, Binding, make_handler
+from ..signatures.binding import NO_DEFAULT
 from ..signatures.docstrings import parse_docstring
 from ..signatures.function_signature import FunctionSignature
-from ..signatures.schema_deriver import DIALECT, Deriver
-from ..signatures.type_schema import REQUIRED, NoneType, Schema, TypeSchema, UnsupportedType
+from ..signatures.parameters import ParameterCollector
+from ..signatures.type_schema import NoneType, Schema, TypeSchema, UnsupportedType
 from .completions import Choices
 from .prompts import PromptArgument
 from .resources import URI
@@ -30,22 +30,24 @@ from .tools import ExecutionMode
 if TYPE_CHECKING:
     from .tools import Handler
 
-Read = Callable[[str], Any]
-"""Makes a JSON value out of text; text that is none of the type is left to the schema to refuse."""
+_NOTES = ("description", "default")
+
+Reader = Callable[[str], Any]
+"""Makes a JSON value of text; the schema refuses text that has no value of the type."""
 
 
 @frozen
 class TypedFeature:
-    """What a function says about itself as a prompt or as a resource.
+    """A prompt, a resource or a completer as its function describes it.
 
     Attributes:
         name: the function's name.
-        description: its docstring without sections; None when there is none.
+        description: its docstring without sections; None if it has none.
         arguments: its parameters, but for the context.
         handler: takes the arguments as text, and the context; raises `ToolError`
             (INVALID_ARGUMENT) before the function is called when one of them cannot be read.
-        execution: where it is to run.
-        choices: by argument, all that it can be, where that is a few values.
+        execution: where it runs.
+        choices: by argument, all of its values, if they are few.
     """
 
     name: str
@@ -56,22 +58,24 @@ class TypedFeature:
     choices: Mapping[str, Choices]
 
 
-def derive_prompt(function: Callable[..., Any]) -> TypedFeature:
-    """A prompt whose arguments are the parameters of `function` (PROMPT-03).
+def derive_prompt(function: Callable[..., Any], context_type: type) -> TypedFeature:
+    """Derive a prompt whose arguments are the parameters of `function` (PROMPT-03).
 
     Raises:
         RegistrationError: names the prompt, the parameter and what to change.
     """
-    return _derive(FunctionSignature(function, "prompt"))
+    return _derive(FunctionSignature(function, "prompt", context_type))
 
 
-def derive_resource(function: Callable[..., Any], variables: tuple[str, ...]) -> TypedFeature:
-    """A resource, or a template with `variables`, that `function` reads (MRES-10).
+def derive_resource(
+    function: Callable[..., Any], variables: tuple[str, ...], context_type: type
+) -> TypedFeature:
+    """Derive a resource, or a template with `variables`, that `function` reads (MRES-10).
 
     Raises:
         RegistrationError: names the resource, the parameter and what to change.
     """
-    signature = FunctionSignature(function, "resource")
+    signature = FunctionSignature(function, "resource", context_type)
     typed = _derive(signature)
     known = {argument.name for argument in typed.arguments}
     for name in variables:
@@ -89,13 +93,13 @@ def derive_resource(function: Callable[..., Any], variables: tuple[str, ...]) ->
     return typed
 
 
-def derive_completion(function: Callable[..., Any]) -> TypedFeature:
-    """A completer: its parameters are the text, and the arguments known, if it wants them.
+def derive_completion(function: Callable[..., Any], context_type: type) -> TypedFeature:
+    """Derive a completer: it takes the text so far and, with two parameters, the other arguments.
 
     Raises:
         RegistrationError: names the function and what to change.
     """
-    signature = FunctionSignature(function, "completion")
+    signature = FunctionSignature(function, "completion", context_type)
     context_name: str | None = None
     names: list[str] = []
     for parameter in signature.parameters:
@@ -107,7 +111,7 @@ def derive_completion(function: Callable[..., Any]) -> TypedFeature:
             names.append(parameter.name)
     if not names:
         raise RegistrationError(
-            f"completion {signature.name!r}: it takes what was typed: "
+            f"completion {signature.name!r}: it takes the text so far: "
             f"def {signature.name}(value: str)"
         )
 
@@ -134,97 +138,54 @@ def _is_context(signature: FunctionSignature, parameter: inspect.Parameter) -> b
 def _derive(signature: FunctionSignature) -> TypedFeature:
     names = [parameter.name for parameter in signature.parameters]
     description, described = parse_docstring(signature.docstring, names)
-    parameters = _Parameters(signature)
+    collector = ParameterCollector(signature)
     for parameter in signature.parameters:
-        parameters.add(parameter, described.get(parameter.name, ""))
+        collector.add(parameter, described.get(parameter.name, ""))
+    types = collector.types
+    required = collector.required()
     return TypedFeature(
         signature.name,
         description or None,
-        tuple(parameters.arguments),
-        parameters.handler(),
+        tuple(
+            PromptArgument(name, derived.schema.get("description"), name in required)
+            for name, derived in types.items()
+        ),
+        _text_handler(collector),
         _execution(signature),
-        parameters.choices,
+        {name: Choices(values) for name in types if (values := _choices(types[name]))},
     )
 
 
-class _Parameters:
-    """Collects the parameters of one function."""
+def _text_handler(collector: ParameterCollector) -> Handler:
+    """Return the function that is called with the arguments as text, and the context."""
+    bound = collector.handler()
+    has_default = {each.name: each.default is not NO_DEFAULT for each in collector.bindings}
+    readers = {name: _reader(derived) for name, derived in collector.types.items()}
+    validate = _validator(collector)
 
-    def __init__(self, signature: FunctionSignature) -> None:
-        self.arguments: list[PromptArgument] = []
-        self.choices: dict[str, Choices] = {}
-        self._signature = signature
-        self._deriver = Deriver(signature.names)
-        self._bindings: list[Binding] = []
-        self._properties: Schema = {}
-        self._reads: dict[str, Read] = {}
-        self._context_name: str | None = None
-
-    def add(self, parameter: inspect.Parameter, description: str) -> None:
-        """Takes in one parameter."""
-        name = parameter.name
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise self._signature.refusal(name, "make it one that is passed by name")
-        default = NO_DEFAULT if parameter.default is parameter.empty else parameter.default
-        try:
-            hint = self._signature.hint(parameter)
-            if self._signature.is_context(hint):
-                if self._context_name is not None:
-                    raise UnsupportedType(
-                        f"it is a second ToolContext, after {self._context_name!r}"
-                    )
-                self._context_name = name
-                return
-            derived = self._deriver.derive(
-                hint,
-                description=description,
-                default=REQUIRED if default is NO_DEFAULT else default,
-            )
-        except UnsupportedType as error:
-            raise self._signature.refusal(name, f"{error}; change it") from None
-        self._bindings.append(Binding(name, default, derived.convert))
-        self._properties[name] = derived.schema
-        self.arguments.append(
-            PromptArgument(name, derived.schema.get("description"), default is NO_DEFAULT)
-        )
-        if (read := _reader(derived)) is not None:
-            self._reads[name] = read
-        if choices := _choices(derived):
-            self.choices[name] = Choices(choices)
-
-    def handler(self) -> Handler:
-        """The function that is called with the arguments as text, and the context."""
-        bound = make_handler(
-            self._signature.function, self._bindings, context_name=self._context_name
-        )
-        known = {binding.name: binding.default is not NO_DEFAULT for binding in self._bindings}
-        reads, validate = self._reads, self._validator()
-
-        def handler(arguments: dict[str, str], context: Any) -> Any:
-            values: dict[str, Any] = {}
-            for name, text in arguments.items():
-                read = reads.get(name)
-                # What a form leaves empty was not filled in (PROMPT-04).
-                if name in known and (text or read is None or not known[name]):
+    def handler(arguments: dict[str, str], context: Any) -> Any:
+        values: dict[str, Any] = {}
+        for name, text in arguments.items():
+            if name in readers:
+                read = readers[name]
+                # A field that a user leaves empty has no value (PROMPT-04).
+                if text or read is None or not has_default[name]:
                     values[name] = text if read is None else read(text)
-            _check(validate, values)
-            return bound(values, context)
+        _check(validate, values)
+        return bound(values, context)
 
-        return handler
+    return handler
 
-    def _validator(self) -> Validator | None:
-        """Return the check of the arguments; None where every one may be any text."""
-        if all(
-            {key: value for key, value in schema.items() if key not in ("description", "default")}
-            == {"type": "string"}
-            for schema in self._properties.values()
-        ):
-            return None
-        schema: Schema = {"$schema": DIALECT} if self._deriver.needs_dialect else {}
-        schema |= {"type": "object", "properties": self._properties}
-        if definitions := self._deriver.definitions():
-            schema["definitions"] = definitions
-        return compile_schema(schema).validate
+
+def _validator(collector: ParameterCollector) -> Validator | None:
+    """Return the check of the arguments; None if every one may be any text."""
+    if all(
+        {key: value for key, value in derived.schema.items() if key not in _NOTES}
+        == {"type": "string"}
+        for derived in collector.types.values()
+    ):
+        return None
+    return compile_schema(collector.object_schema()).validate
 
 
 def _check(validate: Validator | None, values: dict[str, Any]) -> None:
@@ -244,8 +205,8 @@ def _check(validate: Validator | None, values: dict[str, Any]) -> None:
 # -- from text to JSON values --------------------------------------------------------------------
 
 
-def _reader(derived: TypeSchema) -> Read | None:
-    """How text is read for a parameter; None where the text itself is the value."""
+def _reader(derived: TypeSchema) -> Reader | None:
+    """Return the reader of a parameter; None if the text itself is the value."""
     if str not in derived.accepts:
         return _read_json
     if _takes_any_text(derived.schema):
@@ -262,7 +223,7 @@ def _read_json(text: str) -> Any:
 
 
 def _takes_any_text(schema: Schema) -> bool:
-    """Return whether strings are not only taken as members of an enumeration."""
+    """Return whether the schema accepts more strings than those it enumerates."""
     if "enum" in schema:
         return False
     if "anyOf" in schema:
@@ -272,13 +233,13 @@ def _takes_any_text(schema: Schema) -> bool:
 
 
 def _enumerated(schema: Schema) -> list[Any]:
-    """The values that a schema enumerates."""
+    """Return the values that a schema enumerates."""
     inside = [value for each in schema.get("anyOf", ()) for value in _enumerated(each)]
     return [*schema.get("enum", ()), *inside]
 
 
 def _choices(derived: TypeSchema) -> tuple[str, ...]:
-    """All that a parameter can be, as text; nothing where that is more than a few values."""
+    """Return all values of a parameter as text; none if they are not few."""
     if derived.accepts - {NoneType} == {bool} and "enum" not in derived.schema:
         return ("true", "false")
     if "enum" not in derived.schema:

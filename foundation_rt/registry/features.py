@@ -1,4 +1,4 @@
-"""What a server offers besides tools, together."""
+"""The resources, prompts and completions of a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @define(eq=False, repr=False)
 class Features:
-    """The resources, prompts and completions of one server; made when it has the first of them."""
+    """The registries of a server besides that of tools; made when one of them is first used."""
 
     resources: ResourceRegistry = field(factory=ResourceRegistry)
     prompts: PromptRegistry = field(factory=PromptRegistry)
@@ -27,16 +27,16 @@ class Features:
         self.completions = CompletionRegistry(self.prompts, self.resources)
 
     def observe(self, observer: Observer) -> None:
-        """Tell `observer` of every change of a list from now on (MRES-12, PROMPT-07)."""
+        """Notify `observer` of every change of a list from now on (MRES-12, PROMPT-07)."""
         self.resources.observe(observer)
         self.prompts.observe(observer)
 
     def has_async_handlers(self) -> bool:
         """Return whether any handler needs an event loop."""
         resources, prompts = self.resources, self.prompts
-        handlings = [
+        specs = [
             *(entry.handler_spec for entry in resources.resources.entries()),
             *(entry.handler_spec for entry in resources.templates.entries()),
             *(entry.handler_spec for entry in prompts.prompts.entries()),
         ]
-        return any(handling.execution is ExecutionMode.ASYNC for handling in handlings)
+        return any(spec.execution is ExecutionMode.ASYNC for spec in specs)

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
+from attrs.validators import in_, instance_of, optional
 
-from ..protocol.content import Icon
+from ..errors import ErrorCode, ToolError
+from ..protocol.content import Block, Icon, Role, Text
+from ..values import Shown
 from .catalog import Catalog, ChangeNotifier
-from .checks import DefinitionChecks
-from .handling import HandlerSpec, make_handler_spec
+from .definitions import DefinitionChecks, HandlerSpec
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from ..protocol.revisions import Revision
     from .catalog import Observer
     from .completions import Completer
+    from .options import HandlerOptions
     from .tools import ExecutionMode, Handler
 
 
 @frozen
 class PromptArgument:
-    """What a user is asked for before a prompt is made; on the wire, a string.
+    """An argument that a user fills in before a prompt is made; on the wire, a string.
 
     Args:
         name: unique within its prompt.
@@ -36,7 +41,7 @@ class PromptArgument:
     title: str | None = None
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """A member of `arguments`."""
+        """Return the argument as a member of `arguments`."""
         wire: dict[str, Any] = {"name": self.name, "required": self.required}
         if self.title is not None:
             wire["title"] = self.title
@@ -47,11 +52,11 @@ class PromptArgument:
 
 @frozen
 class PromptDefinition:
-    """What a server says of a prompt.
+    """A prompt as a server describes it.
 
     Args:
         name: unique within a server.
-        description: for the user who chooses.
+        description: for the user who chooses a prompt.
         title: its name for people.
     """
 
@@ -63,10 +68,10 @@ class PromptDefinition:
     meta: Mapping[str, Any] | None = None
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """The prompt as `prompts/list` shows it."""
+        """Return the prompt as `prompts/list` shows it."""
         wire: dict[str, Any] = {"name": self.name}
-        optional = {"title": self.title, "description": self.description, "_meta": self.meta}
-        wire.update((key, value) for key, value in optional.items() if value is not None)
+        members = {"title": self.title, "description": self.description, "_meta": self.meta}
+        wire.update((key, value) for key, value in members.items() if value is not None)
         if self.arguments:
             wire["arguments"] = [argument.to_wire(revision) for argument in self.arguments]
         if self.icons:
@@ -75,13 +80,13 @@ class PromptDefinition:
 
 
 @define(eq=False, repr=False)
-class RegisteredPrompt:
-    """A prompt, ready to be made.
+class RegisteredPrompt(Shown):
+    """A prompt with its handler.
 
     Attributes:
         arguments: the names of its arguments.
-        required: those it cannot be made without.
-        completers: by argument, what completes it.
+        required: the names of those that a request must have.
+        completers: by argument, the completer of its values.
     """
 
     definition: PromptDefinition
@@ -92,17 +97,17 @@ class RegisteredPrompt:
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What a principal must have been granted to use it, all of it."""
+        """The scopes that a principal needs to use the prompt, all of them."""
         return self.handler_spec.scopes
 
     def wire(self, revision: Revision) -> dict[str, Any]:
-        """How `prompts/list` shows it."""
+        """Return the prompt as `prompts/list` shows it."""
         return self.definition.to_wire(revision)
 
 
 @define(eq=False, repr=False)
 class PromptRegistry:
-    """Keeps prompts by name."""
+    """The prompts of a server, by name."""
 
     _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("prompts"), init=False)
     prompts: Catalog[RegisteredPrompt] = field(init=False)
@@ -112,48 +117,86 @@ class PromptRegistry:
 
     @property
     def is_offered(self) -> bool:
-        """Whether clients have been told, or are told, that there are prompts (PROMPT-07)."""
+        """Whether the server advertises prompts: it has one, or has had one (PROMPT-07)."""
         return self.prompts.was_used
 
     def observe(self, observer: Observer) -> None:
-        """Tell `observer` of every change from now on, as long as somebody else holds it."""
+        """Notify `observer` of every change from now on; the registry does not keep it alive."""
         self._notifier.observe(observer)
+
+    def add_function(
+        self,
+        function: Callable[..., Any],
+        context_type: type,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Sequence[Icon] = (),
+        meta: Mapping[str, Any] | None = None,
+        **options: Unpack[HandlerOptions],
+    ) -> RegisteredPrompt:
+        """Add a prompt whose arguments are the parameters of `function` (PROMPT-03).
+
+        Args:
+            function: called with the arguments.
+            context_type: a parameter of this type is given the context of the call.
+            name, title, description, icons, meta, options: see `PromptOptions`.
+
+        Raises:
+            RegistrationError: names the parameter or the option, and what to change.
+        """
+        from .feature_signatures import derive_prompt
+
+        typed = derive_prompt(function, context_type)
+        definition = PromptDefinition(
+            typed.name if name is None else name,
+            typed.description if description is None else description,
+            typed.arguments,
+            title,
+            icons,
+            meta,
+        )
+        return self._add(definition, typed.handler, typed.execution, typed.choices, **options)
 
     def register(
         self,
         definition: PromptDefinition,
         handler: Handler,
-        *,
-        execution: ExecutionMode | None = None,
-        timeout_ms: int | None = None,
-        scopes: Iterable[str] = (),
-        completers: Mapping[str, Completer] | None = None,
+        **options: Unpack[HandlerOptions],
     ) -> RegisteredPrompt:
-        """Add a prompt (PROMPT-01).
+        """Add a prompt from its definition (PROMPT-01).
 
         Args:
+            definition: of the prompt.
             handler: called with the arguments, as sent, and a `ToolContext`.
-            execution: where it runs; by default a task for `async def`, else a worker thread.
-            timeout_ms: deadline in ms; by default `tools.default_timeout_ms`.
-            scopes: see `HandlerSpec`.
-            completers: by argument, what completes it.
+            options: see `HandlerOptions`.
 
         Raises:
             RegistrationError: the definition is not valid, or the name is taken.
         """
+        return self._add(definition, handler, None, {}, **options)
+
+    def _add(
+        self,
+        definition: PromptDefinition,
+        handler: Handler,
+        execution: ExecutionMode | None,
+        completers: Mapping[str, Completer],
+        **options: Unpack[HandlerOptions],
+    ) -> RegisteredPrompt:
         checks = DefinitionChecks(f"prompt {definition.name!r}")
         checks.name("name", definition.name)
         checks.text("title", definition.title)
         checks.text("description", definition.description)
         checks.icons(definition.icons)
         arguments = _check_arguments(checks, definition.arguments)
-        definition = evolve(definition, arguments=arguments, meta=checks.meta(definition.meta))
         entry = RegisteredPrompt(
-            definition,
-            make_handler_spec(checks, handler, execution, timeout_ms, scopes),
+            evolve(definition, arguments=arguments, meta=checks.meta(definition.meta)),
+            checks.handler_spec(handler, execution, **options),
             tuple(argument.name for argument in arguments),
             tuple(argument.name for argument in arguments if argument.required),
-            dict(completers or {}),
+            dict(completers),
         )
         if not self.prompts.add(definition.name, entry):
             raise checks.refusal("the name is taken: choose another one, or unregister it first")
@@ -184,3 +227,99 @@ def _check_arguments(checks: DefinitionChecks, arguments: object) -> tuple[Promp
             raise checks.refusal(f"it has two arguments {argument.name!r}")
         known.add(argument.name)
     return tuple(arguments)
+
+
+# -- results of handlers -------------------------------------------------------------------------
+
+
+def _to_block(content: Block | str) -> Block:
+    return Text(content) if isinstance(content, str) else content
+
+
+@frozen
+class PromptMessage:
+    """One message of a prompt.
+
+    Args:
+        role: the speaker: ``user`` or ``assistant``.
+        content: a content block; a string stands for a block of text.
+
+    Raises:
+        TypeError: `content` is no content block.
+        ValueError: there is no such role.
+    """
+
+    role: Role = field(validator=in_(("user", "assistant")))
+    content: Block | str = field(
+        converter=_to_block,
+        validator=instance_of(Block),  # type: ignore[type-abstract]
+    )
+
+    def to_wire(self, revision: Revision) -> dict[str, Any]:
+        """Return the message as a member of `messages`."""
+        assert isinstance(self.content, Block)
+        return {"role": self.role, "content": self.content.to_wire(revision)}
+
+
+_Message = PromptMessage | Block | str
+
+
+def _to_messages(messages: Sequence[_Message] | _Message) -> tuple[_Message, ...]:
+    return (messages,) if isinstance(messages, _Message) else tuple(messages)
+
+
+@frozen
+class PromptResult:
+    """The result of a prompt, with all of its members.
+
+    Args:
+        messages: one, or several in order; a block or a string is a message of the user.
+        description: of this result; by default that of the definition.
+        meta: the `_meta` of the result; JSON.
+    """
+
+    messages: Sequence[_Message] = field(converter=_to_messages)
+    description: str | None = field(default=None, validator=optional(instance_of(str)))
+    meta: Mapping[str, Any] | None = field(
+        default=None,
+        validator=optional(instance_of(Mapping)),  # type: ignore[type-abstract]
+    )
+
+
+def shape_prompt(value: Any, description: str | None, revision: Revision) -> dict[str, Any]:
+    """Return the result of `prompts/get` (PROMPT-05).
+
+    Args:
+        value: what the handler returned.
+        description: of the prompt, for a result without a description of its own.
+        revision: of the protocol, as the peer speaks it.
+
+    Raises:
+        ToolError: INTERNAL, `not_a_prompt`.
+    """
+    full = value if isinstance(value, PromptResult) else PromptResult(_several(value))
+    messages = [_message(each).to_wire(revision) for each in full.messages]
+    result: dict[str, Any] = {"messages": messages}
+    description = description if full.description is None else full.description
+    if description is not None:
+        result["description"] = description
+    if full.meta is not None:
+        result["_meta"] = dict(full.meta)
+    return result
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _message(value: Any) -> PromptMessage:
+    if isinstance(value, PromptMessage):
+        return value
+    if isinstance(value, Block | str):
+        return PromptMessage("user", value)
+    raise ToolError(
+        ErrorCode.INTERNAL, "The prompt has no messages.", {"reason": "not_a_prompt"}
+    ) from TypeError(
+        f"the handler returned {type(value).__name__}: return a str, a content block, a "
+        "PromptMessage, a list of these, or a PromptResult"
+    )

@@ -1,30 +1,34 @@
-"""The resources of a server, and the templates of those that have no fixed URI (MRES-01).
+"""The resources of a server, and the templates of resources without a fixed URI (MRES-01).
 
-A URI is looked for among the resources first, then among the templates, the most literal one first
+A URI is looked up among the resources first, then among the templates, the most literal one first
 (MRES-08).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
+from ..errors import RegistrationError
 from ..protocol.content import Annotations, Icon
 from ..protocol.uri_template import InvalidUri, UriTemplate, check_uri, parse_template
+from ..values import Shown
 from .catalog import Catalog, ChangeNotifier
-from .checks import DefinitionChecks
-from .handling import HandlerSpec, make_handler_spec
+from .definitions import DefinitionChecks, HandlerSpec
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from ..protocol.revisions import Revision
     from .catalog import Observer
     from .completions import Completer
+    from .options import HandlerOptions, ResourceHandlerOptions
     from .tools import ExecutionMode, Handler
 
 MAX_SIZE = 2**53 - 1
-"""Bytes of a resource: beyond, not every client reads the number as it was written."""
+"""Most bytes of a resource: some clients read a larger number with an error."""
 
 MAX_CACHE_TTL_MS = 2**53 - 1
 
@@ -34,13 +38,13 @@ URI = "uri"
 
 @frozen(kw_only=True)
 class _Definition:
-    """What resources and templates say alike.
+    """The members that resources and templates have in common.
 
     Args:
         name: for programs, and as a title of last resort.
         title: for people.
-        description: for the model that chooses what to read.
-        mime_type: of its contents, where they do not say another one.
+        description: for the model that chooses a resource.
+        mime_type: of contents that have none of their own.
     """
 
     name: str
@@ -52,7 +56,7 @@ class _Definition:
     meta: Mapping[str, Any] | None = None
 
     def members(self, revision: Revision) -> dict[str, Any]:
-        """What a list shows of it, whatever it is."""
+        """Return the common members as a list shows them."""
         wire: dict[str, Any] = {"name": self.name}
         optional = {
             "title": self.title,
@@ -70,7 +74,7 @@ class _Definition:
 
 @frozen(kw_only=True)
 class ResourceDefinition(_Definition):
-    """What a server says of a resource.
+    """A resource as a server describes it.
 
     Args:
         uri: absolute, unique within a server.
@@ -81,7 +85,7 @@ class ResourceDefinition(_Definition):
     size: int | None = None
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """The resource as `resources/list` shows it."""
+        """Return the resource as `resources/list` shows it."""
         wire = {"uri": self.uri, **self.members(revision)}
         if self.size is not None:
             wire["size"] = self.size
@@ -90,7 +94,7 @@ class ResourceDefinition(_Definition):
 
 @frozen(kw_only=True)
 class ResourceTemplateDefinition(_Definition):
-    """What a server says of all resources whose URIs a template makes.
+    """All resources whose URIs come from one template, as a server describes them.
 
     Args:
         uri_template: of RFC 6570, level 1 (MRES-06).
@@ -99,17 +103,18 @@ class ResourceTemplateDefinition(_Definition):
     uri_template: str
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """The template as `resources/templates/list` shows it."""
+        """Return the template as `resources/templates/list` shows it."""
         wire = {"uriTemplate": self.uri_template, **self.members(revision)}
         return revision.keep("resource", wire)
 
 
 @define(eq=False, repr=False)
-class RegisteredResource:
-    """A resource, ready to be read.
+class RegisteredResource(Shown):
+    """A resource with its handler.
 
     Attributes:
-        cache_ttl_ms: how long what was read may be kept, in ms; None means `server.cache_ttl_ms`.
+        cache_ttl_ms: how long clients may keep the contents, in ms; None means
+            `server.cache_ttl_ms`.
     """
 
     definition: ResourceDefinition
@@ -118,21 +123,21 @@ class RegisteredResource:
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What a principal must have been granted to use it, all of it."""
+        """The scopes that a principal needs to read it, all of them."""
         return self.handler_spec.scopes
 
     def wire(self, revision: Revision) -> dict[str, Any]:
-        """How `resources/list` shows it."""
+        """Return the resource as `resources/list` shows it."""
         return self.definition.to_wire(revision)
 
 
 @define(eq=False, repr=False)
-class RegisteredTemplate:
-    """All resources of a template, ready to be read.
+class RegisteredTemplate(Shown):
+    """All resources of a template, with their handler.
 
     Attributes:
-        cache_ttl_ms: as that of a resource.
-        completers: by variable, what completes it.
+        cache_ttl_ms: as that of `RegisteredResource`.
+        completers: by variable, the completer of its values.
     """
 
     definition: ResourceTemplateDefinition
@@ -143,22 +148,22 @@ class RegisteredTemplate:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What can be completed."""
+        """The names of the variables, which can be completed."""
         return self.template.variables
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What a principal must have been granted to use it, all of it."""
+        """The scopes that a principal needs to read it, all of them."""
         return self.handler_spec.scopes
 
     def wire(self, revision: Revision) -> dict[str, Any]:
-        """How `resources/templates/list` shows it."""
+        """Return the template as `resources/templates/list` shows it."""
         return self.definition.to_wire(revision)
 
 
 @define(eq=False, repr=False)
 class ResourceRegistry:
-    """Keeps resources by URI, and templates."""
+    """The resources of a server, by URI, and its templates."""
 
     _notifier: ChangeNotifier = field(factory=lambda: ChangeNotifier("resources"), init=False)
     resources: Catalog[RegisteredResource] = field(init=False)
@@ -172,35 +177,116 @@ class ResourceRegistry:
 
     @property
     def is_offered(self) -> bool:
-        """Whether clients have been told, or are told, that there are resources (MRES-13)."""
+        """Whether the server advertises resources: it has one, or has had one (MRES-13)."""
         return self.resources.was_used or self.templates.was_used
 
     def observe(self, observer: Observer) -> None:
-        """Tell `observer` of every change from now on, as long as somebody else holds it."""
+        """Notify `observer` of every change from now on; the registry does not keep it alive."""
         self._notifier.observe(observer)
+
+    def add_function(
+        self,
+        uri: str,
+        function: Callable[..., Any],
+        context_type: type,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | None = None,
+        icons: Sequence[Icon] = (),
+        meta: Mapping[str, Any] | None = None,
+        **options: Unpack[ResourceHandlerOptions],
+    ) -> None:
+        """Add a resource, or a template if `uri` has variables, that `function` reads (MRES-10).
+
+        Args:
+            uri: of the resource; or a template of RFC 6570, level 1.
+            function: called with the variables, and with the URI if it has a parameter `uri`.
+            context_type: a parameter of this type is given the context of the call.
+            name, title, description, mime_type, size, annotations, icons, meta, options: see
+                `ResourceOptions`.
+
+        Raises:
+            RegistrationError: names the parameter or the option, and what to change.
+        """
+        from .feature_signatures import derive_resource
+
+        variables: tuple[str, ...] = ()
+        is_template = "{" in uri
+        if is_template:
+            if size is not None:
+                raise RegistrationError(f"resource {uri!r}: a template has no size")
+            try:
+                variables = parse_template(uri).variables
+            except InvalidUri as error:
+                raise RegistrationError(f"resource {uri!r} is refused: it {error}") from None
+        typed = derive_resource(function, variables, context_type)
+        members: dict[str, Any] = {
+            "name": typed.name if name is None else name,
+            "title": title,
+            "description": typed.description if description is None else description,
+            "mime_type": mime_type,
+            "annotations": annotations,
+            "icons": icons,
+            "meta": meta,
+        }
+        if is_template:
+            template = ResourceTemplateDefinition(uri_template=uri, **members)
+            completers = {key: typed.choices[key] for key in variables if key in typed.choices}
+            self._add_template(template, typed.handler, typed.execution, completers, **options)
+        else:
+            resource = ResourceDefinition(uri=uri, size=size, **members)
+            self._add(resource, typed.handler, typed.execution, **options)
 
     def register(
         self,
         definition: ResourceDefinition,
         handler: Handler,
-        *,
-        execution: ExecutionMode | None = None,
-        timeout_ms: int | None = None,
-        cache_ttl_ms: int | None = None,
-        scopes: Iterable[str] = (),
+        **options: Unpack[ResourceHandlerOptions],
     ) -> RegisteredResource:
-        """Add a resource (MRES-01).
+        """Add a resource from its definition (MRES-01).
 
         Args:
+            definition: of the resource.
             handler: called with ``{"uri": ...}`` and a `ToolContext`.
-            execution: where it runs; by default a task for `async def`, else a worker thread.
-            timeout_ms: deadline in ms; by default `tools.default_timeout_ms`.
-            cache_ttl_ms: see `RegisteredResource`.
-            scopes: see `HandlerSpec`.
+            options: see `ResourceHandlerOptions`.
 
         Raises:
             RegistrationError: the definition is not valid, or the URI is taken.
         """
+        return self._add(definition, handler, None, **options)
+
+    def register_template(
+        self,
+        definition: ResourceTemplateDefinition,
+        handler: Handler,
+        **options: Unpack[ResourceHandlerOptions],
+    ) -> RegisteredTemplate:
+        """Add all resources of a template (MRES-06).
+
+        Args:
+            definition: of the template.
+            handler: called with the values of the variables, with the URI as ``uri`` beside them,
+                and a `ToolContext`.
+            options: see `ResourceHandlerOptions`.
+
+        Raises:
+            RegistrationError: the definition is not valid, or another template has the same URIs.
+        """
+        return self._add_template(definition, handler, None, {}, **options)
+
+    def _add(
+        self,
+        definition: ResourceDefinition,
+        handler: Handler,
+        execution: ExecutionMode | None,
+        *,
+        cache_ttl_ms: int | None = None,
+        **options: Unpack[HandlerOptions],
+    ) -> RegisteredResource:
         checks = DefinitionChecks(f"resource {definition.uri!r}")
         checks.instance("uri", definition.uri, str)
         try:
@@ -210,36 +296,23 @@ class ResourceRegistry:
         checks.number("size", definition.size, 0, MAX_SIZE)
         definition = evolve(definition, meta=_check_definition(checks, definition))
         checks.number("cache_ttl_ms", cache_ttl_ms, 0, MAX_CACHE_TTL_MS)
-        handling = make_handler_spec(checks, handler, execution, timeout_ms, scopes)
-        entry = RegisteredResource(definition, handling, cache_ttl_ms)
+        handler_spec = checks.handler_spec(handler, execution, **options)
+        entry = RegisteredResource(definition, handler_spec, cache_ttl_ms)
         if not self.resources.add(definition.uri, entry):
             raise checks.refusal("the URI is taken: choose another one, or unregister it first")
         self._notifier.notify()
         return entry
 
-    def register_template(
+    def _add_template(
         self,
         definition: ResourceTemplateDefinition,
         handler: Handler,
+        execution: ExecutionMode | None,
+        completers: Mapping[str, Completer],
         *,
-        execution: ExecutionMode | None = None,
-        timeout_ms: int | None = None,
         cache_ttl_ms: int | None = None,
-        scopes: Iterable[str] = (),
-        completers: Mapping[str, Completer] | None = None,
+        **options: Unpack[HandlerOptions],
     ) -> RegisteredTemplate:
-        """Add all resources of a template (MRES-06).
-
-        Args:
-            handler: called with the values of the variables, the URI as ``uri`` beside them, and
-                a `ToolContext`.
-            execution, timeout_ms, cache_ttl_ms, scopes: as of `register`.
-            completers: by variable, what completes it.
-
-        Raises:
-            RegistrationError: the definition is not valid, or another template makes the same
-                URIs.
-        """
         checks = DefinitionChecks(f"resource template {definition.uri_template!r}")
         checks.instance("uri_template", definition.uri_template, str)
         try:
@@ -250,9 +323,10 @@ class ResourceRegistry:
             raise checks.refusal("no variable may be called 'uri': handlers get the whole URI so")
         definition = evolve(definition, meta=_check_definition(checks, definition))
         checks.number("cache_ttl_ms", cache_ttl_ms, 0, MAX_CACHE_TTL_MS)
-        handling = make_handler_spec(checks, handler, execution, timeout_ms, scopes)
-        known = dict(completers or {})
-        entry = RegisteredTemplate(definition, handling, cache_ttl_ms, template, known)
+        handler_spec = checks.handler_spec(handler, execution, **options)
+        entry = RegisteredTemplate(
+            definition, handler_spec, cache_ttl_ms, template, dict(completers)
+        )
         with self._notifier.lock:
             same = self._by_literals.setdefault(template.literals, template.text)
             if not self.templates.add(same, entry):
@@ -264,7 +338,7 @@ class ResourceRegistry:
         return entry
 
     def unregister(self, uri: str) -> bool:
-        """Remove the resource of that URI, or the template so written; tell if there was one."""
+        """Remove the resource or the template registered as `uri`; return whether there was one."""
         with self._notifier.lock:
             template = self.templates.get(uri)
             if template is not None:
@@ -277,10 +351,10 @@ class ResourceRegistry:
         return True
 
     def find(self, uri: str) -> tuple[RegisteredResource | RegisteredTemplate, dict[str, str]]:
-        """What has the URI, and the values of its variables (MRES-08).
+        """Return the resource or the template of a URI, and its variables (MRES-08).
 
         Raises:
-            LookupError: nothing has it.
+            LookupError: there is neither.
         """
         resource = self.resources.get(uri)
         if resource is not None:
@@ -292,7 +366,7 @@ class ResourceRegistry:
         raise LookupError(uri)
 
     def _templates_by_rank(self) -> tuple[RegisteredTemplate, ...]:
-        # Replaced, never changed: looking for a URI takes the lock only after a change.
+        # Replaced, never changed: looking a URI up takes the lock only after a change.
         ranked = self._ranked
         if ranked is None:
             with self._notifier.lock:
@@ -304,7 +378,7 @@ class ResourceRegistry:
 
 
 def _check_definition(checks: DefinitionChecks, definition: _Definition) -> dict[str, Any] | None:
-    """Check what resources and templates say alike; return a private copy of `meta`."""
+    """Check the common members; return a private copy of `meta`."""
     checks.name("name", definition.name)
     checks.text("title", definition.title)
     checks.text("description", definition.description)

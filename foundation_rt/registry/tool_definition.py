@@ -1,18 +1,23 @@
-"""What a server says of a tool, and whether it may say so.
+"""The definition of a tool, its checks, and the rules of tool names.
+
+MCP 2025-11-25 and SEP-986 recommend ASCII letters, digits and `_ - . /`. The runtime takes no
+others: two names that look alike are two tools for a program, and one for a person or a model
+(REG-10). Some clients refuse `/`, though SEP-986 allows it. For them another separator can stand
+in its place (REG-11).
 
 Annotations and icons have classes of their own, which a server that uses none never imports.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from attrs import evolve, field, frozen
 
 from ..jsonschema.validation import ValidationIssue
-from .tool_names import name_problem
 
 if TYPE_CHECKING:
     from ..protocol.content import Icon
@@ -20,18 +25,27 @@ if TYPE_CHECKING:
     from ..protocol.tool_annotations import ToolAnnotations
 
 
+MAX_TOOL_NAME_LENGTH: Final = 256
+RECOMMENDED_LENGTH: Final = 128
+
+SEPARATOR: Final = "/"
+"""The separator of the parts of a name, as a tool is registered."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_./-]+")
+
+
 @frozen
 class ToolDefinition:
-    """What a server says of a tool.
+    """A tool as a server describes it.
 
     Args:
         name: unique within a server.
-        description: for the model that chooses tools.
+        description: for the model that chooses a tool.
         input_schema: JSON Schema of the arguments; its root is ``type: object``.
         version: the tool's own version, if it has one.
         title: for people.
-        output_schema: JSON Schema of the result; what a handler returns is held against it.
-        annotations: what the tool does to the world.
+        output_schema: JSON Schema of the result; the value of the handler is checked against it.
+        annotations: hints about the effects of the tool.
         icons: for people.
         meta: the `_meta` of the tool; JSON.
     """
@@ -47,7 +61,7 @@ class ToolDefinition:
     meta: Mapping[str, Any] | None = field(default=None, kw_only=True)
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """The tool as `tools/list` shows it to a peer that speaks `revision` (REG-02)."""
+        """Return the tool as `tools/list` shows it to a peer that speaks `revision` (REG-02)."""
         wire: dict[str, Any] = {
             "name": self.name,
             "title": self.title,
@@ -63,14 +77,14 @@ class ToolDefinition:
         return revision.keep("tool", present)
 
     def _output_schema_for(self, revision: Revision) -> Mapping[str, Any] | None:
-        """Results that are no objects came late (CONT-07)."""
+        """Return the schema; None for an old peer, whose results are objects (CONT-07)."""
         schema = self.output_schema
         if schema is None or revision.any_structured_content:
             return schema
         return schema if schema.get("type") == "object" else None
 
     def issues(self) -> tuple[ValidationIssue, ...]:
-        """What is wrong with it, apart from what compiling its schemas will tell (REG-03)."""
+        """Return the problems of the definition but for those of its schemas (REG-03)."""
         found = [
             *_because("/name", name_problem(self.name)),
             *_text("/description", self.description),
@@ -98,7 +112,7 @@ class ToolDefinition:
         return found
 
     def private_copy(self) -> ToolDefinition:
-        """The same, out of reach of whoever made it: what is enforced is what is shown (REG-05)."""
+        """Return a copy that its author cannot change: it is shown as it is enforced (REG-05)."""
         return evolve(
             self,
             input_schema=_copy(self.input_schema),
@@ -117,11 +131,11 @@ def _because(path: str, problem: str | None) -> list[ValidationIssue]:
     return [] if problem is None else [ValidationIssue(path, problem)]
 
 
-# Values an author gave: their annotated types are what is being checked.
+# An author gives these values: their annotated types are what is checked here.
 
 
 def _text(path: str, value: object, *, optional: bool = False) -> list[ValidationIssue]:
-    """A string that can be sent: one with lone surrogates cannot."""
+    """Check a string that UTF-8 can carry: lone surrogates it cannot."""
     if optional and value is None:
         return []
     try:
@@ -143,3 +157,29 @@ def _object(path: str, value: object, *, optional: bool = False) -> list[Validat
     except TypeError as error:
         return [ValidationIssue(path, f"must be JSON: {error}")]
     return []
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def advertised_name(name: str, separator: str) -> str:
+    """Return the name that clients use for the tool registered as `name` (REG-11)."""
+    return name if separator == SEPARATOR else name.replace(SEPARATOR, separator)
+
+
+def name_problem(name: object) -> str | None:
+    """Return why `name` is not a valid tool name; None if it is (REG-01, REG-10)."""
+    if not isinstance(name, str) or not name or len(name) > MAX_TOOL_NAME_LENGTH:
+        return f"must be a string of 1 to {MAX_TOOL_NAME_LENGTH} characters"
+    if _NAME.fullmatch(name) is None:
+        strange = sorted({each for each in name if _NAME.fullmatch(each) is None})
+        listed = ", ".join(map(ascii, strange[:5]))
+        return f"must have ASCII letters, digits and _ - . / only; this one has {listed}"
+    return None
+
+
+def name_warning(name: str) -> str | None:
+    """Return why some clients may refuse a valid name; None if none will (REG-10)."""
+    if len(name) > RECOMMENDED_LENGTH:
+        return f"the name has {len(name)} characters; the specification has {RECOMMENDED_LENGTH}"
+    return None

@@ -1,49 +1,55 @@
 """The tools of a server: their definitions, handlers and compiled validators.
 
-Everything a call needs is made when a tool is registered and only looked up when it is called
-(REG-05): a call costs the same with ten tools and with ten thousand.
+Everything that a call needs is made when a tool is registered, and only looked up when it is
+called (REG-05): a call costs the same with ten tools and with ten thousand.
 
 Tools may come and go in any thread while others are called. Changes are made one at a time, under
-a lock that a call never takes: looking a tool up is one access to a dict. Whoever observes the
-registry is told of each change after it was made, in the thread that made it and without the lock
-(REG-09): an observer takes locks of its own.
+a lock that a call never takes: looking a tool up is one access to a dict. Each observer is
+notified after a change was made, in the thread that made it and without the lock (REG-09): an
+observer takes locks of its own.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from ..config.types import SCOPE
 from ..errors import RegistrationError
-from ..jsonschema.validation import ValidationIssue, ValidationResult, Validator
+from ..jsonschema.steps import MAX_STEPS
+from ..jsonschema.validation import ValidationIssue, ValidationResult, Validator, compile_schema
+from ..values import Shown
 from .catalog import Catalog, ChangeNotifier
-from .tool_definition import ToolDefinition
-from .tool_names import SEPARATOR, advertised_name, name_warning
-from .tool_schemas import compile_tool
+from .tool_definition import SEPARATOR, ToolDefinition, advertised_name, name_warning
 
 if TYPE_CHECKING:
-    import orjson
+    from typing import Unpack
 
-    from ..core.context import ToolContext
-    from ..core.tasks.support import TaskSupport
     from ..jsonschema.headers import HeaderParameter
     from ..logs.logger import StructuredLogger
+    from ..protocol.content import Icon
     from ..protocol.principal import Principal
     from ..protocol.revisions import Revision
-    from .catalog import Observer
+    from ..protocol.tool_annotations import ToolAnnotations
+    from .catalog import Observer, Page
+    from .options import TaskUse, ToolHandlerOptions
 
-    Handler = Callable[[dict[str, Any], ToolContext], Any]
-    ArgumentScopes = Callable[[dict[str, Any]], frozenset[str]]
-    Page = tuple[list[orjson.Fragment], str | None]
+Handler = Callable[[dict[str, Any], Any], Any]
+"""Called with the arguments of a call and its `ToolContext`."""
 
-MAX_TIMEOUT_MS = 2**31 - 1
-"""Longest deadline, in ms: what `tools.default_timeout_ms` can be, and what every timer takes."""
+ArgumentScopes = Callable[[dict[str, Any]], frozenset[str]]
+
+MAX_TIMEOUT_MS: Final = 2**31 - 1
+"""Longest deadline, in ms: the most that `tools.default_timeout_ms` and every timer take."""
+
+MAX_RESULT_STEPS: Final = 16 * MAX_STEPS
+"""Most steps to check a result. It may be 16 times larger than arguments by default, and the
+author of its schema has made it."""
 
 
 class ExecutionMode(Enum):
@@ -57,26 +63,39 @@ class ExecutionMode(Enum):
     """In place: for handlers that take microseconds and never block."""
 
 
-@define(eq=False, repr=False)
-class RegisteredTool:
-    """A tool, ready to be called.
+@frozen(eq=False, repr=False)
+class TaskSupport(Shown):
+    """Calls of a tool may become tasks.
 
     Attributes:
-        definition: what is shown of it; its name is the one that clients use (REG-11).
-        registered_name: the name it was registered under.
-        validate: returns what is wrong with arguments; empty when they are valid.
-        validate_output: the same for results; None where the tool has no output schema.
+        required: the tool is for clients with the tasks extension only (TASK-02).
+        after_ms: how long a call runs before it becomes a task, in ms; 0: at once.
+    """
+
+    required: bool
+    after_ms: int = 0
+
+
+@define(eq=False, repr=False)
+class RegisteredTool(Shown):
+    """A tool with its handler and its compiled schemas.
+
+    Attributes:
+        definition: as lists show it; its name is the one that clients use (REG-11).
+        registered_name: the name that the tool was registered under.
+        validate: returns the problems of arguments; an empty sequence if they are valid.
+        validate_output: returns the problems of a result; None without an output schema.
         header_parameters: the arguments that HTTP clients repeat in headers (SCHEMA-23).
         timeout_ms: deadline of its calls in ms; None means `tools.default_timeout_ms`.
-        is_dynamic: it came at run time.
-        tool_type: the predefined type a dynamic tool is of, if it is of one (ADMIN-05).
+        is_dynamic: it was registered while the server runs.
+        tool_type: the predefined type of a dynamic tool, if it has one (ADMIN-05).
         reserved: it runs in a slot kept for it, so that it answers under overload (RES-09).
         administrative: calls of it are subject to `tools.admin_policy` (ADMIN-03).
-        scopes: what the principal of a call must have been granted, all of it.
-        task: whether its calls may become tasks, and when (TASK-03); None: they never do.
-        argument_scopes: returns what a call needs besides `scopes`, given its arguments, which
-            nothing has validated yet; must not raise (AUTH-27).
-        is_restricted: not everybody may call it.
+        scopes: the scopes that the principal of a call needs, all of them.
+        task: whether its calls may become tasks, and when (TASK-03); None: never.
+        argument_scopes: returns the scopes that a call needs besides `scopes`, given its arguments,
+            which are not validated yet; must not raise (AUTH-27).
+        is_restricted: some principals may not call it.
     """
 
     definition: ToolDefinition
@@ -108,25 +127,16 @@ class RegisteredTool:
         return self.scopes | self.argument_scopes(arguments)
 
     def wire(self, revision: Revision) -> dict[str, Any]:
-        """How `tools/list` shows it."""
+        """Return the tool as `tools/list` shows it."""
         return self.definition.to_wire(revision)
-
-
-def is_async_callable(handler: Callable[..., Any]) -> bool:
-    """Whether calling `handler` gives a coroutine, as far as can be seen without calling it."""
-    while isinstance(handler, partial):
-        handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 -- an instance whose class has async __call__
-    )
 
 
 @define(eq=False, repr=False)
 class ToolRegistry:
-    """Keeps tools by name.
+    """The tools of a server, by name.
 
-    A client calls a tool by the name that is advertised; the code of a server uses the name it was
-    registered under. The two differ where `tools.name_separator` says so (REG-11).
+    A client calls a tool by its advertised name; the code of a server uses the name that the tool
+    was registered under. The two differ if `tools.name_separator` is not `/` (REG-11).
 
     Args:
         logger: gets the warnings of registrations; may be attached later (`attach_logger`).
@@ -141,6 +151,52 @@ class ToolRegistry:
 
     def __attrs_post_init__(self) -> None:
         self._tools = Catalog(self._notifier)
+
+    def add_function(
+        self,
+        function: Callable[..., Any],
+        context_type: type,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        version: str | None = None,
+        title: str | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | bool | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: Sequence[Icon] = (),
+        meta: Mapping[str, Any] | None = None,
+        **options: Unpack[ToolHandlerOptions],
+    ) -> RegisteredTool:
+        """Add a tool that calls `function`; its signature has the schema (spec/typed-tools.md).
+
+        Args:
+            function: called with the arguments.
+            context_type: a parameter of this type is given the context of the call.
+            name, description, version, title, input_schema, output_schema, annotations, icons,
+                meta, options: see `ToolOptions`.
+
+        Raises:
+            RegistrationError: names the parameter or the option, and what to change.
+        """
+        from .tool_signature import derive_tool
+
+        typed = derive_tool(
+            function, context_type, input_schema=input_schema, output_schema=output_schema
+        )
+        definition = ToolDefinition(
+            typed.name if name is None else name,
+            typed.description if description is None else description,
+            typed.input_schema,
+            version,
+            title=title,
+            output_schema=typed.output_schema,
+            annotations=annotations,
+            icons=icons,
+            meta=meta,
+        )
+        settings = handler_settings(definition.name, typed.is_async, **options)
+        return self.register(definition, typed.handler, **settings)
 
     def register(
         self,
@@ -160,9 +216,10 @@ class ToolRegistry:
         """Add a tool; its validators are generated here, never on a call (REG-05).
 
         Args:
+            definition: of the tool.
             handler: called with the arguments and a `ToolContext`.
-            is_dynamic: it came at run time; logged at WARN. It needs neither of the switches for
-                what clients register (REG-06).
+            is_dynamic: it is registered while the server runs; logged at WARN. It needs neither of
+                the switches for tools that clients register (REG-06).
             execution: where it runs; by default a task for `async def`, else a worker thread.
             timeout_ms: deadline of its calls in ms, at most `MAX_TIMEOUT_MS`.
             tool_type, reserved, administrative, scopes, task, argument_scopes: see
@@ -175,11 +232,8 @@ class ToolRegistry:
         if issues:
             raise RegistrationError(_refusal(definition, issues))
         name = definition.name
-        if timeout_ms is not None and not _is_timeout(timeout_ms):
-            raise RegistrationError(
-                f"tool {name!r}: timeout_ms must be a whole number of milliseconds"
-                f" from 1 to {MAX_TIMEOUT_MS}, not {timeout_ms!r}"
-            )
+        if timeout_ms is not None:
+            _check_ms(name, "timeout_ms", timeout_ms, 1)
         if not callable(handler):
             raise RegistrationError(f"tool {name!r}: the handler is not callable")
         granted = check_scopes(f"tool {name!r}", scopes)
@@ -207,20 +261,20 @@ class ToolRegistry:
             argument_scopes,
         )
         self._add(tool)
-        self._warn_of(tool, schemas.warnings)
+        self._log_warnings(tool, schemas.warnings)
         self._notifier.notify()
         return tool
 
     def unregister(self, name: str) -> bool:
         """Remove the tool registered as `name`; return whether there was one.
 
-        Calls that run are not touched (REG-07).
+        Running calls go on (REG-07).
         """
         tool = self.find(name)
         return tool is not None and self.remove(tool)
 
     def remove(self, tool: RegisteredTool) -> bool:
-        """Remove this very tool, not another of its name; return whether it was still there."""
+        """Remove this tool, and no other tool of its name; return whether it was still there."""
         with self._notifier.lock:
             name = tool.definition.name
             if self._tools.get(name) is not tool:
@@ -232,21 +286,21 @@ class ToolRegistry:
         return True
 
     def get(self, name: str) -> RegisteredTool | None:
-        """The tool that clients call `name`, if there is one."""
+        """Return the tool that clients call `name`, if there is one."""
         return self._tools.get(name)
 
     def find(self, name: str) -> RegisteredTool | None:
-        """The tool that is registered as `name`, if there is one."""
+        """Return the tool registered as `name`, if there is one."""
         tool = self._tools.get(advertised_name(name, self._separator))
         return tool if tool is not None and tool.registered_name == name else None
 
     def list(self) -> tuple[ToolDefinition, ...]:
-        """All definitions, in lexicographic order of their names (REG-02)."""
+        """Return all definitions, in lexicographic order of their names (REG-02)."""
         return tuple(tool.definition for tool in self._tools.entries())
 
     @property
     def has_scopes(self) -> bool:
-        """Return whether any tool has needed scopes."""
+        """Whether a tool needs scopes, or one has needed them."""
         return self._tools.has_scopes
 
     def page(
@@ -256,13 +310,9 @@ class ToolRegistry:
         revision: Revision,
         principal: Principal | None = None,
     ) -> Page:
-        """One page of `tools/list` as JSON, and the cursor of the page after it (REG-04).
+        """Return one page of `tools/list` as JSON, and the cursor of the next page (REG-04).
 
-        Args:
-            principal: only what it may use is shown (AUTH-26).
-
-        Raises:
-            InvalidCursor: `cursor` is none that was ever given out (PAGE-03).
+        Args, Raises: as of `Catalog.page`.
         """
         return self._tools.page(cursor, size, revision, principal)
 
@@ -272,15 +322,15 @@ class ToolRegistry:
 
     @property
     def has_tasks(self) -> bool:
-        """Return whether the calls of any tool may become tasks."""
+        """Whether calls of any tool may become tasks."""
         return any(tool.task is not None for tool in self._tools.entries())
 
     def observe(self, observer: Observer) -> None:
-        """Tell `observer` of every change from now on, as long as somebody else holds it."""
+        """Notify `observer` of every change from now on; the registry does not keep it alive."""
         self._notifier.observe(observer)
 
     def validate_definition(self, definition: ToolDefinition) -> ValidationResult:
-        """What `register` would say of `definition`, without registering it."""
+        """Return the problems that `register` would find, without registering the tool."""
         issues = definition.issues()
         if not issues and self.get(advertised_name(definition.name, self._separator)) is not None:
             issues = (ValidationIssue("/name", "is already registered"),)
@@ -292,17 +342,17 @@ class ToolRegistry:
         return ValidationResult(not issues, issues)
 
     def attach_logger(self, logger: StructuredLogger) -> None:
-        """Send warnings to `logger` from now on, those first that had nowhere to go."""
+        """Log the warnings held so far, and all later ones."""
         self._logger = logger
         held, self._held_warnings = self._held_warnings, []
         for message, fields in held:
             logger.warn(message, fields)
 
     def use_separator(self, separator: str) -> None:
-        """Put `separator` in the place of `/` in every name that clients see (REG-11).
+        """Replace `/` by `separator` in every name that clients see (REG-11).
 
         Raises:
-            RegistrationError: two tools would have one name.
+            RegistrationError: two tools would get the same name.
         """
         with self._notifier.lock:
             if separator == self._separator:
@@ -318,7 +368,7 @@ class ToolRegistry:
     def use_formats(self, check: bool) -> None:
         """Enforce `format` in the schemas of all tools, or take it as an annotation (SCHEMA-25).
 
-        Tools that are registered already are compiled again if this changes anything.
+        Tools that are already registered are compiled again if the setting changes.
         """
         with self._notifier.lock:
             if check == self._check_formats:
@@ -333,11 +383,11 @@ class ToolRegistry:
             _put(self._tools, tool, self._separator)
             _rename(tool, self._separator)
 
-    def _warn_of(self, tool: RegisteredTool, schema_warnings: tuple[str, ...]) -> None:
+    def _log_warnings(self, tool: RegisteredTool, schema_warnings: tuple[str, ...]) -> None:
         name = tool.definition.name
-        doubt = name_warning(name)
-        if doubt is not None:
-            self._warn("tool name warning", {"toolName": name, "warning": doubt})
+        warning = name_warning(name)
+        if warning is not None:
+            self._warn("tool name warning", {"toolName": name, "warning": warning})
         for warning in schema_warnings:
             self._warn("tool schema warning", {"toolName": name, "warning": warning})
         if tool.is_dynamic:
@@ -373,21 +423,22 @@ def _rename(tool: RegisteredTool, separator: str) -> None:
         tool.definition = evolve(tool.definition, name=called)
 
 
-def check_scopes(what: str, scopes: Iterable[str]) -> frozenset[str]:
-    """The scopes of a tool, a prompt, ..., which stand in headers that refuse its calls (REG-03).
+def check_scopes(subject: str, scopes: Iterable[str]) -> frozenset[str]:
+    """Return the scopes of a definition; headers that refuse a call carry them (REG-03).
 
     Args:
-        what: it belongs to, as a refusal names it: ``tool 'echo'``.
+        subject: the definition, as a refusal names it: ``tool 'echo'``.
+        scopes: as its author has given them.
 
     Raises:
-        RegistrationError: they are no scopes of OAuth 2.1.
+        RegistrationError: they are not scopes of OAuth 2.1.
     """
     if isinstance(scopes, str):
-        raise RegistrationError(f"{what}: scopes must be several strings, not one")
+        raise RegistrationError(f"{subject}: scopes must be several strings, not one")
     granted = frozenset(scopes)
     wrong = [scope for scope in granted if not SCOPE.accepts(scope)]
     if wrong:
-        raise RegistrationError(f"{what}: {wrong[0]!r} is no scope of OAuth 2.1")
+        raise RegistrationError(f"{subject}: {wrong[0]!r} is no scope of OAuth 2.1")
     return granted
 
 
@@ -403,5 +454,101 @@ def _refusal(definition: ToolDefinition, issues: tuple[ValidationIssue, ...]) ->
     return f"tool {definition.name!r} is refused: {problems}"
 
 
-def _is_timeout(value: object) -> bool:
-    return type(value) is int and 0 < value <= MAX_TIMEOUT_MS
+def is_async_callable(handler: Callable[..., Any]) -> bool:
+    """Return whether calling `handler` gives a coroutine, as far as one can see without a call."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 -- an instance whose class has async __call__
+    )
+
+
+def handler_settings(
+    name: str,
+    is_async: bool,
+    *,
+    inline: bool = False,
+    timeout_ms: int | None = None,
+    scopes: Iterable[str] = (),
+    task: TaskUse | None = None,
+    task_after_ms: int = 0,
+) -> dict[str, Any]:
+    """Return the arguments of `ToolRegistry.register` for the options of an author.
+
+    Args:
+        name: of the tool.
+        is_async: whether its handler is a coroutine function.
+        inline, timeout_ms, scopes, task, task_after_ms: see `ToolHandlerOptions`.
+
+    Raises:
+        RegistrationError: names the option and what to change.
+    """
+    if inline and is_async:
+        raise RegistrationError(f"tool {name!r}: inline=True is for def, not for async def")
+    if task not in (None, "optional", "required"):
+        raise RegistrationError(f'tool {name!r}: task is "optional" or "required", not {task!r}')
+    _check_ms(name, "task_after_ms", task_after_ms, 0)
+    if task is None and task_after_ms:
+        raise RegistrationError(f"tool {name!r}: task_after_ms needs task as well")
+    if task is not None and inline:
+        raise RegistrationError(f"tool {name!r}: a tool that runs inline cannot be a task")
+    execution = ExecutionMode.ASYNC if is_async else ExecutionMode.THREAD
+    return {
+        "execution": ExecutionMode.INLINE if inline else execution,
+        "timeout_ms": timeout_ms,
+        "scopes": scopes,
+        "task": None if task is None else TaskSupport(task == "required", task_after_ms),
+    }
+
+
+def _check_ms(name: str, option: str, value: object, least: int) -> None:
+    if type(value) is not int or not least <= value <= MAX_TIMEOUT_MS:
+        raise RegistrationError(
+            f"tool {name!r}: {option} must be a whole number of milliseconds"
+            f" from {least} to {MAX_TIMEOUT_MS}, not {value!r}"
+        )
+
+
+@define(eq=False, repr=False)
+class ToolSchemas:
+    """The compiled schemas of a tool; the attributes are those of `RegisteredTool`.
+
+    Attributes:
+        warnings: keywords that are not enforced.
+    """
+
+    validate: Validator
+    validate_output: Validator | None
+    header_parameters: tuple[HeaderParameter, ...]
+    warnings: tuple[str, ...]
+
+
+def compile_tool(definition: ToolDefinition, *, check_formats: bool = True) -> ToolSchemas:
+    """Compile the schemas of a tool.
+
+    Args:
+        definition: of the tool.
+        check_formats: enforce `format`; otherwise it is an annotation (SCHEMA-25).
+
+    Raises:
+        RegistrationError: one of them cannot be enforced (SCHEMA-01 to SCHEMA-23).
+    """
+    compiled = compile_schema(definition.input_schema, check_formats=check_formats)
+    parameters: tuple[HeaderParameter, ...] = ()
+    if compiled.mirrored:
+        from ..jsonschema.headers import header_parameters
+
+        parameters = header_parameters(definition.input_schema, compiled.mirrored)
+    if definition.output_schema is None:
+        return ToolSchemas(compiled.validate, None, parameters, compiled.warnings)
+    try:
+        output = compile_schema(
+            definition.output_schema,
+            any_root=True,
+            check_formats=check_formats,
+            max_steps=MAX_RESULT_STEPS,
+        )
+    except RegistrationError as error:
+        raise RegistrationError(f"outputSchema: {error}") from error
+    warnings = (*compiled.warnings, *(f"outputSchema: {each}" for each in output.warnings))
+    return ToolSchemas(compiled.validate, output.validate, parameters, warnings)

@@ -1,6 +1,6 @@
-"""A function that an author gave: its name, its parameters, and the types that they have.
+"""The function of an author: its name, its parameters, and their types.
 
-What is made of it, a tool or a prompt say, is its `kind`; only messages to the author name it.
+Its `kind`, a tool or a prompt for instance, occurs only in messages to the author.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ class FunctionSignature:
     Args:
         function: a function, a bound method, a ``functools.partial`` of one, or an object whose
             class defines ``__call__``.
-        kind: what is made of it.
+        kind: what the function becomes.
+        context_type: a parameter of this type is given the context of the call.
 
     Raises:
         RegistrationError: it is none of these.
 
     Attributes:
         parameters: those that a partial has not fixed.
-        names: what its annotations may name.
+        names: the names that its annotations may use.
     """
 
-    def __init__(self, function: Callable[..., Any], kind: str) -> None:
+    def __init__(self, function: Callable[..., Any], kind: str, context_type: type) -> None:
         self.kind = kind
         inner, fixed = function, set[str]()
         while isinstance(inner, functools.partial):
@@ -57,14 +58,12 @@ class FunctionSignature:
             raise RegistrationError(
                 f"{kind} {self.name!r}: its signature cannot be read: {error}"
             ) from None
-        # What a partial has fixed is the author's business, no argument of what is made of it.
+        # An argument that a partial has fixed is not one that a caller sends.
         self.parameters = [p for p in signature.parameters.values() if p.name not in fixed]
         self._return_annotation = signature.return_annotation
-        from ..core.context import ToolContext  # most modules that define tools import it anyway
-
-        self._context_type = ToolContext
-        # A module may import it for type checkers only.
-        fallbacks = {"ToolContext": ToolContext}
+        self._context_type = context_type
+        # A module may import the type for type checkers only.
+        fallbacks = {context_type.__name__: context_type}
         self.names = (
             names_of_function(written, fallbacks)
             if inspect.isfunction(written)
@@ -72,11 +71,15 @@ class FunctionSignature:
         )
 
     def hint(self, parameter: inspect.Parameter) -> Any:
-        """The type of a parameter; raises `UnsupportedType` when it has none that can be found."""
+        """Return the type of a parameter.
+
+        Raises:
+            UnsupportedType: it has no annotation, or one that cannot be resolved.
+        """
         return self._resolve(parameter.annotation)
 
     def returned(self) -> Any:
-        """The type of what the function returns; raises `UnsupportedType` as `hint` does."""
+        """Return the type of the function's result; raises as `hint` does."""
         return self._resolve(self._return_annotation)
 
     def _resolve(self, annotation: Any) -> Any:
@@ -90,12 +93,12 @@ class FunctionSignature:
             ) from None
 
     def is_context(self, hint: Any) -> bool:
-        """Whether a parameter of this type is given the context: ``ToolContext | None`` is."""
+        """Return whether a parameter of this type is given the context; ``T | None`` is as well."""
         hint = without_metadata(hint)
         if typing.get_origin(hint) in (typing.Union, types.UnionType):
             return any(map(self.is_context, typing.get_args(hint)))
         return hint is self._context_type
 
     def refusal(self, parameter: str, why: str) -> RegistrationError:
-        """The error that refuses one parameter."""
+        """Return the error that refuses one parameter."""
         return RegistrationError(f"{self.kind} {self.name!r}, parameter {parameter!r}: {why}")

@@ -30,7 +30,7 @@ from foundation_rt.config.settings import (
 )
 from foundation_rt.jsonschema import validation
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
-from foundation_rt.registry import tool_schemas as tool_schemas
+from foundation_rt.registry import tools as tool_schemas
 from tests.support.rig import COMPLETED, HANDSHAKE, Peer, Rig
 from tests.support.virtual_loop import run_virtual
 

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.protocol.revisions import REVISIONS, Revision
-from foundation_rt.registry.catalog import Catalog, ChangeNotifier
-from foundation_rt.registry.pages import InvalidCursor
+from foundation_rt.registry.catalog import Catalog, ChangeNotifier, InvalidCursor
 
 OLDEST, *_, NEWEST = REVISIONS.values()
 

@@ -16,7 +16,7 @@ from foundation_rt.registry.completions import (
     CompletionRegistry,
     shape_completion,
 )
-from foundation_rt.registry.handling import HandlerSpec
+from foundation_rt.registry.definitions import HandlerSpec
 from foundation_rt.registry.prompts import PromptArgument, PromptDefinition, PromptRegistry
 from foundation_rt.registry.resources import (
     ResourceDefinition,

@@ -46,7 +46,7 @@ Recursive = dict[str, "Recursive"] | str
 
 
 def called(function: Callable[..., Any], /, **arguments: str) -> Any:
-    return derive_prompt(function).handler(arguments, None)
+    return derive_prompt(function, ToolContext).handler(arguments, None)
 
 
 # -- what a function says
@@ -62,7 +62,7 @@ def test_a_prompt_is_what_its_function_says() -> None:
         """
         return f"{code} in {language}"
 
-    typed = derive_prompt(review)
+    typed = derive_prompt(review, ToolContext)
     assert (typed.name, typed.description) == ("review", "Review some code.")
     assert [(each.name, each.description, each.required) for each in typed.arguments] == [
         ("code", "what to review", True),
@@ -78,7 +78,7 @@ def test_an_async_prompt_gets_its_context() -> None:
     async def review(ctx: ToolContext, code: str = "") -> Any:
         return ctx, code
 
-    typed = derive_prompt(review)
+    typed = derive_prompt(review, ToolContext)
     assert typed.description is None
     assert [each.name for each in typed.arguments] == ["code"]
     assert typed.execution is ExecutionMode.ASYNC
@@ -90,7 +90,7 @@ def test_a_partial_keeps_what_it_has_fixed() -> None:
     def review(code: str, language: str) -> str:
         return code + language
 
-    typed = derive_prompt(partial(review, language="py"))
+    typed = derive_prompt(partial(review, language="py"), ToolContext)
     assert [each.name for each in typed.arguments] == ["code"]
     assert typed.handler({"code": "x"}, None) == "xpy"
 
@@ -110,9 +110,12 @@ def generator(code: str) -> Any:
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        (positional, "prompt 'positional', parameter 'code': make it one that is passed by name"),
+        (
+            positional,
+            "prompt 'positional', parameter 'code': it is passed by position; make it one that is",
+        ),
         (several, "passed by name"),
-        (named, "passed by name"),
+        (named, "give each a parameter"),
         (bare, "it has no annotation; change it"),
         (strange, "cannot be resolved"),
         (unlikely, "no form in JSON"),
@@ -124,7 +127,7 @@ def generator(code: str) -> Any:
 )
 def test_a_function_that_is_no_prompt_is_refused(function: Any, problem: str) -> None:
     with pytest.raises(RegistrationError, match=problem):
-        derive_prompt(function)
+        derive_prompt(function, ToolContext)
 
 
 # -- from text to values
@@ -269,7 +272,9 @@ def test_what_is_one_of_a_few_values_is_known() -> None:
         number: int,
     ) -> None: ...
 
-    choices = {name: each.values for name, each in derive_prompt(prompt).choices.items()}
+    choices = {
+        name: each.values for name, each in derive_prompt(prompt, ToolContext).choices.items()
+    }
     assert choices == {
         "color": ("red", "green"),
         "level": ("1", "2"),
@@ -283,35 +288,37 @@ def test_what_is_one_of_a_few_values_is_known() -> None:
 # -- resources
 
 
-@pytest.mark.rule("MRES-21")
+@pytest.mark.rule("MRES-10")
 def test_a_template_gives_its_variables() -> None:
     def task(id: int, uri: str, ctx: ToolContext) -> Any:
         """One task."""
         return id, uri, ctx
 
-    typed = derive_resource(task, ("id",))
+    typed = derive_resource(task, ("id",), ToolContext)
     assert (typed.name, typed.description) == ("task", "One task.")
     assert typed.handler({"id": "7", "uri": "task://7"}, "c") == (7, "task://7", "c")  # type: ignore[arg-type]
     with pytest.raises(ToolError, match="/id"):
         typed.handler({"id": "x", "uri": "task://x"}, None)  # type: ignore[arg-type]
 
 
-@pytest.mark.rule("MRES-21")
+@pytest.mark.rule("MRES-10")
 def test_a_resource_needs_no_parameters() -> None:
     def everything() -> str:
         return "all"
 
-    assert derive_resource(everything, ()).handler({"uri": "task://all"}, None) == "all"  # type: ignore[arg-type]
+    assert (
+        derive_resource(everything, (), ToolContext).handler({"uri": "task://all"}, None) == "all"
+    )  # type: ignore[arg-type]
 
 
-@pytest.mark.rule("MRES-21")
+@pytest.mark.rule("MRES-10")
 def test_variables_and_parameters_must_be_the_same() -> None:
     def task(id: int, limit: int = 5) -> None: ...
 
     with pytest.raises(RegistrationError, match="a variable 'name' and the function no parameter"):
-        derive_resource(task, ("id", "name"))
+        derive_resource(task, ("id", "name"), ToolContext)
     with pytest.raises(RegistrationError, match="'limit': there is no such variable"):
-        derive_resource(task, ("id",))
+        derive_resource(task, ("id",), ToolContext)
 
 
 # -- completions
@@ -333,10 +340,10 @@ def test_a_completion_takes_what_it_wants() -> None:
     def untyped(value, context: "Unknown" = None) -> Any:  # type: ignore[no-untyped-def,name-defined]  # noqa: F821, UP037
         return [value, context]
 
-    assert derive_completion(one).handler(given, None) == ["a"]  # type: ignore[arg-type]
-    assert derive_completion(two).handler(given, None) == ["a", {"b": "c"}]  # type: ignore[arg-type]
-    assert derive_completion(untyped).handler(given, None) == ["a", {"b": "c"}]  # type: ignore[arg-type]
-    typed = derive_completion(three)
+    assert derive_completion(one, ToolContext).handler(given, None) == ["a"]  # type: ignore[arg-type]
+    assert derive_completion(two, ToolContext).handler(given, None) == ["a", {"b": "c"}]  # type: ignore[arg-type]
+    assert derive_completion(untyped, ToolContext).handler(given, None) == ["a", {"b": "c"}]  # type: ignore[arg-type]
+    typed = derive_completion(three, ToolContext)
     assert typed.execution is ExecutionMode.ASYNC
     assert asyncio.run(typed.handler(given, "x")) == ["a", {"b": "c"}, "x"]  # type: ignore[arg-type]
 
@@ -349,10 +356,10 @@ def test_a_completion_takes_nothing_else() -> None:
     def keyword(a: str, *, b: str) -> None: ...
 
     for function, problem in (
-        (none, r"it takes what was typed: def none\(value: str\)"),
-        (only, "it takes what was typed"),
+        (none, r"it takes the text so far: def none\(value: str\)"),
+        (only, "it takes the text so far"),
         (many, "'c': a completion takes value and arguments"),
         (keyword, "'b': a completion takes value and arguments"),
     ):
         with pytest.raises(RegistrationError, match=problem):
-            derive_completion(function)
+            derive_completion(function, ToolContext)

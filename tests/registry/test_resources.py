@@ -47,7 +47,7 @@ class Watcher:
 # -- what is taken
 
 
-@pytest.mark.rule("MRES-15")
+@pytest.mark.rule("MRES-01")
 @pytest.mark.parametrize(
     ("members", "problem"),
     [
@@ -84,7 +84,7 @@ def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], prob
     assert watcher.told == []
 
 
-@pytest.mark.rule("MRES-15", "MRES-11")
+@pytest.mark.rule("MRES-01", "MRES-11")
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -92,7 +92,7 @@ def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], prob
         ({"timeout_ms": 1.5}, "timeout_ms"),
         ({"cache_ttl_ms": -1}, "cache_ttl_ms must be a whole number from 0"),
         ({"handler": "x"}, "the handler is not callable"),
-        ({"handler": read_later, "execution": ExecutionMode.INLINE}, "inline=True is for def"),
+        ({"handler": read_later, "inline": True}, "inline=True is for def"),
     ],
 )
 def test_a_handler_that_cannot_be_run_so_is_refused(options: dict[str, Any], problem: str) -> None:
@@ -105,7 +105,7 @@ def test_a_handler_that_cannot_be_run_so_is_refused(options: dict[str, Any], pro
     assert not registry.is_offered
 
 
-@pytest.mark.rule("MRES-06", "MRES-15")
+@pytest.mark.rule("MRES-06", "MRES-01")
 @pytest.mark.parametrize(
     ("uri", "problem"),
     [
@@ -121,7 +121,7 @@ def test_a_template_that_is_none_is_refused(uri: Any, problem: str) -> None:
         ResourceRegistry().register_template(template(uri), read)
 
 
-@pytest.mark.rule("MRES-15", "MRES-08")
+@pytest.mark.rule("MRES-01", "MRES-08")
 def test_what_is_taken_is_refused_and_stays() -> None:
     registry = ResourceRegistry()
     first = registry.register(resource(), read)
@@ -143,7 +143,7 @@ def test_where_handlers_run() -> None:
     assert registry.register(resource(), read).handler_spec.execution is ExecutionMode.THREAD
     later = registry.register_template(template(), read_later)
     assert later.handler_spec.execution is ExecutionMode.ASYNC
-    inline = registry.register(resource("a:b"), read, execution=ExecutionMode.INLINE)
+    inline = registry.register(resource("a:b"), read, inline=True)
     assert inline.handler_spec.execution is ExecutionMode.INLINE
 
 

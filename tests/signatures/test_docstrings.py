@@ -9,8 +9,8 @@ from attrs import define
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.registry.tool_signature import derive_tool
 from foundation_rt.signatures.docstrings import parse_docstring
+from tests.support.signatures import derive_tool
 
 GOOGLE = """Forecast for a city.
 
@@ -175,7 +175,7 @@ def test_any_text_is_read(lines: list[str]) -> None:
     assert set(described) <= {"city"}
 
 
-@pytest.mark.rule("TYPED-38", "TYPED-14")
+@pytest.mark.rule("TYPED-10", "TYPED-14")
 def test_descriptions_in_annotated_come_first() -> None:
     @define
     class Place:

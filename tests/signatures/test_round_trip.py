@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.jsonschema.validation import compile_schema
-from foundation_rt.registry.tool_signature import derive_tool
+from tests.support.signatures import derive_tool
 from tests.support.sizes import examples
 
 

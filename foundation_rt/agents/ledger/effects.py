@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from attrs import define
 
 from ...errors import StructuredError
-from .types import Claim, Envelope, WithRepr
+from .types import Claim, Envelope
 
 Waiter: TypeAlias = Any
 """Stands for whoever waits for an answer; the node only hands it back."""
@@ -33,7 +33,7 @@ class Operation(StrEnum):
 
 
 @define(eq=False, repr=False)
-class Persist(WithRepr):
+class Persist:
     """Have the ledger do `operation`; report by `Node.persisted` or `Node.failed`.
 
     Attributes:
@@ -46,28 +46,28 @@ class Persist(WithRepr):
 
 
 @define(eq=False, repr=False)
-class Send(WithRepr):
+class Send:
     """Send envelopes; nothing needs to be reported, since what is lost is sent again."""
 
     envelopes: list[Envelope]
 
 
 @define(eq=False, repr=False)
-class Execute(WithRepr):
+class Execute:
     """Execute a claim; report by `Node.executed` or `Node.give_back`."""
 
     claim: Claim
 
 
 @define(eq=False, repr=False)
-class Abandon(WithRepr):
+class Abandon:
     """A claim that is being executed was lost: whoever executes it should stop."""
 
     claim: Claim
 
 
 @define(eq=False, repr=False)
-class Resolve(WithRepr):
+class Resolve:
     """Give `waiter` its answer; an exception is to be raised."""
 
     waiter: Waiter
@@ -75,14 +75,14 @@ class Resolve(WithRepr):
 
 
 @define(eq=False, repr=False)
-class NoticeReceived(WithRepr):
+class NoticeReceived:
     """A message has come in and is in the ledger."""
 
     envelope: Envelope
 
 
 @define(eq=False, repr=False)
-class NoticeSettled(WithRepr):
+class NoticeSettled:
     """A message sent from here is completed, or failed with `error`."""
 
     message_id: str
@@ -90,14 +90,14 @@ class NoticeSettled(WithRepr):
 
 
 @define(eq=False, repr=False)
-class NoticeOutdated(WithRepr):
+class NoticeOutdated:
     """A message was refused: its sender's ledger has a successor, or a rival (AACP-19)."""
 
     envelope: Envelope
 
 
 @define(eq=False, repr=False)
-class NoticeFailure(WithRepr):
+class NoticeFailure:
     """The writes that a handler asked for raised `error`."""
 
     claim: Claim
@@ -105,7 +105,7 @@ class NoticeFailure(WithRepr):
 
 
 @define(eq=False, repr=False)
-class NoticeAbandoned(WithRepr):
+class NoticeAbandoned:
     """A claim is not executed but FAILED: its execution was begun too often and never ended."""
 
     claim: Claim

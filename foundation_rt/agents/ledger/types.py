@@ -79,26 +79,13 @@ class MessageState(StrEnum):
     """It is in the ledger of its receiver."""
 
 
-class WithRepr:
-    """Shown with its fields.
+class _Value:
+    """Equal when everything is equal, and shown with its fields.
 
-    Written once instead of being generated for each class, which takes 0.35 ms of start-up.
+    Here once, instead of being generated for each class: 1 ms of start-up for each.
     """
 
     __slots__: Sequence[str] = ()
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fields())
-        return f"{type(self).__name__}({shown})"
-
-    def _fields(self) -> list[str]:
-        return [name for name in self.__slots__ if not name.startswith("_")]
-
-
-class _Value(WithRepr):
-    """Equal to another of its class when all fields are equal."""
-
-    __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and all(
@@ -106,6 +93,13 @@ class _Value(WithRepr):
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fields())
+        return f"{type(self).__name__}({shown})"
+
+    def _fields(self) -> list[str]:
+        return [name for name in self.__slots__ if not name.startswith("_")]
 
 
 Link = tuple[str, str]
@@ -264,7 +258,7 @@ VOID_PAYLOAD = b"null"
 
 
 @define(eq=False, repr=False)
-class OutgoingMessage(WithRepr):
+class OutgoingMessage:
     """A REQUEST or an EVENT that is to be entered in its maker's ledger.
 
     Attributes:
@@ -292,7 +286,7 @@ class OutgoingMessage(WithRepr):
 
 
 @define(eq=False, repr=False)
-class IncomingEnvelope(WithRepr):
+class IncomingEnvelope:
     """An envelope that came in.
 
     Attributes:
@@ -337,7 +331,7 @@ class Claim(_Value):
 
 
 @define(eq=False, repr=False)
-class Completion(WithRepr):
+class Completion:
     """How the execution of a claim ended.
 
     Attributes:
@@ -361,7 +355,7 @@ class Completion(WithRepr):
 
 
 @define(eq=False, repr=False)
-class Release(WithRepr):
+class Release:
     """A claim that is given back, to be claimed again from `not_before_ms` on.
 
     Attributes:

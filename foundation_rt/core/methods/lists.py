@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import JsonRpcErrorCode
 from ...protocol.jsonrpc import ABSENT
-from ...registry.pages import InvalidCursor
+from ...registry.catalog import InvalidCursor
 from ..replies import refuse
 
 if TYPE_CHECKING:

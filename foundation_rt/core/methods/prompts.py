@@ -31,7 +31,7 @@ def get_prompt(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """The messages of a prompt (PROMPT-05)."""
-    from ...registry.messages import shape_prompt
+    from ...registry.prompts import shape_prompt
 
     prompts = _offered(dispatcher, session, request).prompts
     params = {} if request.params is ABSENT else request.params

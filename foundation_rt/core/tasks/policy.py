@@ -17,7 +17,7 @@ from .support import can_have_tasks
 if TYPE_CHECKING:
     from ...clock import Clock
     from ...config.settings import ServerConfig
-    from ...registry.tools import ToolRegistry
+    from ...registry.tools import TaskSupport, ToolRegistry
     from ..client_input import ClientInput
     from ..effects import Reply
     from ..invocation import Invocation
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..subscriptions import Subscriptions
     from .manager import TaskManager
     from .record import TaskRecord
-    from .support import TaskSupport
 
 
 @define(eq=False, repr=False)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 if TYPE_CHECKING:
     from ...protocol.peer import Peer
 
@@ -14,19 +12,6 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 
 REQUIRED_CAPABILITIES: dict[str, Any] = {"extensions": {EXTENSION: {}}}
 """What a client that lacks the extension is told to declare (TASK-02)."""
-
-
-@frozen(eq=False, repr=False)
-class TaskSupport:
-    """That calls of a tool may become tasks.
-
-    Attributes:
-        required: the tool is for clients with the extension only (TASK-02).
-        after_ms: how long a call runs before it becomes a task, in ms; 0: it is one at once.
-    """
-
-    required: bool
-    after_ms: int = 0
 
 
 def can_have_tasks(peer: Peer) -> bool:

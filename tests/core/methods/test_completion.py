@@ -30,7 +30,7 @@ def featured(*, completing: bool = True) -> Core:
     arguments = [PromptArgument(name) for name in ("code", "language", "color")]
     choices = {"color": Choices(("red", "green"))} if completing else {}
     definition = PromptDefinition("review", arguments=arguments)
-    features.prompts.register(definition, never, completers=choices)
+    features.prompts.register(definition, never).completers.update(choices)
     features.resources.register(ResourceDefinition(uri="task://all", name="all"), never)
     template = ResourceTemplateDefinition(uri_template="task://{id}", name="one")
     features.resources.register_template(template, never)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.registry.pages import InvalidCursor, page, read_cursor, write_cursor
+from foundation_rt.registry.catalog import InvalidCursor, page_of, read_cursor, write_cursor
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SETS = st.sets(NAMES, max_size=30)
@@ -19,7 +19,7 @@ def test_pages_in_a_row_are_the_whole_list(names: set[str], size: int) -> None:
     seen: list[str] = []
     cursor = None
     for _ in range(len(whole) // size + 1):
-        shown, cursor = page(whole, cursor, size)
+        shown, cursor = page_of(whole, cursor, size)
         assert len(shown) == min(size, len(whole) - len(seen))
         seen += shown
         if cursor is None:
@@ -29,12 +29,12 @@ def test_pages_in_a_row_are_the_whole_list(names: set[str], size: int) -> None:
 
 @pytest.mark.rule("PAGE-01")
 def test_a_list_that_fits_has_no_cursor() -> None:
-    assert page([], None, 2) == ([], None)
-    assert page(["a", "b"], None, 2) == (["a", "b"], None)
-    shown, cursor = page(["a", "b", "c"], None, 2)
+    assert page_of([], None, 2) == ([], None)
+    assert page_of(["a", "b"], None, 2) == (["a", "b"], None)
+    shown, cursor = page_of(["a", "b", "c"], None, 2)
     assert shown == ["a", "b"]
     assert cursor is not None
-    assert page(["a", "b", "c"], cursor, 2) == (["c"], None)
+    assert page_of(["a", "b", "c"], cursor, 2) == (["c"], None)
 
 
 @pytest.mark.rule("PAGE-02")
@@ -45,7 +45,7 @@ def test_what_is_there_all_along_is_seen_exactly_once(versions: list[set[str]], 
     while True:
         # Each page is of another list, and the last list stays.
         now = sorted(versions[min(number, len(versions) - 1)])
-        shown, cursor = page(now, cursor, size)
+        shown, cursor = page_of(now, cursor, size)
         seen += shown
         number += 1
         if cursor is None:
@@ -56,9 +56,9 @@ def test_what_is_there_all_along_is_seen_exactly_once(versions: list[set[str]], 
 
 @pytest.mark.rule("PAGE-02")
 def test_the_name_a_cursor_stands_for_may_be_gone() -> None:
-    _, cursor = page(["a", "b", "c", "d"], None, 2)
-    assert page(["a", "c", "d"], cursor, 2) == (["c", "d"], None)
-    assert page(["a"], cursor, 2) == ([], None)
+    _, cursor = page_of(["a", "b", "c", "d"], None, 2)
+    assert page_of(["a", "c", "d"], cursor, 2) == (["c", "d"], None)
+    assert page_of(["a"], cursor, 2) == ([], None)
 
 
 @pytest.mark.rule("PAGE-03")
@@ -77,7 +77,7 @@ def test_a_cursor_is_url_safe_and_leads_back(name: str) -> None:
 )
 def test_a_cursor_that_was_never_given_out_is_refused(cursor: str) -> None:
     with pytest.raises(InvalidCursor):
-        page(["a", "b"], cursor, 1)
+        page_of(["a", "b"], cursor, 1)
 
 
 @pytest.mark.rule("PAGE-03")

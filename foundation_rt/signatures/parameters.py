@@ -1,0 +1,123 @@
+"""The parameters of one function, collected: their schemas, and how each gets its argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .binding import NO_DEFAULT, Arguments, Binding, Handler, make_handler
+from .schema_deriver import DIALECT, Deriver
+from .type_schema import REQUIRED, Schema, TypeSchema, UnsupportedType
+
+if TYPE_CHECKING:
+    import inspect
+
+    from .function_signature import FunctionSignature
+
+
+class ParameterCollector:
+    """Collects the parameters of one function, for every kind of function.
+
+    Args:
+        signature: of the function.
+        advice: ends the refusal of a type: another way out, besides changing the type.
+        by_name: what to do with a parameter that is passed by position.
+        has_schema: the author has given the schema of the arguments. So a parameter may have a
+            type without a schema, and ``**kwargs`` takes what else the schema accepts.
+
+    Attributes:
+        types: the type schema of each parameter that has one, but for the context.
+        bindings: of the parameters, but for the context.
+        context_name: the parameter that is given the context; None if there is none.
+        takes_rest: the function has ``**kwargs``.
+    """
+
+    def __init__(
+        self,
+        signature: FunctionSignature,
+        *,
+        advice: str = "",
+        by_name: str = "make it one that is passed by name",
+        has_schema: bool = False,
+    ) -> None:
+        self.types: dict[str, TypeSchema] = {}
+        self.bindings: list[Binding] = []
+        self.context_name: str | None = None
+        self.takes_rest = False
+        self._signature = signature
+        self._advice = advice
+        self._by_name = by_name
+        self._has_schema = has_schema
+        self._deriver = Deriver(signature.names)
+
+    def add(self, parameter: inspect.Parameter, description: str) -> None:
+        """Add one parameter.
+
+        Raises:
+            RegistrationError: names the parameter and what to change.
+        """
+        name = parameter.name
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise self._signature.refusal(name, f"it is passed by position; {self._by_name}")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            if not self._has_schema:
+                why = f"it takes arguments of any name; give each a parameter{self._advice}"
+                raise self._signature.refusal(name, why)
+            self.takes_rest = True
+            return
+        has_default = parameter.default is not parameter.empty
+        convert = None
+        try:
+            hint = self._signature.hint(parameter)
+            if self._signature.is_context(hint):
+                self._take_context(name)
+                return
+            # With a given schema, a type that failed for one parameter must not fail for the next.
+            deriver = Deriver(self._signature.names) if self._has_schema else self._deriver
+            default = parameter.default if has_default else REQUIRED
+            derived = deriver.derive(hint, description=description, default=default)
+            self.types[name], convert = derived, derived.convert
+        except UnsupportedType as error:
+            if not self._has_schema:
+                why = f"{error}; change it{self._advice}"
+                raise self._signature.refusal(name, why) from None
+        default = parameter.default if has_default else NO_DEFAULT
+        self.bindings.append(Binding(name, default, convert))
+
+    def required(self) -> list[str]:
+        """Return the names of the parameters without a default."""
+        return [binding.name for binding in self.bindings if binding.default is NO_DEFAULT]
+
+    def object_schema(self, **keywords: Any) -> Schema:
+        """Return the schema of the object of arguments; call it once, after the last `add`.
+
+        Args:
+            keywords: of JSON Schema, besides those for the properties.
+        """
+        schema: Schema = {"$schema": DIALECT} if self._deriver.needs_dialect else {}
+        properties = {name: derived.schema for name, derived in self.types.items()}
+        schema |= {"type": "object", "properties": properties, **keywords}
+        if definitions := self._deriver.definitions():
+            schema["definitions"] = definitions
+        return schema
+
+    def handler(self, check: Callable[[Arguments], None] | None = None) -> Handler:
+        """Return the function that is called with the arguments and the context.
+
+        Args:
+            check: see `make_handler`.
+        """
+        return make_handler(
+            self._signature.function,
+            self.bindings,
+            context_name=self.context_name,
+            check=check,
+            takes_rest=self.takes_rest,
+        )
+
+    def _take_context(self, name: str) -> None:
+        if self.context_name is not None:
+            raise self._signature.refusal(
+                name, f"it is a second ToolContext, after {self.context_name!r}"
+            )
+        self.context_name = name
