@@ -102,3 +102,15 @@ class AbortSignal:
             except BaseException as error:
                 raised.append(error)
         return raised
+
+
+def is_task_cancelled() -> bool:
+    """Return whether the running asyncio task is being cancelled.
+
+    A `CancelledError` alone does not say so: a handler may raise one, or await a task that was
+    cancelled elsewhere.
+    """
+    import asyncio
+
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -701,7 +701,7 @@ def test_one_server_serves_one_loop_after_another() -> None:
 # -- the delay of a host's loop --------------------------------------------------------------------
 
 
-@pytest.mark.rule("RES-10")
+@pytest.mark.rule("RES-20")
 def test_the_delay_of_a_hosts_loop_is_measured_while_any_connection_is_open() -> None:
     async def main() -> None:
         rig = Rig()
@@ -721,7 +721,7 @@ def test_the_delay_of_a_hosts_loop_is_measured_while_any_connection_is_open() ->
     asyncio.run(main())
 
 
-@pytest.mark.rule("RES-10")
+@pytest.mark.rule("RES-20")
 def test_a_hosts_loop_is_left_alone_when_no_connection_is_open() -> None:
     clock = ManualClock()
     loop = VirtualLoop(clock)

@@ -83,7 +83,7 @@ def answer_to(server: Server, tool: str, arguments: dict[str, Any] | None = None
 # -- tools -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("TYPED-01", "REG-01", "REG-02")
+@pytest.mark.rule("TYPED-01", "TYPED-27", "REG-01", "REG-02")
 def test_a_decorated_function_stays_as_it_is_and_its_tool_is_listed() -> None:
     server = Server("weather", version="1.0.0")
 
@@ -158,7 +158,7 @@ def test_all_that_is_said_of_a_tool_can_be_said_in_its_decorator() -> None:
     assert plain.scopes == {"a", "b"}
 
 
-@pytest.mark.rule("REG-11")
+@pytest.mark.rule("REG-17")
 def test_a_separator_that_makes_two_names_one_keeps_the_server_from_starting() -> None:
     server = Server(config={"tools": {"name_separator": "_"}})
     for name in ("a/b", "a_b"):

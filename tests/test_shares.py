@@ -74,7 +74,7 @@ def test_a_refusal_keeps_nothing_of_the_call_that_was_refused(identity: str | No
         gc.enable()
 
 
-@pytest.mark.rule("RES-12")
+@pytest.mark.rule("RES-21")
 def test_the_whole_limit_is_refused_where_there_are_no_shares() -> None:
     for config, identity in ((make_config(keys=KEYS[:1]), "alice"), (make_config(), None)):
         quota = Quota(config, LIMIT)

@@ -13,7 +13,7 @@ from foundation_rt.agents.errors import (
 from foundation_rt.errors import ToolError
 
 
-@pytest.mark.rule("AGENT-05", "AGENT-06", "AGENT-07", "AGENT-09")
+@pytest.mark.rule("AGENT-05", "AGENT-06", "AGENT-07", "AGENT-09", "AGENT-25")
 @pytest.mark.parametrize(
     ("error", "code", "message", "details"),
     [

@@ -302,7 +302,7 @@ def test_a_handler_is_given_what_the_sender_said() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-04")
+@pytest.mark.rule("AGENT-24")
 def test_without_a_word_the_id_is_new_and_the_signal_never_fires() -> None:
     async def scene(office: Office) -> None:
         office.add("a")
@@ -323,7 +323,7 @@ def test_without_a_word_the_id_is_new_and_the_signal_never_fires() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-04")
+@pytest.mark.rule("AGENT-24")
 def test_a_message_that_a_handler_sends_belongs_to_the_chain_it_is_in() -> None:
     async def relay(message: AgentMessage, context: AgentContext) -> None:
         await office_of[0].coordinator.send_message("a", AgentMessage("1"), **message.payload)
@@ -600,7 +600,7 @@ def relaying(coordinator: AgentCoordinator) -> Any:
     return relay
 
 
-@pytest.mark.rule("AGENT-09")
+@pytest.mark.rule("AGENT-09", "AGENT-25")
 @pytest.mark.parametrize(
     ("route", "cycle"),
     [("aa", "aa"), ("aba", "aba"), ("abca", "abca"), ("abcb", "bcb"), ("abb", "bb")],
@@ -621,7 +621,7 @@ def test_a_chain_that_comes_back_is_refused_with_the_cycle(route: str, cycle: st
     play(scene)
 
 
-@pytest.mark.rule("AGENT-09")
+@pytest.mark.rule("AGENT-26")
 def test_two_chains_that_cross_do_not_wait_for_each_other() -> None:
     async def scene(office: Office) -> None:
         relay = relaying(office.coordinator)
@@ -640,7 +640,7 @@ def test_two_chains_that_cross_do_not_wait_for_each_other() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-09")
+@pytest.mark.rule("AGENT-09", "AGENT-25")
 def test_a_cycle_through_two_coordinators_is_seen() -> None:
     async def scene(office: Office) -> None:
         other = Office()
@@ -652,7 +652,7 @@ def test_a_cycle_through_two_coordinators_is_seen() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-09")
+@pytest.mark.rule("AGENT-26")
 def test_several_messages_at_once_are_all_waited_for() -> None:
     async def scene(office: Office) -> None:
         coordinator = office.coordinator
@@ -676,7 +676,7 @@ def test_several_messages_at_once_are_all_waited_for() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-09")
+@pytest.mark.rule("AGENT-27")
 def test_a_task_counts_as_the_handler_that_started_it_while_that_runs() -> None:
     async def scene(office: Office) -> None:
         coordinator = office.coordinator
@@ -707,7 +707,7 @@ def test_a_task_counts_as_the_handler_that_started_it_while_that_runs() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-09")
+@pytest.mark.rule("AGENT-27")
 def test_a_task_left_behind_with_a_message_under_way_keeps_nobody_from_sending() -> None:
     async def scene(office: Office) -> None:
         coordinator = office.coordinator
@@ -868,7 +868,7 @@ async def keep(message: AgentMessage, context: AgentContext) -> None:
         raise LookupError
 
 
-@pytest.mark.rule("AGENT-13")
+@pytest.mark.rule("AGENT-13", "AGENT-29")
 def test_each_message_that_changed_the_state_is_told_with_a_snapshot() -> None:
     async def scene(office: Office) -> None:
         told: list[tuple[str, dict[str, Any]]] = []
@@ -914,7 +914,7 @@ def test_the_hook_is_called_before_the_next_message_begins() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-13")
+@pytest.mark.rule("AGENT-28")
 def test_a_hook_that_raises_is_logged_and_fails_nothing() -> None:
     def hook(agent_id: str, state: Any) -> None:
         raise LookupError("in the hook")
@@ -953,7 +953,7 @@ def test_the_hook_is_not_told_of_an_agent_that_was_unregistered() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-13")
+@pytest.mark.rule("AGENT-28")
 @pytest.mark.parametrize("hook", [nothing, 5])
 def test_a_hook_that_cannot_be_called_in_place_is_refused(hook: Any) -> None:
     coordinator = AgentCoordinator()

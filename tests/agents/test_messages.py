@@ -150,7 +150,7 @@ def test_members_that_json_cannot_say_count_as_null() -> None:
         state["b"] = Point([1, 2])
 
 
-@pytest.mark.rule("AGENT-13")
+@pytest.mark.rule("AGENT-13", "AGENT-28")
 def test_a_state_notices_only_what_is_assigned_or_deleted() -> None:
     state = AgentState()
     assert not state.changed

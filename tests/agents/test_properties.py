@@ -180,7 +180,7 @@ class Theatre:
             assert following in self.awaited[one]
 
 
-@pytest.mark.rule("AGENT-09")
+@pytest.mark.rule("AGENT-09", "AGENT-26")
 @settings(max_examples=examples(300))
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(AGENTS), SCRIPTS), max_size=5))
 @example([(0, "a", [[("b", [])], 2]), (1, "b", [[("a", [])]])])

@@ -140,7 +140,7 @@ def test_with_both_on_they_are_listed_whatever_the_policy(mode: str) -> None:
     assert listed[UNREGISTER]["inputSchema"] == UNREGISTER_TOOL.input_schema
 
 
-@pytest.mark.rule("ADMIN-01")
+@pytest.mark.rule("ADMIN-10")
 @pytest.mark.parametrize("name", [REGISTER, UNREGISTER])
 def test_an_author_may_use_the_names_only_where_the_tools_do_not_exist(name: str) -> None:
     for rig, refused in ((make_rig(), True), (make_rig(tools=False), False)):
@@ -383,14 +383,14 @@ def variants(value: Any) -> Iterator[Any]:
         yield from (True, 0, 0.0, "false")
 
 
-@pytest.mark.rule("ADMIN-06")
+@pytest.mark.rule("ADMIN-11")
 @given(st.sampled_from(sorted(CANONICAL_SCHEMAS)), st.integers(0, 63))
 def test_the_order_of_members_does_not_count(tool_type: str, seed: int) -> None:
     claimed = reordered(CANONICAL_SCHEMAS[tool_type], seed)
     assert "registered" in Admin().register("made", tool_type, inputSchema=claimed)
 
 
-@pytest.mark.rule("ADMIN-06")
+@pytest.mark.rule("ADMIN-06", "ADMIN-11")
 @pytest.mark.parametrize("tool_type", CANONICAL_SCHEMAS)
 def test_everything_else_does(tool_type: str) -> None:
     admin = Admin()
@@ -602,7 +602,7 @@ def test_with_another_separator_a_client_goes_on_with_the_names_it_is_told() -> 
     assert admin.call("admin_unregisterTool", name="my_echo") == {"unregistered": "my_echo"}
 
 
-@pytest.mark.rule("REG-06", "ADMIN-01")
+@pytest.mark.rule("REG-14", "ADMIN-01")
 @pytest.mark.parametrize(("tools", "security"), [(True, False), (False, True), (False, False)])
 def test_the_switches_bind_clients_and_not_the_code_of_a_server(
     tools: bool, security: bool

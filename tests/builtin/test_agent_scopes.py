@@ -107,7 +107,7 @@ def test_agent_tools_refuse_an_agent_whose_scopes_the_token_lacks(version: int) 
     play(scene, version=version)
 
 
-@pytest.mark.rule("AUTH-27", "AGENT-16")
+@pytest.mark.rule("AUTH-35", "AGENT-16")
 @pytest.mark.parametrize("version", [1, 2])
 def test_agent_list_shows_only_agents_that_the_token_may_use(version: int) -> None:
     async def scene(office: Office) -> None:
@@ -146,7 +146,7 @@ def test_a_registered_agent_proxy_refuses_an_agent_whose_scopes_the_token_lacks(
     play(scene)
 
 
-@pytest.mark.rule("AUTH-27", "AACP-83")
+@pytest.mark.rule("AUTH-36", "AACP-83")
 def test_status_of_a_request_needs_the_scopes_of_its_agent() -> None:
     """The same principal may come with a token that allows less than that of its request."""
 
@@ -186,7 +186,7 @@ def test_what_host_code_sends_needs_no_scopes() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-21", "AUTH-27")
+@pytest.mark.rule("AGENT-23", "AUTH-27")
 def test_required_scopes_hold_for_an_id_without_an_agent_and_besides_those_of_one() -> None:
     store = FaultyStore(shared=True)  # another process may have the agent
 
@@ -208,7 +208,7 @@ def test_required_scopes_hold_for_an_id_without_an_agent_and_besides_those_of_on
     play(scene, store=store)
 
 
-@pytest.mark.rule("AGENT-21")
+@pytest.mark.rule("AGENT-23")
 @pytest.mark.parametrize("version", [AgentCoordinator, AgentCoordinatorV2])
 @pytest.mark.parametrize("scopes", ["office", [""], ["a b"], ['a"b'], [5]])
 def test_scopes_that_oauth_does_not_know_are_refused(

@@ -94,7 +94,7 @@ def test_the_tools_are_there_from_the_first_use_of_agents_on() -> None:
     assert not any(tool.is_dynamic for name in WITH_LEDGER if (tool := server.get(name)))
 
 
-@pytest.mark.rule("AGENT-14")
+@pytest.mark.rule("AGENT-14", "AGENT-31")
 def test_a_coordinator_that_comes_with_the_options_is_the_servers() -> None:
     coordinator = AgentCoordinator(AgentsSection(max_queue=5))
     config = ServerConfig(agents=AgentsSection(max_queue=7))
@@ -119,7 +119,7 @@ def test_a_tool_of_the_authors_own_stays() -> None:
         server.register(ToolDefinition("agent/getState", "", {"type": "object"}), print)
 
 
-@pytest.mark.rule("AGENT-14")
+@pytest.mark.rule("AGENT-30")
 def test_a_server_without_agents_imports_nothing_of_them() -> None:
     program = (
         "import sys\nfrom foundation_rt import Server\nserver = Server('s')\nserver.runtime\n"
@@ -133,7 +133,7 @@ def test_a_server_without_agents_imports_nothing_of_them() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.rule("AGENT-14", "EMBED-07")
+@pytest.mark.rule("AGENT-31", "EMBED-07")
 def test_a_server_under_test_lends_its_agents_to_the_test() -> None:
     async def report(message: AgentMessage, context: AgentContext) -> str:
         context.logger.warn("hello")
@@ -211,7 +211,7 @@ def test_an_unknown_agent_is_not_found() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-15", "CALL-05")
+@pytest.mark.rule("AGENT-32", "CALL-05")
 def test_a_payload_over_the_limit_never_reaches_its_agent() -> None:
     async def scene(rig: Rig) -> None:
         rig.server.agents.register_agent("a", echo)
@@ -227,7 +227,7 @@ def test_a_payload_over_the_limit_never_reaches_its_agent() -> None:
     play(scene, max_payload_bytes=200)
 
 
-@pytest.mark.rule("AGENT-15", "CALL-10")
+@pytest.mark.rule("AGENT-32", "CALL-10")
 def test_a_response_is_bounded_and_must_be_json() -> None:
     async def respond(message: AgentMessage, context: AgentContext) -> Any:
         return "x" * 500 if message.type == "long" else object()
@@ -295,7 +295,7 @@ def test_a_full_queue_and_a_cycle_have_codes_of_their_own() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-04", "AGENT-15")
+@pytest.mark.rule("AGENT-04", "AGENT-33")
 def test_the_ids_of_the_call_are_in_the_agents_log() -> None:
     async def report(message: AgentMessage, context: AgentContext) -> str:
         context.logger.info("working")
@@ -318,7 +318,7 @@ def test_the_ids_of_the_call_are_in_the_agents_log() -> None:
     play(scene)
 
 
-@pytest.mark.rule("AGENT-15", "AGENT-11", "TIME-02", "TIME-06")
+@pytest.mark.rule("AGENT-33", "AGENT-11", "TIME-02", "TIME-06")
 def test_at_the_deadline_the_client_is_answered_and_the_agent_told() -> None:
     reasons: list[str] = []
 
@@ -339,7 +339,7 @@ def test_at_the_deadline_the_client_is_answered_and_the_agent_told() -> None:
     play(scene, default_timeout_ms=100)
 
 
-@pytest.mark.rule("AGENT-03", "AGENT-15", "TIME-04")
+@pytest.mark.rule("AGENT-03", "AGENT-33", "TIME-04")
 def test_an_agent_that_does_not_listen_is_cancelled_after_the_grace_and_takes_the_next() -> None:
     log: list[str] = []
 

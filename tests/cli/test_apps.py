@@ -171,7 +171,7 @@ def test_after_a_refusal_everything_is_as_before(folder: Path) -> None:
     assert name_of(load_app("app.py")) == "one"
 
 
-@pytest.mark.rule("CLI-02", "CLIENT-34")
+@pytest.mark.rule("CLI-02", "CLIENT-38")
 def test_a_file_of_another_sdk_says_how_to_start_it(tmp_path: Path) -> None:
     source = tmp_path / "server.py"
     source.write_text("server = 5")

@@ -39,7 +39,7 @@ def read(*words: str) -> dict[str, Any]:
     return read_arguments(words, SCHEMA)
 
 
-@pytest.mark.rule("CLI-16")
+@pytest.mark.rule("CLI-28")
 @pytest.mark.parametrize(
     ("word", "value"),
     [
@@ -111,7 +111,7 @@ def test_what_cannot_be_read_is_named(words: list[str], said: str) -> None:
     assert said in str(raised.value)
 
 
-@pytest.mark.rule("CLI-16")
+@pytest.mark.rule("CLI-28")
 @pytest.mark.parametrize("schema", [{}, {"properties": 5}, {"properties": {"a": None}}])
 def test_a_schema_that_is_none_leaves_it_to_the_value(schema: dict[str, Any]) -> None:
     assert read_arguments(["a=5", "b=x"], schema) == {"a": 5, "b": "x"}
@@ -125,7 +125,7 @@ def test_the_arguments_of_a_prompt_are_text() -> None:
             read_texts(wrong)
 
 
-@pytest.mark.rule("CLI-16")
+@pytest.mark.rule("CLI-28")
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), st.text()))
 def test_any_text_arrives_as_it_is_where_text_is_taken(arguments: dict[str, str]) -> None:
     schema = {"properties": {key: {"type": "string"} for key in arguments}}

@@ -163,7 +163,7 @@ def test_tools_lists_a_tool_on_each_line(folder: Path, capsys: Captured) -> None
     assert tools[0]["inputSchema"]["required"] == ["city"]
 
 
-@pytest.mark.rule("CLI-09", "CLI-21")
+@pytest.mark.rule("CLI-09", "CLI-21", "CLI-33")
 def test_read_prints_what_a_resource_holds(
     folder: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -183,7 +183,7 @@ def test_prompt_prints_its_messages(folder: Path, capsys: Captured) -> None:
     assert out.endswith("\nuser\nReport on By for 2 days.\n")
 
 
-@pytest.mark.rule("CLI-17")
+@pytest.mark.rule("CLI-29")
 def test_ping_measures(folder: Path, capsys: Captured) -> None:
     assert main(["ping", "app.py", "--count", "20", "--json"]) == 0
     measured = orjson.loads(capsys.readouterr().out)
@@ -193,7 +193,7 @@ def test_ping_measures(folder: Path, capsys: Captured) -> None:
     assert capsys.readouterr().out.startswith("10 of 10 answered\nmin ")
 
 
-@pytest.mark.rule("CLI-09", "CLI-18")
+@pytest.mark.rule("CLI-25", "CLI-18")
 def test_inspect_shows_all_there_is(folder: Path, capsys: Captured) -> None:
     assert main(["inspect", "app.py"]) == 0
     out = capsys.readouterr().out
@@ -214,7 +214,7 @@ def test_inspect_shows_all_there_is(folder: Path, capsys: Captured) -> None:
     assert report["failed"] == {}
 
 
-@pytest.mark.rule("CLI-09")
+@pytest.mark.rule("CLI-25")
 def test_what_a_server_does_not_offer_is_not_asked_for(folder: Path, capsys: Captured) -> None:
     introduction = {
         "protocolVersion": "2025-11-25",
@@ -237,7 +237,7 @@ def test_what_a_server_does_not_offer_is_not_asked_for(folder: Path, capsys: Cap
     assert "E205" in capsys.readouterr().err
 
 
-@pytest.mark.rule("CLI-09", "CLI-20")
+@pytest.mark.rule("CLI-25", "CLI-20")
 def test_a_list_that_fails_is_shown_as_failed_and_the_rest_as_it_is(
     folder: Path, capsys: Captured
 ) -> None:
@@ -399,7 +399,7 @@ def test_arguments_that_do_not_fit_are_refused_before_they_are_sent(
         assert error["data"]["errors"]
 
 
-@pytest.mark.rule("CLI-05", "CLI-20", "TIME-02")
+@pytest.mark.rule("CLI-05", "CLI-31", "TIME-02")
 def test_a_tool_that_hangs_keeps_no_command_alive(folder: Path) -> None:
     done = run("call", "app.py", "stuck")
     assert (done.returncode, done.stdout) == (1, "")
@@ -414,7 +414,7 @@ def test_a_server_that_does_not_answer_in_time_is_given_up(folder: Path, capsys:
     assert capsys.readouterr().err.startswith("foundation-rt: E202 ")
 
 
-@pytest.mark.rule("CLI-22", "CLIENT-02")
+@pytest.mark.rule("CLI-22", "CLIENT-36")
 def test_a_server_that_ignores_what_it_does_not_know_is_asked_in_time(folder: Path) -> None:
     target = scripted(folder, server_discover=None)
     assert main(["tools", target, "--timeout", "4"]) == 0
@@ -455,7 +455,7 @@ def test_what_a_server_refuses_has_a_code(
     assert error["retryable"] in (True, False)
 
 
-@pytest.mark.rule("CLI-19", "CLI-20", "CLI-21")
+@pytest.mark.rule("CLI-19", "CLI-20", "CLI-21", "CLI-32")
 def test_what_a_hostile_server_says_is_no_command_to_a_terminal(
     folder: Path, capsys: Captured
 ) -> None:
@@ -475,7 +475,7 @@ def test_what_a_hostile_server_says_is_no_command_to_a_terminal(
     assert not set(printed) & {"\x1b", "\x07", "\x9b", "\r", "\u202e"}
 
 
-@pytest.mark.rule("CLI-21")
+@pytest.mark.rule("CLI-21", "CLI-33")
 def test_a_warning_is_no_error_to_a_program(folder: Path, capsys: Captured) -> None:
     target = scripted(folder, tools_list={"result": {"tools": [5, 5]}})
     assert main(["tools", target]) == 0
@@ -487,7 +487,7 @@ def test_a_warning_is_no_error_to_a_program(folder: Path, capsys: Captured) -> N
 # -- signals, and a reader that has gone
 
 
-@pytest.mark.rule("CLI-20")
+@pytest.mark.rule("CLI-31")
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
@@ -511,7 +511,7 @@ def test_a_signal_ends_the_server_first(folder: Path, number: signal.Signals, co
     os.close(alive)
 
 
-@pytest.mark.rule("CLI-20")
+@pytest.mark.rule("CLI-30")
 def test_a_stdout_that_nobody_reads_ends_it_quietly(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -541,7 +541,7 @@ def redirected(words: str, streams: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-@pytest.mark.rule("CLI-20", "CLI-21")
+@pytest.mark.rule("CLI-30", "CLI-21")
 @pytest.mark.parametrize("words", COMMANDS)
 @pytest.mark.parametrize(
     ("streams", "why"),
@@ -559,7 +559,7 @@ def test_a_stdout_that_takes_nothing_is_said_in_one_line(
     assert redirected(words, f"{streams} 2>&-").returncode == 4
 
 
-@pytest.mark.rule("CLI-20")
+@pytest.mark.rule("CLI-30")
 def test_nothing_is_asked_if_nobody_can_hear_of_it(folder: Path) -> None:
     (folder / "loaded.py").write_text("open('asked', 'w')\n")
     assert redirected("call loaded.py shout", ">&-").returncode == 4
@@ -568,7 +568,7 @@ def test_nothing_is_asked_if_nobody_can_hear_of_it(folder: Path) -> None:
     assert (folder / "asked").exists()
 
 
-@pytest.mark.rule("CLI-20")
+@pytest.mark.rule("CLI-30")
 @pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full"])
 def test_an_stderr_that_takes_nothing_changes_nothing(folder: Path, streams: str) -> None:
     for words in COMMANDS:

@@ -108,7 +108,7 @@ def test_an_object_is_not_shown_deeper_than_six_objects() -> None:
     assert [row.name for row in properties_of(schema)] == [".".join("a" * at) for at in range(1, 7)]
 
 
-@pytest.mark.rule("CLI-16", "CLI-18")
+@pytest.mark.rule("CLI-28", "CLI-18")
 def test_types_are_those_a_schema_names() -> None:
     root = {"$defs": {"a": {"anyOf": [{"type": "integer"}, {"enum": ["x", None, 1.5, [], {}]}]}}}
     assert types_of({"$ref": "#/$defs/a"}, root) == {
@@ -135,7 +135,7 @@ def test_a_schema_made_to_grow_stays_small() -> None:
     assert all(len(row.presence) < 100 for row in islice(properties_of(schema), 1000))
 
 
-@pytest.mark.rule("CLI-16", "CLI-18")
+@pytest.mark.rule("CLI-28", "CLI-18")
 @given(NOISE)
 @example({"enum": []})
 def test_whatever_comes_as_a_schema_is_shown(schema: Any) -> None:

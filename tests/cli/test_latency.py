@@ -11,7 +11,7 @@ from foundation_rt.cli.latency import percentiles
 TIMES = st.lists(st.floats(0, 1e6), min_size=1, max_size=300)
 
 
-@pytest.mark.rule("CLI-17")
+@pytest.mark.rule("CLI-29")
 @pytest.mark.parametrize(
     ("times", "found"),
     [
@@ -26,12 +26,12 @@ def test_percentiles_are_by_nearest_rank(times: list[float], found: list[float])
     assert percentiles(times) == dict(zip(names, found, strict=True))
 
 
-@pytest.mark.rule("CLI-17")
+@pytest.mark.rule("CLI-29")
 def test_of_nothing_there_are_none() -> None:
     assert percentiles([]) == {}
 
 
-@pytest.mark.rule("CLI-17")
+@pytest.mark.rule("CLI-29")
 @given(TIMES)
 def test_each_was_measured_and_covers_its_share(times: list[float]) -> None:
     found = percentiles(times)

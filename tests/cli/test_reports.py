@@ -126,7 +126,7 @@ def test_capabilities_fit_on_a_line() -> None:
     assert reports.capability_list(said) == "tools (listChanged), completions, logging"
 
 
-@pytest.mark.rule("CLI-17")
+@pytest.mark.rule("CLI-17", "CLI-29")
 def test_pings_that_were_lost_are_counted() -> None:
     page = reports.ping_report(3, 1, {"min": 0.5, "max": 12.3456})
     assert write_plain(page) == "2 of 3 answered\nmin  0.500 ms\nmax  12.346 ms\n"

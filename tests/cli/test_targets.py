@@ -201,7 +201,7 @@ def test_in_a_file_that_was_named_there_are_only_names() -> None:
         find_listed("sh", Path("nowhere.json"), os.environ)
 
 
-@pytest.mark.rule("CLI-11", "CLIENT-34")
+@pytest.mark.rule("CLI-11", "CLIENT-38")
 def test_a_command_line_that_begins_with_a_variable_says_where_it_goes() -> None:
     with pytest.raises(TargetError, match="env NAME=VALUE") as caught:
         find_target("TOKEN=verysecret python x.py", [], {})

@@ -63,7 +63,7 @@ def shown(page: Page, data: Any = None, *, terminal: bool = False, as_json: bool
 # -- parts
 
 
-@pytest.mark.rule("CLI-21")
+@pytest.mark.rule("CLI-32")
 def test_plain_text_is_aligned() -> None:
     page = [
         Heading("TOOLS", "2"),
@@ -89,13 +89,13 @@ def test_plain_text_is_aligned() -> None:
     )
 
 
-@pytest.mark.rule("CLI-21")
+@pytest.mark.rule("CLI-32")
 def test_one_long_name_does_not_pad_the_others() -> None:
     rows = [("x" * 10_000, "a"), ("y", "b")]
     assert max(map(len, write_plain([Table(rows)]).splitlines()[1:])) < 100
 
 
-@pytest.mark.rule("CLI-19", "CLI-21")
+@pytest.mark.rule("CLI-19", "CLI-32")
 @given(PAGES, st.integers(20, 120))
 def test_whatever_a_server_says_is_fit_for_a_terminal(page: Page, width: int) -> None:
     plain, coloured = write_plain(page), write_coloured(page, width)
@@ -115,7 +115,7 @@ def test_every_part_is_made_printable(part: Any) -> None:
     assert escaped in STYLE.sub("", write_coloured([part], 200))
 
 
-@pytest.mark.rule("CLI-19", "CLI-21")
+@pytest.mark.rule("CLI-19", "CLI-32")
 def test_colours_are_ours_and_never_the_servers() -> None:
     page = [Heading("[red]name[/red]", ":smile:"), Table([("[bold]x", "y")]), Json({"a": 1})]
     text = write_coloured(page, 80)
@@ -125,7 +125,7 @@ def test_colours_are_ours_and_never_the_servers() -> None:
     assert "[bold]x  y" in plain
 
 
-@pytest.mark.rule("CLI-21")
+@pytest.mark.rule("CLI-32")
 def test_long_cells_are_folded_within_their_column() -> None:
     lines = STYLE.sub("", write_coloured([Table([("name", "word " * 30)])], 40)).splitlines()
     assert len(lines) > 3
@@ -133,13 +133,13 @@ def test_long_cells_are_folded_within_their_column() -> None:
     assert all(line.startswith("      word") for line in lines[1:])
 
 
-@pytest.mark.rule("CLI-21")
+@pytest.mark.rule("CLI-32")
 def test_what_is_very_long_is_written_without_styles() -> None:
     page = [Json(["x" * 200_000]), Paragraph("y" * 200_000), Table([("z" * 200_000,)])]
     assert write_coloured(page, 80) == write_plain(page)
 
 
-@pytest.mark.rule("CLI-21")
+@pytest.mark.rule("CLI-32")
 def test_no_colour_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     codes = STYLE.findall(write_coloured([Json({"a": "b", "c": 1}), Table([("x", "y")])], 80))
@@ -149,7 +149,7 @@ def test_no_colour_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None
 # -- where they go
 
 
-@pytest.mark.rule("CLI-21")
+@pytest.mark.rule("CLI-33")
 @pytest.mark.parametrize(
     ("page", "written"),
     [
@@ -166,7 +166,7 @@ def test_a_program_gets_payloads_as_they_are(page: Page, written: bytes) -> None
     assert shown(page) == written
 
 
-@pytest.mark.rule("CLI-19", "CLI-21")
+@pytest.mark.rule("CLI-19", "CLI-32")
 def test_a_terminal_gets_payloads_made_readable() -> None:
     def text(page: Page) -> str:
         return STYLE.sub("", shown(page, terminal=True).decode())
@@ -177,14 +177,14 @@ def test_a_terminal_gets_payloads_made_readable() -> None:
     assert text([Payload(b"\x00\xff", "image/png")]) == "[image/png, 2 bytes]\n"
 
 
-@pytest.mark.rule("CLI-21")
+@pytest.mark.rule("CLI-32")
 def test_without_rich_a_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "foundation_rt.cli.coloured", raising=False)
     monkeypatch.setitem(sys.modules, "rich.console", None)
     assert shown([Heading("a", "b"), Payload("[1]")], terminal=True) == b"a  b\n[\n  1\n]\n"
 
 
-@pytest.mark.rule("CLI-19", "CLI-21")
+@pytest.mark.rule("CLI-19", "CLI-21", "CLI-32")
 @pytest.mark.parametrize("terminal", [False, True])
 def test_json_is_one_value_fit_for_a_terminal(terminal: bool) -> None:
     data = {"a": HOSTILE, "b": "å\U000e0041"}

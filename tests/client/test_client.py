@@ -162,7 +162,7 @@ def test_one_deadline_for_everything() -> None:
     play(scene, points, revision=STATELESS)
 
 
-@pytest.mark.rule("CLIENT-21")
+@pytest.mark.rule("CLIENT-44")
 def test_a_congested_channel_is_waited_for() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -496,7 +496,7 @@ def test_a_log_level_that_is_refused_costs_nothing_else(acts: list[Act]) -> None
     play(scene, {"logging/setLevel": acts}, log_level="error")
 
 
-@pytest.mark.rule("CLIENT-29")
+@pytest.mark.rule("CLIENT-51")
 def test_closed_twice_and_used_afterwards() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -511,7 +511,7 @@ def test_closed_twice_and_used_afterwards() -> None:
     play(scene)
 
 
-@pytest.mark.rule("CLIENT-29")
+@pytest.mark.rule("CLIENT-51")
 def test_never_used_and_closed() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.close()

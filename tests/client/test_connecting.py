@@ -68,7 +68,7 @@ def test_a_server_is_named_by_words_a_path_or_a_list_of_servers(tmp_path: Path) 
     assert isinstance(channel(remote), HttpChannel)
 
 
-@pytest.mark.rule("CLIENT-34")
+@pytest.mark.rule("CLIENT-38")
 def test_a_hint_repeats_no_value_of_a_variable() -> None:
     with pytest.raises(UsageError) as caught:
         connect("TOKEN=verysecret python x.py")

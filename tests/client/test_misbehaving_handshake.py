@@ -156,7 +156,7 @@ def test_a_server_that_answers_nonsense_at_any_point_of_the_handshake(acts: list
             assert not end.may_have_run
 
 
-@pytest.mark.rule("CLIENT-02")
+@pytest.mark.rule("CLIENT-37")
 @pytest.mark.parametrize("has_exchanges", [False, True])
 @pytest.mark.parametrize(
     "acts",

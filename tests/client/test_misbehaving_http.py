@@ -134,7 +134,7 @@ UNASKED: dict[str, list[Act]] = {
 """What comes after the response, on a connection that is to be used again."""
 
 
-@pytest.mark.rule("CHTTP-10")
+@pytest.mark.rule("CHTTP-40")
 @pytest.mark.parametrize("more", UNASKED.values(), ids=UNASKED)
 def test_a_response_that_nobody_asked_for_is_no_answer(server: HttpStage, more: list[Act]) -> None:
     """The next call may suffer from it, but it does not take it for its own answer."""

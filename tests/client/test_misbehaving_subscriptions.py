@@ -81,7 +81,7 @@ def test_a_subscription_that_is_refused(revision: str, point: str) -> None:
 
 
 @both_eras
-@pytest.mark.rule("CLIENT-29", "CLIENT-31")
+@pytest.mark.rule("CLIENT-51", "CLIENT-31")
 def test_whoever_subscribes_when_the_client_is_closed_is_told_so(revision: str, point: str) -> None:
     async def scene(client: Client, stage: MemoryStage) -> None:
         async def subscribe() -> None:
@@ -100,7 +100,7 @@ def test_whoever_subscribes_when_the_client_is_closed_is_told_so(revision: str, 
 
 
 @both_eras
-@pytest.mark.rule("CLIENT-31")
+@pytest.mark.rule("CLIENT-54")
 def test_whoever_listens_when_the_client_is_closed_has_heard_all(revision: str, point: str) -> None:
     async def scene(client: Client, stage: MemoryStage) -> None:
         async with client.subscribe("play://one") as changes:
@@ -111,7 +111,7 @@ def test_whoever_listens_when_the_client_is_closed_has_heard_all(revision: str, 
     run(scene, {}, revision)
 
 
-@pytest.mark.rule("CLIENT-31")
+@pytest.mark.rule("CLIENT-55")
 def test_a_lost_connection_is_made_again_and_everything_counts_as_changed() -> None:
     async def scene(client: Client, stage: MemoryStage) -> None:
         async with client.subscribe("play://one", "play://two") as changes:

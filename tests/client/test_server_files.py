@@ -183,7 +183,7 @@ def test_members_that_are_null_are_not_there(tmp_path: Path) -> None:
     assert (list(found.args), found.cwd) == ([], None)
 
 
-@pytest.mark.rule("CLI-15")
+@pytest.mark.rule("CLI-26")
 @pytest.mark.parametrize(
     ("text", "expanded"),
     [
@@ -206,7 +206,7 @@ def test_variables_stand_for_those_of_the_environment(
     assert list(found.args) == [expanded]
 
 
-@pytest.mark.rule("CLI-15")
+@pytest.mark.rule("CLI-26")
 def test_what_a_variable_stands_for_is_not_expanded_again(tmp_path: Path) -> None:
     file = listed(tmp_path, {"command": "a", "args": ["${A}"]})
     found = file.server("weather", {"A": "${B}", "B": "x"})
@@ -214,7 +214,7 @@ def test_what_a_variable_stands_for_is_not_expanded_again(tmp_path: Path) -> Non
     assert list(found.args) == ["${B}"]
 
 
-@pytest.mark.rule("CLI-15")
+@pytest.mark.rule("CLI-26")
 @pytest.mark.parametrize("folder", [".vscode", ".cursor"])
 def test_the_folder_of_a_project_is_above_that_of_an_editor(tmp_path: Path, folder: str) -> None:
     (tmp_path / folder).mkdir()
@@ -223,7 +223,7 @@ def test_the_folder_of_a_project_is_above_that_of_an_editor(tmp_path: Path, fold
     assert found.command == f"{tmp_path}/a"
 
 
-@pytest.mark.rule("CLI-15")
+@pytest.mark.rule("CLI-27")
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
@@ -272,7 +272,7 @@ def test_no_refusal_repeats_a_secret(tmp_path: Path, entry: Any) -> None:
     assert "hush-hush" not in refusal(tmp_path, entry)
 
 
-@pytest.mark.rule("CLI-15")
+@pytest.mark.rule("CLI-27")
 @given(
     st.dictionaries(
         st.sampled_from(["type", "command", "url", "args", "env", "headers", "cwd", "envFile"]),

@@ -58,7 +58,7 @@ def run(server: StdioServer, scene: Callable[[Client], Awaitable[None]]) -> None
 # -- lines that are not JSON
 
 
-@pytest.mark.rule("CLIENT-13")
+@pytest.mark.rule("CLIENT-40")
 @pytest.mark.parametrize(
     "line",
     ["HEADNaNTAIL", 'HEAD"caf\xe9"TAIL', 'ready.HEAD"x"TAIL', 'HEAD"x"TAILHEAD"x"TAIL'],
@@ -76,7 +76,7 @@ def test_answer_that_is_not_json_fails_its_call_at_once(line: str) -> None:
     run(StdioServer(sys.executable, ["-c", SERVER]), scene)
 
 
-@pytest.mark.rule("CLIENT-13")
+@pytest.mark.rule("CLIENT-41")
 @pytest.mark.parametrize(
     ("text", "read"),
     [
@@ -95,7 +95,7 @@ def test_lone_surrogate_is_read_as_replacement_character(text: str, read: str) -
     run(StdioServer(sys.executable, ["-c", SERVER]), scene)
 
 
-@pytest.mark.rule("CLIENT-13")
+@pytest.mark.rule("CLIENT-40")
 def test_server_that_prints_what_it_reads_is_still_answered() -> None:
     """A debug line that repeats the request holds its id, and a "result" among the arguments."""
 

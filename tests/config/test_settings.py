@@ -336,7 +336,7 @@ def test_a_share_is_rounded_up_and_at_least_one(percent: int, limit: int, share:
     assert shares(percent).share_of(limit, "alice") == share
 
 
-@pytest.mark.rule("RES-12")
+@pytest.mark.rule("RES-21")
 def test_shares_apply_only_where_several_principals_can_connect() -> None:
     one_key = HttpSection(api_keys=("alice:" + "a" * 16,))
     issuer = OauthSection(issuer="https://issuer.example", audience="https://server.example")
@@ -346,7 +346,7 @@ def test_shares_apply_only_where_several_principals_can_connect() -> None:
     assert shares(25, HttpSection(), oauth=issuer).share_of(10, "alice") == 3
 
 
-@pytest.mark.rule("RES-12")
+@pytest.mark.rule("RES-12", "RES-21")
 def test_a_peer_without_a_principal_may_use_the_whole_limit() -> None:
     assert shares(25).share_of(10, None) == 10
 

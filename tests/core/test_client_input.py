@@ -148,7 +148,7 @@ def test_answers_that_the_state_did_not_ask_for_are_dropped() -> None:
     scene(play)
 
 
-@pytest.mark.rule("ASK-11", "ASK-14")
+@pytest.mark.rule("ASK-11", "ASK-33")
 @pytest.mark.parametrize(
     ("along", "reason"),
     [
@@ -188,7 +188,7 @@ def test_what_comes_along_malformed_is_refused(
     scene(play)
 
 
-@pytest.mark.rule("ASK-14")
+@pytest.mark.rule("ASK-32", "ASK-33")
 def test_a_state_is_for_one_request_and_one_principal() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         _, state = asked_of(await client.call("greet"))
@@ -206,7 +206,7 @@ def test_a_state_is_for_one_request_and_one_principal() -> None:
     scene(play)
 
 
-@pytest.mark.rule("ASK-14")
+@pytest.mark.rule("ASK-32", "ASK-33")
 def test_a_state_expires() -> None:
     clock = ManualClock()
 
@@ -221,7 +221,7 @@ def test_a_state_expires() -> None:
     scene(play, clock=clock, config=ServerConfig(server=ServerSection(input_ttl_ms=60_000)))
 
 
-@pytest.mark.rule("ASK-14")
+@pytest.mark.rule("ASK-32")
 def test_a_handler_may_change_the_arguments_it_was_given() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         async def handler(arguments: dict[str, Any], context: ToolContext) -> int:
@@ -239,7 +239,7 @@ def test_a_handler_may_change_the_arguments_it_was_given() -> None:
     scene(play)
 
 
-@pytest.mark.rule("ASK-03", "ASK-10")
+@pytest.mark.rule("ASK-03", "ASK-29")
 def test_several_questions_in_one_round() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         questions, state = asked_of(await client.call("everything"))
@@ -260,7 +260,7 @@ def test_several_questions_in_one_round() -> None:
     scene(play)
 
 
-@pytest.mark.rule("ASK-04", "ASK-05")
+@pytest.mark.rule("ASK-22", "ASK-05")
 def test_what_the_client_lacks_is_an_error_of_its_own() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         client.capabilities = {"roots": {}}
@@ -278,7 +278,7 @@ def test_what_the_client_lacks_is_an_error_of_its_own() -> None:
     )
 
 
-@pytest.mark.rule("ASK-18")
+@pytest.mark.rule("ASK-41")
 def test_pages_to_be_visited_first_are_asked_for() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         questions, state = asked_of(await client.call("files"))
@@ -335,7 +335,7 @@ def test_prompts_and_resources_ask_too(
     scene(play)
 
 
-@pytest.mark.rule("ASK-10")
+@pytest.mark.rule("ASK-29")
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
 def test_middleware_lets_questions_through(revision: str) -> None:
     rig, seen = Rig(), []

@@ -86,7 +86,7 @@ def test_initialize_is_answered_with_what_the_server_is() -> None:
     assert (core.session.peer.name, core.session.peer.version) == ("client", "7")
 
 
-@pytest.mark.rule("LIFE-10")
+@pytest.mark.rule("LIFE-15")
 def test_only_a_running_connection_is_told_that_the_tools_have_changed() -> None:
     core = starting()
     told = []
@@ -141,7 +141,7 @@ def test_instructions_are_sent_where_the_server_has_any() -> None:
     assert result_of(core.answer(INITIALIZE), "initialize")["instructions"] == "Be brief."
 
 
-@pytest.mark.rule("LIFE-02")
+@pytest.mark.rule("LIFE-11")
 def test_capabilities_and_client_info_may_be_left_out() -> None:
     core = starting()
     result_of(core.answer(request("initialize", {"protocolVersion": "x"})), 1)
@@ -166,7 +166,7 @@ def test_the_revision_is_negotiated(asked: str, agreed: str) -> None:
     assert result["protocolVersion"] == core.session.peer.revision.name == agreed
 
 
-@pytest.mark.rule("LIFE-02", "RPC-12", "RPC-09")
+@pytest.mark.rule("LIFE-11", "RPC-12", "RPC-09")
 @pytest.mark.parametrize(
     "params",
     [
@@ -189,14 +189,14 @@ def test_initialize_with_wrong_params_changes_nothing(params: dict[str, Any]) ->
     result_of(core.answer(INITIALIZE), "initialize")
 
 
-@pytest.mark.rule("LIFE-02", "RPC-12")
+@pytest.mark.rule("LIFE-11", "RPC-12")
 def test_initialize_without_params_is_refused() -> None:
     core = starting()
     assert error_of(core.answer(request("initialize")), 1)["code"] == -32602
     assert core.session.state is State.STARTING
 
 
-@pytest.mark.rule("LIFE-02")
+@pytest.mark.rule("LIFE-02", "LIFE-12")
 @pytest.mark.parametrize("make", [initializing, running])
 def test_a_second_initialize_is_refused_and_changes_nothing(make: Any) -> None:
     core = make()

@@ -148,7 +148,7 @@ def session_of(principal: Principal | None, host: Host | None = None) -> Session
     return made
 
 
-@pytest.mark.rule("RES-13", "RES-18")
+@pytest.mark.rule("RES-13", "RES-23")
 def test_one_principal_has_no_more_subscriptions_than_its_share() -> None:
     subscriptions = bounded(8)
     one, other = session_of(ALICE), session_of(ALICE)
@@ -169,7 +169,7 @@ def test_one_principal_has_no_more_subscriptions_than_its_share() -> None:
     assert subscriptions.quota.used() == {identity_of(ALICE): 1, identity_of(BOB): 1}
 
 
-@pytest.mark.rule("RES-18")
+@pytest.mark.rule("RES-18", "RES-23")
 def test_all_clients_together_have_no_more_subscriptions_than_the_limit() -> None:
     subscriptions = bounded(3)
     for number in range(3):
@@ -179,7 +179,7 @@ def test_all_clients_together_have_no_more_subscriptions_than_the_limit() -> Non
     assert refused.value.details == {"reason": "subscription_limit", "maxSubscriptions": 3}
 
 
-@pytest.mark.rule("ASK-18", "RES-18")
+@pytest.mark.rule("ASK-18", "RES-23")
 def test_the_oldest_page_gives_way_where_there_is_no_room_for_one_more() -> None:
     subscriptions, host = bounded(8), Host()
     one = session_of(ALICE, host)

@@ -403,7 +403,7 @@ def test_whoever_is_told_finds_the_change_in_the_list() -> None:
     assert seen == [["a", "health"], ["health"]]
 
 
-@pytest.mark.rule("LIFE-10", "EMBED-04")
+@pytest.mark.rule("LIFE-15", "EMBED-04")
 def test_a_peer_that_is_lost_while_it_is_told_keeps_nobody_from_registering() -> None:
     rig = Rig()
     peer, other = Peer(), rig.connect()
@@ -419,7 +419,7 @@ def test_a_peer_that_is_lost_while_it_is_told_keeps_nobody_from_registering() ->
     assert other.take() == [LIST_CHANGED]
 
 
-@pytest.mark.rule("LIFE-10")
+@pytest.mark.rule("LIFE-15")
 def test_a_connection_that_its_host_has_dropped_is_not_kept() -> None:
     rig = Rig()
     peer = rig.connect()
@@ -430,7 +430,7 @@ def test_a_connection_that_its_host_has_dropped_is_not_kept() -> None:
     register(rig, "a")
 
 
-@pytest.mark.rule("LIFE-10", "EMBED-02")
+@pytest.mark.rule("LIFE-10", "LIFE-14", "EMBED-02")
 def test_a_change_in_any_thread_is_told_on_the_loop_of_the_host() -> None:
     async def main() -> None:
         rig = Rig()

@@ -490,7 +490,7 @@ def test_a_connection_that_closes_while_a_call_starts_aborts_that_call() -> None
 # -- waiting for the end ---------------------------------------------------------------------------
 
 
-@pytest.mark.rule("PROC-04", "CALL-09")
+@pytest.mark.rule("PROC-14", "CALL-09")
 def test_idle_is_reported_when_the_last_handler_has_ended_and_answered() -> None:
     with Bench() as bench:
         first, second = Held(), Held()

@@ -78,7 +78,7 @@ def diary() -> Diary:
     return Diary()
 
 
-@pytest.mark.rule("OPS-01", "OPS-02")
+@pytest.mark.rule("OPS-20", "OPS-02")
 def test_hooks_nest_in_order_and_their_state_is_there_in_between(diary: Diary) -> None:
     diary.hook("outer", {"database": 1})
     diary.hook("silent")
@@ -169,7 +169,7 @@ def test_after_a_failure_it_can_be_started_again(diary: Diary) -> None:
     run(main)
 
 
-@pytest.mark.rule("OPS-01")
+@pytest.mark.rule("OPS-20")
 def test_holders_share_it_and_the_last_one_leaves(diary: Diary) -> None:
     entered = asyncio.Event()
     diary.hook("database", 1, entering=entered.wait)
@@ -191,7 +191,7 @@ def test_holders_share_it_and_the_last_one_leaves(diary: Diary) -> None:
     run(main)
 
 
-@pytest.mark.rule("OPS-01")
+@pytest.mark.rule("OPS-20")
 def test_who_starts_while_it_is_left_waits_and_enters_it_anew(diary: Diary) -> None:
     gone = asyncio.Event()
     diary.hook("database", leaving=gone.wait)
@@ -290,7 +290,7 @@ def test_a_start_that_is_cancelled_cancels_the_hook_that_is_being_entered(diary:
     assert diary.entries == ["+database", "+queue", "-database"]
 
 
-@pytest.mark.rule("OPS-01")
+@pytest.mark.rule("OPS-20")
 def test_one_of_two_that_start_may_give_up(diary: Diary) -> None:
     entered = asyncio.Event()
     diary.hook("database", entering=entered.wait)
@@ -389,7 +389,7 @@ def test_a_hook_that_ends_by_itself_is_logged(diary: Diary) -> None:
     assert diary.messages == ["lifespan hook ended before the server"]
 
 
-@pytest.mark.rule("OPS-01")
+@pytest.mark.rule("OPS-20")
 def test_a_task_group_of_a_hook_is_closed_in_the_task_that_opened_it(diary: Diary) -> None:
     tasks = []
 
@@ -409,7 +409,7 @@ def test_a_task_group_of_a_hook_is_closed_in_the_task_that_opened_it(diary: Diar
     assert tasks[0] is tasks[1]
 
 
-@pytest.mark.rule("OPS-01")
+@pytest.mark.rule("OPS-20")
 def test_it_is_held_on_one_event_loop(diary: Diary) -> None:
     diary.hook("database")
     first = asyncio.new_event_loop()

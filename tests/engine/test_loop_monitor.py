@@ -25,7 +25,7 @@ def chance_of_waiting_longer(delay_seconds: float, turns: list[tuple[float, floa
     return longer / WINDOW_SECONDS
 
 
-@pytest.mark.rule("RES-10")
+@pytest.mark.rule("RES-20")
 def test_an_idle_loop_has_no_delay() -> None:
     assert LoopDelay().p99_ms(1000.0) == 0.0
     assert watched((0.0, 0.0)).p99_ms(1.0) == 0.0
@@ -143,7 +143,7 @@ class Peer:
     closed = False
 
 
-@pytest.mark.rule("RES-10")
+@pytest.mark.rule("RES-20")
 def test_a_hosts_loop_is_probed_once_as_long_as_any_connection_is_open() -> None:
     host = Host()
     measured = HostDelay(host)  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ def test_a_hosts_loop_is_probed_once_as_long_as_any_connection_is_open() -> None
     assert host.probe() == 1
 
 
-@pytest.mark.rule("RES-10")
+@pytest.mark.rule("RES-20")
 def test_a_connection_that_opens_before_the_probe_saw_the_last_one_close_needs_no_second() -> None:
     host = Host()
     measured = HostDelay(host)  # type: ignore[arg-type]

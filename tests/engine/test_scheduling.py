@@ -124,7 +124,7 @@ def test_what_returns_to_a_loop_that_was_closed_is_dropped() -> None:
     HostLoop(loop).return_to_host(lambda: pytest.fail("there is no loop to do this on"))
 
 
-@pytest.mark.rule("RES-10")
+@pytest.mark.rule("RES-20")
 def test_a_hosts_loop_is_probed_ten_times_a_second_as_long_as_that_is_wanted() -> None:
     clock = ManualClock()
     loop = VirtualLoop(clock)

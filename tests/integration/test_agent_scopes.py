@@ -54,7 +54,7 @@ def outcome(answer: httpx2.Response) -> Any:
     return orjson.loads(answer.json()["result"]["content"][0]["text"])
 
 
-@pytest.mark.rule("AUTH-12", "AUTH-27", "AGENT-21", "AGENT-22")
+@pytest.mark.rule("AUTH-34", "AUTH-27", "AGENT-21", "AGENT-22")
 def test_a_token_without_the_scopes_of_an_agent_cannot_use_it(tmp_path: Path) -> None:
     app = tmp_path / "app.py"
     app.write_text(APP)

@@ -72,7 +72,7 @@ def test_a_client_lists_agents_talks_to_them_and_looks_into_one() -> None:
         assert "s3cret" not in server.stderr
 
 
-@pytest.mark.rule("AGENT-04", "AGENT-11", "AGENT-15")
+@pytest.mark.rule("AGENT-04", "AGENT-11", "AGENT-33")
 def test_a_deadline_reaches_the_agent_and_the_next_message_is_handled() -> None:
     with serve(APP, {"tools.default_timeout_ms": 300}) as server:
         timed_out = server.call("agent/sendMessage", **message("clerk", "wait"))

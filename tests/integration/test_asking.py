@@ -167,7 +167,7 @@ def test_another_process_with_the_same_key_goes_on() -> None:
         assert error["data"]["reason"] == "state_tampered"
 
 
-@pytest.mark.rule("ASK-17")
+@pytest.mark.rule("ASK-34")
 def test_a_question_is_taken_back_with_its_call() -> None:
     with serve(APP, handshake=False) as server:
         shake_hands(server)
@@ -181,7 +181,7 @@ def test_a_question_is_taken_back_with_its_call() -> None:
         assert server.completion("wait_for_user")["outcome"] == "aborted"
 
 
-@pytest.mark.rule("ASK-17")
+@pytest.mark.rule("ASK-34")
 def test_a_client_that_leaves_owes_nothing() -> None:
     with serve(APP, handshake=False, settings={"server.eof_grace_ms": 0}) as server:
         shake_hands(server)

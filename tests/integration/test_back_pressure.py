@@ -166,7 +166,7 @@ def test_a_client_that_will_never_read_keeps_no_process_alive(with_output: bool)
         assert server.completion("wait_for_abort")["outcome"] == "aborted"
 
 
-@pytest.mark.rule("PROC-05", "PROC-04")
+@pytest.mark.rule("PROC-05", "PROC-14")
 def test_a_signal_ends_a_process_that_nobody_reads() -> None:
     with serve(APP, {"server.shutdown_timeout_ms": 1000}) as server:
         server.start("wait_for_abort")

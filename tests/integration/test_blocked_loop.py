@@ -123,7 +123,7 @@ def test_end_of_file_ends_a_process_with_a_stuck_thread() -> None:
             assert stuck["toolName"] == "block_thread"
 
 
-@pytest.mark.rule("PROC-04", "PROC-06")
+@pytest.mark.rule("PROC-14", "PROC-06")
 @pytest.mark.parametrize(
     ("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["TERM", "INT"]
 )

@@ -197,7 +197,7 @@ def test_what_stands_after_the_last_newline_is_a_line() -> None:
             assert all(each["error"]["code"] == -32700 for each in rest)
 
 
-@pytest.mark.rule("PROC-03", "PROC-04")
+@pytest.mark.rule("PROC-03", "PROC-14")
 @pytest.mark.parametrize("tool", ["finish_soon", "finish_soon_in_thread"])
 def test_calls_that_end_within_the_grace_are_answered(tool: str) -> None:
     with serve(APP, {"server.eof_grace_ms": 3_600_000}) as server:

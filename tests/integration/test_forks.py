@@ -118,7 +118,7 @@ async def greet() -> str:
 CODES = {"return": 0, "exit": 7, "raise": 1}
 
 
-@pytest.mark.rule("PROC-12", "CALL-15", "LOG-25")
+@pytest.mark.rule("PROC-15", "CALL-15", "LOG-25")
 @pytest.mark.parametrize("tool", ["in_thread", "in_task", "in_place"])
 def test_forked_child_ends_with_its_handler_and_answers_nothing(tool: str) -> None:
     with serve(APP) as server:
@@ -134,7 +134,7 @@ def test_forked_child_ends_with_its_handler_and_answers_nothing(tool: str) -> No
         assert "ZeroDivisionError" in server.stderr
 
 
-@pytest.mark.rule("PROC-12")
+@pytest.mark.rule("PROC-15")
 def test_child_whose_coroutine_suspends_ends_and_the_parent_goes_on() -> None:
     with serve(APP) as server:
         assert server.call("await_in_child") == 1
@@ -142,7 +142,7 @@ def test_child_whose_coroutine_suspends_ends_and_the_parent_goes_on() -> None:
         assert server.finish() == 0
 
 
-@pytest.mark.rule("PROC-12")
+@pytest.mark.rule("PROC-16")
 def test_child_forked_in_an_executor_ends_with_the_function_there() -> None:
     with serve(APP) as server:
         assert server.call("fork_in_executor") == 1
@@ -150,7 +150,7 @@ def test_child_forked_in_an_executor_ends_with_the_function_there() -> None:
         assert server.finish() == 0
 
 
-@pytest.mark.rule("PROC-12")
+@pytest.mark.rule("PROC-15")
 def test_child_ends_though_another_thread_held_a_lock_at_the_fork() -> None:
     with serve(APP) as server:
         assert server.call("fork_while_locked") == 0

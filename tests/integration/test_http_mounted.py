@@ -42,7 +42,7 @@ with socket.create_server(("127.0.0.1", 0)) as listener:
 """
 
 
-@pytest.mark.rule("HTTP-24", "OPS-01")
+@pytest.mark.rule("HTTP-24", "HTTP-37", "OPS-20")
 @pytest.mark.parametrize("listens", [False, True])
 def test_the_hooks_are_left_when_the_host_is_told_to_stop(tmp_path: Path, listens: bool) -> None:
     path = tmp_path / "host.py"

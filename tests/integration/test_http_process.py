@@ -334,7 +334,7 @@ def ask_pid(url: str) -> int:
         return int(answer.json["result"]["content"][0]["text"])
 
 
-@pytest.mark.rule("HTTP-23")
+@pytest.mark.rule("HTTP-23", "HTTP-34")
 def test_two_workers_share_a_port_and_one_that_dies_is_replaced(app: Path) -> None:
     with serve_workers(app, 2) as (process, url):
         pids = {ask_pid(url) for _ in range(100)}
@@ -353,7 +353,7 @@ def test_two_workers_share_a_port_and_one_that_dies_is_replaced(app: Path) -> No
         assert len(process.records_with(message="left")) == 2
 
 
-@pytest.mark.rule("HTTP-23")
+@pytest.mark.rule("HTTP-34")
 def test_workers_that_die_at_once_are_replaced_and_the_others_serve_on(app: Path) -> None:
     with serve_workers(app, 3) as (process, url), ExitStack() as connections:
         steady = ask_pid(url)
@@ -419,7 +419,7 @@ def test_processes_started_apart_share_what_clients_carry_by_their_key(
             assert reply["error"]["data"]["reason"] == "state_tampered"
 
 
-@pytest.mark.rule("HTTP-23")
+@pytest.mark.rule("HTTP-35")
 def test_workers_end_with_whoever_started_them(app: Path) -> None:
     with serve_workers(app, 2) as (process, _):
         process.process.kill()
@@ -428,7 +428,7 @@ def test_workers_end_with_whoever_started_them(app: Path) -> None:
         assert len(process.records_with(message="left")) == 2
 
 
-@pytest.mark.rule("HTTP-23")
+@pytest.mark.rule("HTTP-34")
 def test_workers_that_cannot_begin_end_all(app: Path) -> None:
     no_key = run("serve", str(app), "--http", f"127.0.0.1:{free_port()}", "--workers", "2")
     assert no_key.returncode == 1

@@ -81,7 +81,7 @@ def wait_for(server: ServerProcess, what: str) -> None:
     server.wait_until(lambda: what in told(server), what)
 
 
-@pytest.mark.rule("OPS-01", "OPS-02", "OPS-05")
+@pytest.mark.rule("OPS-20", "OPS-02", "OPS-05")
 @pytest.mark.parametrize("end", ["end of file", "output closed", "SIGTERM", "SIGINT"])
 def test_hooks_are_entered_before_input_is_read_and_left_after_the_last_handler(end: str) -> None:
     with serve(APP, {"server.eof_grace_ms": 20}) as server:
@@ -119,7 +119,7 @@ def test_lines_that_came_while_hooks_were_entered_are_served() -> None:
         assert told(server) == ["+outer", "+inner", "-inner", "-outer"]
 
 
-@pytest.mark.rule("OPS-03", "OPS-05")
+@pytest.mark.rule("OPS-03", "OPS-21")
 @pytest.mark.parametrize("way", ["serve", "python"])
 def test_a_start_that_fails_ends_the_process_with_code_1_and_the_reason(
     way: str, tmp_path: Any
@@ -136,7 +136,7 @@ def test_a_start_that_fails_ends_the_process_with_code_1_and_the_reason(
         assert server.messages == []
 
 
-@pytest.mark.rule("OPS-03", "OPS-05")
+@pytest.mark.rule("OPS-03", "OPS-21")
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGINT", "client gone", "output closed"])
 def test_a_start_that_hangs_ends_when_nobody_wants_it(end: str, tmp_path: Any) -> None:
     app = tmp_path / "app.py"

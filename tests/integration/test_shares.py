@@ -190,7 +190,7 @@ def test_a_client_that_opens_sessions_without_end_uses_up_its_own(server: HttpSe
         assert [pings(server, BOB, each) for each in mine] == [True, True]
 
 
-@pytest.mark.rule("RES-13", "RES-15")
+@pytest.mark.rule("RES-13", "RES-22")
 def test_a_client_that_listens_in_all_its_sessions_gets_no_more(server: HttpServer) -> None:
     with ExitStack() as stack:
         for _ in range(2):
@@ -236,7 +236,7 @@ def test_questions_of_clients_that_have_gone_hold_no_slots(server: HttpServer) -
     assert failed["errorCode"] == "TIMEOUT"
 
 
-@pytest.mark.rule("RES-13", "RES-18")
+@pytest.mark.rule("RES-13", "RES-18", "RES-23")
 def test_a_client_that_listens_to_its_share_leaves_room_for_others(server: HttpServer) -> None:
     def listen(client: Client, *uris: str) -> bytes:
         wanted = {"toolsListChanged": True, "resourceSubscriptions": uris}

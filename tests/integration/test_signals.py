@@ -88,7 +88,7 @@ def finish(server: ServerProcess, number: signal.Signals) -> int:
     return server.wait()
 
 
-@pytest.mark.rule("PROC-04")
+@pytest.mark.rule("PROC-14")
 @pytest.mark.parametrize(("number", "exit_code"), ENDS)
 def test_an_idle_process_ends_at_once(number: signal.Signals, exit_code: int) -> None:
     with serve(None, PATIENT) as server:
@@ -97,7 +97,7 @@ def test_an_idle_process_ends_at_once(number: signal.Signals, exit_code: int) ->
         assert "Traceback" not in server.stderr
 
 
-@pytest.mark.rule("PROC-04")
+@pytest.mark.rule("PROC-13", "PROC-14")
 @pytest.mark.parametrize("by", ["nohup", "application"])
 def test_sighup_that_somebody_has_decided_on_before_ends_nothing(by: str, tmp_path: Path) -> None:
     words = command("serve")
@@ -115,14 +115,14 @@ def test_sighup_that_somebody_has_decided_on_before_ends_nothing(by: str, tmp_pa
         assert server.finish() == 0
 
 
-@pytest.mark.rule("PROC-04")
+@pytest.mark.rule("PROC-14")
 def test_a_process_that_was_not_initialized_ends_at_once() -> None:
     with serve(APP, PATIENT, handshake=False) as server:
         server.request("ping")
         assert finish(server, signal.SIGTERM) == 143
 
 
-@pytest.mark.rule("PROC-04")
+@pytest.mark.rule("PROC-14")
 @pytest.mark.parametrize(("number", "exit_code"), ENDS)
 def test_running_calls_may_finish_and_are_answered(number: signal.Signals, exit_code: int) -> None:
     with serve(APP, PATIENT) as server:
@@ -137,7 +137,7 @@ def test_running_calls_may_finish_and_are_answered(number: signal.Signals, exit_
         assert sorted(outcomes) == ["success", "success", "success", "timeout"]
 
 
-@pytest.mark.rule("PROC-04", "TIME-03", "LIFE-06")
+@pytest.mark.rule("PROC-14", "TIME-03", "LIFE-06")
 @pytest.mark.parametrize(("number", "exit_code"), ENDS)
 def test_calls_that_do_not_finish_in_time_are_aborted_and_not_answered(
     number: signal.Signals, exit_code: int
@@ -151,7 +151,7 @@ def test_calls_that_do_not_finish_in_time_are_aborted_and_not_answered(
         assert server.completion("wait_for_abort")["outcome"] == "aborted"
 
 
-@pytest.mark.rule("PROC-04")
+@pytest.mark.rule("PROC-14")
 def test_after_a_signal_no_more_input_is_served() -> None:
     with serve(APP, PATIENT) as server:
         running = server.start("finish_later")
@@ -169,7 +169,7 @@ def test_after_a_signal_no_more_input_is_served() -> None:
         assert server.answers("late") == []
 
 
-@pytest.mark.rule("PROC-04", "PROC-06")
+@pytest.mark.rule("PROC-14", "PROC-06")
 @pytest.mark.parametrize(("number", "exit_code"), ENDS)
 def test_a_stuck_thread_does_not_keep_it(number: signal.Signals, exit_code: int) -> None:
     with serve(APP, HASTY) as server:
@@ -178,7 +178,7 @@ def test_a_stuck_thread_does_not_keep_it(number: signal.Signals, exit_code: int)
         assert finish(server, number) == exit_code
 
 
-@pytest.mark.rule("PROC-04")
+@pytest.mark.rule("PROC-14")
 @pytest.mark.parametrize(("number", "exit_code"), ENDS)
 @pytest.mark.parametrize("tool", ["stuck", "block_the_loop"])
 def test_a_second_signal_ends_the_process_at_once(
@@ -192,7 +192,7 @@ def test_a_second_signal_ends_the_process_at_once(
         assert server.exit_code == exit_code
 
 
-@pytest.mark.rule("PROC-04")
+@pytest.mark.rule("PROC-14")
 def test_a_signal_after_end_of_file_still_counts() -> None:
     with serve(APP, {**HASTY, "server.eof_grace_ms": 3_600_000}) as server:
         server.start("stuck")
@@ -201,7 +201,7 @@ def test_a_signal_after_end_of_file_still_counts() -> None:
         assert finish(server, signal.SIGTERM) == 143
 
 
-@pytest.mark.rule("PROC-04")
+@pytest.mark.rule("PROC-14")
 def test_a_signal_that_a_tool_handles_is_the_tools_business() -> None:
     with serve(APP, {"server.shutdown_timeout_ms": 1}) as server:
         server.call("take_signals")

@@ -114,7 +114,7 @@ def test_what_may_run_twice_is_repeated(command: Command) -> None:
     _run(_stdio(command), test)
 
 
-@pytest.mark.rule("CLIENT-31")
+@pytest.mark.rule("CLIENT-54")
 @everybody
 def test_a_subscription_outlives_the_server(command: Command) -> None:
     async def test(client: Client) -> None:
@@ -128,7 +128,7 @@ def test_a_subscription_outlives_the_server(command: Command) -> None:
     _run(_stdio(command), test, require=("tools", "resources.subscribe"))
 
 
-@pytest.mark.rule("CLIENT-28", "CHTTP-18")
+@pytest.mark.rule("CLIENT-49", "CHTTP-18")
 @eras
 @everybody
 def test_over_http_a_restarted_server_is_spoken_to_anew(command: Command, revision: str) -> None:

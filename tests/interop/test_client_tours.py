@@ -38,7 +38,7 @@ def url(server: str) -> Iterator[str]:
 
 
 @pytest.mark.rule(
-    "CLIENT-01", "CLIENT-15", "CLIENT-16", "CLIENT-22", "CLIENT-26", "CLIENT-29", "CLIENT-30"
+    "CLIENT-01", "CLIENT-15", "CLIENT-16", "CLIENT-22", "CLIENT-26", "CLIENT-29", "CLIENT-53"
 )
 @clean
 @eras

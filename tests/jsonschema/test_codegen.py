@@ -137,7 +137,7 @@ def test_a_recursive_schema_follows_the_value() -> None:
     ]
 
 
-@pytest.mark.rule("SCHEMA-06", "SCHEMA-08")
+@pytest.mark.rule("SCHEMA-34", "SCHEMA-08")
 @pytest.mark.parametrize("target", [True, {"properties": {"v": {"type": "null"}}}])
 def test_a_reference_at_the_root_is_followed(target: Any) -> None:
     schema = {"$schema": URIS["draft-07"], "type": "object", "$ref": "#/definitions/a"}

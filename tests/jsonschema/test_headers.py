@@ -43,7 +43,7 @@ def test_every_annotated_argument_is_found_with_its_path_and_type() -> None:
     assert compile_schema(schema).warnings == ()
 
 
-@pytest.mark.rule("SCHEMA-23")
+@pytest.mark.rule("SCHEMA-23", "SCHEMA-38")
 def test_what_only_looks_like_an_annotation_is_none() -> None:
     schema = with_properties(**{"x-mcp-header": {"type": "array"}, "a": {"enum": [REGION]}})
     schema["default"] = {"x-mcp-header": 5}
@@ -75,7 +75,7 @@ def test_a_name_that_is_no_string_is_refused() -> None:
         found(with_properties(a={"type": "string", "x-mcp-header": 5}))
 
 
-@pytest.mark.rule("SCHEMA-23")
+@pytest.mark.rule("SCHEMA-38")
 @pytest.mark.parametrize("kind", ["array", "object", "null", "number", ["string", "null"], None])
 def test_only_arguments_that_a_header_can_hold_are_repeated(kind: Any) -> None:
     schema = {"x-mcp-header": "A"} if kind is None else {"type": kind, "x-mcp-header": "A"}
@@ -83,7 +83,7 @@ def test_only_arguments_that_a_header_can_hold_are_repeated(kind: Any) -> None:
         found(with_properties(a=schema))
 
 
-@pytest.mark.rule("SCHEMA-23")
+@pytest.mark.rule("SCHEMA-23", "SCHEMA-38")
 @pytest.mark.parametrize("other", ["Region", "REGION", "rEgion"])
 def test_a_name_is_taken_whatever_the_case_of_its_letters(other: str) -> None:
     with pytest.raises(RegistrationError, match="is there twice"):
@@ -109,7 +109,7 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.rule("SCHEMA-23")
+@pytest.mark.rule("SCHEMA-38")
 @pytest.mark.parametrize("schema", ELSEWHERE.values(), ids=ELSEWHERE)
 def test_an_annotation_that_properties_alone_do_not_lead_to_is_refused(
     schema: dict[str, Any],
@@ -118,7 +118,7 @@ def test_an_annotation_that_properties_alone_do_not_lead_to_is_refused(
         found({"type": "object", **schema})
 
 
-@pytest.mark.rule("SCHEMA-23")
+@pytest.mark.rule("SCHEMA-23", "SCHEMA-38")
 @given(st.text(max_size=8))
 def test_whatever_the_name_it_is_one_of_a_header_or_refused(name: str) -> None:
     try:

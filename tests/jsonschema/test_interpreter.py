@@ -122,7 +122,7 @@ def test_up_to_ten_issues_are_told_in_the_order_of_the_schema() -> None:
     ]
 
 
-@pytest.mark.rule("SCHEMA-21")
+@pytest.mark.rule("SCHEMA-36")
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
 def test_the_alternative_that_fails_deepest_inside_is_explained(keyword: str) -> None:
     point = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}}
@@ -132,7 +132,7 @@ def test_the_alternative_that_fails_deepest_inside_is_explained(keyword: str) ->
     assert [path for path, _ in ambiguous] == ["/v"]
 
 
-@pytest.mark.rule("SCHEMA-21")
+@pytest.mark.rule("SCHEMA-36")
 def test_explaining_nested_alternatives_does_not_double_at_every_level() -> None:
     """With doubling, forty levels would take years."""
     node = {

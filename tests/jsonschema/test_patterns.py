@@ -115,6 +115,7 @@ def test_what_is_no_pattern_of_ecma_262_is_an_error(pattern: str) -> None:
     assert str(caught.value)
 
 
+@pytest.mark.rule("SCHEMA-35")
 @pytest.mark.parametrize(
     ("pattern", "about"),
     [

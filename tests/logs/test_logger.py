@@ -288,7 +288,7 @@ def test_unreadable_fields_leave_the_rest_of_the_record() -> None:
     assert logged({"value": Unreadable(), "a": 1}) == logged(None) | {"value": UNREADABLE, "a": 1}
 
 
-@pytest.mark.rule("LOG-09", "LOG-13", "LOG-15")
+@pytest.mark.rule("LOG-09", "LOG-38", "LOG-15")
 def test_fields_and_messages_of_the_wrong_type() -> None:
     assert logged(["a"])["fields"] == ["a"]
     assert logged("a\n")["fields"] == "a\\u000a"
@@ -373,7 +373,7 @@ def test_both_ways_write_the_same_line(
     assert list(orjson.loads(line))[:3] == ["timestamp", "level", "message"]
 
 
-@pytest.mark.rule("LOG-07")
+@pytest.mark.rule("LOG-33")
 def test_ever_new_keys_do_not_fill_the_memory() -> None:
     logger, sink = make_logger()
     for number in range(10_000):
@@ -420,7 +420,7 @@ def test_lines_arrive_whole_and_in_order_from_many_threads() -> None:
             assert own == list(range(500))
 
 
-@pytest.mark.rule("LOG-16")
+@pytest.mark.rule("LOG-16", "LOG-39")
 def test_what_nobody_reads_is_dropped_counted_and_reported() -> None:
     with pipe() as (reader, end):
         clock = ManualClock()
@@ -453,7 +453,7 @@ def test_what_nobody_reads_is_dropped_counted_and_reported() -> None:
     assert records[-1]["message"] == "no loss since"
 
 
-@pytest.mark.rule("LOG-16", "LOG-18")
+@pytest.mark.rule("LOG-39", "LOG-18")
 def test_closing_reports_what_was_dropped_last() -> None:
     with pipe() as (reader, end):
         sink = StderrSink(100, clock=ManualClock(), fd=end)

@@ -87,7 +87,7 @@ class Permission(Flag):
 # -- keys ------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("LOG-07")
+@pytest.mark.rule("LOG-31")
 @pytest.mark.parametrize("name", DEFAULT_REDACT_KEYS)
 @pytest.mark.parametrize(
     "spelling", [str, str.upper, str.lower, str.capitalize, lambda name: f"my_{name}-2"]
@@ -97,6 +97,7 @@ def test_every_name_is_secret_in_every_case(name: str, spelling: Callable[[str],
 
 
 @pytest.mark.rule("LOG-07")
+@pytest.mark.rule("LOG-32")
 @pytest.mark.parametrize(
     "key",
     [
@@ -135,6 +136,7 @@ def test_secret_keys(key: str) -> None:
 
 
 @pytest.mark.rule("LOG-07")
+@pytest.mark.rule("LOG-32")
 @pytest.mark.parametrize(
     "key",
     [
@@ -166,7 +168,7 @@ def test_harmless_keys(key: str) -> None:
     assert not redactor.is_secret(key)
 
 
-@pytest.mark.rule("LOG-07")
+@pytest.mark.rule("LOG-31")
 def test_configured_names_are_added_and_match_by_words_too() -> None:
     custom = Redactor(["creditCard", "PIN", "oauth2"])
     for key in ("credit_card", "creditcard", "CREDIT-CARD-NUMBER", "creditCards", "userPin", "pin"):
@@ -185,13 +187,13 @@ def test_a_configured_name_that_no_key_can_match_is_refused(key: str) -> None:
         Redactor(["iban", key])
 
 
-@pytest.mark.rule("LOG-07")
+@pytest.mark.rule("LOG-33")
 def test_a_key_too_long_to_be_a_name_is_secret() -> None:
     assert not redactor.is_secret("a" * 256)
     assert redactor.is_secret("a" * 257)
 
 
-@pytest.mark.rule("LOG-07")
+@pytest.mark.rule("LOG-33")
 def test_keys_from_outside_do_not_fill_the_memory() -> None:
     own = Redactor()
     for number in range(10_000):
@@ -200,7 +202,7 @@ def test_keys_from_outside_do_not_fill_the_memory() -> None:
     assert len(own._verdicts) <= 4096
 
 
-@pytest.mark.rule("LOG-07")
+@pytest.mark.rule("LOG-32")
 @given(st.text(max_size=40))
 def test_a_secret_word_is_found_between_any_others(text: str) -> None:
     assert redactor.is_secret(f"{text}_token")
@@ -446,7 +448,7 @@ class FloatSubclass(float):
     pass
 
 
-@pytest.mark.rule("LOG-11", "LOG-13", "LOG-14")
+@pytest.mark.rule("LOG-11", "LOG-13", "LOG-38", "LOG-14")
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -503,7 +505,7 @@ def test_a_field_hidden_from_repr_is_redacted_outside_logs_too() -> None:
     assert redactor.redact(Quiet("ann", "1")) == {"user": "ann", "pin": REDACTED, "code": REDACTED}
 
 
-@pytest.mark.rule("LOG-13")
+@pytest.mark.rule("LOG-38")
 def test_error_code_is_what_makes_an_error_carry_a_code() -> None:
     error = ValueError("x")
     error.code = 7  # type: ignore[attr-defined]

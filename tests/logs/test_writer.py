@@ -412,7 +412,7 @@ def test_beyond_the_limit_writes_are_refused_counted_and_reported() -> None:
         assert read_to_end(reader).endswith(b"refused>")
 
 
-@pytest.mark.rule("LOG-16", "LOG-20")
+@pytest.mark.rule("LOG-39", "LOG-20")
 def test_the_report_comes_where_the_writes_are_missing() -> None:
     with pipe() as (reader, end):
         writer = BackgroundWriter(end, name="where", limit=4, notice=lambda n: b"<%d>" % n)
@@ -424,7 +424,7 @@ def test_the_report_comes_where_the_writes_are_missing() -> None:
         writer.close(PATIENCE)
 
 
-@pytest.mark.rule("LOG-16")
+@pytest.mark.rule("LOG-39")
 def test_refused_writes_need_no_report() -> None:
     with pipe() as (reader, end):
         writer = BackgroundWriter(end, name="quiet", limit=4)
@@ -522,7 +522,7 @@ def test_nothing_wakes_the_thread_while_there_is_nothing_to_write() -> None:
 # -- threads and processes -------------------------------------------------------------------
 
 
-@pytest.mark.rule("LOG-21")
+@pytest.mark.rule("LOG-40")
 def test_where_no_thread_can_be_started_the_next_write_tries_again() -> None:
     with pipe() as (reader, end):
         writer = BackgroundWriter(end, name="unstartable", delay=0.001)

@@ -84,7 +84,7 @@ def test_a_record_says_what_by_whom_and_how_it_ended() -> None:
     assert completed == expected
 
 
-@pytest.mark.rule("OPS-11", "OPS-12")
+@pytest.mark.rule("OPS-25", "OPS-26")
 def test_what_did_not_succeed_is_a_warning_with_its_code_and_reason() -> None:
     failed = [line for line in audited() if not line["success"]]
     assert {line["level"] for line in failed} == {"warn"}
@@ -99,7 +99,7 @@ def test_what_did_not_succeed_is_a_warning_with_its_code_and_reason() -> None:
     ]
 
 
-@pytest.mark.rule("OPS-11")
+@pytest.mark.rule("OPS-25")
 @pytest.mark.parametrize("category", EVERYTHING)
 def test_only_the_categories_that_are_wanted_are_written(category: str) -> None:
     only = make_server({"audit": {"enabled": True, "categories": [category]}})
@@ -107,7 +107,7 @@ def test_only_the_categories_that_are_wanted_are_written(category: str) -> None:
     assert [line["eventType"] for line in audited(only)] == expected
 
 
-@pytest.mark.rule("OPS-11")
+@pytest.mark.rule("OPS-25")
 def test_the_level_of_the_log_does_not_matter() -> None:
     server = make_server({"audit": {"enabled": True}, "logging": {"level": "error"}})
     lines = converse(server, call_everything)
@@ -120,7 +120,7 @@ def test_without_it_nothing_is_written() -> None:
     assert audit(converse(make_server(), call_everything)) == []
 
 
-@pytest.mark.rule("OPS-12")
+@pytest.mark.rule("OPS-12", "OPS-26")
 def test_calls_of_administrative_tools_are_admin_and_refused_ones_security() -> None:
     on = {
         "security": {"dynamic_registration_enabled": True},
@@ -160,7 +160,7 @@ def test_a_call_without_the_right_shape_is_refused() -> None:
     assert "runId" not in refused
 
 
-@pytest.mark.rule("OPS-07", "OPS-12")
+@pytest.mark.rule("OPS-22", "OPS-23", "OPS-12", "OPS-26")
 def test_rate_limits_that_bar_a_call_are_told() -> None:
     config = ServerConfig(audit=AuditSection(enabled=True), rate_limit=RateLimitSection(per_key=1))
     server = Server(options=ServerOptions(config=config))
@@ -265,7 +265,7 @@ def test_what_truncate_shows_is_bounded(arguments: dict[str, Any]) -> None:
 # -- what others write
 
 
-@pytest.mark.rule("OPS-11", "OPS-12")
+@pytest.mark.rule("OPS-11", "OPS-26")
 def test_the_transport_tells_what_it_knows() -> None:
     sink = MemorySink()
     logger = StructuredLogger(sink, ManualClock(), "error")

@@ -55,7 +55,7 @@ def play(scene: Any) -> None:
     asyncio.run(scene)
 
 
-@pytest.mark.rule("OPS-14")
+@pytest.mark.rule("OPS-27")
 def test_prometheus_reads_what_was_counted() -> None:
     async def scene() -> None:
         app, _ = serve()
@@ -70,7 +70,7 @@ def test_prometheus_reads_what_was_counted() -> None:
     play(scene())
 
 
-@pytest.mark.rule("OPS-14")
+@pytest.mark.rule("OPS-27")
 @pytest.mark.parametrize(
     ("method", "headers", "status"),
     [
@@ -90,7 +90,7 @@ def test_nobody_else_reads_it(method: str, headers: dict[str, str], status: int)
     play(scene())
 
 
-@pytest.mark.rule("OPS-14")
+@pytest.mark.rule("OPS-27")
 def test_without_metrics_there_is_no_such_path() -> None:
     async def scene() -> None:
         app, _ = serve(metrics=False)
@@ -99,7 +99,7 @@ def test_without_metrics_there_is_no_such_path() -> None:
     play(scene())
 
 
-@pytest.mark.rule("OPS-12")
+@pytest.mark.rule("OPS-26")
 @pytest.mark.parametrize(
     ("headers", "event_type"),
     [
@@ -138,7 +138,7 @@ def test_who_calls_is_told() -> None:
     play(scene())
 
 
-@pytest.mark.rule("OPS-01")
+@pytest.mark.rule("OPS-20")
 def test_a_start_that_fails_after_the_hooks_leaves_them(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         config = ServerConfig(http=HttpSection(no_auth=True))

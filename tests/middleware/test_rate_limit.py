@@ -316,7 +316,7 @@ def test_a_batch_is_answered_when_its_calls_that_waited_have_ended() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.rule("RATE-08", "OPS-07")
+@pytest.mark.rule("RATE-08", "OPS-23")
 def test_middleware_is_not_around_the_wait() -> None:
     async def main() -> None:
         rig, buckets = slow(None, 5)

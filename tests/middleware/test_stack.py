@@ -79,7 +79,7 @@ def call(server: Server, tool: str = "tool", **arguments: Any) -> tuple[Any, dic
 # -- order, and what it may do
 
 
-@pytest.mark.rule("OPS-07")
+@pytest.mark.rule("OPS-22")
 @pytest.mark.parametrize("way", WAYS)
 def test_the_first_registered_is_outermost(way: str) -> None:
     server, seen = Server("s"), []
@@ -274,7 +274,7 @@ def test_deadlines_and_aborts_come_out_as_without(way: str, event: str, ending: 
     assert start_and_end(way, (pass_through,), event, ending) == without
 
 
-@pytest.mark.rule("OPS-09")
+@pytest.mark.rule("OPS-24")
 @pytest.mark.parametrize("ending", ["returns", "raises"])
 def test_after_the_grace_the_slot_is_held_until_the_thread_has_ended(ending: str) -> None:
     def works(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -293,7 +293,7 @@ def test_after_the_grace_the_slot_is_held_until_the_thread_has_ended(ending: str
         bench.assert_over()
 
 
-@pytest.mark.rule("OPS-09")
+@pytest.mark.rule("OPS-09", "OPS-24")
 def test_a_task_that_waits_in_middleware_is_cancelled_after_the_grace() -> None:
     async def waits(call: Any, proceed: Proceed) -> Any:
         await proceed()
@@ -308,7 +308,7 @@ def test_a_task_that_waits_in_middleware_is_cancelled_after_the_grace() -> None:
         bench.assert_over()
 
 
-@pytest.mark.rule("OPS-09")
+@pytest.mark.rule("OPS-24")
 def test_middleware_that_does_not_wait_answers_when_the_thread_has_ended() -> None:
     async def impatient(call: Any, proceed: Proceed) -> Any:
         try:
@@ -328,7 +328,7 @@ def test_middleware_that_does_not_wait_answers_when_the_thread_has_ended() -> No
         bench.assert_over()
 
 
-@pytest.mark.rule("OPS-09")
+@pytest.mark.rule("OPS-24")
 def test_what_was_left_in_two_threads_ends_with_the_later_one() -> None:
     async def twice(call: Any, proceed: Proceed) -> Any:
         for _ in range(2):
@@ -351,7 +351,7 @@ def test_what_was_left_in_two_threads_ends_with_the_later_one() -> None:
         bench.assert_over()
 
 
-@pytest.mark.rule("OPS-09")
+@pytest.mark.rule("OPS-24")
 def test_when_the_loop_is_closed_under_a_thread_the_call_still_ends() -> None:
     server = Server("s")
     server.middleware(pass_through)
@@ -382,7 +382,7 @@ def test_when_the_loop_is_closed_under_a_thread_the_call_still_ends() -> None:
     assert runtime.resources.concurrent_executions == 0
 
 
-@pytest.mark.rule("OPS-09")
+@pytest.mark.rule("OPS-24")
 def test_when_the_loop_is_closed_without_a_word_the_call_still_ends() -> None:
     with Bench(middleware=(pass_through,)) as bench:
         bench.start(bench.tool(lambda arguments, context: 1))
@@ -486,7 +486,7 @@ assert "asyncio" not in sys.modules
     subprocess.run([sys.executable, "-c", script], env=environment(), check=True, timeout=PATIENCE)
 
 
-@pytest.mark.rule("OPS-07", "OPS-09")
+@pytest.mark.rule("OPS-22", "OPS-09")
 def test_over_stdio_every_call_passes_through() -> None:
     app = """
 from foundation_rt import Server
@@ -524,7 +524,7 @@ async def _one_argument(call: Any) -> None: ...
 async def _three_arguments(call: Any, proceed: Any, more: Any) -> None: ...
 
 
-@pytest.mark.rule("OPS-07")
+@pytest.mark.rule("OPS-07", "OPS-23")
 @pytest.mark.parametrize("function", [_not_async, _one_argument, _three_arguments, 5])
 def test_what_cannot_be_middleware_is_refused_with_what_to_write(function: Any) -> None:
     with pytest.raises(RegistrationError, match=r"write `async def .*\(call, proceed\)`"):

@@ -66,7 +66,7 @@ def add(meta: dict[str, Any] | None = None) -> Any:
     return talk
 
 
-@pytest.mark.rule("OPS-16")
+@pytest.mark.rule("OPS-16", "OPS-28")
 def test_a_call_is_a_span_with_the_attributes_of_the_conventions(tracer: Tracer) -> None:
     converse(traced(tracer), add({"correlationId": "c"}))
     span = tracer.span
@@ -87,7 +87,7 @@ def test_a_call_is_a_span_with_the_attributes_of_the_conventions(tracer: Tracer)
     assert span.status.status_code is trace.StatusCode.UNSET
 
 
-@pytest.mark.rule("OPS-07", "OPS-16", "OPS-18")
+@pytest.mark.rule("OPS-22", "OPS-23", "OPS-16", "OPS-18")
 def test_every_feature_is_traced_and_what_failed_says_how(tracer: Tracer) -> None:
     converse(traced(tracer), call_everything)
     found = [
@@ -149,7 +149,7 @@ def test_what_a_handler_traces_hangs_below(tracer: Tracer, way: str) -> None:
     assert below.parent.span_id == above.context.span_id
 
 
-@pytest.mark.rule("OPS-16")
+@pytest.mark.rule("OPS-28")
 @pytest.mark.parametrize(
     ("transport", "network"), [("stdio", "pipe"), ("http", "tcp"), ("memory", None)]
 )

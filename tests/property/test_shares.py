@@ -243,7 +243,7 @@ async def play(history: list[tuple[str, str, int]]) -> None:
         runtime.close_logs(1)
 
 
-@pytest.mark.rule("RES-14", "RES-15", "RES-16", "RES-17", "RES-18")
+@pytest.mark.rule("RES-14", "RES-22", "RES-16", "RES-17", "RES-18")
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories)
 def test_what_a_principal_uses_is_given_back_whatever_it_does(

@@ -288,7 +288,7 @@ def test_what_is_one_of_a_few_values_is_known() -> None:
 # -- resources
 
 
-@pytest.mark.rule("MRES-10")
+@pytest.mark.rule("MRES-21")
 def test_a_template_gives_its_variables() -> None:
     def task(id: int, uri: str, ctx: ToolContext) -> Any:
         """One task."""
@@ -301,7 +301,7 @@ def test_a_template_gives_its_variables() -> None:
         typed.handler({"id": "x", "uri": "task://x"}, None)  # type: ignore[arg-type]
 
 
-@pytest.mark.rule("MRES-10")
+@pytest.mark.rule("MRES-21")
 def test_a_resource_needs_no_parameters() -> None:
     def everything() -> str:
         return "all"
@@ -311,7 +311,7 @@ def test_a_resource_needs_no_parameters() -> None:
     )  # type: ignore[arg-type]
 
 
-@pytest.mark.rule("MRES-10")
+@pytest.mark.rule("MRES-21")
 def test_variables_and_parameters_must_be_the_same() -> None:
     def task(id: int, limit: int = 5) -> None: ...
 

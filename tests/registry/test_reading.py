@@ -60,7 +60,7 @@ def test_bytes_are_a_blob(value: bytes) -> None:
     assert contents(value, "image/png")[0]["mimeType"] == "image/png"
 
 
-@pytest.mark.rule("MRES-05")
+@pytest.mark.rule("MRES-17")
 def test_several_contents() -> None:
     text = TextContents("a:1", "one", meta={"k": 1})
     blob = BlobContents("a:2", b"two", "image/png")
@@ -79,7 +79,7 @@ def test_several_contents() -> None:
     assert "_meta" not in contents(text, revision=OLDEST)[0]
 
 
-@pytest.mark.rule("MRES-05")
+@pytest.mark.rule("MRES-18")
 @pytest.mark.parametrize("value", [object(), {"a": object()}, Text("x"), ToolResult("x")])
 def test_what_is_no_contents_is_an_error(value: Any) -> None:
     with pytest.raises(ToolError, match="cannot be written as JSON") as raised:

@@ -47,7 +47,7 @@ class Watcher:
 # -- what is taken
 
 
-@pytest.mark.rule("MRES-01")
+@pytest.mark.rule("MRES-15")
 @pytest.mark.parametrize(
     ("members", "problem"),
     [
@@ -84,7 +84,7 @@ def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], prob
     assert watcher.told == []
 
 
-@pytest.mark.rule("MRES-01", "MRES-11")
+@pytest.mark.rule("MRES-15", "MRES-11")
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -105,7 +105,7 @@ def test_a_handler_that_cannot_be_run_so_is_refused(options: dict[str, Any], pro
     assert not registry.is_offered
 
 
-@pytest.mark.rule("MRES-06", "MRES-01")
+@pytest.mark.rule("MRES-06", "MRES-15")
 @pytest.mark.parametrize(
     ("uri", "problem"),
     [
@@ -121,7 +121,7 @@ def test_a_template_that_is_none_is_refused(uri: Any, problem: str) -> None:
         ResourceRegistry().register_template(template(uri), read)
 
 
-@pytest.mark.rule("MRES-01", "MRES-08")
+@pytest.mark.rule("MRES-15", "MRES-08")
 def test_what_is_taken_is_refused_and_stays() -> None:
     registry = ResourceRegistry()
     first = registry.register(resource(), read)

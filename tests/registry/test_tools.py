@@ -393,7 +393,7 @@ def test_what_is_said_of_a_tool_is_a_private_copy() -> None:
 # -- names as clients see them
 
 
-@pytest.mark.rule("REG-10")
+@pytest.mark.rule("REG-16")
 @pytest.mark.parametrize(
     ("name", "doubt"),
     [
@@ -436,7 +436,7 @@ def test_another_separator_stands_in_every_name_that_clients_see() -> None:
     assert [each.name for each in core.registry.list()] == ["agent/send/all"]
 
 
-@pytest.mark.rule("REG-11")
+@pytest.mark.rule("REG-17")
 def test_two_tools_that_would_have_one_name_are_an_error_that_says_so() -> None:
     message = r"'a_b' and 'a/b' would both be called 'a_b': .*tools.name_separator"
     registry = ToolRegistry()
@@ -635,7 +635,7 @@ class Watcher:
         self.seen.append([tool["name"] for tool in listed(self.registry)])
 
 
-@pytest.mark.rule("REG-09")
+@pytest.mark.rule("REG-15")
 def test_observers_are_told_of_each_change_after_it_was_made() -> None:
     registry = ToolRegistry()
     registry.register(definition("first"), handler)
@@ -650,7 +650,7 @@ def test_observers_are_told_of_each_change_after_it_was_made() -> None:
     assert watcher.seen == other.seen == [["a", "first"], ["a"]]
 
 
-@pytest.mark.rule("REG-09")
+@pytest.mark.rule("REG-15")
 def test_an_observer_that_nobody_else_holds_is_forgotten() -> None:
     registry = ToolRegistry()
     watcher = Watcher(registry)
@@ -697,7 +697,7 @@ def logged() -> tuple[StructuredLogger, MemorySink]:
     return StructuredLogger(sink, ManualClock()), sink
 
 
-@pytest.mark.rule("REG-06")
+@pytest.mark.rule("REG-06", "REG-13")
 def test_dynamic_tools_are_logged_at_warn_when_they_come_and_when_they_go() -> None:
     logger, sink = logged()
     registry = ToolRegistry(logger)

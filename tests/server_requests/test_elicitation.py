@@ -39,7 +39,7 @@ def test_a_page_has_an_id_in_the_one_revision_that_has_them() -> None:
     assert prepare(named).params == {**page, "elicitationId": "mine"}
 
 
-@pytest.mark.rule("ASK-04")
+@pytest.mark.rule("ASK-04", "ASK-21")
 @pytest.mark.parametrize(
     ("revision", "capabilities", "form", "page"),
     [
@@ -76,7 +76,7 @@ def test_a_page_is_a_web_page(url: str) -> None:
         prepare(ElicitUrl("x", url))
 
 
-@pytest.mark.rule("ASK-06")
+@pytest.mark.rule("ASK-23")
 def test_a_form_that_is_none_is_found_whatever_the_client_can_do() -> None:
     with pytest.raises(UsageError):
         prepare(Elicit("x", {"type": "string"}), capabilities={})
@@ -94,7 +94,7 @@ def test_what_the_user_did() -> None:
     assert prepare(PAGE).read({"action": "accept", "content": {}}) == ElicitResult("accept")
 
 
-@pytest.mark.rule("ASK-09")
+@pytest.mark.rule("ASK-09", "ASK-27")
 @pytest.mark.parametrize(
     "answer",
     [

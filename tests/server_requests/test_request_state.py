@@ -51,7 +51,7 @@ def test_what_was_sealed_comes_back(state: CallState) -> None:
     assert (found.asked, found.answers) == (state.asked, state.answers)
 
 
-@pytest.mark.rule("ASK-14")
+@pytest.mark.rule("ASK-14", "ASK-33")
 @given(st.data())
 def test_no_character_can_be_changed(data: st.DataObject) -> None:
     sealed = seal(KEY, CallState({"1": "ab"}), CALL, 100)
@@ -62,18 +62,18 @@ def test_no_character_can_be_changed(data: st.DataObject) -> None:
         assert refusal(changed) == "state_tampered"
 
 
-@pytest.mark.rule("ASK-14")
+@pytest.mark.rule("ASK-33")
 @given(st.text())
 def test_whatever_else_is_sent_is_refused(sealed: str) -> None:
     assert refusal(sealed) == "state_tampered"
 
 
-@pytest.mark.rule("ASK-14")
+@pytest.mark.rule("ASK-14", "ASK-33")
 def test_a_state_of_another_key_is_refused() -> None:
     assert refusal(seal(KEY, CallState(), CALL, 100), key=OTHER_KEY) == "state_tampered"
 
 
-@pytest.mark.rule("ASK-14")
+@pytest.mark.rule("ASK-32", "ASK-33")
 @pytest.mark.parametrize(
     "other",
     [
@@ -90,14 +90,14 @@ def test_a_state_serves_one_request_of_one_principal(other: StateScope) -> None:
     assert refusal(seal(KEY, CallState(), CALL, 100), other) == "state_foreign"
 
 
-@pytest.mark.rule("ASK-14")
+@pytest.mark.rule("ASK-32")
 def test_scopes_and_the_order_of_arguments_make_no_other_request() -> None:
     first = purpose("tools/call", "book", {"a": 1, "b": 2}, ANN)
     again = purpose("tools/call", "book", {"b": 2, "a": 1}, Principal("ann", frozenset({"x"})))
     unseal(KEY, seal(KEY, CallState(), first, 100), again, 0)
 
 
-@pytest.mark.rule("ASK-14")
+@pytest.mark.rule("ASK-32")
 @pytest.mark.parametrize(("now_ms", "good"), [(99, True), (100, False), (10**15, False)])
 def test_a_state_is_good_until_it_expires(now_ms: int, good: bool) -> None:
     sealed = seal(KEY, CallState(), CALL, 100)

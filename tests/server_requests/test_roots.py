@@ -13,7 +13,7 @@ from foundation_rt.server_requests.roots import Root, Roots
 from tests.support.peers import peer
 
 
-@pytest.mark.rule("ASK-01", "ASK-04")
+@pytest.mark.rule("ASK-01", "ASK-21")
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_every_revision_has_roots(revision: str) -> None:
     prepared = Roots().prepare(peer(revision), Forms(), "x")
@@ -23,7 +23,7 @@ def test_every_revision_has_roots(revision: str) -> None:
     assert lacking.value.required_capabilities == {"roots": {}}
 
 
-@pytest.mark.rule("ASK-09")
+@pytest.mark.rule("ASK-26")
 def test_roots_are_read() -> None:
     read = Roots().prepare(peer(), Forms(), "x").read
     assert read({"roots": []}) == ()
@@ -31,7 +31,7 @@ def test_roots_are_read() -> None:
     assert read(answer) == (Root("file:///a", "A"), Root("file:///b"))
 
 
-@pytest.mark.rule("ASK-09")
+@pytest.mark.rule("ASK-26", "ASK-27")
 @pytest.mark.parametrize(
     "answer", [None, 1, [], {}, {"roots": {}}, {"roots": [1]}, {"roots": [{"uri": 1}]}]
 )

@@ -69,7 +69,7 @@ async def two_questions(talk: ServerRequester) -> Any:
     return first.content, second.content
 
 
-@pytest.mark.rule("ASK-10", "ASK-13")
+@pytest.mark.rule("ASK-30", "ASK-13")
 def test_a_handler_runs_again_until_it_has_all_answers() -> None:
     first = run(two_questions)
     assert first.lacking == {"1"}
@@ -105,7 +105,7 @@ def test_what_is_lacking_or_useless_is_asked_for_again(useless: dict[str, Any]) 
     assert run(two_questions, again.state, {"1": accepted(a=1)}).lacking == {"b"}
 
 
-@pytest.mark.rule("ASK-13")
+@pytest.mark.rule("ASK-31")
 def test_an_earlier_answer_cannot_be_changed() -> None:
     second = run(two_questions, run(two_questions).state, {"1": accepted(a=1)})
     third = run(two_questions, second.state, {"b": accepted(b=2), "1": accepted(a=9)})
@@ -137,7 +137,7 @@ def test_consent_to_one_thing_is_none_to_another() -> None:
     assert run(handler, fifth.state, {"1": accepted(later=0)}).value == ("z", {"z": 3})
 
 
-@pytest.mark.rule("ASK-03", "ASK-10")
+@pytest.mark.rule("ASK-03", "ASK-29")
 def test_several_questions_are_one_round() -> None:
     async def handler(talk: ServerRequester) -> Any:
         return await talk.ask({"name": form("a"), "roots": Roots(), "more": form("b")})
@@ -152,7 +152,7 @@ def test_several_questions_are_one_round() -> None:
     assert run(lambda talk: talk.ask({})).value == {}
 
 
-@pytest.mark.rule("ASK-10")
+@pytest.mark.rule("ASK-29")
 def test_questions_side_by_side_end_in_what_all_of_them_lack() -> None:
     async def handler(talk: ServerRequester) -> Any:
         async with asyncio.TaskGroup() as group:
@@ -220,7 +220,7 @@ def handler_of(steps: list[list[str]]) -> Handler:
     return handler
 
 
-@pytest.mark.rule("ASK-10", "ASK-12", "ASK-13")
+@pytest.mark.rule("ASK-30", "ASK-12", "ASK-13")
 @given(scripts(), st.data())
 def test_any_handler_gets_the_first_good_answer_to_each_of_its_questions(
     steps: list[list[str]], data: st.DataObject

@@ -134,7 +134,7 @@ def test_a_client_may_refuse(code: Any, message: Any, seen: Any) -> None:
     assert (error.json_rpc_code, error.json_rpc_message) == seen
 
 
-@pytest.mark.rule("ASK-09")
+@pytest.mark.rule("ASK-27")
 @on_a_loop
 async def test_an_answer_that_is_none_is_an_error_for_the_handler(rig: Rig) -> None:
     @rig.server.tool
@@ -152,7 +152,7 @@ async def test_an_answer_that_is_none_is_an_error_for_the_handler(rig: Rig) -> N
     assert value_of(await client.next()) == "caught"
 
 
-@pytest.mark.rule("ASK-04", "ASK-05")
+@pytest.mark.rule("ASK-04", "ASK-22", "ASK-05")
 @on_a_loop
 async def test_a_client_is_asked_nothing_that_it_has_not_declared(rig: Rig) -> None:
     seen: list[ClientCapabilityError] = []
@@ -175,7 +175,7 @@ async def test_a_client_is_asked_nothing_that_it_has_not_declared(rig: Rig) -> N
     assert seen[0].required_capabilities == error["details"]["requiredCapabilities"]
 
 
-@pytest.mark.rule("ASK-17")
+@pytest.mark.rule("ASK-34")
 @pytest.mark.parametrize("ending", ["cancelled", "disconnected"])
 def test_an_aborted_call_takes_its_questions_back(ending: str) -> None:
     ended: list[str] = []
@@ -252,7 +252,7 @@ async def test_another_connection_cannot_answer(rig: Rig) -> None:
     assert value_of(await client.next()) == 0
 
 
-@pytest.mark.rule("ASK-17", "RES-17")
+@pytest.mark.rule("ASK-35", "RES-17")
 @on_a_loop
 async def test_questions_beyond_the_limit_are_refused_and_none_of_them_is_asked(rig: Rig) -> None:
     @rig.server.tool
@@ -296,7 +296,7 @@ async def test_only_the_client_that_was_sent_a_page_hears_that_it_is_done(rig: R
     assert client.unread() == other.unread() == []
 
 
-@pytest.mark.rule("ASK-18")
+@pytest.mark.rule("ASK-41")
 @on_a_loop
 async def test_a_call_that_needs_a_page_first_ends_with_an_error_of_its_own(rig: Rig) -> None:
     @rig.server.tool
@@ -374,7 +374,7 @@ def test_a_context_made_by_hand_has_nobody_to_ask() -> None:
         asyncio.run(context.roots())
 
 
-@pytest.mark.rule("ASK-17")
+@pytest.mark.rule("ASK-36")
 def test_the_deadline_of_a_call_stands_still_while_its_client_is_asked() -> None:
     rig = Rig(ServerConfig(tools=ToolsSection(default_timeout_ms=1)))
 
@@ -419,7 +419,7 @@ def test_the_deadline_of_a_call_stands_still_while_its_client_is_asked() -> None
     rig.assert_all_ended()
 
 
-@pytest.mark.rule("ASK-17")
+@pytest.mark.rule("ASK-37")
 def test_a_question_is_not_waited_for_without_end() -> None:
     rig = Rig(ServerConfig(server=ServerSection(input_ttl_ms=1)))
 
@@ -488,7 +488,7 @@ class Silent:
         pass
 
 
-@pytest.mark.rule("ASK-17")
+@pytest.mark.rule("ASK-34")
 def test_a_call_that_ends_just_before_it_asks_waits_for_its_signal() -> None:
     signal = AbortSignal()
     call: Any = SimpleNamespace(principal=None)
@@ -499,7 +499,7 @@ def test_a_call_that_ends_just_before_it_asks_waits_for_its_signal() -> None:
         asyncio.run(asyncio.wait_for(outgoing.exchange(questions), 20))
 
 
-@pytest.mark.rule("ASK-17")
+@pytest.mark.rule("ASK-38")
 @on_a_loop
 async def test_what_a_call_left_behind_asks_nothing(rig: Rig) -> None:
     left: list[asyncio.Task[Any]] = []

@@ -85,7 +85,7 @@ def returned() -> Any:
     return closing, not_closing, closing_late
 
 
-@pytest.mark.rule("TYPED-04", "TYPED-15")
+@pytest.mark.rule("TYPED-30", "TYPED-15")
 def test_names_of_functions_that_have_returned() -> None:
     closing, not_closing, closing_late = returned()
     assert keys(closing) == keys(closing_late) == ["here"]
@@ -161,7 +161,7 @@ def test_a_class_may_hold_a_class_and_name_a_member_like_its_type() -> None:
     assert properties["date"]["format"] == "date"
 
 
-@pytest.mark.rule("TYPED-04", "TYPED-15")
+@pytest.mark.rule("TYPED-30", "TYPED-15")
 @pytest.mark.parametrize("annotation", ["", "1 +", "[].nothing", "1 / 0", "Global | 'x'"])
 def test_an_annotation_that_fails_is_refused(annotation: str) -> None:
     def tool(it: Any) -> None: ...

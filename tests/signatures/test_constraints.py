@@ -40,7 +40,7 @@ class Place:
 Percent = NewType("Percent", Annotated[int, at.Interval(ge=0, le=100)])  # type: ignore[valid-newtype]
 
 
-@pytest.mark.rule("TYPED-13")
+@pytest.mark.rule("TYPED-13", "TYPED-41")
 @pytest.mark.parametrize(
     ("hint", "schema"),
     [
@@ -106,14 +106,14 @@ def test_constraints_become_keywords(hint: Any, schema: dict[str, Any]) -> None:
     assert it(hint) == schema
 
 
-@pytest.mark.rule("TYPED-02", "TYPED-13")
+@pytest.mark.rule("TYPED-02", "TYPED-13", "TYPED-41")
 def test_constraints_are_enforced() -> None:
     validate = compile_schema(schema_of(Annotated[int, Constraints(minimum=1)])).validate
     assert validate({"it": 1}) == ()
     assert validate({"it": 0}) != ()
 
 
-@pytest.mark.rule("TYPED-04", "TYPED-13")
+@pytest.mark.rule("TYPED-30", "TYPED-42")
 @pytest.mark.parametrize(
     ("hint", "reason"),
     [

@@ -216,7 +216,10 @@ def test_what_is_advertised_refuses_other_types(hint: Any, value: Any) -> None:
 # -- structured values -----------------------------------------------------------------------
 
 
-@pytest.mark.rule("TYPED-06", "TYPED-07", "TYPED-08", "TYPED-10", "TYPED-18")
+@pytest.mark.rule("TYPED-07")
+@pytest.mark.rule(
+    "TYPED-06", "TYPED-31", "TYPED-33", "TYPED-34", "TYPED-08", "TYPED-10", "TYPED-18"
+)
 @pytest.mark.parametrize(
     ("hint", "value", "expected"),
     [
@@ -285,7 +288,7 @@ def test_a_value_that_needs_no_conversion_is_passed_on(hint: Any, value: Any) ->
     assert handler_of(hint).handler({"it": value}, None) is value
 
 
-@pytest.mark.rule("TYPED-06", "TYPED-19")
+@pytest.mark.rule("TYPED-32", "TYPED-19")
 @pytest.mark.parametrize(
     ("hint", "value"),
     [
@@ -301,7 +304,7 @@ def test_what_python_cannot_hold_is_refused(hint: Any, value: str) -> None:
     assert value not in error.message
 
 
-@pytest.mark.rule("TYPED-18", "TYPED-19", "TYPED-22")
+@pytest.mark.rule("TYPED-18", "TYPED-19", "TYPED-45")
 @pytest.mark.parametrize(
     ("hint", "value", "path"),
     [
@@ -373,7 +376,7 @@ class Account:
     pin: int = field(converter=int, validator=attrs.validators.in_([1]))
 
 
-@pytest.mark.rule("TYPED-19", "TYPED-20")
+@pytest.mark.rule("TYPED-19", "TYPED-43")
 @pytest.mark.parametrize(
     ("error", "text"),
     [

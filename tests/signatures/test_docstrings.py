@@ -175,7 +175,7 @@ def test_any_text_is_read(lines: list[str]) -> None:
     assert set(described) <= {"city"}
 
 
-@pytest.mark.rule("TYPED-10", "TYPED-14")
+@pytest.mark.rule("TYPED-38", "TYPED-14")
 def test_descriptions_in_annotated_come_first() -> None:
     @define
     class Place:

@@ -106,7 +106,7 @@ VALUES: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-@pytest.mark.rule("TYPED-26")
+@pytest.mark.rule("TYPED-26", "TYPED-46")
 @pytest.mark.parametrize(("hint", "values"), VALUES.values(), ids=VALUES)
 def test_what_is_written_is_what_the_schema_says(hint: Any, values: list[Any]) -> None:
     validate = compile_schema(schema_of(returning(hint)), any_root=True).validate
@@ -115,7 +115,7 @@ def test_what_is_written_is_what_the_schema_says(hint: Any, values: list[Any]) -
     assert validate({"something": "else"}) != () or hint is Any
 
 
-@pytest.mark.rule("TYPED-26")
+@pytest.mark.rule("TYPED-46")
 def test_a_class_is_described_by_its_attributes() -> None:
     def where() -> Point: ...
 
@@ -133,7 +133,7 @@ def test_a_class_is_described_by_its_attributes() -> None:
     }
 
 
-@pytest.mark.rule("TYPED-26")
+@pytest.mark.rule("TYPED-46")
 def test_a_dataclass_is_described_by_what_orjson_writes() -> None:
     schema = schema_of(returning(Box))
     assert [*schema["properties"]] == ["corner", "color", "tags", "fixed", "made"]
@@ -153,7 +153,7 @@ def test_the_result_of_a_coroutine_is_what_it_returns() -> None:
     assert schema_of(soon) == {"type": "array", "items": {"type": "integer"}}
 
 
-@pytest.mark.rule("TYPED-26")
+@pytest.mark.rule("TYPED-47")
 @pytest.mark.parametrize(
     ("hint", "why"),
     [
@@ -171,14 +171,14 @@ def test_a_type_that_has_no_schema_is_refused_with_the_way_out(hint: Any, why: s
         schema_of(returning(hint))
 
 
-@pytest.mark.rule("TYPED-26")
+@pytest.mark.rule("TYPED-47")
 def test_a_class_without_types_is_refused() -> None:
     untyped = attrs.make_class("Untyped", ["a"])
     with pytest.raises(RegistrationError, match=r"Untyped\.a has no type"):
         schema_of(returning(untyped))
 
 
-@pytest.mark.rule("TYPED-26")
+@pytest.mark.rule("TYPED-47")
 def test_a_missing_annotation_is_refused() -> None:
     def tool():  # type: ignore[no-untyped-def]
         """Return something."""

@@ -114,7 +114,7 @@ class Empty(enum.Enum):
 # -- simple types ----------------------------------------------------------------------------
 
 
-@pytest.mark.rule("TYPED-06")
+@pytest.mark.rule("TYPED-06", "TYPED-31")
 @pytest.mark.parametrize(
     ("hint", "schema"),
     [
@@ -170,6 +170,7 @@ OBJECT_OF_INTEGERS = {"type": "object", "additionalProperties": {"type": "intege
 
 
 @pytest.mark.rule("TYPED-07")
+@pytest.mark.rule("TYPED-33", "TYPED-34")
 @pytest.mark.parametrize(
     ("hint", "schema"),
     [
@@ -320,7 +321,7 @@ class Box(Generic[T]):
     one: T
 
 
-@pytest.mark.rule("TYPED-04", "TYPED-06", "TYPED-07", "TYPED-08", "TYPED-10")
+@pytest.mark.rule("TYPED-30", "TYPED-06", "TYPED-33", "TYPED-34", "TYPED-08", "TYPED-10")
 @pytest.mark.parametrize(
     ("hint", "reason"),
     [
@@ -419,12 +420,12 @@ class Extended(Base, total=False):
     five: list[int]
 
 
-@pytest.mark.rule("TYPED-03", "TYPED-10")
+@pytest.mark.rule("TYPED-03", "TYPED-29", "TYPED-10", "TYPED-38")
 def test_an_attrs_class_is_an_object() -> None:
     assert it(Place) == PLACE
 
 
-@pytest.mark.rule("TYPED-03", "TYPED-10")
+@pytest.mark.rule("TYPED-03", "TYPED-29", "TYPED-10", "TYPED-38")
 def test_a_dataclass_is_an_object() -> None:
     assert it(Reading) == {
         "type": "object",
@@ -521,7 +522,7 @@ def test_a_class_that_contains_itself_is_a_definition() -> None:
     assert inner["properties"]["ping"]["anyOf"][0] == {"$ref": "#/definitions/Ping"}
 
 
-@pytest.mark.rule("TYPED-11")
+@pytest.mark.rule("TYPED-11", "TYPED-39")
 def test_a_class_used_twice_is_a_definition() -> None:
     def route(start: Place, end: Annotated[Place, "Where to."], via: list[Place]) -> None: ...
 
@@ -535,7 +536,7 @@ def test_a_class_used_twice_is_a_definition() -> None:
     assert schema["definitions"] == {"Place": PLACE}
 
 
-@pytest.mark.rule("TYPED-11")
+@pytest.mark.rule("TYPED-11", "TYPED-39")
 def test_what_a_place_says_of_a_class_used_once_comes_first() -> None:
     schema = it(Annotated[Place | None, "Where to."], default=None)
     assert schema == {
@@ -551,7 +552,7 @@ def test_a_pair_of_a_class_uses_it_once() -> None:
     assert it(tuple[Place, Place])["items"] == PLACE
 
 
-@pytest.mark.rule("TYPED-11")
+@pytest.mark.rule("TYPED-40")
 def test_definitions_have_names_that_fit_into_a_reference() -> None:
     one = attrs.make_class("Größe/~%", {"one": attrs.field(type=int)})
     schema = schema_of(tuple[one, one | None])
@@ -559,7 +560,7 @@ def test_definitions_have_names_that_fit_into_a_reference() -> None:
     assert jsonschema_rs.validator_for(schema).is_valid({"it": [{"one": 1}, None]})
 
 
-@pytest.mark.rule("TYPED-11")
+@pytest.mark.rule("TYPED-40")
 def test_classes_of_one_name_get_different_names() -> None:
     def make(hint: Any) -> Any:
         return attrs.make_class("Thing", {"one": attrs.field(type=hint)})
@@ -581,7 +582,7 @@ Text = typing_extensions.TypeAliasType("Text", Annotated[str, Constraints(max_le
 Thing = typing_extensions.TypeAliasType("Thing", Place)
 
 
-@pytest.mark.rule("TYPED-06", "TYPED-11")
+@pytest.mark.rule("TYPED-06", "TYPED-40")
 def test_an_alias_is_written_out_unless_it_contains_itself() -> None:
     text = {"type": "string", "maxLength": 9}
     assert it(tuple[Text, Text])["items"] == text
@@ -602,7 +603,7 @@ def test_an_alias_is_written_out_unless_it_contains_itself() -> None:
 # -- defaults --------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("TYPED-03")
+@pytest.mark.rule("TYPED-28")
 @pytest.mark.parametrize(
     ("hint", "default", "advertised"),
     [
@@ -625,7 +626,7 @@ def test_a_default_that_is_a_json_value_is_advertised(
     assert repr(schema["default"]) == repr(advertised)
 
 
-@pytest.mark.rule("TYPED-03")
+@pytest.mark.rule("TYPED-28", "TYPED-29")
 @pytest.mark.parametrize(
     ("hint", "default"),
     [

@@ -127,7 +127,7 @@ def test_tags_come_first_so_that_depth_does_not_multiply(innermost: Any) -> None
     assert bool(issues) == (innermost == "no")
 
 
-@pytest.mark.rule("TYPED-09")
+@pytest.mark.rule("TYPED-09", "TYPED-35", "TYPED-36")
 @pytest.mark.parametrize(
     ("hint", "value", "expected"),
     [
@@ -180,7 +180,7 @@ def test_a_value_finds_its_member(hint: Any, value: Any, expected: Any) -> None:
     assert repr(result) == repr(expected)
 
 
-@pytest.mark.rule("TYPED-04", "TYPED-09")
+@pytest.mark.rule("TYPED-30", "TYPED-09", "TYPED-37")
 @pytest.mark.parametrize(
     ("hint", "reason"),
     [

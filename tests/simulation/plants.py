@@ -14,7 +14,7 @@ import psycopg
 from attrs import evolve
 
 from foundation_rt.agents.ledger import node as node_module
-from foundation_rt.agents.ledger.effects import Operation
+from foundation_rt.agents.ledger.claims import Claims
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.rules import Claimability, claimability
 from foundation_rt.agents.ledger.session_manager import LinkState, SequenceStatus, record_arrival
@@ -105,9 +105,9 @@ def ack_before_the_ledger(patch: Patch) -> None:
     deliver = Node.deliver
 
     def hasty_deliver(self: Node, envelopes: list[Envelope], waiter: Any, now_ms: int) -> None:
-        self._send(
+        self.operations.send(
             [
-                self._bare_ack(
+                self.exchange.bare_ack(
                     (each.source_agent_id, each.target_agent_id), each.seq, each.incarnation, now_ms
                 )
                 for each in envelopes
@@ -131,7 +131,7 @@ def outcome_before_the_ledger(patch: Patch) -> None:
         now_ms: int,
         in_transaction: Write | None = None,
     ) -> None:
-        self._settle(
+        self.outcomes.settle(
             RequestRecord(
                 claim.request_id,
                 claim.message_type,
@@ -159,7 +159,7 @@ def send_before_the_ledger(patch: Patch) -> None:
     def hasty_send(self: Node, outgoing: OutgoingMessage, waiter: Any, now_ms: int) -> None:
         if not outgoing.local:
             message = records.outgoing_message(outgoing, 1)
-            self._send([self._first_attempt(message)])
+            self.operations.send([self.exchange.first_attempt(message)])
         send(self, outgoing, waiter, now_ms)
 
     patch.setattr(Node, "send", hasty_send)
@@ -200,7 +200,7 @@ def lease_ignored(patch: Patch) -> None:
 
 def lease_not_renewed(patch: Patch) -> None:
     """A handler that takes long loses its claim."""
-    patch.setitem(node_module._ARGUMENTS, Operation.RENEW, _nothing)
+    patch.setattr(Claims, "renew_arguments", _nothing)
 
 
 def seq_reused_after_a_crash(patch: Patch) -> None:
@@ -277,7 +277,7 @@ def floor_ignored(patch: Patch) -> None:
 
 def lost_claim_passed_over(patch: Patch) -> None:
     """After a CLAIM that failed and happened, what is behind its claims is executed first."""
-    patch.setattr(Node, "_forget_claims", lambda self: None)
+    patch.setattr(Claims, "forget_failed_claim", lambda self: None)
 
 
 def doubt_not_followed_up(patch: Patch) -> None:
@@ -287,18 +287,18 @@ def doubt_not_followed_up(patch: Patch) -> None:
 
 def retried_request_overtaken(patch: Patch) -> None:
     """What is held behind a request that is to be executed again does not wait for it."""
-    patch.setattr(Node, "_held_behind", lambda self, claim: [])
+    patch.setattr(Claims, "_held_behind", lambda self, claim: [])
 
 
 def claims_cross_releases(patch: Patch) -> None:
     """What a CLAIM under way brings is executed before what was given back meanwhile."""
-    claimed = Node._claimed
+    claimed = Claims.claimed
 
-    def forgetful_claimed(self: Node, *arguments: Any) -> None:
+    def forgetful_claimed(self: Claims, *arguments: Any) -> None:
         self._overtaken.clear()
         claimed(self, *arguments)
 
-    patch.setitem(node_module._CONTINUATIONS, Operation.CLAIM, forgetful_claimed)
+    patch.setattr(Claims, "claimed", forgetful_claimed)
 
 
 # -- these were in the PostgreSQL ledger ---------------------------------------------------------
@@ -340,5 +340,5 @@ def stall_taken_for_a_failure(patch: Patch) -> None:
     patch.setattr(outcome_writes, "_failure_of", impatient_failure_of)
 
 
-def _nothing(self: Node, batch: list[Any], now_ms: int) -> None:
+def _nothing(self: Claims, batch: list[Any], now_ms: int) -> None:
     return None

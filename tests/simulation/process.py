@@ -98,10 +98,9 @@ class Process:
             simulator.new_id,
             Retransmitter(scenario.policy, simulator.rng.random),
             notices=scenario.notices,
-            incarnation=self.disk.incarnation,
         )
         self.executor = Executor(self)
-        self.node.incarnation = self.disk.incarnation
+        self.node.exchange.incarnation = self.disk.incarnation
         simulator.note("start", self.number)
         self.node.start(self.now_ms)
         for agent_id, processes in simulator.registered.items():
@@ -343,8 +342,8 @@ class Process:
         """What it still does, in words; None when it rests."""
         if not self.is_up:
             return "is down"
-        if self.node.held:
-            return f"holds {list(self.node.held)}"
+        if self.node.claims.held:
+            return f"holds {list(self.node.claims.held)}"
         return self.executor.unfinished()
 
 

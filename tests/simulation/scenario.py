@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import asdict, define, fields
 
-from foundation_rt.agents.ledger.node import NodeSettings
+from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.ledger.retransmitter import RetryPolicy
 from foundation_rt.errors import ErrorCode, StructuredError
 

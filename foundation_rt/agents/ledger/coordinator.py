@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
-from ...abort import AbortSignal
+from ...abort import AbortSignal, is_task_cancelled
 from ...clock import Clock, SystemClock
 from ...config.settings import AacpSection, ServerConfig
 from ...core.records import identity_fields
@@ -29,7 +29,6 @@ from ..mailbox import current_turn, waiting_for
 from ..messages import AgentHandler
 from ..persistence import StoreError
 from .arguments import check_request_id, milliseconds
-from .cancellation import is_cancelled
 from .encoder import is_agent_id
 from .errors import (
     LedgerRefusalError,
@@ -38,7 +37,6 @@ from .errors import (
     RequestFailedError,
     invalid,
 )
-from .hooks import CompletedHook, FailedHook, MessageHook, attach_hooks
 from .ownership import given_id, is_request_id, owned_id, owner_of
 from .payloads import encode_message
 from .retransmitter import PATIENT_POLICY, Retransmitter, RetryPolicy
@@ -56,6 +54,7 @@ if TYPE_CHECKING:
     from ...protocol.principal import Principal
     from ..persistence import AACPPersistenceAdapter
     from ..transports import AACPTransport
+    from .hooks import CompletedHook, FailedHook, MessageHook
     from .late_calls import LateCalls
     from .runner import NodeRunner
 
@@ -143,7 +142,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         try:
             await asyncio.shield(self._starting)
         except asyncio.CancelledError:
-            if is_cancelled():
+            if is_task_cancelled():
                 raise
             raise UsageError(_STOPPED) from None
 
@@ -160,8 +159,10 @@ class AgentCoordinatorV2(AgentCoordinator):
 
         from ..stores.memory_usage import Usage
         from .execution import Executor
+        from .hooks import Hooks
         from .late_calls import LateCalls
-        from .node import Node, NodeSettings
+        from .node import Node
+        from .operations import NodeSettings
         from .runner import NodeClock, NodeRunner
 
         logger = self._own_logger()
@@ -179,11 +180,20 @@ class AgentCoordinatorV2(AgentCoordinator):
             sending = Retransmitter(PATIENT_POLICY, random)
         limits = make_limits(_MAX_BACKLOG, _MAX_BACKLOG_BYTES, self._shares)
         backlog = Usage(limits)
-        node = Node(settings, self._ids.run_id, retransmitter, sending=sending, backlog=backlog)
+        hooks = Hooks(
+            self.on_message_received, self.on_message_completed, self.on_message_failed, logger
+        )
+        node = Node(
+            settings,
+            self._ids.run_id,
+            retransmitter,
+            sending=sending,
+            notices=hooks.are_set,
+            backlog=backlog,
+        )
         executor = Executor(self, logger, store.takes_writes, self._max_payload_bytes)
-        runner = NodeRunner(node, store, transport, NodeClock(self.clock), logger, executor.execute)
-        attach_hooks(
-            runner, self.on_message_received, self.on_message_completed, self.on_message_failed
+        runner = NodeRunner(
+            node, store, transport, NodeClock(self.clock), logger, executor.execute, hooks
         )
         await runner.start()
         runner.listen(self._name)

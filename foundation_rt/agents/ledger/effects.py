@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from attrs import define
 
 from ...errors import StructuredError
-from .types import Claim, Envelope
+from .types import Claim, Envelope, WithRepr
 
 Waiter: TypeAlias = Any
 """Stands for whoever waits for an answer; the node only hands it back."""
@@ -33,7 +33,7 @@ class Operation(StrEnum):
 
 
 @define(eq=False, repr=False)
-class Persist:
+class Persist(WithRepr):
     """Have the ledger do `operation`; report by `Node.persisted` or `Node.failed`.
 
     Attributes:
@@ -46,28 +46,28 @@ class Persist:
 
 
 @define(eq=False, repr=False)
-class Send:
+class Send(WithRepr):
     """Send envelopes; nothing needs to be reported, since what is lost is sent again."""
 
     envelopes: list[Envelope]
 
 
 @define(eq=False, repr=False)
-class Execute:
+class Execute(WithRepr):
     """Execute a claim; report by `Node.executed` or `Node.give_back`."""
 
     claim: Claim
 
 
 @define(eq=False, repr=False)
-class Abandon:
+class Abandon(WithRepr):
     """A claim that is being executed was lost: whoever executes it should stop."""
 
     claim: Claim
 
 
 @define(eq=False, repr=False)
-class Resolve:
+class Resolve(WithRepr):
     """Give `waiter` its answer; an exception is to be raised."""
 
     waiter: Waiter
@@ -75,14 +75,14 @@ class Resolve:
 
 
 @define(eq=False, repr=False)
-class NoticeReceived:
+class NoticeReceived(WithRepr):
     """A message has come in and is in the ledger."""
 
     envelope: Envelope
 
 
 @define(eq=False, repr=False)
-class NoticeSettled:
+class NoticeSettled(WithRepr):
     """A message sent from here is completed, or failed with `error`."""
 
     message_id: str
@@ -90,14 +90,14 @@ class NoticeSettled:
 
 
 @define(eq=False, repr=False)
-class NoticeOutdated:
+class NoticeOutdated(WithRepr):
     """A message was refused: its sender's ledger has a successor, or a rival (AACP-19)."""
 
     envelope: Envelope
 
 
 @define(eq=False, repr=False)
-class NoticeFailure:
+class NoticeFailure(WithRepr):
     """The writes that a handler asked for raised `error`."""
 
     claim: Claim
@@ -105,7 +105,7 @@ class NoticeFailure:
 
 
 @define(eq=False, repr=False)
-class NoticeAbandoned:
+class NoticeAbandoned(WithRepr):
     """A claim is not executed but FAILED: its execution was begun too often and never ended."""
 
     claim: Claim

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from ...abort import AbortSignal
+from ...abort import AbortSignal, is_task_cancelled
 from ...errors import AbortError, ErrorCode, StructuredError, ToolError, describe_exception
 from ..errors import AgentNotFoundError, AgentUnregisteredError
 from ..mailbox import current_turn
 from ..messages import Handle, Write
-from .cancellation import is_cancelled
 from .payloads import encode_result, keepable, read_message
 from .types import Claim
 
 if TYPE_CHECKING:
     from ...logs.logger import StructuredLogger
     from ..local import AgentCoordinator
-    from .runner import Ended
+    from .workers import Ended
 
 _NO_LIMIT = 2**62
 """The queue of an agent has room for what it has claimed: that is one at a time."""
@@ -90,5 +89,5 @@ async def _write_all(writes: list[Write], connection: Any) -> None:
 def _is_stopped(error: BaseException, signal: AbortSignal) -> bool:
     """Return whether a handler ended because it was told to, and not of its own accord."""
     if isinstance(error, asyncio.CancelledError):
-        return is_cancelled()
+        return is_task_cancelled()
     return isinstance(error, AbortError) and signal.aborted

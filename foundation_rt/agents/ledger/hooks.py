@@ -1,37 +1,71 @@
-"""What a host is told of messages, as it happens (AACP-29)."""
+"""Hooks of the host, which are called with messages as they come in and end (AACP-29)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
-from ...errors import StructuredError
+from attrs import define, field
+
+from ...abort import is_task_cancelled
+from ...errors import StructuredError, describe_exception
+from .effects import NoticeReceived, NoticeSettled
 from .types import Envelope
 
 if TYPE_CHECKING:
-    from .runner import NodeRunner
+    from ...logs.logger import StructuredLogger
 
 MessageHook = Callable[[Envelope], Awaitable[None]]
 CompletedHook = Callable[[str], Awaitable[None]]
 FailedHook = Callable[[str, StructuredError], Awaitable[None]]
 
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
-def attach_hooks(
-    runner: NodeRunner,
-    on_received: MessageHook | None,
-    on_completed: CompletedHook | None,
-    on_failed: FailedHook | None,
-) -> None:
-    """Have a runner call the hooks that there are; what none wants to know is not gathered."""
 
-    async def settle(message_id: str, error: StructuredError | None) -> None:
-        if error is not None:
-            if on_failed is not None:
-                await on_failed(message_id, error)
-        elif on_completed is not None:
-            await on_completed(message_id)
+@define(eq=False, repr=False)
+class Hooks:
+    """The hooks of one host, which are called one at a time and in order."""
 
-    runner.on_received = on_received
-    if on_completed is not None or on_failed is not None:
-        runner.on_settled = settle
-    runner.node.notices = runner.on_received is not None or runner.on_settled is not None
+    on_received: MessageHook | None
+    on_completed: CompletedHook | None
+    on_failed: FailedHook | None
+    logger: StructuredLogger
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _notices: deque[NoticeReceived | NoticeSettled] = field(factory=deque, init=False)
+
+    @property
+    def are_set(self) -> bool:
+        """Return whether there is a hook; without one, no notices are made."""
+        return any((self.on_received, self.on_completed, self.on_failed))
+
+    def notice(self, notice: NoticeReceived | NoticeSettled, spawn: Spawn) -> None:
+        """Call the hooks with a notice after those before it, in a task that `spawn` makes."""
+        self._notices.append(notice)
+        if self._task is None or self._task.done():
+            self._task = spawn(self._call_all())
+
+    async def _call_all(self) -> None:
+        """Call the hooks until no notice is left; a hook that fails is logged."""
+        try:
+            while self._notices:
+                notice = self._notices.popleft()
+                try:
+                    await self._call(notice)
+                except BaseException as error:
+                    if isinstance(error, asyncio.CancelledError) and is_task_cancelled():
+                        raise
+                    self.logger.error("hook failed", {"error": describe_exception(error)})
+        finally:
+            self._task = None
+
+    async def _call(self, notice: NoticeReceived | NoticeSettled) -> None:
+        if isinstance(notice, NoticeReceived):
+            if self.on_received is not None:
+                await self.on_received(notice.envelope)
+        elif notice.error is not None:
+            if self.on_failed is not None:
+                await self.on_failed(notice.message_id, notice.error)
+        elif self.on_completed is not None:
+            await self.on_completed(notice.message_id)

@@ -1,26 +1,23 @@
-"""Does what a node decides, on an event loop: the only place of AACP that knows tasks and timers.
+"""Performs what a node decides, on an event loop, with tasks and timers.
 
 Effects are performed in the order in which they were decided. Operations of the ledger and sends
-run as tasks, of which the node keeps few; claims are executed one after another for each agent.
+run as tasks, of which the node keeps few; `workers` execute claims, `hooks` call the host.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...abort import AbortSignal
-from ...errors import StructuredError, describe_exception
+from ...errors import describe_exception
 from ..persistence import StoreError
 from ..transports import TransportError
-from .cancellation import is_cancelled
 from .effects import (
     Abandon,
     Effect,
@@ -34,22 +31,16 @@ from .effects import (
     Resolve,
     Send,
 )
+from .hooks import Hooks
 from .node import Node
-from .types import Claim, Envelope
+from .types import Envelope
+from .workers import Run, Workers
 
 if TYPE_CHECKING:
     from ...clock import Clock
     from ...logs.logger import StructuredLogger
-    from ..messages import Write
     from ..persistence import AACPPersistenceAdapter
     from ..transports import AACPTransport
-
-Ended: TypeAlias = "tuple[bytes | None, StructuredError | None, Write | None]"
-"""How an execution ended: a result in JSON, or an error; and what is written with the outcome."""
-
-Run: TypeAlias = Callable[[Claim, AbortSignal], Awaitable["Ended | None"]]
-"""Executes a claim; None means that it was not, and is to be given back. What it raises is no
-outcome: then the claim is given back too, and not claimed again at once."""
 
 _CLOCK_TOLERANCE_MS = 1_000
 
@@ -97,18 +88,12 @@ class NodeClock:
 
 
 @define(eq=False, repr=False)
-class _Execution:
-    claim: Claim
-    signal: AbortSignal = field(factory=AbortSignal)
-
-
-@define(eq=False, repr=False)
 class NodeRunner:
     """Runs one node.
 
     Args:
         run: executes a claim.
-        on_received, on_settled: are told what the node notices (AACP-29).
+        hooks: are called with what the node notices.
     """
 
     node: Node
@@ -117,10 +102,10 @@ class NodeRunner:
     now_ms: NodeClock
     logger: StructuredLogger
     run: Run
-    on_received: Callable[[Envelope], Awaitable[None]] | None = None
-    on_settled: Callable[[str, StructuredError | None], Awaitable[None]] | None = None
+    hooks: Hooks
+    workers: Workers = field(init=False)
     _loop: asyncio.AbstractEventLoop = field(init=False)
-    # What runs for all is not part of whatever happens to have caused it.
+    # Tasks and timers serve all callers: they inherit the context variables of none.
     _context: Context = field(factory=Context, init=False)
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
     _due_ms: int | None = field(default=None, init=False)
@@ -131,13 +116,12 @@ class NodeRunner:
     _tasks: set[asyncio.Task[Any]] = field(factory=set, init=False)
     _listening: set[asyncio.Task[Any]] = field(factory=set, init=False)
     _waiters: set[asyncio.Future[Any]] = field(factory=set, init=False)
-    # By agent: what it has to execute, and the task that does.
-    _queues: dict[str, deque[_Execution]] = field(factory=dict, init=False)
-    _workers: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
-    _executions: dict[int, _Execution] = field(factory=dict, init=False)
     _unsent: int = field(default=0, init=False)
-    _notices: deque[NoticeReceived | NoticeSettled] = field(factory=deque, init=False)
-    _noticing: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.workers = Workers(
+            self.node, self.now_ms, self.logger, self.run, self.kick, self._context
+        )
 
     # -- its life -----------------------------------------------------------------------------
 
@@ -150,7 +134,7 @@ class NodeRunner:
         self._loop = asyncio.get_running_loop()
         try:
             await self.store.open()
-            self.node.incarnation = self.store.incarnation
+            self.node.exchange.incarnation = self.store.incarnation
             if self.transport is not None:
                 await self.transport.open(self.deliver)
         except BaseException:
@@ -185,22 +169,15 @@ class NodeRunner:
         self.node.stop()
         for task in self._listening:
             task.cancel()
-        for queue in self._queues.values():
-            self._give_back_all(queue)
-        if self._workers and grace > 0:
-            await asyncio.wait(self._workers.values(), timeout=grace)
-        for execution in list(self._executions.values()):
-            self._fire(execution, "shutdown")
-        for worker in self._workers.values():
-            worker.cancel()
+        await self.workers.stop(grace)
         await self._settle_down()
 
     async def _settle_down(self) -> None:
         """Let the ledger take what was decided."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_QUIET_SECONDS):
-                while self._workers or self._tasks or not self.node.is_quiet:
-                    pending = {*self._workers.values(), *self._tasks}
+                while self.workers.tasks or self._tasks or not self.node.is_quiet:
+                    pending = {*self.workers.tasks.values(), *self._tasks}
                     if pending:
                         await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                     else:
@@ -214,7 +191,7 @@ class NodeRunner:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(StoreError(_CLOSED))
-        leftovers = {*self._workers.values(), *self._tasks}
+        leftovers = {*self.workers.tasks.values(), *self._tasks}
         for task in leftovers:
             task.cancel()
         if leftovers:
@@ -298,7 +275,7 @@ class NodeRunner:
         Its messages are still received: its queue is in this ledger, whoever executes it (AACP-42).
         """
         self.node.remove_agent(agent_id)
-        self._give_back_all(self._queues.get(agent_id, deque()))
+        self.workers.give_back_waiting(agent_id)
 
     # -- performing ---------------------------------------------------------------------------
 
@@ -408,165 +385,54 @@ class NodeRunner:
         finally:
             self._unsent -= 1
 
-    def _resolve(self, effect: Resolve) -> None:
-        waiter: asyncio.Future[Any] = effect.waiter
-        if waiter.done():
-            return
-        if isinstance(effect.answer, StoreError):
-            waiter.set_exception(effect.answer)
-        elif isinstance(effect.answer, Exception):
-            waiter.set_exception(StoreError(str(effect.answer)))
-        else:
-            waiter.set_result(effect.answer)
-
-    # -- executing ----------------------------------------------------------------------------
-
-    def _execute(self, effect: Execute) -> None:
-        execution = _Execution(effect.claim)
-        if self._stopping:
-            self._give_back(execution)
-            return
-        self._executions[id(effect.claim)] = execution
-        agent_id = effect.claim.target_agent_id
-        self._queues.setdefault(agent_id, deque()).append(execution)
-        if agent_id not in self._workers:
-            worker = self._workers[agent_id] = self._loop.create_task(
-                self._work(agent_id), context=self._context.copy()
-            )
-            worker.add_done_callback(partial(self._clean_up_after, agent_id))
-
-    async def _work(self, agent_id: str) -> None:
-        """Execute what an agent has been given, in order; the task ends when nothing is left."""
-        queue = self._queues[agent_id]
-        try:
-            while queue:
-                execution = queue.popleft()
-                if self.node.holds(execution.claim):
-                    if not await self._is_done(execution):
-                        self._give_back_all(queue)  # what is behind it waits for it (AACP-04)
-                else:
-                    self._forget(execution)
-        finally:
-            self._leave(agent_id)
-
-    def _clean_up_after(self, agent_id: str, worker: asyncio.Task[None]) -> None:
-        """A task that is cancelled before its first step never gets to do that itself."""
-        if self._workers.get(agent_id) is worker:
-            self._leave(agent_id)
-
-    def _leave(self, agent_id: str) -> None:
-        del self._workers[agent_id]
-        self._give_back_all(self._queues.pop(agent_id))  # there is something if it was cancelled
-
-    async def _is_done(self, execution: _Execution) -> bool:
-        """Execute a claim; whether it has ended, and was not given back."""
-        claim = execution.claim
-        try:
-            ended = await self.run(claim, execution.signal)
-        except BaseException as error:
-            self._give_back(execution, self._not_before_ms(claim, error), begun=True)
-            if not isinstance(error, Exception):
-                raise
-            return False
-        if ended is None:
-            self._give_back(execution, begun=execution.signal.aborted)
-            return False
-        self._forget(execution)
-        result, failure, in_transaction = ended
-        self.node.executed(claim, result, failure, self.now_ms(), in_transaction)
-        self.kick()
-        return True
-
-    def _not_before_ms(self, claim: Claim, error: BaseException) -> int | None:
-        """When a claim whose execution broke off may be claimed again; None for at once."""
-        if self._stopping:
-            return None
-        described = {**claim.identity_fields, "error": describe_exception(error)}
-        self.logger.error("claim not executed; it is tried again", described)
-        return self.now_ms() + self.node.retransmitter.backoff_delay_ms(claim.executions)
-
-    def _give_back(
-        self, execution: _Execution, not_before_ms: int | None = None, *, begun: bool = False
-    ) -> None:
-        self._forget(execution)
-        self.node.give_back(execution.claim, self.now_ms(), not_before_ms, begun=begun)
-        self.kick()
-
-    def _give_back_all(self, queue: deque[_Execution]) -> None:
-        while queue:
-            self._give_back(queue.popleft())
-
-    def _forget(self, execution: _Execution) -> None:
-        self._executions.pop(id(execution.claim), None)
-
-    def _abandon(self, effect: Abandon) -> None:
-        execution = self._executions.get(id(effect.claim))
-        if execution is not None:
-            self.logger.warn("lease lost", effect.claim.identity_fields)
-            self._fire(execution, "lease_lost")
-
-    def _fire(self, execution: _Execution, reason: str) -> None:
-        for error in execution.signal.fire(reason):
-            described = {**execution.claim.identity_fields, "error": describe_exception(error)}
-            self.logger.error("abort callback failed", described)
-
-    def _report_outdated(self, effect: NoticeOutdated) -> None:
-        envelope = effect.envelope
-        fields = {
-            "sourceAgentId": envelope.source_agent_id,
-            "targetAgentId": envelope.target_agent_id,
-            "incarnation": envelope.incarnation,
-        }
-        self.logger.warn("messages of an older ledger of this agent are refused", fields)
-
-    def _complain(self, effect: NoticeFailure) -> None:
-        fields = {**effect.claim.identity_fields, "error": describe_exception(effect.error)}
-        self.logger.error("writes of an agent failed", fields)
-
-    def _report_abandoned(self, effect: NoticeAbandoned) -> None:
-        fields = {**effect.claim.identity_fields, "executions": effect.claim.executions - 1}
-        self.logger.error("request abandoned: its execution never ends", fields)
-
-    # -- hooks --------------------------------------------------------------------------------
-
     def _notice(self, effect: NoticeReceived | NoticeSettled) -> None:
-        self._notices.append(effect)
-        if self._noticing is None or self._noticing.done():
-            self._noticing = self._spawn(self._do_notice())
-
-    async def _do_notice(self) -> None:
-        """Call the hooks, one at a time and in order; one that fails is logged (AACP-29)."""
-        try:
-            while self._notices:
-                notice = self._notices.popleft()
-                try:
-                    await self._call_hook(notice)
-                except BaseException as error:
-                    if isinstance(error, asyncio.CancelledError) and is_cancelled():
-                        raise
-                    self.logger.error("hook failed", {"error": describe_exception(error)})
-        finally:
-            self._noticing = None
-
-    async def _call_hook(self, notice: NoticeReceived | NoticeSettled) -> None:
-        if isinstance(notice, NoticeReceived):
-            if self.on_received is not None:
-                await self.on_received(notice.envelope)
-        elif self.on_settled is not None:
-            await self.on_settled(notice.message_id, notice.error)
+        self.hooks.notice(effect, self._spawn)
 
 
 _CLOSED = "the ledger was closed before it could answer"
 
+
+def _log_outdated(runner: NodeRunner, effect: NoticeOutdated) -> None:
+    envelope = effect.envelope
+    fields = {
+        "sourceAgentId": envelope.source_agent_id,
+        "targetAgentId": envelope.target_agent_id,
+        "incarnation": envelope.incarnation,
+    }
+    runner.logger.warn("messages of an older ledger of this agent are refused", fields)
+
+
+def _log_failure(runner: NodeRunner, effect: NoticeFailure) -> None:
+    fields = {**effect.claim.identity_fields, "error": describe_exception(effect.error)}
+    runner.logger.error("writes of an agent failed", fields)
+
+
+def _log_abandoned(runner: NodeRunner, effect: NoticeAbandoned) -> None:
+    fields = {**effect.claim.identity_fields, "executions": effect.claim.executions - 1}
+    runner.logger.error("request abandoned: its execution never ends", fields)
+
+
+def _resolve(runner: NodeRunner, effect: Resolve) -> None:
+    waiter: asyncio.Future[Any] = effect.waiter
+    if waiter.done():
+        return
+    if isinstance(effect.answer, StoreError):
+        waiter.set_exception(effect.answer)
+    elif isinstance(effect.answer, Exception):
+        waiter.set_exception(StoreError(str(effect.answer)))
+    else:
+        waiter.set_result(effect.answer)
+
+
 _PERFORM: dict[type[Effect], Callable[[NodeRunner, Any], None]] = {
     Persist: NodeRunner._persist,
     Send: NodeRunner._send,
-    Resolve: NodeRunner._resolve,
-    Execute: NodeRunner._execute,
-    Abandon: NodeRunner._abandon,
-    NoticeFailure: NodeRunner._complain,
-    NoticeOutdated: NodeRunner._report_outdated,
-    NoticeAbandoned: NodeRunner._report_abandoned,
+    Resolve: _resolve,
+    Execute: lambda runner, effect: runner.workers.execute(effect.claim),
+    Abandon: lambda runner, effect: runner.workers.abandon(effect.claim),
+    NoticeFailure: _log_failure,
+    NoticeOutdated: _log_outdated,
+    NoticeAbandoned: _log_abandoned,
     NoticeReceived: NodeRunner._notice,
     NoticeSettled: NodeRunner._notice,
 }

@@ -79,20 +79,13 @@ class MessageState(StrEnum):
     """It is in the ledger of its receiver."""
 
 
-class _Value:
-    """Equal when everything is equal, and shown with its fields.
+class WithRepr:
+    """Shown with its fields.
 
-    Here once, instead of being generated for each class: 1 ms of start-up for each.
+    Written once instead of being generated for each class, which takes 0.35 ms of start-up.
     """
 
     __slots__: Sequence[str] = ()
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and all(
-            getattr(self, name) == getattr(other, name) for name in self._fields()
-        )
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fields())
@@ -100,6 +93,19 @@ class _Value:
 
     def _fields(self) -> list[str]:
         return [name for name in self.__slots__ if not name.startswith("_")]
+
+
+class _Value(WithRepr):
+    """Equal to another of its class when all fields are equal."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and all(
+            getattr(self, name) == getattr(other, name) for name in self._fields()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 Link = tuple[str, str]
@@ -258,7 +264,7 @@ VOID_PAYLOAD = b"null"
 
 
 @define(eq=False, repr=False)
-class OutgoingMessage:
+class OutgoingMessage(WithRepr):
     """A REQUEST or an EVENT that is to be entered in its maker's ledger.
 
     Attributes:
@@ -286,7 +292,7 @@ class OutgoingMessage:
 
 
 @define(eq=False, repr=False)
-class IncomingEnvelope:
+class IncomingEnvelope(WithRepr):
     """An envelope that came in.
 
     Attributes:
@@ -331,7 +337,7 @@ class Claim(_Value):
 
 
 @define(eq=False, repr=False)
-class Completion:
+class Completion(WithRepr):
     """How the execution of a claim ended.
 
     Attributes:
@@ -355,7 +361,7 @@ class Completion:
 
 
 @define(eq=False, repr=False)
-class Release:
+class Release(WithRepr):
     """A claim that is given back, to be claimed again from `not_before_ms` on.
 
     Attributes:

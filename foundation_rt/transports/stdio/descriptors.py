@@ -1,8 +1,8 @@
-"""While stdio serves, descriptor 1 belongs to the protocol alone (PROC-01).
+"""The isolation of standard input and output: only the protocol uses them (PROC-01).
 
 The real input and output are moved to descriptors of their own that no child process inherits.
-Then 0 reads as empty and 1 goes where 2 goes: a `print` in a tool, and a child that writes to its
-standard output, land on stderr. No flag of a descriptor is changed: the parent shares them.
+Then 0 reads as empty and 1 is a copy of 2, so the output of a `print` in a tool, and that of a
+child process, goes to stderr. No flag of a descriptor is changed: the parent process shares them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attrs import define
 
 @define
 class ProtocolDescriptors:
-    """Where the protocol is spoken.
+    """The descriptors of the protocol.
 
     Attributes:
         input: reads what the client writes.
@@ -27,23 +27,23 @@ class ProtocolDescriptors:
     output: int
 
     def close(self) -> None:
-        """Say goodbye to the client; 0 and 1 stay where they are.
+        """Close both descriptors; 0 and 1 stay redirected.
 
-        Giving 1 back would let whatever still prints, a thread of a tool for one, write to a
-        client that reads on to the end.
+        Restoring 1 would let code that still prints, such as a tool's thread, write to a client
+        that reads to the end.
         """
         os.close(self.input)
         os.close(self.output)
         for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
             if not _flush(stream):
-                # The interpreter tries once more at exit, and its failure would be the exit code.
+                # The interpreter flushes again at exit, and a failure would change the exit code.
                 _point(descriptor, os.open(os.devnull, os.O_WRONLY))
 
 
 def isolate() -> ProtocolDescriptors:
     """Move the protocol away from descriptors 0 and 1."""
-    _flush(sys.stdout)  # what was printed before the protocol began belongs to the old 1
-    # Holes first: a duplicate would otherwise land in one and be taken for what belongs there.
+    _flush(sys.stdout)  # output printed before the protocol began belongs to the old 1
+    # Fill closed descriptors first: a duplicate would otherwise take one of their numbers.
     if not _is_open(0):
         _point(0, os.open(os.devnull, os.O_RDONLY))
     if not _is_open(1):
@@ -54,13 +54,13 @@ def isolate() -> ProtocolDescriptors:
     _point(0, os.open(os.devnull, os.O_RDONLY))
     os.dup2(2, 1)
     if hasattr(sys.stdout, "reconfigure") and not sys.stdout.closed:
-        # What a tool prints should be seen when it is printed, as on a terminal.
+        # The output of a tool appears at once, as on a terminal.
         sys.stdout.reconfigure(line_buffering=True)
     return descriptors
 
 
 def _flush(stream: TextIO | None) -> bool:
-    """Return whether `stream` holds nothing any more; it may be closed, or its reader gone."""
+    """Flush `stream`, which may be closed; return whether it has nothing left to write."""
     try:
         if stream is not None:
             stream.flush()
@@ -80,7 +80,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _point(descriptor: int, target: int) -> None:
-    """Make `descriptor` what `target` is, whichever number that got."""
+    """Make `descriptor` a copy of `target`, and close `target`; both may be the same number."""
     if target != descriptor:
         os.dup2(target, descriptor)
         os.close(target)
@@ -89,7 +89,7 @@ def _point(descriptor: int, target: int) -> None:
 
 
 def _closed_pipe() -> int:
-    """A pipe nobody reads: a process started without an output has lost its client already."""
+    """Return the write end of a pipe without a reader: without an output there is no client."""
     reader, writer = os.pipe()
     os.close(reader)
     return writer

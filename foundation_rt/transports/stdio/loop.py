@@ -19,10 +19,10 @@ _Ts = TypeVarTuple("_Ts")
 
 
 class ReactorSelector(selectors.DefaultSelector):
-    """A selector that gets its waiting done by a reactor.
+    """A selector that leaves the waiting to a reactor.
 
-    The platform's selector (epoll, kqueue) is itself a descriptor that can be waited for: it is
-    one of those the reactor watches, so asyncio's descriptors cost the reactor one entry.
+    The platform's selector (epoll, kqueue) is itself a descriptor that can be waited for. The
+    reactor watches it, so all of asyncio's descriptors cost the reactor one entry.
     """
 
     def __init__(self, reactor: Reactor) -> None:
@@ -37,12 +37,12 @@ class ReactorSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Take turns of the reactor until asyncio has something to do.
 
-        A turn that gave asyncio nothing to do (an inline call, a reply from a thread) does not
-        return to the loop: its bookkeeping would cost such a call 3 us.
+        After a turn without work for asyncio (an inline call, a reply from a thread) this does not
+        return to the loop, whose bookkeeping would cost such a call 3 us.
         """
         reactor = self.reactor
         loop = reactor.prepare_loop()
-        loop.due = False  # what was scheduled before is why `timeout` is what it is
+        loop.due = False  # `timeout` accounts for everything scheduled so far
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             reactor.turn(timeout)
@@ -58,7 +58,7 @@ class ReactorSelector(selectors.DefaultSelector):
         return super().select(0)
 
     def close(self) -> None:
-        """Leave the reactor and give the descriptor back."""
+        """Leave the reactor, and close the descriptor."""
         self.reactor.unwatch(self.fileno())
         super().close()
 
@@ -67,7 +67,7 @@ class ReactorLoop(asyncio.SelectorEventLoop):
     """An event loop that notes when something was scheduled on it.
 
     Attributes:
-        due: something was scheduled since the loop last went to wait.
+        due: whether something was scheduled since the loop last began to wait.
     """
 
     def __init__(self, reactor: Reactor) -> None:
@@ -80,7 +80,7 @@ class ReactorLoop(asyncio.SelectorEventLoop):
         *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """As every loop's; see the class."""
+        """Schedule `callback` as every loop does, and set `due`."""
         self.due = True
         return super().call_soon(callback, *args, context=context)
 
@@ -91,13 +91,13 @@ class ReactorLoop(asyncio.SelectorEventLoop):
         *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As every loop's; see the class."""
+        """Schedule `callback` as every loop does, and set `due`."""
         self.due = True
         return super().call_at(when, callback, *args, context=context)
 
 
 def make_loop(reactor: Reactor) -> ReactorLoop:
-    """A loop whose waiting is done by `reactor`, set as the thread's own."""
+    """Return a loop that waits by `reactor`, set as the thread's event loop."""
     loop = ReactorLoop(reactor)
     asyncio.set_event_loop(loop)
     return loop
@@ -106,10 +106,12 @@ def make_loop(reactor: Reactor) -> ReactorLoop:
 def finish_loop(
     loop: asyncio.AbstractEventLoop, timeout: float, first: Coroutine[Any, Any, None] | None
 ) -> None:
-    """Cancel what still runs on `loop`, give it `timeout` seconds to end, and close the loop.
+    """Cancel the tasks of `loop`, wait `timeout` seconds for their end, and close the loop.
 
     Args:
-        first: what is to be done before, while the tasks still run; it bounds its time itself.
+        loop: the loop; it must not be running.
+        timeout: the time for the cancelled tasks, in seconds.
+        first: runs before, while the tasks still run; bounds its own time.
     """
     if first is not None:
         _run(loop, first, math.inf)
@@ -121,24 +123,24 @@ def finish_loop(
         _run(loop, asyncio.wait(tasks, timeout=timeout), until)
     _run(loop, loop.shutdown_asyncgens(), until)
     asyncio.set_event_loop(None)
-    # The interpreter destroys what is left behind when nobody can be told any more.
+    # The interpreter destroys the remaining tasks when errors can no longer be reported.
     loop.set_exception_handler(lambda loop, context: None)
-    with suppress(RuntimeError):  # it runs: a task that is left behind runs it anew
+    with suppress(RuntimeError):  # a task that is left behind may run the loop again
         loop.close()
 
 
 def _run(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, object], until: float
 ) -> None:
-    """Run `coroutine` on `loop`, whatever the tasks of handlers throw out of it, or do to it."""
+    """Run `coroutine` on `loop`, despite handlers' tasks that raise through it or stop it."""
     task = loop.create_task(coroutine)
     while not task.done():
         try:
             loop.run_until_complete(task)
         except (SystemExit, KeyboardInterrupt):
-            pass  # a task's last word; it has ended with it
+            pass  # a task has ended with it
         except RuntimeError:
-            # A task that was cancelled stopped the loop instead: go on while there is time.
+            # A cancelled task has stopped the loop: continue while there is time.
             if time.monotonic() > until:
                 task.cancel()
                 return

@@ -1,13 +1,13 @@
 """The one place where the main thread of a stdio process waits.
 
-A `turn` waits for descriptors, timers and wake-ups, then serves what is there. As long as no
+A `turn` waits for descriptors, timers and wake-ups, then calls their handlers. As long as no
 handler is a coroutine, `run` takes one turn after another and asyncio is not even imported: that
 saves a third of the start-up, and half of a round trip (measured: 20 us through asyncio's reader
 callbacks against 10 us here).
 
-With the first coroutine an asyncio loop moves in. It runs in the same thread and gets its waiting
-done by the same `turn`: the loop's selector is one whose `select` takes a turn, with asyncio's own
-descriptors among those that are waited for. So there is one way of waiting, before and after.
+The first coroutine starts an asyncio loop in the same thread. Its selector's `select` takes a
+`turn`, in which the reactor also waits for asyncio's descriptors. So the thread waits in one way
+only, before and after.
 """
 
 from __future__ import annotations
@@ -38,18 +38,26 @@ if TYPE_CHECKING:
     from .loop import ReactorLoop
 
 READABLE = select.POLLIN
-# POLLHUP and POLLERR are reported whether asked for or not.
+# POLLHUP and POLLERR are reported even if they are not requested.
 GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 _MAX_FAILURES = 100
-"""Turns in a row that may be broken off: what breaks every one is a bug, and no accident."""
+"""The most consecutive turns that an exception may end; beyond, the error is raised."""
 
 
 @define(eq=False, repr=False)
 class Reactor:
-    """Waits and serves; belongs to the thread that calls `run`.
+    """Waits for events and calls their handlers; belongs to the thread that calls `run`.
 
     Only `wake`, `stop`, `return_to_host` and `QueuedTimer.cancel` may be called from other threads.
+
+    Attributes:
+        delay: measures how long events wait.
+        loop: the asyncio loop; None before the first coroutine.
+        on_wake: called after `wake`.
+        on_turn: called at the beginning of each turn.
+        on_error: called with each exception that ends a turn.
+        stopped: whether `run` returns after the present turn.
     """
 
     delay: LoopDelay = field(factory=LoopDelay, init=False)
@@ -66,25 +74,25 @@ class Reactor:
     _woken: bool = field(default=False, init=False)
     stopped: bool = field(default=False, init=False)
     _closing: bool = field(default=False, init=False)
-    _fresh: list[Callback] = field(factory=list, init=False)
+    _started: list[Callback] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.watch(self._wake_pipe[0], READABLE, self._on_wake_byte)
 
     @property
     def descriptors(self) -> tuple[int, int]:
-        """Its own; a child of this process must not write there."""
+        """Return the reactor's own descriptors; no child of this process may write there."""
         return self._wake_pipe
 
-    # -- what to wait for --------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------
 
     def watch(self, descriptor: int, events: int, handler: Callable[[int], object]) -> None:
-        """Call `handler(events)` when `events`, or an end of the descriptor, is there."""
+        """Call `handler(events)` when `events` or a hang-up occur on `descriptor`."""
         self._handlers[descriptor] = handler
         self._poll.register(descriptor, events)
 
     def unwatch(self, descriptor: int) -> None:
-        """Wait for the descriptor no more."""
+        """Stop waiting for `descriptor`."""
         if self._handlers.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
@@ -93,7 +101,7 @@ class Reactor:
         return self._timers.add(time.monotonic() + seconds, callback)
 
     def wake(self) -> None:
-        """End the present wait and have `on_wake` called; from any thread or signal handler."""
+        """End the present wait and let `on_wake` be called; from any thread or signal handler."""
         with self._wake_lock:
             if not self._woken:
                 self._woken = True
@@ -107,10 +115,10 @@ class Reactor:
     # -- running -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Take turns until `stop`; go on inside an asyncio loop once there is one.
+        """Take turns until `stop`; inside the asyncio loop once there is one.
 
-        What comes out of a turn is reported, and the next one is taken (ERR-07). Where no turn
-        goes well any more, the last error is raised.
+        An exception that ends a turn is reported, and the next turn is taken (ERR-07). If every
+        turn fails, the last exception is raised.
         """
         failures = 0
         while not self.stopped:
@@ -126,25 +134,25 @@ class Reactor:
                 if failures > _MAX_FAILURES:
                     raise
                 self._recover(error)
-        # What follows, waiting for a slow client for one, is no turn that a handler makes last.
+        # Handlers do not delay what follows, such as waiting for a slow client.
         self.delay.end_turn(time.monotonic())
 
     def _recover(self, error: BaseException) -> None:
-        """A turn was broken off: report it, and have everything looked at once more."""
+        """Report the exception that has ended a turn, and check everything again."""
         self.on_error(interruption(error), error)
         self._woken = False
         self.wake()
 
     def stop(self) -> None:
-        """Have `run` return after the present turn."""
+        """Let `run` return after the present turn."""
         if not self._closing:
             self.stopped = True
             self.wake()
 
     def turn(self, timeout: float | None) -> None:
-        """Wait `timeout` seconds at most (None: until something happens), then serve it."""
-        if self._fresh:
-            self._tell_started()
+        """Wait for events, `timeout` seconds at most (None: no limit), and call their handlers."""
+        if self._started:
+            self._notify_started()
         now = time.monotonic()
         self.delay.end_turn(now)
         due = self._timers.next_due()
@@ -169,10 +177,11 @@ class Reactor:
     def close(
         self, grace: float, first: Callable[[], Coroutine[Any, Any, None]] | None = None
     ) -> None:
-        """Give back the descriptors, and end the asyncio loop, if any, within `grace` seconds.
+        """Close the descriptors, and end the asyncio loop, if any.
 
         Args:
-            first: what is done on the loop before its tasks are ended.
+            grace: the time for the loop's tasks to end, in seconds.
+            first: runs on the loop before its tasks are cancelled.
         """
         # What was to happen in a turn, or later, belongs to a session that is over. The turns that
         # the loop still takes to end its tasks must not be stopped by it.
@@ -185,8 +194,8 @@ class Reactor:
 
             finish_loop(self.loop, grace, None if first is None else first())
         with self._wake_lock:
-            # Whoever wakes it from now on, a worker that ends late for one, writes nothing: the
-            # number may belong to somebody else's file by then.
+            # A later `wake`, by a worker that ends late for example, must write nothing: the
+            # number may belong to another file by then.
             self._woken = True
             for descriptor in self._wake_pipe:
                 os.close(descriptor)
@@ -194,7 +203,7 @@ class Reactor:
     # -- coroutines --------------------------------------------------------------------------
 
     def prepare_loop(self) -> ReactorLoop:
-        """The asyncio loop, made when it is first asked for."""
+        """Return the asyncio loop, made by the first call."""
         if self.loop is None:
             from .loop import make_loop
 
@@ -205,25 +214,25 @@ class Reactor:
     def start_task(
         self, coroutine: Coroutine[Any, Any, None], started: Callable[[asyncio.Task[None]], object]
     ) -> None:
-        """A task on the loop of this thread; `started` is called when it has had its first go.
+        """Start a task on the loop of this thread; call `started` after its first step.
 
-        So a coroutine that ends at once never has its deadline armed, with eager start and without.
+        So a coroutine that ends at once never needs a deadline, with eager tasks and without.
         """
         task = create_task(self.prepare_loop(), coroutine)
-        self._fresh.append(lambda: started(task))
+        self._started.append(lambda: started(task))
 
-    def _tell_started(self) -> None:
-        while self._fresh:
-            self._fresh.pop(0)()
+    def _notify_started(self) -> None:
+        while self._started:
+            self._started.pop(0)()
 
     def call_in_loop(self, callback: Callback) -> None:
-        """On the loop of this thread."""
+        """Run `callback` on the loop of this thread; from any thread."""
         self.prepare_loop().call_soon_threadsafe(callback)
 
     def is_here(self) -> bool:
-        """Always: a worker thread writes for itself."""
+        """Return True: a worker thread writes its own reply."""
         return True
 
     def return_to_host(self, callback: Callback) -> None:
-        """In place: a worker thread writes its own reply, which saves waking this one."""
+        """Run `callback` in place: a worker thread writes its own reply, without a wake-up."""
         callback()

@@ -1,17 +1,17 @@
-"""A thread that sees to it that the process ends, even when the main thread can't.
+"""A thread that ends the process when the main thread cannot.
 
-A handler that blocks the event loop blocks whatever would notice end of file, run a deadline or
-answer a signal. This thread notices for it (PROC-06, TIME-09):
+A handler that blocks the event loop also blocks the detection of end of file, deadlines and
+signals. This thread handles (PROC-06, TIME-09):
 
-* a turn that lasts over a second: the handler that is blocking is named in a WARN;
-* the client hangs up while a turn lasts on: `hang_up_budget` later the process ends;
-* SIGTERM, SIGINT or SIGHUP arrives and the main thread does not end the process in its time, or it
-  arrives again and the main thread cannot even take notice;
-* the main thread is done, but something it can't stop keeps the interpreter from ending.
+* a turn that lasts over a second: the blocking handler is named in a WARN;
+* a client that hangs up during a turn: the process ends `hang_up_budget` later;
+* SIGTERM, SIGINT or SIGHUP when the main thread does not end the process in time, or cannot react
+  to a second signal;
+* a main thread that is done while something it cannot stop keeps the interpreter alive.
 
-It looks when the next of these is due, and once a second while turns are being taken, four times in
-`hang_up_budget` once the client has gone: so it knows of every turn before anything is due of it.
-Otherwise it sleeps without end.
+It wakes when the next of these is due; once a second while turns are taken; and four times per
+`hang_up_budget` after the client has gone. So it has seen every turn before anything about it is
+due. Otherwise it sleeps without limit.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _TICK_SECONDS = 1.0
 _BLOCKED_SECONDS = 1.0
 _HANG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
 
-# What may be written to the control pipe besides signal numbers. Those the interpreter writes, of
-# every signal that somebody in the process handles, a tool included.
+# The commands on the control pipe, besides signal numbers. The interpreter writes the numbers of
+# all signals that are handled in the process, including those that a tool handles.
 _LOOK = 0
 _END = 255
 
@@ -43,14 +43,17 @@ class Watchdog:
     """Watches the main thread from beside it.
 
     Args:
-        peer: the descriptor whose hang-up means that the client has gone; None where the process
-            does not end with any one client.
-        delay: tells since when the present turn lasts.
-        hang_up_budget: seconds a turn may last on after the client has hung up.
-        signal_budget: seconds from a signal that ends it to the end of the process.
-        on_blocked: is told how many seconds a turn has lasted.
-        on_signal: wakes the main thread; the system may give a signal to another one.
+        peer: the descriptor whose hang-up means that the client has gone; None if the process
+            does not end with its client.
+        delay: knows when the present turn began.
+        hang_up_budget: how long a turn may last after the client has hung up, in seconds.
+        signal_budget: the time from an ending signal to the end of the process, in seconds.
+        on_blocked: called with the number of seconds that a turn has lasted.
+        on_signal: wakes the main thread; the system may deliver a signal to another one.
         end_process: ends the process at once with an exit code; does not return.
+
+    Attributes:
+        asleep: whether the thread sleeps without limit.
     """
 
     peer: int | None
@@ -82,27 +85,31 @@ class Watchdog:
 
     @property
     def signal_descriptor(self) -> int:
-        """For `signal.set_wakeup_fd`: signal numbers written here start the signal budget."""
+        """Return the descriptor for `signal.set_wakeup_fd`: a signal starts the budget."""
         return self._control[1]
 
     @property
     def descriptors(self) -> tuple[int, int]:
-        """Its own; a child of this process must not write there."""
+        """Return the watchdog's own descriptors; no child of this process may write there."""
         return self._control
 
     def look(self) -> None:
-        """A turn begins while the thread is asleep: have it look again from now on."""
+        """Wake the thread, because a turn begins while it is asleep."""
         self.asleep = False
-        self._tell(_LOOK)
+        self._send(_LOOK)
 
     def limit(self, seconds: float, exit_code: int) -> float:
         """End the process with `exit_code` in `seconds`, unless `stop` comes first.
 
-        The time counts from the signal, or from the hang-up if a turn that lasted kept the main
-        thread from noticing it.
+        The time counts from now, or from the hang-up if a long turn kept the main thread from
+        noticing it.
+
+        Args:
+            seconds: the time that is left.
+            exit_code: the exit code of the process.
 
         Returns:
-            When that will be, in monotonic seconds.
+            The time of that end, in monotonic seconds.
         """
         due = time.monotonic() + seconds
         if self._limit is not None:
@@ -110,22 +117,22 @@ class Watchdog:
         if self._hung_up_at is not None and self.delay.turns <= self._hung_up_in + 1:
             due = min(due, self._hung_up_at + self.hang_up_budget)
         self._limit = (due, exit_code)
-        self._tell(_LOOK)
+        self._send(_LOOK)
         return due
 
     def note_hang_up(self, now: float) -> None:
-        """The client has gone: from now on a turn may last `hang_up_budget` seconds."""
+        """Allow a turn `hang_up_budget` seconds from now on, since the client has gone."""
         self._hung_up_at = now
         self._hung_up_in = self.delay.turns
 
     def stop(self) -> None:
-        """The process ends by itself, or goes on without us: end the thread."""
-        self._tell(_END)
+        """End the thread: the process ends by itself, or continues without it."""
+        self._send(_END)
         self._thread.join()
         for descriptor in self._control:
             os.close(descriptor)
 
-    def _tell(self, byte: int) -> None:
+    def _send(self, byte: int) -> None:
         os.write(self._control[1], bytes((byte,)))
 
     def _run(self) -> None:
@@ -141,11 +148,11 @@ class Watchdog:
                 if descriptor == self._control[0]:
                     self._obey(os.read(descriptor, 64))
                 else:
-                    poll.unregister(descriptor)  # it would be reported for ever
+                    poll.unregister(descriptor)  # else it would be reported again and again
                     self.note_hang_up(time.monotonic())
             if not ready:
                 # A whole tick has passed. Only a process that took no turn in it is idle: waking
-                # this thread for every turn would double the time of a call.
+                # this thread for each turn would double the time of a call.
                 self.asleep = self._is_idle(turns)
                 turns = self.delay.turns
             if self._hung_up_at is None and self._is_read_to_its_end():
@@ -153,9 +160,9 @@ class Watchdog:
             self._check(time.monotonic())
 
     def _is_idle(self, turns: int) -> bool:
-        """Whether nothing is to be watched, and no turn was taken since there were `turns`."""
-        # Said first and checked then: a turn that begins in between either sees this thread asleep
-        # and wakes it, or is seen here.
+        """Return whether nothing is due, and no turn was taken since there were `turns`."""
+        # Set first, checked then: a turn that begins in between either sees this thread asleep and
+        # wakes it, or is seen here.
         self.asleep = True
         return (
             self.delay.turns == turns
@@ -164,7 +171,7 @@ class Watchdog:
         )
 
     def _is_read_to_its_end(self) -> bool:
-        """A file never hangs up; that there is nothing left of it to read is the same."""
+        """Return whether the input is a file that was read to its end: a file never hangs up."""
         if self.peer is None:
             return False
         try:
@@ -182,7 +189,7 @@ class Watchdog:
                 self._signalled = True
                 if self._limit is not None:
                     due = min(due, self._limit[0])
-                # The signal's code counts, whatever was to end the process before (PROC-04).
+                # The signal's exit code replaces any earlier one (PROC-04).
                 self._limit = (due, 128 + command)
                 self.on_signal()
 
@@ -190,7 +197,7 @@ class Watchdog:
         return None if self._limit is None else self._limit[0]
 
     def pause(self, now: float) -> float | None:
-        """Return the seconds until the next look; None while there is nothing to look for."""
+        """Return the seconds until the next check; None while nothing is to be checked."""
         limit, turn = self._next_limit(), self.delay.turn_started
         if limit is None and self.asleep:
             return None

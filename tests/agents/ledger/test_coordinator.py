@@ -437,7 +437,7 @@ def test_callers_that_go_leave_nothing_behind() -> None:
             event.cancel()
             request.cancel()
             await asyncio.wait([event, request])
-            assert runner.node._waiting == {}
+            assert runner.node.outcomes.waiting == {}
             assert runner._waiters == set()
             entering.set()
             gate.opened.set()

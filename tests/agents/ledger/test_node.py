@@ -22,7 +22,8 @@ from foundation_rt.agents.ledger.effects import (
     Resolve,
     Send,
 )
-from foundation_rt.agents.ledger.node import Node, NodeSettings
+from foundation_rt.agents.ledger.node import Node
+from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.ledger.retransmitter import Retransmitter, RetryPolicy
 from foundation_rt.agents.ledger.rules import digest_of
 from foundation_rt.agents.ledger.types import (
@@ -61,10 +62,10 @@ class Bench:
             settings,
             lambda: uuid_of(f"id {id(self)} {next(ids)}"),
             Retransmitter(POLICY, lambda: 0.0),
-            notices,
+            notices=notices,
         )
         self.store = store or InMemoryAACPPersistenceAdapter(incarnation=INCARNATION)
-        self.node.incarnation = INCARNATION
+        self.node.exchange.incarnation = INCARNATION
         self.now = NOW
         self.effects: list[Effect] = []
         self.calls: list[Operation] = []
@@ -73,7 +74,7 @@ class Bench:
     def seat(self, agent_id: str) -> None:
         """Register an agent that has been busy: all may be claimed for it that ever may."""
         self.node.add_agent(agent_id, self.now)
-        self.node._agents[agent_id].room = self.node.settings.max_held_by_agent
+        self.node.claims._agents[agent_id].capacity = self.node.settings.max_held_by_agent
 
     def look(self) -> list[Effect]:
         """The effects that wait, with those the node has decided since."""
@@ -218,7 +219,7 @@ def test_a_receiver_enters_then_acknowledges_then_executes_then_records_then_ans
         "q1",
         1,
     )
-    assert bench.node.held == {}
+    assert bench.node.claims.held == {}
 
 
 @pytest.mark.rule("AACP-17", "AACP-41")
@@ -448,7 +449,7 @@ def test_what_is_behind_a_request_that_is_tried_again_is_given_back_with_it() ->
     bench.finish(claims[0], None, BUSY)
     bench.perform()
     assert bench.claims() == []
-    assert bench.node.held == {}
+    assert bench.node.claims.held == {}
     bench.pass_time(RETRY)
     again = bench.claims()
     assert [(each.request_id, each.epoch) for each in again] == [("r0", 2), ("r1", 2), ("r2", 2)]
@@ -547,7 +548,7 @@ def test_on_a_ledger_of_its_own_a_node_that_has_nothing_to_do_only_purges() -> N
     assert len(bench.calls) <= 12
     bench.node.stop_waiting("elsewhere", "waiter")
     bench.node.stop_waiting("elsewhere", "waiter")
-    assert bench.node._waiting == {}
+    assert bench.node.outcomes.waiting == {}
 
 
 @pytest.mark.rule("AACP-16", "AACP-26", "AACP-30")
@@ -695,7 +696,7 @@ def test_what_is_noticed_is_told_once_and_forgotten() -> None:
     assert received == [request.message_id, message.message_id]
     assert [each.message_id for each in bench.take(NoticeSettled)] == [message.message_id]
     bench.pass_time(130_000)  # it expires, and nobody has executed it
-    assert bench.node._unsettled == {}
+    assert bench.node.outcomes._unsettled == {}
 
 
 def test_the_digest_of_what_comes_in_is_that_of_what_is_sent() -> None:

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from foundation_rt.abort import AbortSignal
-from foundation_rt.agents.ledger.node import Node, NodeSettings
+from foundation_rt.agents.ledger.hooks import Hooks
+from foundation_rt.agents.ledger.node import Node
+from foundation_rt.agents.ledger.operations import NodeSettings
 from foundation_rt.agents.ledger.retransmitter import Retransmitter, RetryPolicy
-from foundation_rt.agents.ledger.runner import Ended, NodeClock, NodeRunner
+from foundation_rt.agents.ledger.runner import NodeClock, NodeRunner
 from foundation_rt.agents.ledger.types import Claim, Envelope, MessageType, RequestState
+from foundation_rt.agents.ledger.workers import Ended
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.clock import ManualClock
@@ -47,13 +50,15 @@ class Scene:
         settings = NodeSettings("me", lease_ms=3000, has_transport=transport is not None)
         policy = RetryPolicy(jitter=0)
         self.now_ms = NodeClock(clock)
+        logger = StructuredLogger(self.sink, clock)
         self.runner = NodeRunner(
             Node(settings, UuidGenerator().run_id, Retransmitter(policy, lambda: 0.0)),
             self.store,
             transport,
             self.now_ms,
-            StructuredLogger(self.sink, clock),
+            logger,
             self._run,
+            Hooks(None, None, None, logger),
         )
 
     async def _run(self, claim: Claim, signal: AbortSignal) -> Ended | None:
@@ -217,8 +222,8 @@ def test_a_loop_that_cancels_all_its_tasks_loses_no_claim_for_longer_than_needed
         assert stage.clock.monotonic() - begin < 1
         await asyncio.wait([sending])
         assert set(stage.states().values()) <= {RequestState.RECEIVED}
-        assert stage.runner._workers == {}
-        assert stage.runner._queues == {}
+        assert stage.runner.workers.tasks == {}
+        assert stage.runner.workers._queues == {}
 
     play(scene)
 

@@ -102,7 +102,7 @@ def test_what_was_left_out_has_its_default() -> None:
     assert fill_in(params, {"verified": False})["content"]["verified"] is False
 
 
-@pytest.mark.rule("QUEST-06", "QUEST-12")
+@pytest.mark.rule("QUEST-06", "QUEST-22")
 @pytest.mark.parametrize(
     ("field", "value", "what"),
     [
@@ -155,7 +155,7 @@ def test_an_answer_that_is_none_is_not_sent(answer: Any, path: str, what: str) -
     assert any(what in text for _, text in seen)
 
 
-@pytest.mark.rule("QUEST-05")
+@pytest.mark.rule("QUEST-17")
 def test_choices_of_a_list() -> None:
     named = {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "maxItems": 1}
     titled = {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}
@@ -197,7 +197,7 @@ def test_a_form_that_costs_too_much_is_refused(schema: Any, path: str) -> None:
     assert caught.value.data["path"].startswith(f"/requestedSchema{path}")
 
 
-@pytest.mark.rule("QUEST-05")
+@pytest.mark.rule("QUEST-18")
 def test_a_server_cannot_choose_what_takes_for_ever() -> None:
     evil = {"type": "string", "pattern": "^(a+)+$", "default": "a" * 60 + "!"}
     remote = {"type": "string", "$ref": "https://evil.example/schema"}
@@ -211,7 +211,7 @@ def test_a_server_cannot_choose_what_takes_for_ever() -> None:
     read_form(form(many))
 
 
-@pytest.mark.rule("QUEST-05")
+@pytest.mark.rule("QUEST-17")
 @pytest.mark.parametrize("dialect", ["2020-12/schema", "2019-09/schema", "never/heard/of"])
 def test_a_form_is_the_same_in_every_dialect(dialect: str) -> None:
     params = form(
@@ -270,7 +270,7 @@ FIELD = JSON | st.dictionaries(
 )
 
 
-@pytest.mark.rule("QUEST-03", "QUEST-12")
+@pytest.mark.rule("QUEST-03", "QUEST-22")
 @given(
     st.dictionaries(st.text(max_size=3), FIELD, max_size=3),
     JSON,

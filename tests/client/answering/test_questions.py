@@ -70,7 +70,7 @@ def never(*arguments: Any) -> Any:
 # -- what may be asked ---------------------------------------------------------------------------
 
 
-@pytest.mark.rule("QUEST-01")
+@pytest.mark.rule("QUEST-16")
 @pytest.mark.parametrize(
     ("given", "revision", "declared"),
     [
@@ -175,7 +175,7 @@ async def fill_in_for(who: str, request: Any) -> Any:
     return await fill_in_later(request)
 
 
-@pytest.mark.rule("QUEST-04", "QUEST-11")
+@pytest.mark.rule("QUEST-04", "QUEST-11", "QUEST-20", "QUEST-21")
 @pytest.mark.parametrize(
     "handler",
     [
@@ -246,7 +246,7 @@ def test_roots_of_a_function_are_asked_for_anew() -> None:
         assert ask(questions, LIST, {}) == {"roots": [{"uri": "file:///b"}]}
 
 
-@pytest.mark.rule("QUEST-10", "QUEST-12")
+@pytest.mark.rule("QUEST-10", "QUEST-22")
 @pytest.mark.parametrize(
     ("places", "what"),
     [
@@ -340,13 +340,13 @@ class Hostile(Mapping[str, Any]):
         return 1
 
 
-@pytest.mark.rule("QUEST-12")
+@pytest.mark.rule("QUEST-22")
 def test_an_answer_that_fails_when_it_is_looked_at() -> None:
     questions = Questions(elicitation=lambda request: Hostile())
     assert refusal(questions, ELICIT, FORM).data["reason"] == "handler_failed"
 
 
-@pytest.mark.rule("QUEST-12")
+@pytest.mark.rule("QUEST-22")
 def test_what_cannot_be_used_is_named_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     refused = refusal(Questions(elicitation=lambda request: {"f": ["secret"]}), ELICIT, FORM)
     assert refused.to_wire() == {
@@ -379,7 +379,7 @@ def test_a_handler_chooses_what_the_server_is_told() -> None:
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
 
-@pytest.mark.rule("QUEST-11")
+@pytest.mark.rule("QUEST-20")
 def test_a_handler_in_a_thread_blocks_nobody_and_sees_the_context() -> None:
     go = threading.Event()
     seen: list[Any] = []
@@ -401,7 +401,7 @@ def test_a_handler_in_a_thread_blocks_nobody_and_sees_the_context() -> None:
     assert seen == [("set", True)]
 
 
-@pytest.mark.rule("QUEST-11", "QUEST-13")
+@pytest.mark.rule("QUEST-20", "QUEST-13")
 def test_who_is_cancelled_does_not_wait_for_a_thread(caplog: pytest.LogCaptureFixture) -> None:
     started, go, ended = threading.Semaphore(0), threading.Event(), threading.Semaphore(0)
 
@@ -599,7 +599,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.rule("QUEST-03", "QUEST-12", "QUEST-14")
+@pytest.mark.rule("QUEST-03", "QUEST-22", "QUEST-14")
 @given(
     st.sampled_from([ELICIT, CREATE, LIST, "ping", ""]),
     JSON | st.sampled_from([FORM, PAGE, SAMPLE]),
@@ -649,7 +649,7 @@ def asking_server() -> Server:
     return server
 
 
-@pytest.mark.rule("QUEST-01", "QUEST-06", "QUEST-14")
+@pytest.mark.rule("QUEST-16", "QUEST-06", "QUEST-14")
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
 def test_a_server_gets_what_it_asks_for(revision: str) -> None:
     async def scenario() -> Any:

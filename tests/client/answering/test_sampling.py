@@ -208,7 +208,7 @@ def test_what_is_sent_for_an_answer(answer: Any, sent: Any) -> None:
     assert send(answer) == sent
 
 
-@pytest.mark.rule("QUEST-09")
+@pytest.mark.rule("QUEST-19")
 def test_several_blocks_where_the_revision_has_lists() -> None:
     texts = SampleResult("assistant", (Text("Hel"), Text("lo")), "m")
     assert send(texts)["content"] == [
@@ -239,7 +239,7 @@ def test_none_declines() -> None:
     assert caught.value.to_wire() == {"code": -1, "message": "User rejected sampling request"}
 
 
-@pytest.mark.rule("QUEST-09", "QUEST-12")
+@pytest.mark.rule("QUEST-09", "QUEST-22")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -315,7 +315,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.rule("QUEST-03", "QUEST-12")
+@pytest.mark.rule("QUEST-03", "QUEST-22")
 @given(st.lists(JSON, max_size=3), st.dictionaries(MEMBER, JSON), JSON, st.booleans())
 def test_any_json_is_a_conversation_or_refused(
     messages: Any, more: Any, answer: Any, with_tools: bool

@@ -173,7 +173,7 @@ def test_what_is_no_entry_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
 hints = st.none() | st.integers(-10, 10_000_000) | st.sampled_from(["5", 1.5, True, [], {}])
 
 
-@pytest.mark.rule("CLIENT-23")
+@pytest.mark.rule("CLIENT-46")
 @given(said=st.lists(hints, min_size=1, max_size=4))
 def test_the_least_hint_of_all_pages_counts(said: list[Any]) -> None:
     """What is no hint is none."""

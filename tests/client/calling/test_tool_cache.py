@@ -81,7 +81,7 @@ class CacheModel(RuleBasedStateMachine):
                 assert f"p{self.listed[name]}" in found.input_schema["properties"]
 
 
-TestCache = pytest.mark.rule("CTOOL-06", "CTOOL-07", "CTOOL-08")(CacheModel.TestCase)
+TestCache = pytest.mark.rule("CTOOL-06", "CTOOL-28", "CTOOL-07", "CTOOL-08")(CacheModel.TestCase)
 
 
 @pytest.mark.rule("CTOOL-06")
@@ -121,7 +121,7 @@ def test_compiled_schemas_outlive_a_list_that_was_invalidated(
     assert len(compiled) == 4  # `a` once, `b` once for each of its three forms
 
 
-@pytest.mark.rule("CTOOL-06")
+@pytest.mark.rule("CTOOL-28")
 def test_ten_thousand_tools_are_kept_in_their_order() -> None:
     cache = ToolCache(ttl_ms=1000)
     names = [f"tool_{number}" for number in range(10_000)]

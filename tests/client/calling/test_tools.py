@@ -74,7 +74,7 @@ def test_they_are_listed_once_as_long_as_they_are_fresh() -> None:
     play(scene, listed(tool("a")), tool_cache_ttl_ms=60_000)
 
 
-@pytest.mark.rule("CLIENT-23")
+@pytest.mark.rule("CLIENT-46")
 def test_a_hint_of_the_server_wins() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.call("a")
@@ -88,7 +88,7 @@ def test_a_hint_of_the_server_wins() -> None:
     play(scene, listed(tool("a"), ttlMs=1_000))
 
 
-@pytest.mark.rule("CLIENT-23")
+@pytest.mark.rule("CLIENT-46")
 def test_what_may_not_be_kept_serves_calls_until_it_fails() -> None:
     """A hint of 0: it is read anew whenever it is shown, and before it refuses anything."""
 
@@ -161,7 +161,7 @@ def test_a_check_of_too_many_steps_refuses_a_result_and_sends_arguments(
     play(scene, {**tools, "tools/call": [result(content=[], structuredContent=many)]})
 
 
-@pytest.mark.rule("CTOOL-19")
+@pytest.mark.rule("CTOOL-26")
 def test_a_result_says_why_it_was_not_checked() -> None:
     dear = {"type": "object", "required": [f"p{number}" for number in range(3000)]}
     answer = result(content=[], structuredContent={"a": 1})
@@ -177,7 +177,7 @@ def test_a_result_says_why_it_was_not_checked() -> None:
     play(scene, {**tools, "tools/call": [answer]})
 
 
-@pytest.mark.rule("CLIENT-24")
+@pytest.mark.rule("CLIENT-24", "CLIENT-47")
 def test_a_list_of_this_second_refuses_by_itself() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -194,7 +194,7 @@ def test_a_list_of_this_second_refuses_by_itself() -> None:
     play(scene, listed(tool("a", inputSchema=STRICT)))
 
 
-@pytest.mark.rule("CLIENT-24")
+@pytest.mark.rule("CLIENT-24", "CLIENT-47")
 def test_a_list_that_is_not_fresh_is_read_again_before_it_refuses() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -213,7 +213,7 @@ def test_a_list_that_is_not_fresh_is_read_again_before_it_refuses() -> None:
     play(scene, listed(tool("a", inputSchema=STRICT), ttlMs=1_000))
 
 
-@pytest.mark.rule("CLIENT-24")
+@pytest.mark.rule("CLIENT-24", "CLIENT-47")
 def test_a_fresh_list_is_read_again_before_it_refuses_once_a_second_at_most() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -237,7 +237,7 @@ def test_a_fresh_list_is_read_again_before_it_refuses_once_a_second_at_most() ->
     play(scene, listed(tool("a", inputSchema=STRICT)))
 
 
-@pytest.mark.rule("CLIENT-24")
+@pytest.mark.rule("CLIENT-24", "CLIENT-47")
 def test_a_tool_that_is_gone_when_its_arguments_do_not_fit() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -260,7 +260,7 @@ def test_arguments_are_what_json_makes_of_them() -> None:
     play(scene, listed(tool("a", inputSchema=cities)))
 
 
-@pytest.mark.rule("CLIENT-23", "CLIENT-30")
+@pytest.mark.rule("CLIENT-45", "CLIENT-30")
 def test_a_list_that_changed_while_it_was_read_serves_those_who_wait() -> None:
     """And nobody else: who comes later, and knows of a new tool, has it listed anew."""
 
@@ -283,7 +283,7 @@ def test_a_list_that_changed_while_it_was_read_serves_those_who_wait() -> None:
     play(scene, listed(tool("a")))
 
 
-@pytest.mark.rule("CLIENT-23", "CLIENT-30")
+@pytest.mark.rule("CLIENT-45", "CLIENT-30")
 def test_a_server_whose_list_always_changes_can_be_called() -> None:
     points = {**ANSWER, "tools/list": [CHANGED, result(tools=[tool("a")])]}
 
@@ -521,7 +521,7 @@ def test_a_server_without_tools() -> None:
 steps = st.sampled_from(["call", "unknown", "list", "changed", "invalidate", "wait", "hint", "die"])
 
 
-@pytest.mark.rule("CLIENT-23", "CLIENT-24")
+@pytest.mark.rule("CLIENT-23", "CLIENT-24", "CLIENT-47")
 @given(history=st.lists(steps, max_size=12), hint=st.sampled_from([None, 0, 5_000]))
 def test_any_history_of_a_list(history: list[str], hint: int | None) -> None:
     """A tool that there is can be called; one that there is not is E204, and never sent."""
@@ -556,7 +556,7 @@ def test_any_history_of_a_list(history: list[str], hint: int | None) -> None:
     play(scene)
 
 
-@pytest.mark.rule("CLIENT-29")
+@pytest.mark.rule("CLIENT-51")
 def test_listing_ends_with_the_client() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()

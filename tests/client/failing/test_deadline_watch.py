@@ -87,7 +87,7 @@ def test_the_timer_of_a_loop_that_has_ended_is_not_waited_for() -> None:
     run_virtual(main)
 
 
-@pytest.mark.rule("CLIENT-20", "CLIENT-29")
+@pytest.mark.rule("CLIENT-20", "CLIENT-51")
 def test_closed_it_leaves_no_timer_and_still_ends_what_runs() -> None:
     async def main(clock: ManualClock) -> None:
         timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]

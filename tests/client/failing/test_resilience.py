@@ -78,7 +78,7 @@ def test_failures_of_the_server(acts: list[Act]) -> None:
     assert circuit_after(acts, has_exchanges=True) is OPEN
 
 
-@pytest.mark.rule("BREAK-10", "CLIENT-25")
+@pytest.mark.rule("BREAK-16", "CLIENT-25")
 @pytest.mark.parametrize(
     "acts",
     [
@@ -128,7 +128,7 @@ def test_what_a_probe_says(acts: list[Act], after: CircuitState) -> None:
     play(scene, breaker=STRICT, retries=ONCE)
 
 
-@pytest.mark.rule("BREAK-10")
+@pytest.mark.rule("BREAK-17")
 @pytest.mark.parametrize("how", ["cancelled", "wrong arguments", "no such tool", "not JSON"])
 def test_a_probe_that_says_nothing_is_given_back(how: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -152,7 +152,7 @@ def test_a_probe_that_says_nothing_is_given_back(how: str) -> None:
     play(scene, breaker=STRICT, retries=ONCE)
 
 
-@pytest.mark.rule("BREAK-10")
+@pytest.mark.rule("BREAK-16")
 def test_wrong_arguments_are_no_failure() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         for _ in range(10):
@@ -182,7 +182,7 @@ def test_one_lost_connection_is_one_failure_however_many_wait(where: str) -> Non
     play(scene, points, retries=ONCE, breaker=BreakerSettings(failure_threshold=3))
 
 
-@pytest.mark.rule("CLIENT-28", "BREAK-10")
+@pytest.mark.rule("CLIENT-48", "BREAK-16")
 def test_a_session_that_expired_is_no_failure_however_many_wait() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -231,7 +231,7 @@ def test_a_tools_own_circuit() -> None:
     play(scene, breaker=breaker, tool_breakers=True, retries=ONCE)
 
 
-@pytest.mark.rule("BREAK-10")
+@pytest.mark.rule("BREAK-17")
 def test_the_servers_only_probe_is_given_back_where_the_tool_refuses() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         slow = await begun(call(client, [], timeout=10))
@@ -368,7 +368,7 @@ def test_half_open_circuit_is_not_closed_by_an_answer_from_the_cache() -> None:
     play(scene, breaker=STRICT, retries=ONCE)
 
 
-@pytest.mark.rule("BREAK-13", "BREAK-10")
+@pytest.mark.rule("BREAK-13", "BREAK-19", "BREAK-10")
 @pytest.mark.parametrize(("has_exchanges", "after"), [(True, CLOSED), (False, OPEN)])
 def test_late_call_that_was_not_sent_is_a_failure_only_where_the_server_does_not_read(
     has_exchanges: bool, after: CircuitState
@@ -388,7 +388,7 @@ def test_late_call_that_was_not_sent_is_a_failure_only_where_the_server_does_not
     play(scene, breaker=STRICT, retries=ONCE, has_exchanges=has_exchanges)
 
 
-@pytest.mark.rule("BREAK-13", "BREAK-02")
+@pytest.mark.rule("BREAK-18", "BREAK-02")
 @pytest.mark.parametrize("has_begun", [False, True])
 def test_call_whose_turn_comes_after_the_circuit_opened_is_not_sent(has_begun: bool) -> None:
     asks = result(resultType="input_required", requestState="x")
@@ -435,7 +435,7 @@ def test_call_that_waits_for_its_turn_is_a_probe_only_when_it_is_sent() -> None:
     play(scene, breaker=STRICT, retries=ONCE, has_exchanges=True)
 
 
-@pytest.mark.rule("BREAK-10")
+@pytest.mark.rule("BREAK-16")
 def test_made_up_names_do_not_pile_up() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         for each in range(20):
@@ -489,7 +489,7 @@ def test_what_will_be_refused_again_is_not_repeated(code: int) -> None:
     play(scene)
 
 
-@pytest.mark.rule("RETRY-10", "CLIENT-20")
+@pytest.mark.rule("RETRY-12", "CLIENT-20")
 def test_nothing_is_tried_past_the_deadline() -> None:
     """A wait that would outlast it is not begun: the error comes at once."""
 
@@ -505,7 +505,7 @@ def test_nothing_is_tried_past_the_deadline() -> None:
     play(scene, retries=RetryPolicy(base_delay_ms=1_000))
 
 
-@pytest.mark.rule("RETRY-10")
+@pytest.mark.rule("RETRY-13")
 def test_nothing_is_tried_inside_an_open_circuit() -> None:
     """The error is the one the call had before the circuit opened: it says more than a refusal."""
 
@@ -554,7 +554,7 @@ def test_prompt_that_lacks_nothing_is_tried_again(listing: Act) -> None:
     play(scene, points, require={"prompts"})
 
 
-@pytest.mark.rule("RETRY-10")
+@pytest.mark.rule("RETRY-12")
 def test_all_calls_share_one_budget() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -566,7 +566,7 @@ def test_all_calls_share_one_budget() -> None:
     play(scene, retries=RetryPolicy(budget=4), breaker=breaker)
 
 
-@pytest.mark.rule("CLIENT-28", "RETRY-10")
+@pytest.mark.rule("CLIENT-28", "RETRY-14")
 @pytest.mark.parametrize("revision", ["2024-11-05", STATELESS])
 def test_a_lost_session_is_made_again_once_without_a_pause(revision: str) -> None:
     """It is neither paid for nor waited for; a second loss is, as any other failure."""
@@ -584,7 +584,7 @@ def test_a_lost_session_is_made_again_once_without_a_pause(revision: str) -> Non
     play(scene, revision=revision, retries=RetryPolicy(budget=0))
 
 
-@pytest.mark.rule("CLIENT-28", "RETRY-10")
+@pytest.mark.rule("CLIENT-28", "RETRY-14")
 def test_a_call_that_ends_its_server_runs_once_more_than_it_is_tried() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -649,7 +649,7 @@ def test_an_error_speaks_for_all_tries(acts: list[Act]) -> None:
 verdicts = st.sampled_from(["answer", "fails", "refuses", "late", "dies"])
 
 
-@pytest.mark.rule("RETRY-10", "BREAK-10")
+@pytest.mark.rule("RETRY-10", "RETRY-12", "BREAK-10")
 @given(
     histories=st.lists(st.tuples(verdicts, st.booleans()), min_size=1, max_size=8),
     attempts=st.integers(1, 4),

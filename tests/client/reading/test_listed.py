@@ -10,7 +10,7 @@ from foundation_rt.client import InvalidResponseError, Prompt, Resource, Resourc
 from foundation_rt.client.reading.tool_schemas import ToolSchema
 
 
-@pytest.mark.rule("CTOOL-23")
+@pytest.mark.rule("CTOOL-27")
 def test_what_is_listed_has_its_members_and_a_repr() -> None:
     about = {"title": "Sea", "description": "Waves.", "mimeType": "text/plain"}
     wire: dict[str, Any] = {"uri": "sea://1", "name": "sea", **about, "size": 5, "x-own": 1}
@@ -38,7 +38,7 @@ def test_what_is_listed_has_its_members_and_a_repr() -> None:
     assert ToolSchema.read(old).title == "Sum"
 
 
-@pytest.mark.rule("CTOOL-23")
+@pytest.mark.rule("CTOOL-27")
 def test_members_that_are_wrong_are_left_out() -> None:
     wrong = {"name": 5, "title": [], "description": 1, "mimeType": {}, "size": -1, "arguments": 5}
     resource = Resource.read({"uri": "sea://1", **wrong})

@@ -240,7 +240,7 @@ def test_an_object_that_the_content_does_not_open_is_the_value(
     assert result.value() == structured
 
 
-@pytest.mark.rule("CTOOL-16")
+@pytest.mark.rule("CTOOL-29")
 def test_the_text_of_a_failed_tool_does_not_pass_for_a_result() -> None:
     result = call_result(*text("no such city"), isError=True)
     with pytest.raises(ToolCallError, match="no such city") as caught:

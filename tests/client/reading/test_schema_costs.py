@@ -107,7 +107,7 @@ print(peak() - before)
 """
 
 
-@pytest.mark.rule("CTOOL-19")
+@pytest.mark.rule("CTOOL-25")
 def test_no_schema_takes_more_than_fifty_megabytes() -> None:
     """All of them one after the other, in a process of its own; the issue had 2.1 GB for one."""
     command = [sys.executable, "-c", MEASURE]

@@ -218,7 +218,7 @@ def test_on_one_stream_for_all_it_belongs_to_the_only_request_that_waits(name: s
     assert isinstance(only(talk.take(came, None)), Stray)
 
 
-@pytest.mark.rule("CLIENT-13")
+@pytest.mark.rule("CLIENT-39")
 @pytest.mark.parametrize(
     "members",
     [{"result": {}}, {"jsonrpc": "1.0", "result": {}}, {"jsonrpc": "2.0"}, {"error": {}}],

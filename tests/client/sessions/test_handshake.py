@@ -166,7 +166,7 @@ def test_a_server_of_the_stateless_era_is_asked_once(speaks: list[str]) -> None:
     check(Server(speaks), [discover()], MODERN, known=MODERN)
 
 
-@pytest.mark.rule("CLIENT-02")
+@pytest.mark.rule("CLIENT-35")
 @pytest.mark.parametrize("name", HANDSHAKE_REVISIONS)
 def test_a_server_of_the_handshake_era_gets_initialize_and_its_revision_counts(name: str) -> None:
     server = Server([name])
@@ -271,7 +271,7 @@ LEGACY_REFUSALS: dict[str, MCPError] = {
 }
 
 
-@pytest.mark.rule("CLIENT-02")
+@pytest.mark.rule("CLIENT-35")
 @pytest.mark.parametrize("name", LEGACY_REFUSALS)
 def test_who_refuses_in_any_other_way_gets_initialize(name: str) -> None:
     refusal = LEGACY_REFUSALS[name]
@@ -282,7 +282,7 @@ def test_who_refuses_in_any_other_way_gets_initialize(name: str) -> None:
     check(Server([NEW], discover=refusal), [discover()], code, forced=MODERN)
 
 
-@pytest.mark.rule("CLIENT-02")
+@pytest.mark.rule("CLIENT-35")
 @pytest.mark.parametrize(
     "result",
     [
@@ -310,7 +310,7 @@ FINAL_REFUSALS: dict[str, MCPError] = {
 }
 
 
-@pytest.mark.rule("CLIENT-02")
+@pytest.mark.rule("CLIENT-35")
 @pytest.mark.parametrize("name", FINAL_REFUSALS)
 def test_nothing_else_is_tried_where_it_would_be_of_no_use(name: str) -> None:
     refusal = FINAL_REFUSALS[name]
@@ -415,7 +415,7 @@ def test_what_both_speak_is_told_in_a_message_of_bounded_length() -> None:
 # -- who may have ended it
 
 
-@pytest.mark.rule("CLIENT-02")
+@pytest.mark.rule("CLIENT-37")
 def test_a_server_that_ends_is_started_again_only_if_it_may_have_ended_for_the_first_question() -> (
     None
 ):
@@ -456,7 +456,7 @@ results = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.rule("CLIENT-01", "CLIENT-02", "CLIENT-08")
+@pytest.mark.rule("CLIENT-01", "CLIENT-37", "CLIENT-08")
 @given(
     forced=st.none() | st.sampled_from([*REVISIONS]),
     known=st.none() | st.sampled_from([*REVISIONS]),

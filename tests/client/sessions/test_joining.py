@@ -39,7 +39,7 @@ async def began(*calls: Awaitable[Any]) -> list[asyncio.Task[Any]]:
     return begun
 
 
-@pytest.mark.rule("CLIENT-29")
+@pytest.mark.rule("CLIENT-51")
 @pytest.mark.parametrize("point", ["initialize", "tools/list"])
 def test_whoever_waits_when_the_client_is_closed_is_told_so(point: str) -> None:
     """It is not cancelled: its own task goes on."""

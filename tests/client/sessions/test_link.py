@@ -149,7 +149,7 @@ def test_process_that_nobody_waits_for_has_connect_timeout_to_start() -> None:
     play(scene, {"initialize": []}, retries=ONCE, connect_timeout=5)
 
 
-@pytest.mark.rule("CLIENT-21")
+@pytest.mark.rule("CLIENT-44")
 @pytest.mark.parametrize("point", ["open", "initialize", "tools/list", "jam"])
 def test_whose_time_ends_before_anything_was_sent_reads_what_the_server_says_of_it(
     point: str, monkeypatch: pytest.MonkeyPatch
@@ -236,7 +236,7 @@ def test_a_connection_may_be_lost_at_any_moment(revision: str, turns: list[int])
     play(scene, revision=revision)
 
 
-@pytest.mark.rule("CLIENT-28")
+@pytest.mark.rule("CLIENT-48")
 def test_a_session_that_expires_again_and_again_is_given_up() -> None:
     """Once for nothing, and then as any other failure."""
 
@@ -249,7 +249,7 @@ def test_a_session_that_expires_again_and_again_is_given_up() -> None:
     play(scene, retries=RetryPolicy(max_attempts=3))
 
 
-@pytest.mark.rule("CLIENT-02")
+@pytest.mark.rule("CLIENT-37")
 @pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
 def test_a_server_that_ends_for_being_probed_is_not_probed_again(has_exchanges: bool) -> None:
     async def main(clock: ManualClock) -> None:

@@ -26,7 +26,7 @@ def answered(made: Handshake, **result: Any) -> ServerDescription | Opening:
     return made.answered(opening, result)
 
 
-@pytest.mark.rule("CLIENT-02")
+@pytest.mark.rule("CLIENT-35")
 @pytest.mark.parametrize(
     "result",
     [{}, {"tools": []}, *({"supportedVersions": named} for named in ([], None, "all", [5]))],
@@ -44,7 +44,7 @@ def test_a_server_that_names_none_of_ours_cannot_be_spoken_to() -> None:
     assert refused.value.code == "E206"
 
 
-@pytest.mark.rule("CLIENT-01", "CLIENT-02")
+@pytest.mark.rule("CLIENT-01", "CLIENT-35")
 def test_who_is_to_speak_one_revision_falls_back_to_no_other() -> None:
     with pytest.raises(MCPError) as refused:
         answered(handshake(NEWEST_REVISION))
@@ -84,7 +84,7 @@ def test_a_server_of_the_older_kind_is_told_from_one_that_fails(
 # -- servers that end instead
 
 
-@pytest.mark.rule("CLIENT-02", "CLIENT-09")
+@pytest.mark.rule("CLIENT-37", "CLIENT-09")
 def test_a_server_that_hangs_up_at_the_first_question_gets_initialize() -> None:
     async def old(asked: Asked, out: Reply) -> None:
         if asked.rpc == "initialize":
@@ -110,7 +110,7 @@ def test_a_server_that_hangs_up_at_the_first_question_gets_initialize() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.rule("CLIENT-02")
+@pytest.mark.rule("CLIENT-37")
 def test_one_that_ends_whatever_it_is_asked_is_connected_to_twice() -> None:
     async def gone(asked: Asked, out: Reply) -> None:
         out.cut()
@@ -126,7 +126,7 @@ def test_one_that_ends_whatever_it_is_asked_is_connected_to_twice() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.rule("CLIENT-02")
+@pytest.mark.rule("CLIENT-37")
 def test_an_address_where_nobody_listens_is_not_connected_to_again() -> None:
     async def nobody(asked: Asked, out: Reply) -> None:
         raise AssertionError("unreachable")

@@ -277,7 +277,7 @@ def test_log_messages_are_told_to_those_whose_they_may_be() -> None:
     play(scene, on_log=lambda *message: heard.append(("all", *message)))
 
 
-@pytest.mark.rule("CLIENT-16")
+@pytest.mark.rule("CLIENT-42")
 @pytest.mark.parametrize("revision", BOTH)
 @pytest.mark.parametrize("raised", [ValueError, asyncio.CancelledError])
 def test_a_callback_that_raises_changes_nothing(
@@ -299,7 +299,7 @@ def test_a_callback_that_raises_changes_nothing(
     assert len(failed) == 1 + 2 * 2 + 1
 
 
-@pytest.mark.rule("CLIENT-16")
+@pytest.mark.rule("CLIENT-42")
 def test_a_callback_that_would_have_to_be_awaited_is_refused_at_once() -> None:
     async def late(*_: Any) -> None:
         raise AssertionError
@@ -321,7 +321,7 @@ def test_a_callback_that_would_have_to_be_awaited_is_refused_at_once() -> None:
 LOG, CHANGED = "notifications/message", "notifications/tools/list_changed"
 
 
-@pytest.mark.rule("CLIENT-28")
+@pytest.mark.rule("CLIENT-50")
 def test_a_loss_is_a_warning_only_where_somebody_had_the_session(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -345,7 +345,7 @@ def test_a_loss_is_a_warning_only_where_somebody_had_the_session(
 # -- sessions that expire --------------------------------------------------------------------------
 
 
-@pytest.mark.rule("CLIENT-28")
+@pytest.mark.rule("CLIENT-48")
 def test_what_is_under_way_may_hear_for_itself_that_the_session_is_gone() -> None:
     """A second at most; what has not heard by then may have run."""
 
@@ -373,7 +373,7 @@ def test_what_is_under_way_may_hear_for_itself_that_the_session_is_gone() -> Non
     play(scene)
 
 
-@pytest.mark.rule("CLIENT-28")
+@pytest.mark.rule("CLIENT-49")
 @pytest.mark.parametrize("revision", BOTH)
 def test_a_server_that_another_one_has_replaced_is_met_anew(revision: str) -> None:
     """It refuses the revision that was agreed on: nothing ran."""
@@ -390,7 +390,7 @@ def test_a_server_that_another_one_has_replaced_is_met_anew(revision: str) -> No
     play(scene, revision=revision)
 
 
-@pytest.mark.rule("CLIENT-28", "BREAK-10")
+@pytest.mark.rule("CLIENT-48", "BREAK-16", "BREAK-17")
 def test_who_waited_to_send_in_a_session_that_has_expired_meanwhile() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         acts = [["wait", "go"], refusal(-32000, "Session not found")]
@@ -411,7 +411,7 @@ def test_who_waited_to_send_in_a_session_that_has_expired_meanwhile() -> None:
     play(scene)
 
 
-@pytest.mark.rule("CLIENT-28")
+@pytest.mark.rule("CLIENT-48")
 def test_what_lasts_does_not_hold_up_the_next_session() -> None:
     """What listens hears of no change in a session that has expired."""
 
@@ -463,7 +463,7 @@ def test_in_the_stateless_era_servers_ask_nothing(caplog: pytest.LogCaptureFixtu
     assert [each.levelname for each in dropped] == ["WARNING", "WARNING"]
 
 
-@pytest.mark.rule("CLIENT-17")
+@pytest.mark.rule("CLIENT-43")
 def test_questions_are_bounded_and_end_with_the_session() -> None:
     started, ended = [], []
 
@@ -501,7 +501,7 @@ def test_questions_are_bounded_and_end_with_the_session() -> None:
     play(scene, roots=handler)
 
 
-@pytest.mark.rule("CLIENT-17")
+@pytest.mark.rule("CLIENT-43")
 def test_what_is_not_answered_is_refused() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()

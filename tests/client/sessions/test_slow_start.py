@@ -63,7 +63,7 @@ class SlowStart:
     async def close(self) -> None: ...
 
 
-@pytest.mark.rule("CLIENT-01", "CLIENT-02")
+@pytest.mark.rule("CLIENT-01", "CLIENT-36")
 @pytest.mark.parametrize("newest_first", [True, False])
 def test_of_two_answers_that_come_together_the_newer_kind_counts(newest_first: bool) -> None:
     async def spoken() -> str:

@@ -176,7 +176,7 @@ def test_a_session_that_has_expired_is_made_anew_for_it(revision: str) -> None:
     play(scene, revision=revision, retries=RetryPolicy(max_attempts=1))
 
 
-@pytest.mark.rule("CLIENT-31", "BREAK-10")
+@pytest.mark.rule("CLIENT-31", "BREAK-17")
 @eras
 def test_an_open_circuit_refuses_it_at_once(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -188,7 +188,7 @@ def test_an_open_circuit_refuses_it_at_once(revision: str) -> None:
     play(scene, revision=revision, breaker=BreakerSettings(failure_threshold=1))
 
 
-@pytest.mark.rule("CLIENT-31")
+@pytest.mark.rule("CLIENT-54")
 @eras
 def test_it_outlives_sessions(revision: str) -> None:
     """It makes the next by itself; what happened meanwhile nobody knows, so all has changed."""
@@ -206,7 +206,7 @@ def test_it_outlives_sessions(revision: str) -> None:
     play(scene, revision=revision)
 
 
-@pytest.mark.rule("CLIENT-31", "CLIENT-20")
+@pytest.mark.rule("CLIENT-54", "CLIENT-20")
 @eras
 def test_a_server_that_does_not_confirm_it_again(revision: str) -> None:
     """It is asked again and again, with pauses, and never waited for beyond the time it has."""
@@ -227,7 +227,7 @@ def test_a_server_that_does_not_confirm_it_again(revision: str) -> None:
     play(scene, revision=revision, breaker=breaker, retries=RetryPolicy(max_attempts=1))
 
 
-@pytest.mark.rule("CLIENT-31")
+@pytest.mark.rule("CLIENT-54")
 @eras
 def test_one_that_is_refused_later_ends(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -240,7 +240,7 @@ def test_one_that_is_refused_later_ends(revision: str) -> None:
     play(scene, revision=revision)
 
 
-@pytest.mark.rule("CLIENT-31")
+@pytest.mark.rule("CLIENT-54")
 @pytest.mark.parametrize("how", ["answered", "cancelled"])
 def test_a_stream_that_the_server_ends_is_asked_for_again(how: str) -> None:
     """With pauses that grow, if it does so each time."""
@@ -291,7 +291,7 @@ def test_entering_may_be_given_up_at_any_moment(revision: str, turns: int, close
     play(scene, revision=revision)
 
 
-@pytest.mark.rule("CLIENT-31")
+@pytest.mark.rule("CLIENT-56")
 def test_what_somebody_else_wants_is_not_taken_back() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         async with client.subscribe(ONE) as others:
@@ -306,7 +306,7 @@ def test_what_somebody_else_wants_is_not_taken_back() -> None:
     play(scene)
 
 
-@pytest.mark.rule("CLIENT-31")
+@pytest.mark.rule("CLIENT-56")
 def test_what_somebody_comes_back_to_is_not_taken_back() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         stage.play({"resources/unsubscribe": [["wait", "go"], ["answer"]]})
@@ -323,7 +323,7 @@ def test_what_somebody_comes_back_to_is_not_taken_back() -> None:
     play(scene)
 
 
-@pytest.mark.rule("CLIENT-31")
+@pytest.mark.rule("CLIENT-56")
 @pytest.mark.parametrize("acts", [[], [refusal(-32601)], [["die"]]], ids=repr)
 def test_a_server_that_does_not_take_it_back(acts: list[Act]) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
@@ -366,7 +366,7 @@ def test_what_is_wrong_in_the_program() -> None:
     play(scene)
 
 
-@pytest.mark.rule("CLIENT-31")
+@pytest.mark.rule("CLIENT-54")
 def test_a_mistake_while_it_is_made_again_is_not_hidden() -> None:
     """Nor does it leave anybody waiting."""
 
@@ -386,7 +386,7 @@ def test_a_mistake_while_it_is_made_again_is_not_hidden() -> None:
     play(scene)
 
 
-@pytest.mark.rule("CLIENT-30")
+@pytest.mark.rule("CLIENT-53")
 def test_a_stream_that_ends_with_its_session_leaves_the_next_list_alone() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -421,7 +421,7 @@ def test_what_a_server_tells_is_bounded(revision: str) -> None:
 # -- lists -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("CLIENT-30")
+@pytest.mark.rule("CLIENT-53")
 @eras
 @pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
 def test_lists_that_change(revision: str, has_exchanges: bool) -> None:
@@ -453,7 +453,7 @@ def test_lists_that_change(revision: str, has_exchanges: bool) -> None:
     )
 
 
-@pytest.mark.rule("CLIENT-30")
+@pytest.mark.rule("CLIENT-53")
 def test_who_has_no_use_for_other_lists_listens_to_tools_only() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -464,7 +464,7 @@ def test_who_has_no_use_for_other_lists_listens_to_tools_only() -> None:
     play(scene, revision=STATELESS)
 
 
-@pytest.mark.rule("CLIENT-30")
+@pytest.mark.rule("CLIENT-53")
 def test_a_server_that_tells_of_no_lists_is_not_asked_to() -> None:
     discovered = {"supportedVersions": [STATELESS], "capabilities": {"tools": {}}}
 
@@ -476,7 +476,7 @@ def test_a_server_that_tells_of_no_lists_is_not_asked_to() -> None:
     play(scene, {"server/discover": [result(**discovered)]}, revision=STATELESS)
 
 
-@pytest.mark.rule("CLIENT-30")
+@pytest.mark.rule("CLIENT-53")
 @pytest.mark.parametrize(
     ("acts", "times"), [([refusal(-32601)], 1), ([refusal(-32603)], 5), ([result()], 5)], ids=repr
 )
@@ -492,7 +492,7 @@ def test_a_server_that_will_not_tell(acts: list[Act], times: int) -> None:
     play(scene, {"subscriptions/listen": acts}, revision=STATELESS)
 
 
-@pytest.mark.rule("CLIENT-30")
+@pytest.mark.rule("CLIENT-53")
 def test_after_a_gap_the_lists_may_have_changed() -> None:
     heard: list[str] = []
 
@@ -509,7 +509,7 @@ def test_after_a_gap_the_lists_may_have_changed() -> None:
     play(scene, revision=STATELESS, on_list_changed=heard.append)
 
 
-@pytest.mark.rule("CLIENT-30")
+@pytest.mark.rule("CLIENT-53")
 def test_the_listening_of_a_lost_session_does_not_disturb_the_next() -> None:
     heard: list[str] = []
 
@@ -528,7 +528,7 @@ def test_the_listening_of_a_lost_session_does_not_disturb_the_next() -> None:
     play(scene, revision=STATELESS, on_list_changed=heard.append)
 
 
-@pytest.mark.rule("CLIENT-16")
+@pytest.mark.rule("CLIENT-42")
 def test_what_a_handler_of_changes_raises_is_its_own() -> None:
     def broken(kind: str) -> None:
         raise KeyError(kind)
@@ -546,7 +546,7 @@ told = st.sampled_from([ONE, TWO, ONE + "/a", "other", 5]).map(lambda uri: ("upd
 steps = st.one_of(told, st.sampled_from([("lose",), ("end",), ("take",), ("wait",), ("list",)]))
 
 
-@pytest.mark.rule("CLIENT-31", "CLIENT-32")
+@pytest.mark.rule("CLIENT-54", "CLIENT-55", "CLIENT-32")
 @given(history=st.lists(steps, max_size=12), revision=st.sampled_from(BOTH))
 def test_any_history_of_a_subscription(history: list[tuple[Any, ...]], revision: str) -> None:
     """No change is lost: what was told since it was last taken, or could not be told, comes."""
@@ -581,7 +581,7 @@ def test_any_history_of_a_subscription(history: list[tuple[Any, ...]], revision:
     play(scene, revision=revision)
 
 
-@pytest.mark.rule("CLIENT-29")
+@pytest.mark.rule("CLIENT-51")
 @eras
 def test_whoever_iterates_when_the_client_is_closed_sees_the_end(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:

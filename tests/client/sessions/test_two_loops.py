@@ -39,7 +39,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server | 
             yield served.url
 
 
-@pytest.mark.rule("CLIENT-29")
+@pytest.mark.rule("CLIENT-52")
 def test_one_that_was_closed_is_closed_on_every_loop(target: Server | StdioServer | str) -> None:
     client = connect(target, require=())
 
@@ -58,7 +58,7 @@ def test_one_that_was_closed_is_closed_on_every_loop(target: Server | StdioServe
     Held.now().must_equal(before)
 
 
-@pytest.mark.rule("CLIENT-29")
+@pytest.mark.rule("CLIENT-52")
 def test_one_that_was_not_closed_is_of_use_to_its_own_loop_only() -> None:
     client = connect(local(), require=())
 

@@ -19,7 +19,7 @@ TOOLS = {"tools": [{"name": "wait", "inputSchema": {"type": "object"}}]}
 ABOUT = {"capabilities": {"tools": {}}, "supportedVersions": ["2026-07-28"]}
 
 
-@pytest.mark.rule("CHTTP-10")
+@pytest.mark.rule("CHTTP-10", "CHTTP-38")
 @given(
     most=st.integers(1, 4),
     steps=st.lists(st.sampled_from(["ask", "answer", "cancel", "refuse", "turn"]), max_size=40),
@@ -104,7 +104,7 @@ class Holding:
             out.result({"content": []})
 
 
-@pytest.mark.rule("CHTTP-10")
+@pytest.mark.rule("CHTTP-10", "CHTTP-38")
 def test_a_thousand_calls_at_once_have_as_many_connections_as_they_may() -> None:
     async def main() -> None:
         holding = Holding()
@@ -151,7 +151,7 @@ def test_deadline_of_a_call_applies_while_it_waits_for_its_turn() -> None:
     run(main())
 
 
-@pytest.mark.rule("BREAK-10", "BREAK-13", "CHTTP-10")
+@pytest.mark.rule("BREAK-17", "BREAK-13", "CHTTP-10")
 def test_calls_that_were_late_for_their_turn_do_not_open_the_circuit() -> None:
     async def main() -> None:
         holding = Holding()

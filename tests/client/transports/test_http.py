@@ -245,7 +245,7 @@ class Stopping(httpx2.Auth):
         raise RuntimeError(SECRET)
 
 
-@pytest.mark.rule("CHTTP-03", "CHTTP-15")
+@pytest.mark.rule("CHTTP-03", "CHTTP-37", "CHTTP-15")
 @pytest.mark.parametrize("auth", [Leaking(), Stopping()])
 def test_nothing_that_authentication_holds_stands_in_an_error_or_the_log(
     auth: httpx2.Auth, caplog: pytest.LogCaptureFixture
@@ -547,7 +547,7 @@ def test_what_breaks_off_may_have_run(what: bytes) -> None:
     run(main())
 
 
-@pytest.mark.rule("CHTTP-03")
+@pytest.mark.rule("CHTTP-37")
 def test_a_server_that_sends_our_head_back_puts_no_secret_into_an_error() -> None:
     async def answer(asked: Asked, out: Reply) -> None:
         out.raw(f"POST {asked.target} {asked.headers['authorization']}\r\n\r\n".encode())
@@ -562,7 +562,7 @@ def test_a_server_that_sends_our_head_back_puts_no_secret_into_an_error() -> Non
     run(main())
 
 
-@pytest.mark.rule("CHTTP-03")
+@pytest.mark.rule("CHTTP-37")
 @pytest.mark.parametrize("way", ["json", "events", "status"])
 def test_a_server_that_sends_our_head_back_in_an_error_is_not_quoted(way: str) -> None:
     async def answer(asked: Asked, out: Reply) -> None:

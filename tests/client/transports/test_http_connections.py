@@ -44,7 +44,7 @@ def run(scene: Scene) -> None:
     run_virtual(main)
 
 
-@pytest.mark.rule("CHTTP-10")
+@pytest.mark.rule("CHTTP-39")
 def test_the_one_used_last_is_used_next_and_no_more_are_made_than_needed() -> None:
     async def scene(connections: Any, made: list[Transport]) -> None:
         first, second = [await connections.take(PATIENCE) for _ in range(2)]
@@ -86,7 +86,7 @@ def test_whoever_is_cancelled_while_waiting_takes_no_place() -> None:
     run(scene)
 
 
-@pytest.mark.rule("CHTTP-10")
+@pytest.mark.rule("CHTTP-39")
 def test_what_nobody_has_used_for_a_while_is_closed_and_whoever_does_so_may_be_cancelled() -> None:
     async def scene(connections: Any, made: list[Transport]) -> None:
         taken = [await connections.take(PATIENCE) for _ in range(MOST)]
@@ -105,7 +105,7 @@ def test_what_nobody_has_used_for_a_while_is_closed_and_whoever_does_so_may_be_c
     run(scene)
 
 
-@pytest.mark.rule("CHTTP-10", "CHTTP-19")
+@pytest.mark.rule("CHTTP-39", "CHTTP-19")
 def test_at_the_end_all_are_closed_once_those_in_use_too() -> None:
     async def scene(connections: Any, made: list[Transport]) -> None:
         taken = [await connections.take(PATIENCE) for _ in range(MOST)]

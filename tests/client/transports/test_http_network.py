@@ -119,7 +119,7 @@ def test_what_is_not_read_holds_back_the_peer(loop: Loop) -> None:
     connected(loop, peer, scene)
 
 
-@pytest.mark.rule("CHTTP-36")
+@pytest.mark.rule("CHTTP-41")
 @both_loops
 def test_connection_that_breaks_off_is_an_error_for_its_reader(loop: Loop) -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -139,7 +139,7 @@ def test_connection_that_breaks_off_is_an_error_for_its_reader(loop: Loop) -> No
     connected(loop, peer, scene)
 
 
-@pytest.mark.rule("CHTTP-36")
+@pytest.mark.rule("CHTTP-42")
 @both_loops
 @pytest.mark.parametrize("answering", [0, 1, None])
 def test_of_several_addresses_the_first_that_answers_counts(
@@ -175,7 +175,7 @@ def test_of_several_addresses_the_first_that_answers_counts(
     assert sockets() == before
 
 
-@pytest.mark.rule("CHTTP-36")
+@pytest.mark.rule("CHTTP-41")
 @both_loops
 def test_connection_that_was_closed_just_now_is_known_to_be(loop: Loop) -> None:
     """Also where the event loop has had no turn since; a request on it might have run or not."""

@@ -34,7 +34,7 @@ def error_in(**said: Any) -> bytes:
     return orjson.dumps({"jsonrpc": "2.0", "id": "1", "error": {"code": 1, **said}})
 
 
-@pytest.mark.rule("CHTTP-03")
+@pytest.mark.rule("CHTTP-03", "CHTTP-37")
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
@@ -49,7 +49,7 @@ def test_what_repeats_a_user_s_header_is_masked(said: str, shown: str) -> None:
     assert secrets().redact(said) == shown
 
 
-@pytest.mark.rule("CHTTP-03")
+@pytest.mark.rule("CHTTP-37")
 @pytest.mark.parametrize(
     "said",
     [
@@ -70,7 +70,7 @@ def test_without_a_secret_nothing_is_masked() -> None:
     assert secrets(headers={}).redact(SECRET) == SECRET
 
 
-@pytest.mark.rule("CHTTP-03")
+@pytest.mark.rule("CHTTP-37")
 @pytest.mark.parametrize("is_batch", [False, True])
 def test_an_error_is_handed_on_without_secrets(is_batch: bool) -> None:
     line = error_in(message=f"bad {SECRET}", data={"head": [{SECRET: SECRET}], "n": 1, "x": None})
@@ -92,7 +92,7 @@ expected = {
 }
 
 
-@pytest.mark.rule("CHTTP-03")
+@pytest.mark.rule("CHTTP-37")
 @pytest.mark.parametrize(
     "message",
     [
@@ -110,7 +110,7 @@ def test_what_is_no_error_is_handed_on_as_it_came(message: Any) -> None:
     assert handed_on(line) == line
 
 
-@pytest.mark.rule("CHTTP-03")
+@pytest.mark.rule("CHTTP-37")
 @pytest.mark.parametrize("depth", [101, 250, 900])
 def test_data_that_is_too_deep_is_left_out(depth: int) -> None:
     line = b'{"jsonrpc":"2.0","id":"1","error":{"code":1,"message":"m","data":%b%b%b}}'

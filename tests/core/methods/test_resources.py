@@ -102,7 +102,7 @@ def test_what_has_the_uri_is_read(uri: str, arguments: dict[str, str], timeout_m
     assert reply["result"] == {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "text"}]}
 
 
-@pytest.mark.rule("MRES-04")
+@pytest.mark.rule("MRES-16")
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
 def test_what_nothing_has_is_not_found(revision: str) -> None:
     core = featured(revision=revision)
@@ -120,7 +120,7 @@ def test_what_nothing_has_is_not_found(revision: str) -> None:
     assert (reply["error"]["code"], reply["error"]["data"]["uri"]) == (-32002, "task://7")
 
 
-@pytest.mark.rule("MRES-04", "MRES-09")
+@pytest.mark.rule("MRES-16", "MRES-09")
 def test_a_stateless_peer_is_told_so_too() -> None:
     core = featured()
     for uri in ("no://such", "task://..", "task://%2e%2e", "task://a%2Fb", ""):

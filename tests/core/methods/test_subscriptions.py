@@ -332,7 +332,7 @@ def test_where_a_request_has_a_way_of_its_own_the_result_is_the_last_message() -
 # -- both ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("LIFE-10", "SUB-02")
+@pytest.mark.rule("LIFE-13", "LIFE-15", "SUB-02")
 def test_every_list_that_changes_is_told_to_connections_that_run() -> None:
     async def scene(rig: Rig) -> None:
         early, modern = AskedClient(rig.server), AskedClient(rig.server, STATELESS)

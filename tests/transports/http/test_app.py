@@ -87,7 +87,7 @@ def test_a_lifespan_that_fails_is_told_to_the_host() -> None:
     asyncio.run(play())
 
 
-@pytest.mark.rule("HTTP-24")
+@pytest.mark.rule("HTTP-24", "HTTP-36")
 def test_mounted_where_no_lifespan_events_come_it_starts_with_the_first_request() -> None:
     async def play() -> None:
         server = make_server()
@@ -132,7 +132,7 @@ class _Under:
         await self.app({**scope, "path": self.path + scope["path"]}, receive, send)
 
 
-@pytest.mark.rule("HTTP-24")
+@pytest.mark.rule("HTTP-24", "HTTP-36")
 def test_it_starts_anew_after_a_stop_on_another_loop_too() -> None:
     server = make_server()
     app = server.asgi_app()
@@ -344,7 +344,7 @@ def test_who_waits_for_something_else_than_a_call_is_told_that_it_is_over() -> N
     asyncio.run(play())
 
 
-@pytest.mark.rule("HTTP-24")
+@pytest.mark.rule("HTTP-36")
 def test_it_starts_anew_after_its_loop_was_closed() -> None:
     server = make_server()
     server.tool(name="work")(lambda: "done")

@@ -287,7 +287,7 @@ async def test_the_status_in_a_session_tells_what_is_no_message(stage: Stage) ->
         assert "error" in broken.json
 
 
-@pytest.mark.rule("HTTP-08")
+@pytest.mark.rule("HTTP-31")
 @staged()
 async def test_an_id_in_use_is_refused_and_its_call_goes_on(stage: Stage) -> None:
     session = await open_session(stage.app)

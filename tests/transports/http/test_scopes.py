@@ -60,7 +60,7 @@ def server_of(issuer: Issuer) -> Server:
     return server
 
 
-@pytest.mark.rule("AUTH-12", "AUTH-13")
+@pytest.mark.rule("AUTH-34", "AUTH-13")
 def test_a_tools_scopes_are_asked_of_the_token_that_comes_with_the_call(issuer: Issuer) -> None:
     weak = {"authorization": f"Bearer {token(issuer)}"}
     strong = {"authorization": f"Bearer {token(issuer, scope='files:write')}"}
@@ -107,7 +107,7 @@ def test_a_tools_scopes_are_asked_of_the_token_that_comes_with_the_call(issuer: 
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
-@pytest.mark.rule("AUTH-12")
+@pytest.mark.rule("AUTH-34")
 def test_a_batch_is_challenged_for_all_that_it_needs(issuer: Issuer) -> None:
     server = server_of(issuer)
 
@@ -137,7 +137,7 @@ def test_a_batch_is_challenged_for_all_that_it_needs(issuer: Issuer) -> None:
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
-@pytest.mark.rule("AUTH-05", "AUTH-06")
+@pytest.mark.rule("AUTH-05", "AUTH-06", "AUTH-28")
 @pytest.mark.parametrize("mount", ["/tools", '/t"o, b="', "/{tenant}/a"])
 def test_a_challenge_names_the_url_where_the_metadata_is(issuer: Issuer, mount: str) -> None:
     app = server_of(issuer).asgi_app()
@@ -303,7 +303,7 @@ def test_a_list_shows_what_the_token_may_use_in_every_page(issuer: Issuer, metho
     with_scoped_server(issuer, scene)
 
 
-@pytest.mark.rule("AUTH-12", "AUTH-13")
+@pytest.mark.rule("AUTH-34", "AUTH-13")
 @pytest.mark.parametrize(("method", "params", "name"), NEEDING_SCOPES)
 def test_prompts_resources_and_completions_have_scopes_too(
     issuer: Issuer, method: str, params: dict[str, Any], name: str | None

@@ -95,7 +95,7 @@ def test_a_client_that_comes_back_or_sends_something_keeps_its_questions() -> No
     assert client.given_up == [GRACE_MS]
 
 
-@pytest.mark.rule("ASK-19")
+@pytest.mark.rule("ASK-39")
 def test_a_question_to_a_client_that_has_long_gone_ends_at_once() -> None:
     client = Client()
     client.leave()
@@ -218,7 +218,7 @@ def test_a_client_that_resumes_in_time_is_still_waited_for() -> None:
     play(scene)
 
 
-@pytest.mark.rule("ASK-19")
+@pytest.mark.rule("ASK-40")
 def test_a_session_that_is_deleted_ends_its_questions() -> None:
     async def scene(one: Stage) -> None:
         session, call = await asked(one)

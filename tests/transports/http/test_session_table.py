@@ -114,7 +114,7 @@ def test_the_own_session_idle_for_longest_gives_way_to_a_new_one() -> None:
     assert of_bob.closed == busy.closed == second.closed == []
 
 
-@pytest.mark.rule("RES-13", "RES-15")
+@pytest.mark.rule("RES-13", "RES-22")
 def test_a_principal_with_its_share_of_busy_sessions_is_refused() -> None:
     sessions, _ = table(8, keys=KEYS)
     contents = [Content(is_busy=True) for _ in range(2)]
@@ -130,7 +130,7 @@ def test_a_principal_with_its_share_of_busy_sessions_is_refused() -> None:
     assert [content.closed for content in contents] == [[], []]
 
 
-@pytest.mark.rule("AUTH-16", "RES-15")
+@pytest.mark.rule("AUTH-16", "RES-22")
 def test_no_session_of_another_principal_gives_way() -> None:
     sessions, _ = table(4, keys=KEYS)
     for number in range(4):
@@ -277,5 +277,5 @@ class Table(RuleBasedStateMachine):
         assert self.sessions._quota.used() == {}
 
 
-TestTable = pytest.mark.rule("AUTH-16", "RES-15")(Table.TestCase)
+TestTable = pytest.mark.rule("AUTH-16", "RES-22")(Table.TestCase)
 TestTable.settings = settings(max_examples=examples(50), stateful_step_count=30, deadline=None)

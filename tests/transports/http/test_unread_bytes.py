@@ -40,7 +40,7 @@ def make(count: int) -> tuple[ManualClock, UnreadBytes, list[Connection]]:
     return clock, unread, [Connection(unread) for _ in range(count)]
 
 
-@pytest.mark.rule("HTTP-29")
+@pytest.mark.rule("HTTP-32")
 def test_the_connection_that_has_read_least_in_its_time_is_cut() -> None:
     clock, unread, (slow, deaf, quick, young) = make(4)
     for each in (slow, deaf, quick):
@@ -53,7 +53,7 @@ def test_the_connection_that_has_read_least_in_its_time_is_cut() -> None:
     assert unread.counted == 290 + 200 + 400
 
 
-@pytest.mark.rule("HTTP-29")
+@pytest.mark.rule("HTTP-32")
 def test_what_was_read_meanwhile_is_not_counted() -> None:
     _, unread, (first, second, third) = make(3)
     first.write(500)
@@ -64,7 +64,7 @@ def test_what_was_read_meanwhile_is_not_counted() -> None:
     assert unread.counted == LIMIT
 
 
-@pytest.mark.rule("HTTP-29")
+@pytest.mark.rule("HTTP-32")
 def test_of_connections_that_read_nothing_the_one_that_waits_longest_is_cut() -> None:
     clock, unread, connections = make(5)
     for each in connections:

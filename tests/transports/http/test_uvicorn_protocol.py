@@ -293,7 +293,7 @@ async def test_a_connection_goes_on_after_a_request_that_was_read(client: Client
     assert b"connection: close" in await client.rest()
 
 
-@pytest.mark.rule("HTTP-27")
+@pytest.mark.rule("HTTP-33")
 @pytest.mark.parametrize("keep", [b"", b"Connection: close\r\n"])
 def test_a_client_that_takes_nothing_is_cut_off(keep: bytes) -> None:
     @wired(keep_alive_seconds=0.1)

@@ -7,14 +7,14 @@ import pytest
 from foundation_rt.transports.http.workers import SETTLED_SECONDS, Backoff
 
 
-@pytest.mark.rule("HTTP-23")
+@pytest.mark.rule("HTTP-34", "HTTP-35")
 def test_pauses_double_up_to_a_limit_while_workers_end_soon() -> None:
     backoff = Backoff()
     pauses = [backoff.delay_after(0.5) for _ in range(9)]
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
 
 
-@pytest.mark.rule("HTTP-23")
+@pytest.mark.rule("HTTP-34")
 def test_a_worker_that_has_settled_is_replaced_at_once_and_pauses_begin_anew() -> None:
     backoff = Backoff()
     assert [backoff.delay_after(0) for _ in range(3)] == [0.1, 0.2, 0.4]

@@ -115,7 +115,7 @@ def test_a_client_that_hung_up_before_the_turn_began_ends_it_too(benches: list[B
     assert bench.exit_code() == 0
 
 
-@pytest.mark.rule("PROC-04", "PROC-06")
+@pytest.mark.rule("PROC-14", "PROC-06")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_process_when_its_budget_is_spent(
     benches: list[Bench], number: signal.Signals, code: int
@@ -127,7 +127,7 @@ def test_a_signal_ends_the_process_when_its_budget_is_spent(
     assert bench.woken.is_set()
 
 
-@pytest.mark.rule("PROC-04")
+@pytest.mark.rule("PROC-14")
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_second_signal_ends_it_at_once(benches: list[Bench], at_once: bool) -> None:
     bench = make()

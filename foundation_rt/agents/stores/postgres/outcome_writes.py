@@ -24,7 +24,7 @@ import psycopg
 from attrs import define, field
 from psycopg.pq import TransactionStatus
 
-from ...ledger.cancellation import is_cancelled
+from ....abort import is_task_cancelled
 from ...ledger.types import Completion
 from .connections import ROLLED_BACK, STATEMENT_MS, Connection, Raced
 
@@ -137,7 +137,7 @@ async def _failure_of(write: Write, connection: Connection) -> Exception | None:
     except ROLLED_BACK:
         raise
     except BaseException as raised:
-        if is_cancelled():
+        if is_task_cancelled():
             raise
         error = raised
     status = connection.pgconn.transaction_status

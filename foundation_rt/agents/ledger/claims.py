@@ -1,0 +1,289 @@
+"""Claims that a node holds: from CLAIM, over their execution, to COMPLETE or RELEASE."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from attrs import define, evolve, field
+
+from ...errors import ErrorCode, StructuredError
+from .effects import Abandon, Execute, NoticeAbandoned, NoticeFailure, Operation, Persist
+from .exchange import Exchange
+from .operations import Operations
+from .retransmitter import Retransmitter
+from .types import Claim, Claimed, Completed, Completion, Release, RequestState, WithRepr
+
+if TYPE_CHECKING:
+    from ..messages import Write
+
+
+@define(eq=False, repr=False)
+class _Quota(WithRepr):
+    """How many claims an agent that is registered here holds and may hold.
+
+    Attributes:
+        held: how many claims are held for it.
+        capacity: how many may be held. It begins at one and doubles with every outcome that is
+            recorded: so what is claimed early, and may be lost with this process, is in proportion
+            to what the agent gets done.
+    """
+
+    held: int = 0
+    capacity: int = 1
+
+
+@define(eq=False, repr=False)
+class Claims:
+    """The claims of a node: CLAIM, COMPLETE, RENEW and RELEASE.
+
+    Attributes:
+        retransmitter: decides when requests are executed again.
+        held: the claims that are being executed, by request id.
+    """
+
+    operations: Operations
+    exchange: Exchange
+    retransmitter: Retransmitter
+    held: dict[str, Claim] = field(factory=dict, init=False)
+    _agents: dict[str, _Quota] = field(factory=dict, init=False)
+    # Held claims that were executed and whose outcome is being recorded.
+    _ended: set[str] = field(factory=set, init=False)
+    # Agents whose claims were given back during a CLAIM: it may bring what is behind those.
+    _overtaken: set[str] = field(factory=set, init=False)
+    _lost_claims: int = field(default=0, init=False)
+    _stopping: bool = field(default=False, init=False)
+
+    def stop(self) -> None:
+        """Claim nothing any more."""
+        self._stopping = True
+
+    def add_agent(self, agent_id: str) -> None:
+        """Claim requests for an agent from now on."""
+        self._agents.setdefault(agent_id, _Quota())
+        self.operations.want(Operation.CLAIM)
+
+    def remove_agent(self, agent_id: str) -> None:
+        """Claim nothing more for an agent."""
+        self._agents.pop(agent_id, None)
+
+    def executed(
+        self,
+        claim: Claim,
+        result: bytes | None,
+        error: StructuredError | None,
+        now_ms: int,
+        in_transaction: Write | None = None,
+    ) -> None:
+        """Record the outcome of an execution, or have it repeated (AACP-13, AACP-23)."""
+        if self.held.get(claim.request_id) is not claim:
+            return  # it was lost meanwhile
+        if error is not None and self.retransmitter.should_execute_again(claim.executions, error):
+            delay = self.retransmitter.backoff_delay_ms(claim.executions)
+            behind = self._held_behind(claim)
+            self.give_back(claim, now_ms + delay, begun=True)
+            for each in behind:
+                self.give_back(each)
+            return
+        completion = Completion(
+            claim.request_id,
+            claim.epoch,
+            RequestState.COMPLETED if error is None else RequestState.FAILED,
+            result,
+            None if error is None else orjson.dumps(error.to_wire()),
+            *self.exchange.plan_reply(now_ms),
+            in_transaction,
+        )
+        self.operations.add(Operation.COMPLETE, (completion, claim))
+        self._ended.add(claim.request_id)
+
+    def give_back(
+        self, claim: Claim, not_before_ms: int | None = None, *, begun: bool = False
+    ) -> None:
+        """Release a claim that is still held: it may be claimed again (AACP-25)."""
+        if self.held.get(claim.request_id) is claim:
+            self._let_go(claim)
+            if self.operations.is_busy(Operation.CLAIM):
+                self._overtaken.add(claim.target_agent_id)
+            self._release(claim, not_before_ms, begun)
+
+    def forget_failed_claim(self) -> None:
+        """Change the owner after a CLAIM that failed.
+
+        What it may have claimed must lapse before it, or what is behind it, is claimed again: as a
+        claim of another owner it blocks the queue (AACP-22).
+        """
+        self._lost_claims += 1
+        self._overtaken.clear()
+
+    # -- operations and their results ---------------------------------------------------------
+
+    def claim_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        """Return what may be claimed for each agent."""
+        wanted = {
+            agent_id: quota.capacity - quota.held
+            for agent_id, quota in self._agents.items()
+            if quota.held < quota.capacity
+        }
+        if self._stopping or not wanted or self.operations.is_pending(Operation.RELEASE):
+            return None  # what is being given back comes before what is behind it
+        idle = {agent_id for agent_id in wanted if not self._agents[agent_id].held}
+        owner = self.operations.settings.owner
+        if self._lost_claims:
+            owner = f"{owner}+{self._lost_claims}"
+        return (wanted, owner, now_ms, now_ms + self.operations.settings.lease_ms, idle)
+
+    def complete_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
+        """Return the outcomes to record."""
+        return ([completion for completion, _ in batch], now_ms)
+
+    def renew_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...] | None:
+        """Return all claims that are held, with their epochs."""
+        batch += [(claim, claim.epoch) for claim in self.held.values()]
+        if not batch:
+            return None
+        claims = [(claim.request_id, epoch) for claim, epoch in batch]
+        return (claims, now_ms + self.operations.settings.lease_ms)
+
+    def release_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
+        """Return the claims to release."""
+        return (batch,)
+
+    def claimed(self, persist: Persist, claimed: Claimed, now_ms: int) -> None:
+        """Have the new claims executed."""
+        operations, settings = self.operations, self.operations.settings
+        overtaken, self._overtaken = self._overtaken, set()
+        for claim in claimed.claims:
+            held = self.held.get(claim.request_id)
+            if held is not None:
+                held.epoch = claim.epoch  # its lease lapsed unnoticed: it goes on
+            elif claim.target_agent_id in overtaken or claim.target_agent_id not in self._agents:
+                self._release(claim, None, begun=False)
+            else:
+                self.held[claim.request_id] = claim
+                self._agents[claim.target_agent_id].held += 1
+                self._begin(claim, now_ms)
+        if claimed.claims:
+            operations.arm(Operation.RENEW, now_ms + settings.lease_ms // 3)
+        wanted: dict[str, int] = persist.arguments[0]
+        counts = Counter(claim.target_agent_id for claim in claimed.claims)
+        if any(count == wanted[agent_id] for agent_id, count in counts.items()):
+            operations.want(Operation.CLAIM)  # there may be more, and capacity for it by now
+        if claimed.next_at_ms is not None:
+            operations.arm(Operation.CLAIM, max(claimed.next_at_ms, now_ms + 1))
+        if settings.shared and self._agents:
+            operations.arm(Operation.CLAIM, now_ms + settings.poll_ms)
+
+    def completed(self, persist: Persist, results: list[Completed], now_ms: int) -> None:
+        """Settle the requests whose outcome was recorded, and send the RESPONSEs."""
+        responses = []
+        ended: list[tuple[Completion, Claim]] = persist.batch
+        for (completion, claim), completed in zip(ended, results, strict=True):
+            record = completed.record
+            if completed.failure is not None:
+                self._fail_writes(claim, completed.failure, now_ms)
+                continue
+            if self.held.get(completion.request_id) is claim:
+                if record is None and claim.epoch > completion.epoch:
+                    # Its lease had lapsed, and it was claimed again, from here: it still counts.
+                    again = evolve(completion, epoch=claim.epoch)
+                    self.operations.add(Operation.COMPLETE, (again, claim))
+                    continue
+                if record is None:
+                    self._lose(claim, now_ms)
+                else:
+                    self._let_go(claim)
+                    self._grow_capacity(claim.target_agent_id)
+            if record is not None:
+                self.exchange.outcomes.settle(record)
+            if completed.response is not None:
+                responses.append(self.exchange.first_attempt(completed.response))
+                self.operations.arm(Operation.TAKE_DUE, completion.reply_next_attempt_at_ms)
+        self.operations.send(responses)
+        self.operations.want(Operation.CLAIM)
+
+    def renewed(self, persist: Persist, results: list[bool], now_ms: int) -> None:
+        """Stop the executions whose claims were lost."""
+        renewed: list[tuple[Claim, int]] = persist.batch
+        for (claim, epoch), still_held in zip(renewed, results, strict=True):
+            is_newest = self.held.get(claim.request_id) is claim and claim.epoch == epoch
+            # One that has ended may have been completed, by an operation that seemed to fail.
+            if not still_held and is_newest and claim.request_id not in self._ended:
+                self._lose(claim, now_ms)
+        if self.held:
+            lease_ms = self.operations.settings.lease_ms
+            self.operations.arm(Operation.RENEW, now_ms + lease_ms // 3)
+
+    def released(self, persist: Persist, result: None, now_ms: int) -> None:
+        """Claim again: what was given back may be next."""
+        self.operations.want(Operation.CLAIM)
+
+    # -- parts of that ------------------------------------------------------------------------
+
+    def _begin(self, claim: Claim, now_ms: int) -> None:
+        """Have a claim executed, unless that was begun too often and never ended (AACP-46)."""
+        if self.retransmitter.may_begin(claim.executions):
+            self.operations.effects.append(Execute(claim))
+        else:
+            self.operations.effects.append(NoticeAbandoned(claim))
+            self.executed(claim, None, _abandoned(claim.executions - 1), now_ms)
+
+    def _release(self, claim: Claim, not_before_ms: int | None, begun: bool) -> None:
+        executions = claim.executions if begun else claim.executions - 1
+        release = Release(claim.request_id, claim.epoch, executions, not_before_ms)
+        self.operations.add(Operation.RELEASE, release)
+
+    def _held_behind(self, claim: Claim) -> list[Claim]:
+        """Return the claims that must wait for a request that is executed again (AACP-04)."""
+        held = list(self.held.values())
+        return [
+            each
+            for each in held[held.index(claim) + 1 :]
+            if each.target_agent_id == claim.target_agent_id and each.request_id not in self._ended
+        ]
+
+    def _fail_writes(self, claim: Claim, failure: Exception, now_ms: int) -> None:
+        """Fail a request whose handler's writes could not be made with its outcome."""
+        self.operations.effects.append(NoticeFailure(claim, failure))
+        self._ended.discard(claim.request_id)
+        self.executed(claim, None, _WRITES_FAILED, now_ms)
+
+    def _lose(self, claim: Claim, now_ms: int) -> None:
+        """Give up a lost claim, and those behind it unless the request only expired."""
+        behind = self._held_behind(claim) if claim.expires_at_ms > now_ms else []
+        self._let_go(claim)
+        if claim.target_agent_id in self._agents:
+            self._agents[claim.target_agent_id].capacity = 1
+        self.operations.effects.append(Abandon(claim))
+        for each in behind:
+            self.give_back(each)
+            self.operations.effects.append(Abandon(each))
+        self.operations.want(Operation.CLAIM)  # there is capacity again
+
+    def _let_go(self, claim: Claim) -> None:
+        del self.held[claim.request_id]
+        self._ended.discard(claim.request_id)
+        quota = self._agents.get(claim.target_agent_id)
+        if quota is not None and quota.held:
+            quota.held -= 1
+
+    def _grow_capacity(self, agent_id: str) -> None:
+        """Double what may be claimed for an agent that has got something done."""
+        quota = self._agents.get(agent_id)
+        if quota is not None:
+            quota.capacity = min(2 * quota.capacity, self.operations.settings.max_held_by_agent)
+
+
+_WRITES_FAILED = StructuredError(
+    ErrorCode.INTERNAL, "The agent failed.", {"reason": "writes_failed"}
+)
+
+
+def _abandoned(executions: int) -> StructuredError:
+    return StructuredError(
+        ErrorCode.INTERNAL,
+        f"Its execution was begun {executions} times and never ended: its process died, or lost its"
+        " lease, each time.",
+        {"reason": "abandoned"},
+    )

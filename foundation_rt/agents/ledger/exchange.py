@@ -1,0 +1,240 @@
+"""Messages that enter the ledger from here and from other ledgers, and that are sent to those."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from attrs import define, evolve, field
+
+from ...errors import ErrorCode, StructuredError
+from ..stores.memory_usage import MemoryLimits, Usage
+from .effects import NoticeOutdated, NoticeReceived, Operation, Persist, Resolve, Waiter
+from .operations import Operations
+from .outcomes import Outcomes
+from .retransmitter import Retransmitter
+from .rules import digest_of
+from .types import (
+    VOID_PAYLOAD,
+    Appended,
+    Due,
+    Envelope,
+    IncomingEnvelope,
+    Link,
+    MessageRecord,
+    MessageType,
+    OutgoingMessage,
+    Received,
+    Verdict,
+)
+
+_MAX_CACHED_ACKS = 10_000
+
+
+@define(eq=False, repr=False)
+class Exchange:
+    """The messages of a node: APPEND, RECEIVE and TAKE_DUE.
+
+    Attributes:
+        retransmitter: decides when messages are sent again.
+        notices: whether `NoticeReceived` and `NoticeSettled` are wanted.
+        backlog: messages that are not in the ledger yet, and their payloads: a sender asks first.
+        incarnation: that of the ledger: set once it is open, before anything is sent or comes in.
+    """
+
+    operations: Operations
+    outcomes: Outcomes
+    retransmitter: Retransmitter
+    new_id: Callable[[], str]
+    notices: bool = False
+    backlog: Usage = field(factory=lambda: Usage(MemoryLimits()))
+    incarnation: int = 0
+    # The number that is acknowledged, and its incarnation.
+    _acks: dict[Link, tuple[int, int]] = field(factory=dict, init=False)
+    # Links on which a message of an older ledger was noticed.
+    _outdated: set[Link] = field(factory=set, init=False)
+
+    def send(self, message: OutgoingMessage, waiter: Waiter) -> None:
+        """Enter a message, then send it; resolve `waiter` with `Appended`."""
+        self.operations.add(Operation.APPEND, (message, waiter))
+        self.backlog.change(message.request_id, 1, len(message.payload))
+
+    def deliver(self, envelopes: Iterable[Envelope], waiter: Waiter, now_ms: int) -> None:
+        """Enter envelopes that have come in; resolve `waiter` with None."""
+        incoming = [self._incoming(envelope, now_ms) for envelope in envelopes]
+        self.operations.add(Operation.RECEIVE, (incoming, waiter))
+
+    def rescheduled(self, message: MessageRecord, *, given_up: bool) -> None:
+        """Follow a change of one message's next attempt by the host (AACP-50)."""
+        if message.next_attempt_at_ms is not None:
+            self.operations.arm(Operation.TAKE_DUE, message.next_attempt_at_ms)
+        if given_up:
+            self._notice_given_up(message)
+
+    # -- operations and their results ---------------------------------------------------------
+
+    def append_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
+        """Return the messages to enter."""
+        return ([message for message, _ in batch], now_ms)
+
+    def receive_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
+        """Return the envelopes to enter."""
+        incoming = [each for envelopes, _ in batch for each in envelopes]
+        return (incoming, now_ms, self.operations.settings.ttl_ms)
+
+    def take_due_arguments(self, batch: list[Any], now_ms: int) -> tuple[Any, ...]:
+        """Return the decision when each message that is due is sent again after that."""
+        retransmitter = self.retransmitter
+
+        def decide(message: MessageRecord) -> int | None:
+            return retransmitter.next_attempt_at_ms(message, now_ms)
+
+        return (now_ms, self.operations.settings.max_batch, decide)
+
+    def appended(self, persist: Persist, results: list[Appended], now_ms: int) -> None:
+        """Send the messages that were entered for other ledgers; claim those for agents here."""
+        operations, envelopes = self.operations, []
+        for (message, waiter), appended in zip(persist.batch, results, strict=True):
+            self.backlog.change(message.request_id, -1, -len(message.payload))
+            operations.effects.append(Resolve(waiter, appended))
+            if appended.message is not None:
+                envelopes.append(self.first_attempt(appended.message))
+            if message.local:
+                operations.want(Operation.CLAIM)
+            else:
+                operations.arm(Operation.TAKE_DUE, message.next_attempt_at_ms)
+            if self.notices and appended.verdict is Verdict.NEW:
+                self._notice_appended(message, appended.seq)
+        operations.send(envelopes)
+
+    def received(self, persist: Persist, received: Received, now_ms: int) -> None:
+        """Acknowledge what came in, settle what it finished, and answer what is finished here."""
+        operations = self.operations
+        for link, ack in received.acks.items():
+            self._remember_ack(link, (ack, received.incarnation[link]))
+        for envelope in received.outdated:
+            self._notice_outdated(envelope)
+        operations.effects += [Resolve(waiter, None) for _, waiter in persist.batch]
+        if self.notices:
+            operations.effects += [NoticeReceived(envelope) for envelope in received.accepted]
+        for message in received.acknowledged:
+            if message.message_type is MessageType.EVENT:
+                self.outcomes.notice_end(message.request_id or message.message_id, None)
+        for record in received.finished:
+            self.outcomes.settle(record)
+        responses = [self.first_attempt(message) for message in received.responses]
+        answered = {(each.target_agent_id, each.source_agent_id) for each in responses}
+        for message in received.responses:
+            if message.next_attempt_at_ms is not None:
+                operations.arm(Operation.TAKE_DUE, message.next_attempt_at_ms)
+        acks = [
+            self.bare_ack(link, ack, received.incarnation[link], now_ms)
+            for link, ack in received.acks.items()
+            if link not in answered
+        ]
+        operations.send(responses + acks)
+        if received.ready:
+            operations.want(Operation.CLAIM)
+
+    def taken(self, persist: Persist, due: Due, now_ms: int) -> None:
+        """Send what was due."""
+        self.operations.send([self._envelope(each, self.new_id()) for each in due.messages])
+        for message in due.given_up:
+            self._notice_given_up(message)
+        if due.next_at_ms is not None:
+            self.operations.arm(Operation.TAKE_DUE, max(due.next_at_ms, now_ms))
+
+    # -- envelopes ----------------------------------------------------------------------------
+
+    def plan_reply(self, now_ms: int) -> tuple[str, int]:
+        """Return id and next attempt of the RESPONSE that an operation may have to send."""
+        if not self.operations.settings.has_transport:
+            return self.new_id(), now_ms
+        return self.new_id(), now_ms + self.retransmitter.backoff_delay_ms(1)
+
+    def first_attempt(self, message: MessageRecord) -> Envelope:
+        """Return the envelope of a message's first attempt."""
+        return self._envelope(message, message.message_id)
+
+    def _envelope(self, message: MessageRecord, message_id: str) -> Envelope:
+        """Return one attempt; it carries the acknowledgement of the other direction."""
+        reverse = (message.target_agent_id, message.source_agent_id)
+        ack, ack_incarnation = self._acks.get(reverse, (None, None))
+        return message.envelope(message_id, ack, self.incarnation, ack_incarnation)
+
+    def bare_ack(self, link: Link, ack: int, ack_incarnation: int, now_ms: int) -> Envelope:
+        """Return an envelope that carries only an acknowledgement."""
+        source, target = link
+        return Envelope(
+            self.new_id(),
+            None,
+            target,
+            source,
+            0,
+            ack,
+            MessageType.EVENT,
+            now_ms,
+            VOID_PAYLOAD,
+            incarnation=self.incarnation,
+            ack_incarnation=ack_incarnation,
+            low_watermark=0,
+        )
+
+    def _incoming(self, envelope: Envelope, now_ms: int) -> IncomingEnvelope:
+        if envelope.ack is not None and envelope.ack_incarnation != self.incarnation:
+            # It acknowledges numbers of a ledger that was here before this one (AACP-19).
+            envelope = evolve(envelope, ack=None, ack_incarnation=None)
+        digest = digest_of(
+            envelope.source_agent_id,
+            envelope.target_agent_id,
+            envelope.message_type,
+            envelope.payload,
+        )
+        return IncomingEnvelope(envelope, digest, *self.plan_reply(now_ms))
+
+    def _remember_ack(self, link: Link, ack: tuple[int, int]) -> None:
+        if len(self._acks) >= _MAX_CACHED_ACKS:
+            self._acks.clear()
+        self._acks[link] = ack
+
+    # -- notices ------------------------------------------------------------------------------
+
+    def _notice_appended(self, message: OutgoingMessage, seq: int) -> None:
+        self.outcomes.await_end(message)
+        if not message.local:
+            return
+        envelope = Envelope(
+            message.message_id,
+            message.request_id,
+            message.source_agent_id,
+            message.target_agent_id,
+            seq,
+            None,
+            message.message_type,
+            message.created_at_ms,
+            message.payload,
+            message.expires_at_ms,
+            incarnation=self.incarnation,
+        )
+        self.operations.effects.append(NoticeReceived(envelope))
+        if message.message_type is MessageType.EVENT:
+            self.outcomes.notice_end(message.key, None)
+
+    def _notice_outdated(self, envelope: Envelope) -> None:
+        """Notice it once for each link: many such messages may be on their way."""
+        link = (envelope.source_agent_id, envelope.target_agent_id)
+        if link not in self._outdated:
+            if len(self._outdated) >= _MAX_CACHED_ACKS:
+                self._outdated.clear()
+            self._outdated.add(link)
+            self.operations.effects.append(NoticeOutdated(envelope))
+
+    def _notice_given_up(self, message: MessageRecord) -> None:
+        self.outcomes.notice_end(message.request_id or message.message_id, _GIVEN_UP)
+
+
+_GIVEN_UP = StructuredError(
+    ErrorCode.TIMEOUT,
+    "The message was given up before it was acknowledged; it may have been received.",
+    {"reason": "given_up"},
+)

@@ -1,0 +1,164 @@
+"""Executing claims on an event loop: those of one agent one after another, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import define, field
+
+from ...abort import AbortSignal
+from ...errors import StructuredError, describe_exception
+from .node import Node
+from .types import Claim, WithRepr
+
+if TYPE_CHECKING:
+    from ...logs.logger import StructuredLogger
+    from ..messages import Write
+
+Ended: TypeAlias = "tuple[bytes | None, StructuredError | None, Write | None]"
+"""How an execution ended: a result in JSON, or an error; and what is written with the outcome."""
+
+Run: TypeAlias = Callable[[Claim, AbortSignal], Awaitable["Ended | None"]]
+"""Executes a claim. None means that it was not executed and is to be given back. An exception is no
+outcome: the claim is given back too, and claimed again only after a delay."""
+
+
+@define(eq=False, repr=False)
+class _Execution(WithRepr):
+    claim: Claim
+    signal: AbortSignal = field(factory=AbortSignal)
+
+
+@define(eq=False, repr=False)
+class Workers:
+    """The agents of a node that execute something: a queue and a task for each.
+
+    Args:
+        run: executes a claim.
+        kick: has the node's decisions performed soon.
+        context: the context variables in which executions begin.
+    """
+
+    node: Node
+    now_ms: Callable[[], int]
+    logger: StructuredLogger
+    run: Run
+    kick: Callable[[], None]
+    context: Context
+    tasks: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
+    _queues: dict[str, deque[_Execution]] = field(factory=dict, init=False)
+    # By the identity of the claim.
+    _executions: dict[int, _Execution] = field(factory=dict, init=False)
+    _stopping: bool = field(default=False, init=False)
+
+    def execute(self, claim: Claim) -> None:
+        """Execute a claim after those that its agent has already."""
+        execution = _Execution(claim)
+        if self._stopping:
+            self._give_back(execution)
+            return
+        self._executions[id(claim)] = execution
+        agent_id = claim.target_agent_id
+        self._queues.setdefault(agent_id, deque()).append(execution)
+        if agent_id not in self.tasks:
+            task = self.tasks[agent_id] = asyncio.get_running_loop().create_task(
+                self._work(agent_id), context=self.context.copy()
+            )
+            task.add_done_callback(partial(self._clean_up_after, agent_id))
+
+    def abandon(self, claim: Claim) -> None:
+        """Abort the execution of a claim that was lost."""
+        execution = self._executions.get(id(claim))
+        if execution is not None:
+            self.logger.warn("lease lost", claim.identity_fields)
+            self._abort(execution, "lease_lost")
+
+    def give_back_waiting(self, agent_id: str) -> None:
+        """Give back what an agent has not begun."""
+        self._give_back_all(self._queues.get(agent_id, deque()))
+
+    async def stop(self, grace: float) -> None:
+        """Begin nothing more; abort and cancel what has not ended after `grace` seconds."""
+        self._stopping = True
+        for queue in self._queues.values():
+            self._give_back_all(queue)
+        if self.tasks and grace > 0:
+            await asyncio.wait(self.tasks.values(), timeout=grace)
+        for execution in list(self._executions.values()):
+            self._abort(execution, "shutdown")
+        for task in self.tasks.values():
+            task.cancel()
+
+    async def _work(self, agent_id: str) -> None:
+        """Execute what an agent has been given; the task ends when nothing is left."""
+        queue = self._queues[agent_id]
+        try:
+            while queue:
+                execution = queue.popleft()
+                if self.node.holds(execution.claim):
+                    if not await self._has_ended(execution):
+                        self._give_back_all(queue)  # what is behind it waits for it (AACP-04)
+                else:
+                    self._forget(execution)
+        finally:
+            self._leave(agent_id)
+
+    def _clean_up_after(self, agent_id: str, task: asyncio.Task[None]) -> None:
+        """Clean up after a task that was cancelled before its first step."""
+        if self.tasks.get(agent_id) is task:
+            self._leave(agent_id)
+
+    def _leave(self, agent_id: str) -> None:
+        del self.tasks[agent_id]
+        self._give_back_all(self._queues.pop(agent_id))  # there is something if it was cancelled
+
+    async def _has_ended(self, execution: _Execution) -> bool:
+        """Execute a claim; return whether it has ended, and was not given back."""
+        claim = execution.claim
+        try:
+            ended = await self.run(claim, execution.signal)
+        except BaseException as error:
+            self._give_back(execution, self._not_before_ms(claim, error), begun=True)
+            if not isinstance(error, Exception):
+                raise
+            return False
+        if ended is None:
+            self._give_back(execution, begun=execution.signal.aborted)
+            return False
+        self._forget(execution)
+        result, failure, in_transaction = ended
+        self.node.executed(claim, result, failure, self.now_ms(), in_transaction)
+        self.kick()
+        return True
+
+    def _not_before_ms(self, claim: Claim, error: BaseException) -> int | None:
+        """Return when a claim whose execution broke off may be claimed again; None for at once."""
+        if self._stopping:
+            return None
+        described = {**claim.identity_fields, "error": describe_exception(error)}
+        self.logger.error("claim not executed; it is tried again", described)
+        return self.now_ms() + self.node.retransmitter.backoff_delay_ms(claim.executions)
+
+    def _give_back(
+        self, execution: _Execution, not_before_ms: int | None = None, *, begun: bool = False
+    ) -> None:
+        self._forget(execution)
+        self.node.give_back(execution.claim, self.now_ms(), not_before_ms, begun=begun)
+        self.kick()
+
+    def _give_back_all(self, queue: deque[_Execution]) -> None:
+        while queue:
+            self._give_back(queue.popleft())
+
+    def _forget(self, execution: _Execution) -> None:
+        self._executions.pop(id(execution.claim), None)
+
+    def _abort(self, execution: _Execution, reason: str) -> None:
+        for error in execution.signal.fire(reason):
+            described = {**execution.claim.identity_fields, "error": describe_exception(error)}
+            self.logger.error("abort callback failed", described)
