@@ -20,7 +20,7 @@ class Alarm(BaseException):
     """What only a bare `except` or `except BaseException` catches."""
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_a_signal_that_has_not_fired_says_so_and_raises_nothing() -> None:
     signal = AbortSignal()
     assert not signal.aborted
@@ -28,7 +28,7 @@ def test_a_signal_that_has_not_fired_says_so_and_raises_nothing() -> None:
     signal.raise_if_aborted()
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 @pytest.mark.parametrize("reason", ["deadline", "cancelled", "disconnected", "shutdown"])
 def test_a_fired_signal_says_why_and_raises(reason: str) -> None:
     signal = AbortSignal()
@@ -39,7 +39,7 @@ def test_a_fired_signal_says_why_and_raises(reason: str) -> None:
         signal.raise_if_aborted()
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_a_signal_fires_once_and_keeps_its_first_reason() -> None:
     signal = AbortSignal()
     calls: list[str] = []
@@ -50,7 +50,7 @@ def test_a_signal_fires_once_and_keeps_its_first_reason() -> None:
     assert calls == ["called"]
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_callbacks_run_in_the_order_in_which_they_came_and_see_the_reason() -> None:
     signal = AbortSignal()
     seen: list[tuple[int, str | None]] = []
@@ -61,7 +61,7 @@ def test_callbacks_run_in_the_order_in_which_they_came_and_see_the_reason() -> N
     assert seen == [(0, "cancelled"), (1, "cancelled"), (2, "cancelled")]
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_a_callback_added_after_the_fact_runs_at_once_and_once() -> None:
     signal = AbortSignal()
     signal.fire("deadline")
@@ -73,7 +73,7 @@ def test_a_callback_added_after_the_fact_runs_at_once_and_once() -> None:
     assert calls == ["called"]
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_a_callback_can_be_taken_back_until_it_has_run() -> None:
     signal = AbortSignal()
     calls: list[str] = []
@@ -86,7 +86,7 @@ def test_a_callback_can_be_taken_back_until_it_has_run() -> None:
     assert calls == ["kept"]
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_one_callback_added_twice_is_taken_back_once() -> None:
     signal = AbortSignal()
     calls: list[str] = []
@@ -101,7 +101,7 @@ def test_one_callback_added_twice_is_taken_back_once() -> None:
     assert calls == ["called"]
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 @pytest.mark.parametrize("error", [ValueError("v"), SystemExit(3), Alarm()])
 def test_a_callback_that_raises_keeps_no_other_from_running(error: BaseException) -> None:
     signal = AbortSignal()
@@ -117,7 +117,7 @@ def test_a_callback_that_raises_keeps_no_other_from_running(error: BaseException
     assert calls == ["before", "after"]
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_a_callback_may_use_the_signal_it_hangs_on() -> None:
     signal = AbortSignal()
     seen: list[str] = []
@@ -134,7 +134,7 @@ def test_a_callback_may_use_the_signal_it_hangs_on() -> None:
     assert seen == ["added while firing", "done"]
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_waiting_ends_with_the_reason_when_another_thread_fires() -> None:
     async def main() -> str:
         signal = AbortSignal()
@@ -148,7 +148,7 @@ def test_waiting_ends_with_the_reason_when_another_thread_fires() -> None:
     assert asyncio.run(main()) == "deadline"
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_waiting_for_a_signal_that_has_fired_ends() -> None:
     async def main() -> tuple[str, str]:
         signal = AbortSignal()
@@ -159,7 +159,7 @@ def test_waiting_for_a_signal_that_has_fired_ends() -> None:
     assert asyncio.run(main()) == ("cancelled", "cancelled")
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_all_who_wait_are_told() -> None:
     async def main() -> list[str]:
         signal = AbortSignal()
@@ -172,7 +172,7 @@ def test_all_who_wait_are_told() -> None:
     assert asyncio.run(main()) == ["shutdown"] * 5
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_who_no_longer_waits_is_not_told() -> None:
     async def main() -> list[BaseException]:
         signal = AbortSignal()
@@ -190,7 +190,7 @@ def test_who_no_longer_waits_is_not_told() -> None:
     assert asyncio.run(main()) == []
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_a_signal_outlives_the_loop_that_waited_for_it() -> None:
     signal = AbortSignal()
     loop = asyncio.new_event_loop()
@@ -203,7 +203,7 @@ def test_a_signal_outlives_the_loop_that_waited_for_it() -> None:
     assert signal.fire("disconnected") == []
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 @given(st.integers(1, 4), st.integers(0, 20))
 def test_every_callback_runs_exactly_once_whichever_threads_add_and_fire(
     firing: int, adding: int

@@ -125,7 +125,7 @@ def test_everything_is_there_in_every_revision(revision: str) -> None:
     run(main)
 
 
-@pytest.mark.rule("MRES-16", "MRES-22", "PROMPT-04")
+@pytest.mark.rule("MRES-16", "MRES-22", "PROMPT-09")
 def test_what_a_handler_or_its_types_refuse_is_said() -> None:
     async def main() -> None:
         async with connect(tasks()) as client:

@@ -231,7 +231,16 @@ def test_every_line_of_the_vectors_is_allowed_and_every_schema_is_used() -> None
 
 
 @pytest.mark.rule(
-    "ASK-01", "ASK-10", "ASK-17", "ASK-18", "ASK-41", "NOTE-01", "NOTE-04", "SUB-03", "SUB-07"
+    "ASK-01",
+    "ASK-10",
+    "ASK-17",
+    "ASK-18",
+    "ASK-41",
+    "NOTE-01",
+    "NOTE-04",
+    "NOTE-05",
+    "SUB-03",
+    "SUB-07",
 )
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_what_a_client_is_asked_and_told_is_allowed(revision: str) -> None:

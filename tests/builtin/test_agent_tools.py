@@ -227,7 +227,7 @@ def test_a_payload_over_the_limit_never_reaches_its_agent() -> None:
     play(scene, max_payload_bytes=200)
 
 
-@pytest.mark.rule("AGENT-32", "CALL-10")
+@pytest.mark.rule("AGENT-32", "CALL-17")
 def test_a_response_is_bounded_and_must_be_json() -> None:
     async def respond(message: AgentMessage, context: AgentContext) -> Any:
         return "x" * 500 if message.type == "long" else object()

@@ -128,7 +128,7 @@ def test_command_that_cannot_start_is_started_once(tmp_path: Path) -> None:
     run(StdioServer(sys.executable, ["-c", code]), scene)
 
 
-@pytest.mark.rule("CHILD-15")
+@pytest.mark.rule("CHILD-20")
 def test_server_that_ends_when_it_is_asked_anything_is_started_twice(tmp_path: Path) -> None:
     """It has read `server/discover`; an older server may end for that, so it is asked once more."""
     starts = tmp_path / "starts"

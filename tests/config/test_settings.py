@@ -256,7 +256,7 @@ def test_a_setting_takes_what_it_says(cls: type, attribute: attrs.Attribute) -> 
         assert getattr(cls(**{attribute.name: value}), attribute.name) == value
 
 
-@pytest.mark.rule("CONF-01")
+@pytest.mark.rule("CONF-22")
 @pytest.mark.parametrize(("cls", "attribute"), EVERY_SETTING)
 def test_a_setting_refuses_everything_else(cls: type, attribute: attrs.Attribute) -> None:
     for value in wrong_values(attribute.validator):
@@ -265,7 +265,7 @@ def test_a_setting_refuses_everything_else(cls: type, attribute: attrs.Attribute
         assert str(refusal.value) == f"{attribute.name}: expected {attribute.validator.expected}"
 
 
-@pytest.mark.rule("CONF-01")
+@pytest.mark.rule("CONF-01", "CONF-22")
 @pytest.mark.parametrize(
     ("section", "name", "minimum", "maximum"),
     [
@@ -301,7 +301,7 @@ def test_ranges(section: type, name: str, minimum: int, maximum: int) -> None:
             section(**{name: value})
 
 
-@pytest.mark.rule("CONF-01")
+@pytest.mark.rule("CONF-22")
 def test_a_section_is_an_instance_of_its_class() -> None:
     with pytest.raises(ValueError, match="tools: expected an instance of ToolsSection"):
         ServerConfig(tools={"default_timeout_ms": 5})

@@ -178,7 +178,7 @@ def test_initialize_in_a_batch_is_refused() -> None:
     assert starting.session.peer is None
 
 
-@pytest.mark.rule("RPC-13")
+@pytest.mark.rule("RPC-18")
 @pytest.mark.parametrize(
     ("items", "reason"),
     [(0, "empty_batch"), (MAX_BATCH, None), (MAX_BATCH + 1, "batch_too_large")],

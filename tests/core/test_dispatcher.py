@@ -496,7 +496,7 @@ def test_a_number_and_its_text_are_different_ids() -> None:
     assert result_of(core.answer(request("ping", None, 0)), 0) == {}
 
 
-@pytest.mark.rule("RPC-05")
+@pytest.mark.rule("RPC-17")
 def test_an_id_is_free_again_once_its_answer_is_decided() -> None:
     core = running()
     core.add("tool")

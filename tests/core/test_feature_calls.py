@@ -93,7 +93,7 @@ def test_a_call_takes_a_slot_and_ends_with_one_answer_and_one_record() -> None:
     assert core.session.in_flight == {}
 
 
-@pytest.mark.rule("FEAT-03", "REV-06")
+@pytest.mark.rule("FEAT-06", "REV-06")
 def test_its_result_is_completed_as_the_revision_has_it() -> None:
     core = make_core()
     [reply] = replies(core.conclude(started(core, peer=NEW), Returned(5)))
@@ -146,7 +146,7 @@ def test_a_tool_error_becomes_a_json_rpc_error_with_the_same_data(
     assert record_of(effects)["errorCode"] == code
 
 
-@pytest.mark.rule("FEAT-02")
+@pytest.mark.rule("FEAT-05")
 @pytest.mark.parametrize(
     "outcome", [Raised(RuntimeError("secret")), Raised(SystemExit(3)), Stopped()]
 )
@@ -160,7 +160,7 @@ def test_what_an_unexpected_exception_says_goes_to_the_log(outcome: Outcome) -> 
     assert bool(logged) == isinstance(outcome, Raised)
 
 
-@pytest.mark.rule("FEAT-02")
+@pytest.mark.rule("FEAT-05")
 def test_details_that_cannot_be_told_are_replaced() -> None:
     core = make_core().handshake()
     error = error_of(
@@ -189,7 +189,7 @@ def test_a_meta_that_is_no_object_is_refused(meta: Any) -> None:
     assert core.resources.concurrent_executions == 0
 
 
-@pytest.mark.rule("FEAT-02")
+@pytest.mark.rule("FEAT-05")
 def test_an_error_larger_than_a_response_is_cut_down() -> None:
     core = make_core({"tools": {"max_response_bytes": 100}}).handshake()
     short = error_of(core.conclude(started(core), Raised(ToolError("NOT_FOUND", "x" * 500))))
@@ -199,7 +199,7 @@ def test_an_error_larger_than_a_response_is_cut_down() -> None:
     assert error["data"]["details"] == {"reason": "error_too_large", "maxResponseBytes": 100}
 
 
-@pytest.mark.rule("FEAT-03")
+@pytest.mark.rule("FEAT-06")
 def test_a_result_that_cannot_be_written_is_an_error() -> None:
     core = make_core().handshake()
     effects = core.conclude(started(core), Returned("\ud800"))
@@ -210,7 +210,7 @@ def test_a_result_that_cannot_be_written_is_an_error() -> None:
     assert core.session.in_flight == {}
 
 
-@pytest.mark.rule("FEAT-03")
+@pytest.mark.rule("FEAT-06")
 def test_a_coroutine_is_no_result() -> None:
     async def late() -> str:
         return "text"
@@ -222,7 +222,7 @@ def test_a_coroutine_is_no_result() -> None:
     assert "declare it with async def" in log.fields["error"]["message"]
 
 
-@pytest.mark.rule("FEAT-02", "FEAT-03")
+@pytest.mark.rule("FEAT-02", "FEAT-06")
 def test_a_result_that_its_shape_refuses_or_that_is_too_large_is_not_sent() -> None:
     core = make_core({"tools": {"max_response_bytes": 100}}).handshake()
     effects = core.conclude(started(core), Returned("refuse"))

@@ -78,7 +78,7 @@ RESULTS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.rule("CALL-10")
+@pytest.mark.rule("CALL-16")
 @pytest.mark.parametrize(("value", "text"), RESULTS)
 def test_a_result_is_written_as_json(value: Any, text: str) -> None:
     assert encode_result(value, LIMIT) == text
@@ -91,7 +91,7 @@ json_values = st.recursive(
 )
 
 
-@pytest.mark.rule("CALL-10")
+@pytest.mark.rule("CALL-16")
 @given(json_values)
 def test_any_json_value_is_a_result(value: Any) -> None:
     assert orjson.loads(encode_result(value, LIMIT)) == orjson.loads(orjson.dumps(value))
@@ -165,7 +165,7 @@ UNSPEAKABLE = {
 }
 
 
-@pytest.mark.rule("CALL-10", "ERR-06")
+@pytest.mark.rule("CALL-17", "ERR-06")
 @pytest.mark.parametrize("value", UNSPEAKABLE.values(), ids=UNSPEAKABLE)
 def test_what_json_cannot_say_is_refused_with_its_cause(value: Any) -> None:
     with pytest.raises(ToolError) as refusal:
@@ -180,7 +180,7 @@ class Awaitable:
         """Never called."""
 
 
-@pytest.mark.rule("CALL-10", "ERR-06")
+@pytest.mark.rule("CALL-17", "ERR-06")
 def test_an_awaitable_is_refused_with_a_hint_and_a_coroutine_is_closed() -> None:
     async def forecast() -> int:
         return 1

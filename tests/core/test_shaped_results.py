@@ -91,14 +91,14 @@ def test_content_is_sent_as_the_handler_shaped_it(value: Any, content: list[Any]
     assert result(value) == {"content": content, "isError": False}
 
 
-@pytest.mark.rule("CONT-01")
+@pytest.mark.rule("CONT-01", "CONT-09")
 @pytest.mark.parametrize("value", ["hi", ["hi"], [], (), [["a"]], {"type": "text"}, None, 5])
 def test_a_plain_value_is_json_text(value: Any) -> None:
     assert not is_shaped(value)
     assert result(value) == {"content": [text(orjson.dumps(value).decode())], "isError": False}
 
 
-@pytest.mark.rule("CONT-01")
+@pytest.mark.rule("CONT-09")
 @pytest.mark.parametrize(
     "value",
     [
@@ -159,7 +159,7 @@ def test_content_of_its_own_stands_in_the_place_of_the_text() -> None:
         assert result(value, tool)["structuredContent"] == {"count": 1}
 
 
-@pytest.mark.rule("CONT-06", "SCHEMA-37")
+@pytest.mark.rule("CONT-10", "SCHEMA-37")
 def test_what_is_too_complex_to_be_checked_is_never_sent() -> None:
     alternatives = [{"properties": {f"key{at}": {"type": "integer"}}} for at in range(100)]
     schema = {"items": {"anyOf": [{"type": "null"}, *alternatives]}}
@@ -168,7 +168,7 @@ def test_what_is_too_complex_to_be_checked_is_never_sent() -> None:
     assert error.details == {"reason": "too_complex"}
 
 
-@pytest.mark.rule("CONT-06")
+@pytest.mark.rule("CONT-10")
 @pytest.mark.parametrize(
     "value", [{"count": "secret"}, {}, None, [], "secret", Text("secret"), ToolResult("secret")]
 )
@@ -179,7 +179,7 @@ def test_what_violates_the_schema_is_never_sent(value: Any) -> None:
     assert "secret" not in f"{error.message} {error.__cause__}"
 
 
-@pytest.mark.rule("CONT-06")
+@pytest.mark.rule("CONT-10")
 def test_where_it_violates_the_schema_is_said_in_the_log_only() -> None:
     core = counting_core()
     effects = core.conclude(core.begin("tool"), Returned({"count": "secret"}))

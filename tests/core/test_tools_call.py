@@ -574,7 +574,7 @@ def test_a_result_is_one_text_that_holds_it_as_json(value: Any, text: str) -> No
     assert record.fields["outcome"] == "success"
 
 
-@pytest.mark.rule("CALL-10", "ERR-06", "CALL-15", "CALL-13")
+@pytest.mark.rule("CALL-17", "ERR-06", "CALL-15", "CALL-13")
 def test_a_result_that_json_cannot_say_is_an_internal_error_and_logged() -> None:
     core = running()
     reply, log, record = core.conclude(core.begin("tool"), Returned({"a": object()}))
@@ -758,7 +758,7 @@ def broken_off(effects: list[Effect]) -> tuple[Reply, Log, Log]:
     return reply, log, record
 
 
-@pytest.mark.rule("RPC-10", "CALL-09", "CALL-13", "CALL-14", "CALL-15", "RPC-05")
+@pytest.mark.rule("RPC-10", "CALL-09", "CALL-13", "CALL-14", "CALL-15", "RPC-17")
 def test_a_bug_in_a_validator_costs_neither_the_answer_nor_the_record_nor_the_slot() -> None:
     def broken(arguments: Any) -> Any:
         raise ZeroDivisionError("a bug")
@@ -816,7 +816,7 @@ def test_a_bug_in_a_call_of_a_reserved_tool_gives_no_slot_back() -> None:
     assert set(core.session.in_flight) == {1}
 
 
-@pytest.mark.rule("RPC-10", "RPC-05")
+@pytest.mark.rule("RPC-10", "RPC-17")
 def test_a_bug_at_the_end_of_a_call_leaves_a_later_one_with_its_id_alone() -> None:
     core = running()
     expired = core.begin("tool", request_id=1)

@@ -125,7 +125,7 @@ def test_a_tool_error_that_was_not_initialized_properly_is_still_told_and_record
         bench.assert_over()
 
 
-@pytest.mark.rule("CALL-10", "ERR-06")
+@pytest.mark.rule("CALL-17", "ERR-06")
 def test_a_function_that_returns_a_coroutine_is_told_so_and_none_is_left_behind() -> None:
     with Bench() as bench:
         held = Held()
@@ -347,7 +347,7 @@ def test_the_signal_says_why_and_fires_once(reason: str) -> None:
         bench.assert_over()
 
 
-@pytest.mark.rule("TIME-03")
+@pytest.mark.rule("TIME-11")
 def test_a_callback_that_raises_is_logged_and_keeps_nobody_from_anything() -> None:
     with Bench() as bench:
         held = Held()

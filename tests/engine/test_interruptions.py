@@ -47,7 +47,7 @@ def raising(make: Callable[[], BaseException]) -> Callable[[], Any]:
 ENDS = [returning(make) for make in RESULTS] + [raising(make) for make in ENDINGS]
 
 
-@pytest.mark.rule("ERR-07", "CALL-09", "CALL-15")
+@pytest.mark.rule("ERR-08", "CALL-09", "CALL-15")
 @pytest.mark.parametrize("aborted", [False, True], ids=["waited-for", "cancelled"])
 @pytest.mark.parametrize("way", ["inline", "worker", "task"])
 @pytest.mark.parametrize("end", ENDS, ids=[f"end{number}" for number in range(len(ENDS))])
@@ -172,7 +172,7 @@ def test_a_worker_thread_survives_what_is_thrown_into_it_and_loses_no_work() -> 
     assert {type(each) for each in reported} == {Thrown}
 
 
-@pytest.mark.rule("ERR-07")
+@pytest.mark.rule("ERR-08")
 def test_work_that_raises_is_reported_and_its_thread_goes_on() -> None:
     reported: list[BaseException | None] = []
     pool = WorkerPool(1, lambda message, error: reported.append(error))

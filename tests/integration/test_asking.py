@@ -212,7 +212,7 @@ def test_subscribers_of_both_eras_hear_of_an_update() -> None:
         assert sorted(metas, key=bool) == [None, {f"{PREFIX}subscriptionId": subscription}]
 
 
-@pytest.mark.rule("SUB-08")
+@pytest.mark.rule("SUB-12")
 @pytest.mark.parametrize(("how", "code"), [("end of file", 0), ("SIGTERM", 143), ("SIGINT", 130)])
 def test_a_subscription_ends_with_a_result_when_the_server_does(how: str, code: int) -> None:
     with serve(APP, handshake=False) as server:

@@ -267,7 +267,7 @@ def test_a_cancelled_call_is_aborted_and_never_answered() -> None:
         assert len(server.records_with(message=COMPLETED, toolName="patient")) == 1
 
 
-@pytest.mark.rule("TIME-05", "RPC-05")
+@pytest.mark.rule("TIME-05", "RPC-17")
 def test_an_id_is_free_again_after_its_call_was_cancelled() -> None:
     with serve(APP, GRACE) as server:
         server.send("tools/call", {"name": "patient"}, id="again")

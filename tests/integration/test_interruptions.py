@@ -110,7 +110,7 @@ def interrupt_main() -> str:
 SLOTS = {"resources.max_concurrent_executions": 3}
 
 
-@pytest.mark.rule("ERR-07")
+@pytest.mark.rule("ERR-08")
 @pytest.mark.parametrize("tool", ["in_thread", "in_task", "in_place"])
 def test_results_and_errors_that_raise_cost_neither_an_answer_nor_a_worker_thread(
     tool: str,

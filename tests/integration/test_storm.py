@@ -365,14 +365,14 @@ def test_what_was_raised_is_told_to_the_log_alone(
     assert "secret" not in str(storm.answer(tool))
 
 
-@pytest.mark.rule("CALL-10", "ERR-06")
+@pytest.mark.rule("CALL-17", "ERR-06")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", RETURNING_BADLY)
 def test_a_result_that_cannot_be_sent_is_refused(storm: Storm, name: str, way: str) -> None:
     assert storm.error(f"returns_{name}_{way}") == RETURNING_BADLY[name]
 
 
-@pytest.mark.rule("CALL-10")
+@pytest.mark.rule("CALL-17")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", RETURNING_WELL)
 def test_an_odd_result_that_can_be_sent_is_sent(storm: Storm, name: str, way: str) -> None:

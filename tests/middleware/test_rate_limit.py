@@ -129,7 +129,7 @@ def test_each_tool_has_its_own() -> None:
         assert attempt(limit, name="a", method="prompts/get") is None
 
 
-@pytest.mark.rule("RATE-01")
+@pytest.mark.rule("RATE-09")
 def test_both_limits_hold() -> None:
     limit = made(ManualClock(), per_key=3, per_tool=1)
     assert attempt(limit, name="a") is None
@@ -273,7 +273,7 @@ def test_a_call_that_is_given_up_while_it_waits_is_not_run(how: str) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.rule("RATE-08", "RPC-05")
+@pytest.mark.rule("RATE-08", "RPC-17")
 def test_the_id_of_a_call_that_waits_is_taken() -> None:
     async def main() -> None:
         rig, buckets = slow(None)

@@ -84,7 +84,7 @@ def test_a_stateless_request_is_served_in_every_state_and_leaves_it(state: State
         assert core.answer(request("tools/list", {}))["error"]["code"] == -32002
 
 
-@pytest.mark.rule("REV-02", "REV-04")
+@pytest.mark.rule("REV-12", "REV-04")
 @pytest.mark.parametrize("method", ["server/discover", "tools/call", "initialize", "ping"])
 def test_a_session_of_the_stateless_era_takes_no_request_without_meta(method: str) -> None:
     core = make_core()
@@ -130,7 +130,7 @@ def test_whatever_it_says_it_is_answered(meta: dict[str, Any]) -> None:
     assert ("result" in reply) != ("error" in reply)
 
 
-@pytest.mark.rule("REV-02", "REV-04")
+@pytest.mark.rule("REV-12", "REV-04")
 @pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "no/such/method"])
 @pytest.mark.parametrize("lacking", [VERSION_KEY, CAPABILITIES_KEY])

@@ -181,7 +181,7 @@ def test_text_is_read_as_the_type_has_it(hint: Any, text: str, value: Any) -> No
     assert type(found) is type(value)
 
 
-@pytest.mark.rule("PROMPT-04")
+@pytest.mark.rule("PROMPT-09")
 @pytest.mark.parametrize(
     ("hint", "text"),
     [

@@ -46,7 +46,7 @@ def test_what_is_returned_becomes_messages(value: Any, messages: list[Any]) -> N
     assert shape_prompt(value, "Of it.", NEWEST) == {"messages": messages, "description": "Of it."}
 
 
-@pytest.mark.rule("PROMPT-05")
+@pytest.mark.rule("PROMPT-10")
 def test_a_full_result_has_a_description_and_meta() -> None:
     full = PromptResult(["a"], "Of this one.", {"k": 1})
     assert shape_prompt(full, "Of it.", NEWEST) == {

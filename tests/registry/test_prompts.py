@@ -25,7 +25,7 @@ class Watcher:
         self.told.append(kind)
 
 
-@pytest.mark.rule("PROMPT-01")
+@pytest.mark.rule("PROMPT-08")
 @pytest.mark.parametrize(
     ("members", "problem"),
     [

@@ -55,7 +55,7 @@ def test_what_is_not_given_is_as_the_catalogue_has_it(code: str) -> None:
     assert error.may_have_run is False
 
 
-@pytest.mark.rule("CERR-03")
+@pytest.mark.rule("CERR-14")
 def test_what_is_given_wins() -> None:
     error = MCPError(
         "E201",
@@ -94,7 +94,7 @@ def test_its_text_is_code_message_and_what_to_do(message: str, text: str) -> Non
     assert str(MCPError("E204", message)) == text
 
 
-@pytest.mark.rule("CERR-03", "CERR-04")
+@pytest.mark.rule("CERR-14", "CERR-04")
 @pytest.mark.parametrize(("error", "code", "may_have_run"), EVERY_KIND)
 def test_every_kind_has_its_code_and_says_whether_it_may_have_run(
     error: MCPError, code: str, may_have_run: bool

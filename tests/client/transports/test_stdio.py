@@ -658,7 +658,7 @@ def test_a_channel_that_was_never_opened_closes_and_is_not_opened_then() -> None
 
 
 @both_loops
-@pytest.mark.rule("CHILD-12")
+@pytest.mark.rule("CHILD-18")
 def test_a_close_that_is_cancelled_kills_at_once(loop: Any) -> None:
     async def main() -> None:
         channel, _, leader = await family("stubborn", "goes", LONG)
@@ -675,7 +675,7 @@ def test_a_close_that_is_cancelled_kills_at_once(loop: Any) -> None:
 
 
 @both_loops
-@pytest.mark.rule("CHILD-12")
+@pytest.mark.rule("CHILD-18")
 def test_the_end_of_the_loop_kills_at_once(loop: Any) -> None:
     leaders: list[int] = []
 
@@ -704,7 +704,7 @@ def test_the_end_of_the_loop_kills_at_once(loop: Any) -> None:
 
 
 @both_loops
-@pytest.mark.rule("CHILD-12")
+@pytest.mark.rule("CHILD-12", "CHILD-18")
 @pytest.mark.parametrize("steps", range(6))
 def test_close_ends_an_open_that_is_under_way(loop: Any, steps: int) -> None:
     async def main() -> None:
@@ -724,7 +724,7 @@ def test_close_ends_an_open_that_is_under_way(loop: Any, steps: int) -> None:
 
 
 @both_loops
-@pytest.mark.rule("CHILD-12")
+@pytest.mark.rule("CHILD-18")
 @pytest.mark.parametrize("steps", range(6))
 def test_an_open_that_is_cancelled_leaves_nothing(loop: Any, steps: int) -> None:
     async def main() -> None:
@@ -812,7 +812,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.rule("CHILD-12")
+@pytest.mark.rule("CHILD-19")
 def test_orphans_are_reaped_where_they_become_our_children() -> None:
     root = Path(__file__).parents[3]
     done = subprocess.run(

@@ -78,7 +78,7 @@ def test_a_handler_completes(ref: Any, name: str, subject: str, timeout_ms: int)
     assert reply["result"] == expected
 
 
-@pytest.mark.rule("COMP-04", "COMP-02")
+@pytest.mark.rule("COMP-04", "COMP-07")
 def test_choices_and_arguments_that_nothing_completes_are_answered_at_once() -> None:
     core = featured()
     result = core.answer(asked(name="color", value="G"))["result"]
@@ -90,7 +90,7 @@ def test_choices_and_arguments_that_nothing_completes_are_answered_at_once() -> 
     assert "ttlMs" not in result
 
 
-@pytest.mark.rule("COMP-02")
+@pytest.mark.rule("COMP-07")
 @pytest.mark.parametrize(
     ("params", "what"),
     [
@@ -118,7 +118,7 @@ def test_what_is_malformed_or_refers_to_nothing_is_refused(params: Any, what: st
     assert error["message"].startswith(f"Invalid params: {what}")
 
 
-@pytest.mark.rule("COMP-02")
+@pytest.mark.rule("COMP-07")
 @pytest.mark.parametrize("context", [5, None, {"arguments": 5}, {"arguments": {"a": 5}}])
 def test_a_context_that_is_none_is_refused(context: Any) -> None:
     error = featured().answer(asked(context=context))["error"]

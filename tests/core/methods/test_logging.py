@@ -47,7 +47,7 @@ async def levels_said(client: AskedClient, request_id: int) -> list[str]:
         levels.append(level)
 
 
-@pytest.mark.rule("NOTE-04")
+@pytest.mark.rule("NOTE-04", "NOTE-05")
 def test_a_client_is_sent_what_it_wants_from_info_on() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server)
@@ -62,7 +62,7 @@ def test_a_client_is_sent_what_it_wants_from_info_on() -> None:
     play(scene)
 
 
-@pytest.mark.rule("NOTE-04")
+@pytest.mark.rule("NOTE-06")
 @pytest.mark.parametrize("params", [{}, {"level": None}, {"level": "warn"}, {"level": ["info"]}])
 def test_a_level_that_is_none_is_refused(params: dict[str, Any]) -> None:
     async def scene(rig: Rig) -> None:
@@ -74,7 +74,7 @@ def test_a_level_that_is_none_is_refused(params: dict[str, Any]) -> None:
     play(scene)
 
 
-@pytest.mark.rule("NOTE-04")
+@pytest.mark.rule("NOTE-06")
 def test_a_level_without_params_is_refused() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server)
@@ -84,7 +84,7 @@ def test_a_level_without_params_is_refused() -> None:
     play(scene)
 
 
-@pytest.mark.rule("NOTE-04")
+@pytest.mark.rule("NOTE-05")
 def test_a_new_level_counts_for_calls_that_run() -> None:
     async def scene(rig: Rig) -> None:
         heard = asyncio.Event()
@@ -107,7 +107,7 @@ def test_a_new_level_counts_for_calls_that_run() -> None:
     play(scene)
 
 
-@pytest.mark.rule("NOTE-04")
+@pytest.mark.rule("NOTE-05")
 @pytest.mark.parametrize("wanted", [None, "debug", "warning", "emergency"])
 def test_in_the_stateless_era_the_request_says_what_it_wants(wanted: str | None) -> None:
     async def scene(rig: Rig) -> None:
@@ -125,7 +125,7 @@ def test_in_the_stateless_era_the_request_says_what_it_wants(wanted: str | None)
     play(scene)
 
 
-@pytest.mark.rule("NOTE-04")
+@pytest.mark.rule("NOTE-04", "NOTE-06")
 def test_a_handler_that_names_no_level_is_told_so() -> None:
     context = ToolContext("run", "correlation", AbortSignal(), Rig().server.runtime.logger)
     with pytest.raises(UsageError, match="debug, info"):

@@ -65,7 +65,7 @@ def test_the_list_comes_in_pages() -> None:
     assert (stateless["ttlMs"], stateless["cacheScope"]) == (0, "private")
 
 
-@pytest.mark.rule("PROMPT-05")
+@pytest.mark.rule("PROMPT-05", "PROMPT-10")
 def test_a_prompt_is_made_and_answered() -> None:
     core = featured()
     arguments = {"code": "x = 1", "language": "py"}

@@ -99,7 +99,7 @@ def test_a_subscriber_hears_of_its_resource_until_it_unsubscribes() -> None:
     play(scene)
 
 
-@pytest.mark.rule("SUB-01")
+@pytest.mark.rule("SUB-10")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
 def test_what_is_not_there_cannot_be_subscribed_to(revision: str) -> None:
     async def scene(rig: Rig) -> None:
@@ -273,7 +273,7 @@ def test_a_client_ends_its_subscription() -> None:
     assert len(rig.logged("subscription cancelled")) == 1
 
 
-@pytest.mark.rule("SUB-03", "RPC-05")
+@pytest.mark.rule("SUB-03", "RPC-17")
 def test_the_id_of_an_open_subscription_is_in_use() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
@@ -288,7 +288,7 @@ def test_the_id_of_an_open_subscription_is_in_use() -> None:
     play(scene)
 
 
-@pytest.mark.rule("SUB-08")
+@pytest.mark.rule("SUB-12")
 def test_the_server_ends_every_subscription_with_a_result() -> None:
     async def scene(rig: Rig) -> None:
         client, older = AskedClient(rig.server, STATELESS), AskedClient(rig.server)
@@ -316,7 +316,7 @@ def test_the_server_ends_every_subscription_with_a_result() -> None:
     play(scene)
 
 
-@pytest.mark.rule("SUB-08")
+@pytest.mark.rule("SUB-12")
 def test_where_a_request_has_a_way_of_its_own_the_result_is_the_last_message() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
@@ -352,7 +352,7 @@ def test_every_list_that_changes_is_told_to_connections_that_run() -> None:
     play(scene)
 
 
-@pytest.mark.rule("SUB-01", "SUB-02")
+@pytest.mark.rule("SUB-11", "SUB-02")
 def test_a_client_that_has_gone_is_forgotten() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
@@ -366,7 +366,7 @@ def test_a_client_that_has_gone_is_forgotten() -> None:
     play(scene)
 
 
-@pytest.mark.rule("SUB-01")
+@pytest.mark.rule("SUB-11")
 def test_a_client_that_its_host_has_dropped_is_forgotten() -> None:
     rig = Rig()
     rig.server.resource("note://all")(lambda: "")

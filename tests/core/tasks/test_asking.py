@@ -35,7 +35,7 @@ def update(client: Client, task_id: str, responses: dict[str, Any]) -> None:
     assert acknowledged == {"resultType": "complete"}
 
 
-@pytest.mark.rule("TASK-08")
+@pytest.mark.rule("TASK-18", "TASK-19")
 def test_a_task_waits_for_its_answer_where_it_is() -> None:
     async def scene(clock: ManualClock) -> None:
         stage = Scene(clock)
@@ -59,7 +59,7 @@ def test_a_task_waits_for_its_answer_where_it_is() -> None:
     play(scene)
 
 
-@pytest.mark.rule("TASK-08")
+@pytest.mark.rule("TASK-19")
 def test_some_answers_may_come_before_others() -> None:
     async def scene(clock: ManualClock) -> None:
         stage = Scene(clock)
@@ -80,7 +80,7 @@ def test_some_answers_may_come_before_others() -> None:
     play(scene)
 
 
-@pytest.mark.rule("TASK-08")
+@pytest.mark.rule("TASK-19")
 @pytest.mark.parametrize("answer", [5, {"action": "maybe"}, {"action": "accept", "content": {}}])
 def test_an_answer_that_cannot_be_used_is_asked_for_again(answer: Any) -> None:
     async def scene(clock: ManualClock) -> None:
@@ -102,7 +102,7 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again(answer: Any) -> None:
     play(scene)
 
 
-@pytest.mark.rule("TASK-08")
+@pytest.mark.rule("TASK-18")
 def test_several_questions_at_once() -> None:
     async def scene(clock: ManualClock) -> None:
         async def ask(arguments: dict[str, Any], context: ToolContext) -> list[str]:
@@ -122,7 +122,7 @@ def test_several_questions_at_once() -> None:
     play(scene)
 
 
-@pytest.mark.rule("TASK-08")
+@pytest.mark.rule("TASK-18")
 def test_what_a_handler_gives_up_is_not_asked_any_more() -> None:
     async def scene(clock: ManualClock) -> None:
         async def impatient(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -147,7 +147,7 @@ def test_what_a_handler_gives_up_is_not_asked_any_more() -> None:
     play(scene)
 
 
-@pytest.mark.rule("TASK-08", "TASK-09")
+@pytest.mark.rule("TASK-18", "TASK-09")
 def test_a_task_that_waits_is_unwound_when_it_is_cancelled() -> None:
     async def scene(clock: ManualClock) -> None:
         stage = Scene(clock)
@@ -166,7 +166,7 @@ def test_a_task_that_waits_is_unwound_when_it_is_cancelled() -> None:
     play(scene)
 
 
-@pytest.mark.rule("TASK-08")
+@pytest.mark.rule("TASK-18")
 def test_who_asks_after_the_end_is_unwound() -> None:
     async def scene(clock: ManualClock) -> None:
         async def stubborn(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -186,7 +186,7 @@ def test_who_asks_after_the_end_is_unwound() -> None:
     play(scene)
 
 
-@pytest.mark.rule("TASK-08")
+@pytest.mark.rule("TASK-18")
 def test_a_client_that_cannot_be_asked_fails_the_task() -> None:
     async def scene(clock: ManualClock) -> None:
         async def ask(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -257,7 +257,7 @@ def test_a_call_that_is_unwound_for_a_question_becomes_no_task() -> None:
     play(scene)
 
 
-@pytest.mark.rule("TASK-08")
+@pytest.mark.rule("TASK-18")
 def test_a_task_cannot_end_with_a_question() -> None:
     async def scene(clock: ManualClock) -> None:
         async def send_away(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -274,7 +274,7 @@ def test_a_task_cannot_end_with_a_question() -> None:
     play(scene)
 
 
-@pytest.mark.rule("TASK-08")
+@pytest.mark.rule("TASK-19")
 def test_an_answer_may_come_when_the_loop_of_its_handler_is_no_more() -> None:
     stages: list[Scene] = []
     ids: list[str] = []
@@ -292,7 +292,7 @@ def test_an_answer_may_come_when_the_loop_of_its_handler_is_no_more() -> None:
     assert stages[0].records[0]["outcome"] == "tool_error"
 
 
-@pytest.mark.rule("TASK-08")
+@pytest.mark.rule("TASK-18")
 def test_nobody_is_asked_for_a_task_that_has_ended() -> None:
     async def scene(clock: ManualClock) -> None:
         stage = Scene(clock)

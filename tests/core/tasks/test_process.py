@@ -38,7 +38,7 @@ def ask(server: ServerProcess, method: str, **params: Any) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.rule("TASK-03", "TASK-06")
+@pytest.mark.rule("TASK-17", "TASK-06")
 def test_a_task_over_stdio() -> None:
     with serve(APP, handshake=False) as server:
         handle = ask(server, "tools/call", name="work", arguments={"number": 21})

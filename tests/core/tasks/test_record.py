@@ -37,7 +37,7 @@ def test_no_way_leads_out_of_a_terminal_status() -> None:
     assert set(TRANSITIONS.values()) == set(Status)
 
 
-@pytest.mark.rule("TASK-03")
+@pytest.mark.rule("TASK-17")
 def test_the_handle_has_what_every_status_has() -> None:
     assert record().handle() == {
         "taskId": "t1",
@@ -75,7 +75,7 @@ def test_each_status_shows_what_belongs_to_it(event: Event, changes: dict, shown
     assert wire == {**handle, **shown}
 
 
-@pytest.mark.rule("TASK-08")
+@pytest.mark.rule("TASK-18")
 def test_what_was_asked_is_gone_when_it_works_again() -> None:
     asked = record().advance(Event.ASK, LATER, input_requests={"1": {}})
     assert asked is not None

@@ -47,7 +47,7 @@ def text_of(task: dict[str, Any]) -> Any:
 # -- who has the extension -----------------------------------------------------------------------
 
 
-@pytest.mark.rule("TASK-01")
+@pytest.mark.rule("TASK-16")
 def test_a_server_has_the_extension_once_a_tool_has_tasks() -> None:
     async def scene(clock: ManualClock) -> None:
         stage = Scene(clock)
@@ -63,7 +63,7 @@ def test_a_server_has_the_extension_once_a_tool_has_tasks() -> None:
     play(scene)
 
 
-@pytest.mark.rule("TASK-01")
+@pytest.mark.rule("TASK-16")
 def test_tasks_outlive_their_tool() -> None:
     async def scene(clock: ManualClock) -> None:
         stage = Scene(clock)
@@ -141,7 +141,7 @@ def test_a_tool_that_requires_tasks_is_for_clients_that_have_them() -> None:
 # -- becoming a task -----------------------------------------------------------------------------
 
 
-@pytest.mark.rule("TASK-03", "TASK-04")
+@pytest.mark.rule("TASK-03", "TASK-17", "TASK-04")
 def test_a_call_is_a_task_at_once() -> None:
     async def scene(clock: ManualClock) -> None:
         stage = Scene(clock)
