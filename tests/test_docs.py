@@ -8,12 +8,24 @@ import pytest
 
 from tests import docs
 from tests.docs import ROOT, documents
+from tests.test_names import FENCED
 
 
 @pytest.mark.rule("CONF-01", "CONF-20", "ERR-01", "CERR-01")
 @pytest.mark.parametrize("path", documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_generated_parts_of_documents_are_up_to_date(path: Path) -> None:
     assert path.read_text("utf-8") == documents()[path], "run `make docs`"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*sorted((ROOT / "spec").rglob("*.md")), ROOT / "README.md"],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_lines_of_documents_are_no_wider_than_120_characters(path: Path) -> None:
+    text = FENCED.sub("", path.read_text("utf-8"))
+    lines = [line for line in text.splitlines() if not line.startswith("|")]
+    assert [line for line in lines if len(line) > 120] == []
 
 
 def test_every_code_in_a_table_has_a_meaning() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trace import ROOT, report, trace
+from tests.trace import MAX_WORDS, ROOT, report, trace
 
 PATIENCE = 60.0
 
@@ -62,6 +62,14 @@ X = "tests/test_x.py"
 
 def test_rules_are_paragraphs_that_start_with_their_id(project: Path) -> None:
     assert trace(project / "spec", project / "tests").rules == {"A-01": [], "A-02": []}
+
+
+def test_a_rule_with_too_many_words_is_a_problem(project: Path) -> None:
+    page = project / "spec" / "long.md"
+    page.write_text(f"**L-01**{' word' * MAX_WORDS}\n\n**L-100**{' word' * MAX_WORDS}\nword\n")
+    problems = trace(project / "spec", project / "tests").problems
+    assert f"L-100 has more than {MAX_WORDS} words: split it" in problems
+    assert not any("L-01 has more" in problem for problem in problems)
 
 
 def test_a_mark_may_name_several_rules_and_a_test_bear_several_marks(project: Path) -> None:

@@ -6,8 +6,8 @@ by the marks of a `pytest.param` among its decorators. A class made by a call, s
 ``TestMachine = pytest.mark.rule("X-01")(Machine.TestCase)``, is a test of that name.
 
 The tests are read, not run: what a rule's tests are must not depend on what can be collected here.
-Hence rule ids are literals; anything else is reported. Exits with 1 if a rule has no test or stands
-in two places, or if a test names a rule that does not exist.
+Hence rule ids are literals; anything else is reported. Exits with 1 if a rule has no test, stands
+in two places or is too long, or if a test names a rule that does not exist.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from pathlib import Path
 from attrs import define, field
 
 ROOT = Path(__file__).parent.parent
-_RULE = re.compile(r"^\*\*([A-Z]+-\d\d)\*\*", re.MULTILINE)
+_RULE = re.compile(r"^\*\*([A-Z]+-\d{2,3})\*\*(.*?)(?=\n\n|\n[#|]|\Z)", re.MULTILINE | re.DOTALL)
+MAX_WORDS = 70
+"""Most words of a rule: what is longer states several facts, which one mark cannot prove."""
 
 
 @define
@@ -41,10 +43,12 @@ def trace(spec: Path, tests: Path) -> Trace:
     """Read the rules in `spec`/*.md and the tests below `tests`."""
     found = Trace()
     for path in sorted(spec.glob("*.md")):
-        for rule in _RULE.findall(path.read_text()):
+        for rule, text in _RULE.findall(path.read_text()):
             if rule in found.rules:
                 found.problems.append(f"{path.name} states {rule} a second time")
             found.rules.setdefault(rule, [])
+            if len(text.split()) > MAX_WORDS:
+                found.problems.append(f"{rule} has more than {MAX_WORDS} words: split it")
     for path in sorted(tests.rglob("test_*.py")):
         name = path.relative_to(tests.parent).as_posix()
         for test, rule in _Scan(found.problems, name).module(ast.parse(path.read_text())):

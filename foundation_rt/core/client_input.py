@@ -1,11 +1,11 @@
 """What asking its client means for a call: what comes along with it, and what it ends with.
 
-The questions themselves are the business of `asking`; here they meet the protocol
+The questions themselves are the business of `server_requests`; here they meet the protocol
 (spec/client-requests.md). A call of the stateless era may bring answers, and a state that says
 what they are answers to. It may end without a result: because answers are lacking, or because its
 client cannot be asked.
 
-`asking` is imported when there is something to ask: few servers ever do.
+`server_requests` is imported when there is something to ask: few servers ever do.
 """
 
 from __future__ import annotations

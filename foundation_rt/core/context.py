@@ -159,7 +159,7 @@ class ToolContext:
     ) -> ElicitResult[dict[str, Any]]: ...
 
     async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> Any:
-        """Have the user fill in a form; see `asking.elicitation.Elicit` (ASK-06).
+        """Have the user fill in a form; see `server_requests.elicitation.Elicit` (ASK-06).
 
         From revision 2026-07-28 on the handler is unwound here, and runs again from its start when
         the answer has come. So nothing may be done before a question that may not be done twice,
@@ -181,7 +181,7 @@ class ToolContext:
     async def elicit_url(
         self, message: str, url: str, *, elicitation_id: str = "", key: str | None = None
     ) -> ElicitResult[None]:
-        """Have the user visit a page; see `asking.elicitation.ElicitUrl`. Raises as `elicit`."""
+        """Have the user visit a page; see `server_requests.elicitation.ElicitUrl`. Raises as `elicit`."""
         from ..server_requests.elicitation import ElicitUrl
 
         page = ElicitUrl(message, url, elicitation_id)
@@ -196,7 +196,7 @@ class ToolContext:
         key: str | None = None,
         **options: Unpack[SampleOptions],
     ) -> SampleResult:
-        """Have the client's model answer; see `asking.sampling.Sample`. Raises as `elicit`."""
+        """Have the client's model answer; see `server_requests.sampling.Sample`. Raises as `elicit`."""
         from ..server_requests.sampling import Sample
 
         question = Sample(messages, max_tokens, **options)
