@@ -181,7 +181,10 @@ class ToolContext:
     async def elicit_url(
         self, message: str, url: str, *, elicitation_id: str = "", key: str | None = None
     ) -> ElicitResult[None]:
-        """Have the user visit a page; see `server_requests.elicitation.ElicitUrl`. Raises as `elicit`."""
+        """Have the user visit a page.
+
+        See `server_requests.elicitation.ElicitUrl`; raises as `elicit` does.
+        """
         from ..server_requests.elicitation import ElicitUrl
 
         page = ElicitUrl(message, url, elicitation_id)
@@ -196,7 +199,10 @@ class ToolContext:
         key: str | None = None,
         **options: Unpack[SampleOptions],
     ) -> SampleResult:
-        """Have the client's model answer; see `server_requests.sampling.Sample`. Raises as `elicit`."""
+        """Have the client's model answer.
+
+        See `server_requests.sampling.Sample`; raises as `elicit` does.
+        """
         from ..server_requests.sampling import Sample
 
         question = Sample(messages, max_tokens, **options)
