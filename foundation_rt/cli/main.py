@@ -1,31 +1,30 @@
-"""The command line: `serve`, `check`, and the commands that ask a server (spec/cli.md).
+"""The command line: `serve`, `check`, and the commands of a client (spec/cli.md).
 
-`serve` is on the start path of every spawned server: everything else is imported by the command
-that needs it.
+`serve` is on the start path of every spawned server: each command imports what it needs.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .words import CommandLine, UsageProblem, take_apart
+from .args import CommandLine, CommandLineError, parse
 
 if TYPE_CHECKING:
     from ..server import Server
-    from .output import Output
+    from .render import Output
 
 _USAGE_EXIT = 2
 _FAILURE_EXIT = 1
 
 _MAX_WORKERS = 256
 
-# What asks a server, as a client of it.
+# Commands of a client, for any server.
 _CLIENT_COMMANDS = ("call", "inspect", "ping", "prompt", "read", "tools")
 
-# Options with a value, and what that is.
+# Options with a value, and the description of the value.
 _OPTIONS = {"--config": "a file"}
 _SERVE_OPTIONS = {
     **_OPTIONS,
@@ -34,49 +33,101 @@ _SERVE_OPTIONS = {
     "--workers": "a number",
 }
 
+_HELP = """\
+usage: foundation-rt COMMAND [ARGUMENT ...]
+
+of a server of yours, which is an APP:
+  serve [APP] [--config FILE]     serve APP over stdio; without APP, the demo tools
+        [--http HOST:PORT]        serve it over HTTP instead (needs the extra `http`)
+        [--transport both]        over stdio and HTTP: stdio, http or both
+        [--no-auth]               let everybody in who reaches the server over HTTP
+        [--workers N]             serve HTTP in N processes
+  check [APP] [--config FILE]     load APP and the configuration; print both, or the error
+
+of any server, which is a TARGET:
+  tools TARGET                    list its tools
+  call TARGET TOOL [ARGUMENT ...] call a tool; print its result
+  read TARGET URI                 read a resource
+  prompt TARGET NAME [KEY=VALUE ...]
+                                  print a prompt, filled in
+  ping TARGET [--count N]         measure how long it takes to answer
+  inspect TARGET                  show all it offers, with readable schemas
+
+APP is FILE.py or a module, with :attribute where it holds several servers.
+TARGET is a URL; or an APP, FILE.py or module:attribute, which is served in memory; or a name in an
+mcp.json; or a command line that starts a server, in quotes.
+ARGUMENT is KEY=VALUE, read as the tool's schema says; KEY:=JSON; or all of them as one JSON object.
+FILE is a configuration file, .toml or .json.
+
+options:
+  --json                          print JSON, errors too
+  --timeout S                     wait S seconds for an answer, by default 60
+  --header 'NAME: VALUE'          send this header; for a URL, may be repeated
+  --protocol REVISION             speak this revision of the protocol and no other
+  --servers FILE                  TARGET is a name in this file
+  --config FILE                   configure the APP
+  --help                          show this and exit
+  --version                       show the version and exit
+
+examples:
+  foundation-rt serve tools.py
+  foundation-rt serve tools.py:server --config production.toml
+  foundation-rt serve tools.py --http 127.0.0.1:8000 --no-auth
+  foundation-rt check tools.py
+  foundation-rt call tools.py forecast city=Oslo days=3
+  foundation-rt call tools.py forecast '{"city": "Oslo"}'
+  foundation-rt inspect 'npx -y @modelcontextprotocol/server-everything'
+  foundation-rt tools https://example.com/mcp --header "Authorization: Bearer $TOKEN"
+
+exit codes: 0; 1 the tool failed, or what is to be served cannot be; 2 the command line is wrong;
+3 the server cannot be reached, or did not answer as asked; 4 stdout cannot be written;
+130 interrupted
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code (CLI-06, CLI-20)."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in ("--help", "-h", "help"):
-        return _print_help() or (0 if words else _USAGE_EXIT)
-    if words[0] == "--version":
+    given = sys.argv[1:] if arguments is None else arguments
+    command, *rest = given or ["--help"]
+    if command in ("--help", "-h", "help"):
+        return _output().write(_HELP.encode()) or (0 if given else _USAGE_EXIT)
+    if command == "--version":
         from ..version import __version__
 
         return _output().write(f"foundation-rt {__version__}\n".encode())
-    if words[0] not in _COMMANDS and words[0] not in _CLIENT_COMMANDS:
-        return _refuse(f"there is no command {words[0]!r}")
-    if "--help" in words or "-h" in words:
-        return _print_help()
-    if words[0] in _CLIENT_COMMANDS:
-        from .client_run import run
+    if command not in _COMMANDS and command not in _CLIENT_COMMANDS:
+        return _refuse(f"there is no command {command!r}")
+    if "--help" in rest or "-h" in rest:
+        return _output().write(_HELP.encode())
+    if command in _CLIENT_COMMANDS:
+        from .run import run
 
-        return run(words[0], words[1:])
+        return run(command, rest)
     try:
-        return _COMMANDS[words[0]](words[1:])
-    except UsageProblem as problem:
-        return _refuse(str(problem))
+        return _COMMANDS[command](rest)
+    except CommandLineError as error:
+        return _refuse(str(error))
     except UsageError as error:
-        _complain(str(error))
+        _output().error(None, str(error))
         return _FAILURE_EXIT
 
 
-def _serve(words: list[str]) -> int:
-    line = take_apart(words, _SERVE_OPTIONS, flags=("--no-auth",), at_most=1)
+def _serve(arguments: list[str]) -> int:
+    line = parse(arguments, _SERVE_OPTIONS, flags=("--no-auth",), at_most=1)
     transport = line.option("--transport")
     if transport is None:
         transport = "http" if "--http" in line.options else "stdio"
     if transport not in ("stdio", "http", "both"):
-        raise UsageProblem("--transport is stdio, http or both")
+        raise CommandLineError("--transport is stdio, http or both")
     if transport == "stdio":
         for option in ("--http", "--no-auth", "--workers"):
             if option in line.options:
-                raise UsageProblem(f"{option} goes with --transport http or both")
+                raise CommandLineError(f"{option} goes with --transport http or both")
         from ..server import start_server
 
         return start_server(_load(line))
     if "--workers" in line.options and transport == "both":
-        raise UsageProblem("--workers goes with --transport http")
+        raise CommandLineError("--workers goes with --transport http")
     settings = _read_address(line.option("--http"))
     if "--no-auth" in line.options:
         settings["no_auth"] = True
@@ -85,19 +136,42 @@ def _serve(words: list[str]) -> int:
         from ..transports.http.workers import is_worker, keep_workers
 
         if not is_worker():
-            return keep_workers(["serve", *words], workers)
-    from .serving import serve_over_http
-
+            return keep_workers(["serve", *arguments], workers)
     return serve_over_http(_load(line), settings, with_stdio=transport == "both")
 
 
+def serve_over_http(server: Server, settings: Mapping[str, Any], *, with_stdio: bool) -> int:
+    """Serve until a signal comes; return the exit code: 143, 130 or 129.
+
+    Args:
+        server: to be served.
+        settings: of the section `http`, from the command line.
+        with_stdio: serve stdio as well; end of file ends the session of stdio only.
+
+    Raises:
+        UsageError: the server cannot be served so; says why and what to change.
+    """
+    from ..transports.http.serve import make_serving, serve
+    from ..transports.http.workers import shared_state_key
+
+    server.override("http", **settings)
+    key = shared_state_key()
+    if key is not None and server.load_config().security.state_key is None:
+        server.override("security", state_key=key)
+    if not with_stdio:
+        return serve(server.runtime, shares_port=key is not None)
+    from ..transports.stdio.transport import serve as serve_stdio
+
+    return serve_stdio(server.runtime, companion=make_serving(server.runtime))
+
+
 def _read_address(text: str | None) -> dict[str, Any]:
-    """The settings that `--http HOST:PORT` stands for; each part may be left out."""
+    """Return the settings of `--http HOST:PORT`; each part may be left out."""
     host, colon, port = (text or "").rpartition(":")
     if text and not colon:
         host, port = text, ""
     if port and not (port.isascii() and port.isdecimal() and len(port) <= 5):
-        raise UsageProblem(f"--http is HOST:PORT, not {text!r}")
+        raise CommandLineError(f"--http is HOST:PORT, not {text!r}")
     settings: dict[str, Any] = {"host": host.strip("[]")} if host else {}
     return settings | ({"port": int(port)} if port else {})
 
@@ -106,12 +180,12 @@ def _read_workers(text: str | None) -> int:
     if text is None:
         return 1
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MAX_WORKERS):
-        raise UsageProblem(f"--workers is a number from 1 to {_MAX_WORKERS}")
+        raise CommandLineError(f"--workers is a number from 1 to {_MAX_WORKERS}")
     return int(text)
 
 
-def _check(words: list[str]) -> int:
-    line = take_apart(words, _OPTIONS, at_most=1)
+def _check(arguments: list[str]) -> int:
+    line = parse(arguments, _OPTIONS, at_most=1)
     from .check import check
 
     return _output().write(check(_load(line)))
@@ -139,21 +213,11 @@ def _load(line: CommandLine) -> Server:
 
 
 def _output() -> Output:
-    from .output import Output
+    from .render import Output
 
     return Output(sys.stdout, sys.stderr)
 
 
-def _print_help() -> int:
-    from .help import HELP
-
-    return _output().write(HELP.encode())
-
-
-def _complain(text: str) -> None:
-    _output().error(None, text)
-
-
 def _refuse(text: str) -> int:
-    _complain(f"{text}; see foundation-rt --help")
+    _output().error(None, f"{text}; see foundation-rt --help")
     return _USAGE_EXIT

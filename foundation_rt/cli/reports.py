@@ -23,7 +23,7 @@ from ..protocol.content import (
 )
 from ..protocol.exact_json import loads
 from .json_schemas import kind_of, properties_of
-from .page import Heading, Json, Page, Paragraph, Part, Payload, Table
+from .render import Heading, Json, Page, Paragraph, Part, Payload, Table
 
 if TYPE_CHECKING:
     from ..client.reading.content import Content

@@ -1,28 +1,38 @@
-"""What a TARGET on a command line stands for (spec/cli.md).
+"""The TARGET of a command line, and a client of it (spec/cli.md, CLI-10, CLI-22).
 
-The same word could be several things. It is taken for the first that it can be, in the order of
-`find_target`, and where it can be none the error lists what was tried.
+A word could name several things. It names the first that it can, in the order of `find_target`;
+if it can name none, the error lists what was tried.
 """
 
 from __future__ import annotations
 
-import os.path
+import math
+import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from ..client.server_files import ServerFile
+from ..client.client import Client
+from ..client.connecting import connect
+from ..client.failing.retries import RetryPolicy
+from ..client.server_files import ServerFile, usual_places
 from ..client.targets import is_url
+from ..client.transports.stdio import StdioServer
 from ..errors import UsageError
+from ..protocol.revisions import REVISIONS
+from .apps import load_app
+from .args import CommandLine, CommandLineError
 
 if TYPE_CHECKING:
     from ..client.transports.http_server import HttpServer
-    from ..client.transports.stdio import StdioServer
+    from ..server import Server
 
 _FILE_APP = re.compile(r"(.+\.py)(?::[^\W\d]\w*)?", re.DOTALL)
 _MODULE_APP = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -30,14 +40,28 @@ _MODULE_APP = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*")
 # `NAME=value`, `--token=value`, `scheme://`, `user:password@host`, `host/path?query`.
 _MAY_BE_SECRET = re.compile(r"[=?]|://|:.*@", re.DOTALL)
 
+VALUED_OPTIONS = {
+    "--config": "a file",
+    "--count": "a number",
+    "--header": "NAME: VALUE",
+    "--protocol": "a revision",
+    "--servers": "a file",
+    "--timeout": "a number of seconds",
+}
+FLAGS = ("--json",)
+
+_PROBE_TIMEOUT = 5.0
+
+_HEADER = re.compile(r"\s*([^\s:]+)\s*:(.*)", re.DOTALL)
+
 
 class TargetError(UsageError):
-    """A TARGET stands for nothing; the message lists what was tried."""
+    """A TARGET is no server; the message lists what was tried."""
 
 
 @frozen
 class AppTarget:
-    """An application of ours: `FILE.py[:attribute]` or `module:attribute`."""
+    """An application of this runtime: `FILE.py[:attribute]` or `module:attribute`."""
 
     source: str
 
@@ -45,20 +69,115 @@ class AppTarget:
 Target: TypeAlias = "HttpServer | StdioServer | AppTarget"
 
 
+@contextmanager
+def reach(line: CommandLine, **settings: Any) -> Iterator[Client]:
+    """Yield a client of the TARGET, which is the first argument; nothing is started or sent yet.
+
+    Args:
+        line: of the command.
+        settings: of `ClientOptions`, for the command.
+
+    Raises:
+        CommandLineError: an option is wrong, or does not fit this TARGET.
+        UsageError: the TARGET is no server, or cannot be used.
+    """
+    # A command does its work once, and reports a failure at once.
+    settings |= {"retries": RetryPolicy(max_attempts=1), **_timeouts(line.option("--timeout"))}
+    revision = line.option("--protocol")
+    if revision is not None and revision not in REVISIONS:
+        raise CommandLineError(f"--protocol is one of {', '.join(REVISIONS)}, not {revision!r}")
+    target = _target(line)
+    if isinstance(target, AppTarget):
+        with _served(target, line.option("--config")) as server:
+            yield _client(server, revision, settings)
+    else:
+        yield _client(target, revision, settings)
+
+
+def _client(
+    target: Server | HttpServer | StdioServer, revision: str | None, settings: Mapping[str, Any]
+) -> Client:
+    client = connect(target, **settings)
+    if revision is None:
+        return client
+    # The command line wins over MCP_PROTOCOL_VERSION, which `connect` has read.
+    return Client(client.make_channel, evolve(client.options, revision=revision))
+
+
+def _target(line: CommandLine) -> Target:
+    text, listed = line.positional[0], line.option("--servers")
+    headers = dict(map(_header, line.options.get("--header", ())))
+    if listed is None:
+        target = find_target(text, usual_places(Path(), Path.home()), os.environ)
+    else:
+        target = find_listed(text, Path(listed), os.environ)
+    if line.option("--config") is not None and not isinstance(target, AppTarget):
+        raise CommandLineError("--config goes with an APP")
+    if not headers:
+        return target
+    if isinstance(target, AppTarget | StdioServer):
+        raise CommandLineError("--header goes with a URL")
+    return evolve(target, headers=_merged(target.headers, headers.items()))
+
+
+@contextmanager
+def _served(app: AppTarget, config: str | None) -> Iterator[Server]:
+    """Yield the application; write its log to the end.
+
+    Its own output goes to stderr, as over stdio: stdout belongs to the result.
+    """
+    with redirect_stdout(sys.stderr):
+        server = load_app(app.source)
+        if config is not None:
+            server.configure(config)
+        runtime = server.runtime
+        try:
+            yield server
+        finally:
+            runtime.close_logs(1.0)
+
+
+def _timeouts(text: str | None) -> dict[str, float]:
+    if text is None:
+        return {}
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (0 < seconds < math.inf):
+        raise CommandLineError(f"--timeout is a number of seconds greater than 0, not {text!r}")
+    # A server that does not answer the first request needs time for the next one.
+    probe = min(_PROBE_TIMEOUT, seconds / 4)
+    return {"timeout": seconds, "connect_timeout": seconds, "probe_timeout": probe}
+
+
+def _header(text: str) -> tuple[str, str]:
+    found = _HEADER.fullmatch(text)
+    if found is None:  # not in the message: it may be a token without its name
+        raise CommandLineError("--header is of the form 'NAME: VALUE'")
+    return found[1], found[2].strip()
+
+
+def _merged(given: Mapping[str, str], more: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return all headers; of equal names, in any case, the last one wins."""
+    merged = {name.lower(): (name, value) for name, value in (*given.items(), *more)}
+    return dict(merged.values())
+
+
 def find_target(text: str, places: Iterable[Path], variables: Mapping[str, str]) -> Target:
-    """What `text` stands for: a URL, an application, a name in a file, a command line (CLI-10).
+    """Return the target: a URL, an application, a name in a file, or a command line (CLI-10).
 
     Args:
         text: as it was given.
-        places: where files of servers may be; those that are not there are passed over.
-        variables: the environment, for what the files say.
+        places: paths of files of servers; those that do not exist are skipped.
+        variables: the environment, which the files can refer to.
 
     Raises:
         TargetError: it is none of them.
         ServerFileError: a file cannot be read, or its entry of that name cannot be used.
-        UsageError: it is a URL, and not one of HTTP.
+        UsageError: it is a URL of another scheme than HTTP.
     """
-    if is_url(text.strip()):  # with a blank it would be a command, and its secrets a message
+    if is_url(text.strip()):  # with a blank it would be a command, and its secrets in a message
         from ..client.transports.http_server import HttpServer
 
         return HttpServer(text.strip())
@@ -72,7 +191,7 @@ def find_target(text: str, places: Iterable[Path], variables: Mapping[str, str])
 
 
 def find_listed(name: str, path: Path, variables: Mapping[str, str]) -> HttpServer | StdioServer:
-    """The server of that name in this file, and nothing else (CLI-12).
+    """Return the server of that name in this file (CLI-12).
 
     Raises:
         TargetError: the file lists no such server.
@@ -87,7 +206,7 @@ def find_listed(name: str, path: Path, variables: Mapping[str, str]) -> HttpServ
 def _is_app(text: str) -> bool:
     """Return whether this is an application by its form.
 
-    A file that is there may have any name. One that is not is a command line if it has several
+    A file that exists may have any name. One that does not is a command line if it has several
     words: `python tools.py`.
     """
     file = _FILE_APP.fullmatch(text)
@@ -108,13 +227,11 @@ def _command(text: str, files: list[ServerFile]) -> StdioServer:
         tried.append("variables go behind `env`: 'env NAME=VALUE some-server'")
         tried.append("a URL has http:// or https://, an application is FILE.py or module:attribute")
         raise TargetError(f"{_shown(text)} is no server: {'; '.join(tried)}")
-    from ..client.transports.stdio import StdioServer
-
     return StdioServer(words[0], args=tuple(words[1:]))
 
 
 def _shown(text: str) -> str:
-    """The first word, if no secret can stand in it: no value, no user, no query (CLI-23)."""
+    """Return the first word, if it can hold no secret: no value, no user, no query (CLI-23)."""
     first, *more = text.split(maxsplit=1) or [""]
     if _MAY_BE_SECRET.search(first):
         return "'...'"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.cli.arguments import read_arguments, read_texts
-from foundation_rt.cli.words import UsageProblem
+from foundation_rt.cli.args import CommandLineError
+from foundation_rt.cli.commands import read_arguments, read_texts
 
 SCHEMA = {
     "type": "object",
@@ -106,7 +106,7 @@ def test_arguments_are_an_object_or_words() -> None:
     ],
 )
 def test_what_cannot_be_read_is_named(words: list[str], said: str) -> None:
-    with pytest.raises(UsageProblem) as raised:
+    with pytest.raises(CommandLineError) as raised:
         read(*words)
     assert said in str(raised.value)
 
@@ -121,7 +121,7 @@ def test_a_schema_that_is_none_leaves_it_to_the_value(schema: dict[str, Any]) ->
 def test_the_arguments_of_a_prompt_are_text() -> None:
     assert read_texts(["a=5", "b=", "c=d=e"]) == {"a": "5", "b": "", "c": "d=e"}
     for wrong in (["a"], ["=5"], ["a=1", "a=2"]):
-        with pytest.raises(UsageProblem):
+        with pytest.raises(CommandLineError):
             read_texts(wrong)
 
 

@@ -142,7 +142,7 @@ def test_what_is_served_over_http(
         served.extend((settings, with_stdio))
         return 0
 
-    monkeypatch.setattr("foundation_rt.cli.serving.serve_over_http", serve_over_http)
+    monkeypatch.setattr("foundation_rt.cli.main.serve_over_http", serve_over_http)
     assert main(["serve", *words]) == 0
     assert served == [settings, with_stdio]
 
@@ -162,7 +162,7 @@ def test_workers_are_given_the_same_command_line_and_start_none(
         return 0
 
     monkeypatch.setattr("foundation_rt.transports.http.workers.keep_workers", keep_workers)
-    monkeypatch.setattr("foundation_rt.cli.serving.serve_over_http", serve_over_http)
+    monkeypatch.setattr("foundation_rt.cli.main.serve_over_http", serve_over_http)
     words = ["serve", "--http", "127.0.0.1:1", "--workers", "3"]
     assert main(words) == 0
     assert kept == [words, 3]

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.cli import reports
-from foundation_rt.cli.page import Heading, Json, Paragraph, Payload, Table
-from foundation_rt.cli.plain import write_plain
+from foundation_rt.cli.render import Heading, Json, Paragraph, Payload, Table, render
 from foundation_rt.client.reading.results import CallResult, PromptResult, ReadResult
 
 IMAGE = {"type": "image", "data": "iVBORw==", "mimeType": "image/png"}
@@ -70,7 +69,7 @@ def test_several_contents_have_their_uris_one_has_none() -> None:
 def test_a_prompt_is_messages_under_their_roles() -> None:
     messages = [{"role": "user", "content": text("a")}, {"role": "assistant", "content": IMAGE}]
     result = PromptResult.read({"description": "D.", "messages": messages})
-    assert write_plain(reports.prompt_report(result)) == (
+    assert render(reports.prompt_report(result)) == (
         "D.\n\nuser\na\n\nassistant\n[image/png, 4 bytes]\n"
     )
 
@@ -89,7 +88,7 @@ def test_a_tool_is_shown_with_its_schemas() -> None:
         "outputSchema": {"type": "object", "additionalProperties": {"type": "integer"}},
         "annotations": {"readOnlyHint": True, "destructiveHint": False, "title": "No"},
     }
-    assert write_plain([*reports.tool_details(tool)]) == (
+    assert render([*reports.tool_details(tool)]) == (
         "forecast  Forecast\n"
         "For a city.\n"
         "Or two.\n"
@@ -98,8 +97,8 @@ def test_a_tool_is_shown_with_its_schemas() -> None:
         "returns object of integer\n"
         "reads only, destroys nothing\n"
     )
-    assert write_plain(reports.tool_list([tool, {"name": "x"}])) == "forecast  For a city.\nx\n"
-    assert write_plain(reports.tool_list([])) == "no tools\n"
+    assert render(reports.tool_list([tool, {"name": "x"}])) == "forecast  For a city.\nx\n"
+    assert render(reports.tool_list([])) == "no tools\n"
 
 
 @pytest.mark.rule("CLI-18")
@@ -115,9 +114,7 @@ def test_a_tool_with_very_many_properties_is_cut() -> None:
 def test_a_prompt_is_shown_with_its_arguments() -> None:
     arguments = [{"name": "a", "description": "A.", "required": True}, {"name": "b"}, 5]
     prompt = {"name": "report", "description": "Ask.", "arguments": arguments}
-    assert write_plain([*reports.prompt_details(prompt)]) == (
-        "report\nAsk.\n  a  required  A.\n  b\n"
-    )
+    assert render([*reports.prompt_details(prompt)]) == ("report\nAsk.\n  a  required  A.\n  b\n")
 
 
 @pytest.mark.rule("CLI-09")
@@ -129,7 +126,7 @@ def test_capabilities_fit_on_a_line() -> None:
 @pytest.mark.rule("CLI-17", "CLI-29")
 def test_pings_that_were_lost_are_counted() -> None:
     page = reports.ping_report(3, 1, {"min": 0.5, "max": 12.3456})
-    assert write_plain(page) == "2 of 3 answered\nmin  0.500 ms\nmax  12.346 ms\n"
+    assert render(page) == "2 of 3 answered\nmin  0.500 ms\nmax  12.346 ms\n"
 
 
 MEMBERS = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
@@ -144,5 +141,5 @@ WIRE = st.dictionaries(
 @pytest.mark.rule("CLI-09", "CLI-18")
 @given(WIRE)
 def test_whatever_is_listed_is_shown(wire: dict[str, Any]) -> None:
-    write_plain([*reports.tool_details(wire), *reports.prompt_details(wire)])
-    write_plain([*reports.tool_list([wire]), *reports.entry_list([wire], "name")])
+    render([*reports.tool_details(wire), *reports.prompt_details(wire)])
+    render([*reports.tool_list([wire]), *reports.entry_list([wire], "name")])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.cli.plain import pretty_json
+from foundation_rt.cli.render import pretty_json
 from foundation_rt.client.failing.printable import printable_json, printable_line, printable_text
 
 ANY_TEXT = st.text(st.characters())

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
-from foundation_rt.cli.client_commands import CLIENT_COMMANDS
+from foundation_rt.cli.commands import CLIENT_COMMANDS
 from foundation_rt.cli.main import main
 from tests.support.http_server import serve_http
 from tests.support.process import PATIENCE, command, environment, run
@@ -604,6 +604,6 @@ def test_no_server_pays_for_the_commands_that_ask(folder: Path) -> None:
     assert commands == {
         "foundation_rt.cli.apps",
         "foundation_rt.cli.main",
-        "foundation_rt.cli.words",
+        "foundation_rt.cli.args",
     }
     assert not {name for name in loaded if name.startswith(("foundation_rt.client", "rich"))}

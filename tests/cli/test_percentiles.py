@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.cli.latency import percentiles
+from foundation_rt.cli.commands import percentiles
 
 TIMES = st.lists(st.floats(0, 1e6), min_size=1, max_size=300)
 

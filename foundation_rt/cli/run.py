@@ -1,4 +1,4 @@
-"""Running a command that asks a server: from its words to its exit code (CLI-20)."""
+"""Running a command of a client, from its arguments to its exit code (CLI-20)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ..client.failing.errors import InvalidArgumentsError, MCPError, ToolCallError
 from ..engine.shutdown import ending_signals
 from ..errors import UsageError
-from .client_commands import CLIENT_COMMANDS, FAILURE_EXIT, Answer, ClientCommand
-from .client_target import FLAGS, VALUED_OPTIONS, reach
-from .output import Output
-from .plain import pretty_json
-from .words import CommandLine, UsageProblem, take_apart
+from .args import CommandLine, CommandLineError, parse
+from .commands import CLIENT_COMMANDS, FAILURE_EXIT, Answer, ClientCommand
+from .render import Output, pretty_json
+from .targets import FLAGS, VALUED_OPTIONS, reach
 
 if TYPE_CHECKING:
     from ..client.client import Client
@@ -38,52 +37,52 @@ class _EndedBySignal(Exception):
         self.number = number
 
 
-def run(name: str, words: list[str]) -> int:
-    """Run one of `CLIENT_COMMANDS`; return the exit code. What goes wrong is printed."""
-    output = Output(sys.stdout, sys.stderr, as_json="--json" in words)
+def run(name: str, arguments: list[str]) -> int:
+    """Run one of `CLIENT_COMMANDS`; print its result or its error; return the exit code."""
+    output = Output(sys.stdout, sys.stderr, as_json="--json" in arguments)
     if output.out is None:
-        return output.write(b"")  # before a server does what nobody would hear of
+        return output.write(b"")  # before a server does work whose result cannot be written
     _fill_descriptors()
     try:
         with _warnings_to(output):
-            answer = _perform(CLIENT_COMMANDS[name], name, words)
+            answer = _perform(CLIENT_COMMANDS[name], name, arguments)
         return output.result(answer.data, answer.page) or answer.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED_EXIT
     except _EndedBySignal as ended:
         return 128 + ended.number
-    except (UsageProblem, UsageError, MCPError, ToolCallError) as error:
+    except (CommandLineError, UsageError, MCPError, ToolCallError) as error:
         return _report(error, output)
 
 
 def _fill_descriptors() -> None:
-    """Let no socket take the number of a stream that is closed: logs are written to it."""
+    """Keep sockets from the number of a closed stream, to which logs are written."""
     while (opened := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         pass
     os.close(opened)
 
 
-def _perform(command: ClientCommand, name: str, words: list[str]) -> Answer:
-    line = _take_apart(command, name, words)
+def _perform(command: ClientCommand, name: str, arguments: list[str]) -> Answer:
+    line = _parse(command, name, arguments)
     with reach(line, require=command.require, **command.options) as client:
-        return asyncio.run(_ask(command, client, line))
+        return asyncio.run(_request(command, client, line))
 
 
-def _take_apart(command: ClientCommand, name: str, words: list[str]) -> CommandLine:
+def _parse(command: ClientCommand, name: str, arguments: list[str]) -> CommandLine:
     at_most = None if command.takes_more else len(command.takes)
-    line = take_apart(words, VALUED_OPTIONS, FLAGS, at_most)
+    line = parse(arguments, VALUED_OPTIONS, FLAGS, at_most)
     if len(line.positional) < len(command.takes):
-        raise UsageProblem(f"{name} needs {' and '.join(command.takes)}")
+        raise CommandLineError(f"{name} needs {' and '.join(command.takes)}")
     if "--count" in line.options and name != "ping":
-        raise UsageProblem("--count goes with ping")
+        raise CommandLineError("--count goes with ping")
     for word in line.positional[1:]:
         if not _is_text(word):
-            raise UsageProblem(f"{word!r} is no text in UTF-8")
+            raise CommandLineError(f"{word!r} is no text in UTF-8")
     return line
 
 
-async def _ask(command: ClientCommand, client: Client, line: CommandLine) -> Answer:
-    """Ask; whatever comes between, the server's process is ended in order."""
+async def _request(command: ClientCommand, client: Client, line: CommandLine) -> Answer:
+    """Run the command; end the process of the server in order, also when a signal comes."""
     task = asyncio.current_task()
     assert task is not None
     received: list[int] = []
@@ -92,7 +91,7 @@ async def _ask(command: ClientCommand, client: Client, line: CommandLine) -> Ans
         received.append(number)
         task.cancel()
 
-    # SIGINT does the same by itself; the others would leave a child behind.
+    # SIGINT cancels the task by itself; the other signals would leave a child behind.
     for number in ending_signals():
         if number != signal.SIGINT:
             asyncio.get_running_loop().add_signal_handler(number, end, number)
@@ -107,7 +106,7 @@ async def _ask(command: ClientCommand, client: Client, line: CommandLine) -> Ans
 
 def _report(error: Exception, output: Output) -> int:
     match error:
-        case UsageProblem():
+        case CommandLineError():
             output.error(
                 {"code": "USAGE", "message": str(error)}, f"{error}; see foundation-rt --help"
             )
@@ -159,7 +158,7 @@ def _is_text(word: str) -> bool:
 
 
 class _Warnings(logging.Handler):
-    """Shows the warnings of the client, which repeat what servers say, fit for a terminal."""
+    """Shows the warnings of the client, which quote servers, printable."""
 
     def __init__(self, output: Output) -> None:
         super().__init__(logging.WARNING)

@@ -13,10 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.cli.coloured import write_coloured
-from foundation_rt.cli.output import Output
-from foundation_rt.cli.page import Heading, Json, Page, Paragraph, Payload, Table
-from foundation_rt.cli.plain import write_plain
+from foundation_rt.cli.render import Heading, Json, Output, Page, Paragraph, Payload, Table, render
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "a\x1b]0;b\x07\r\u202e\x9b2J"
@@ -75,7 +72,7 @@ def test_plain_text_is_aligned() -> None:
         Payload(b"123", "image/png"),
         Table([]),
     ]
-    assert write_plain(page) == (
+    assert render(page) == (
         "TOOLS  2\n"
         "a          first\n"
         "long name  x      last\n"
@@ -92,13 +89,13 @@ def test_plain_text_is_aligned() -> None:
 @pytest.mark.rule("CLI-32")
 def test_one_long_name_does_not_pad_the_others() -> None:
     rows = [("x" * 10_000, "a"), ("y", "b")]
-    assert max(map(len, write_plain([Table(rows)]).splitlines()[1:])) < 100
+    assert max(map(len, render([Table(rows)]).splitlines()[1:])) < 100
 
 
 @pytest.mark.rule("CLI-19", "CLI-32")
 @given(PAGES, st.integers(20, 120))
 def test_whatever_a_server_says_is_fit_for_a_terminal(page: Page, width: int) -> None:
-    plain, coloured = write_plain(page), write_coloured(page, width)
+    plain, coloured = render(page), render(page, columns=width)
     for text in (plain, STYLE.sub("", coloured)):
         controls = {each for each in text if unicodedata.category(each) == "Cc"}
         assert controls <= {"\n", "\t"}
@@ -111,14 +108,14 @@ def test_whatever_a_server_says_is_fit_for_a_terminal(page: Page, width: int) ->
 )
 def test_every_part_is_made_printable(part: Any) -> None:
     escaped = "a\\x1b]0;b\\x07\\r\\u202e\\x9b2J"
-    assert escaped in write_plain([part])
-    assert escaped in STYLE.sub("", write_coloured([part], 200))
+    assert escaped in render([part])
+    assert escaped in STYLE.sub("", render([part], columns=200))
 
 
 @pytest.mark.rule("CLI-19", "CLI-32")
 def test_colours_are_ours_and_never_the_servers() -> None:
     page = [Heading("[red]name[/red]", ":smile:"), Table([("[bold]x", "y")]), Json({"a": 1})]
-    text = write_coloured(page, 80)
+    text = render(page, columns=80)
     assert STYLE.search(text)
     plain = STYLE.sub("", text)
     assert "[red]name[/red]  :smile:" in plain
@@ -127,7 +124,7 @@ def test_colours_are_ours_and_never_the_servers() -> None:
 
 @pytest.mark.rule("CLI-32")
 def test_long_cells_are_folded_within_their_column() -> None:
-    lines = STYLE.sub("", write_coloured([Table([("name", "word " * 30)])], 40)).splitlines()
+    lines = STYLE.sub("", render([Table([("name", "word " * 30)])], columns=40)).splitlines()
     assert len(lines) > 3
     assert all(len(line) <= 40 for line in lines)
     assert all(line.startswith("      word") for line in lines[1:])
@@ -136,13 +133,13 @@ def test_long_cells_are_folded_within_their_column() -> None:
 @pytest.mark.rule("CLI-32")
 def test_what_is_very_long_is_written_without_styles() -> None:
     page = [Json(["x" * 200_000]), Paragraph("y" * 200_000), Table([("z" * 200_000,)])]
-    assert write_coloured(page, 80) == write_plain(page)
+    assert render(page, columns=80) == render(page)
 
 
 @pytest.mark.rule("CLI-32")
 def test_no_colour_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    codes = STYLE.findall(write_coloured([Json({"a": "b", "c": 1}), Table([("x", "y")])], 80))
+    codes = STYLE.findall(render([Json({"a": "b", "c": 1}), Table([("x", "y")])], columns=80))
     assert not [code for code in codes if re.search(r"[34][0-9]", code)]
 
 
@@ -179,7 +176,6 @@ def test_a_terminal_gets_payloads_made_readable() -> None:
 
 @pytest.mark.rule("CLI-32")
 def test_without_rich_a_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "foundation_rt.cli.coloured", raising=False)
     monkeypatch.setitem(sys.modules, "rich.console", None)
     assert shown([Heading("a", "b"), Payload("[1]")], terminal=True) == b"a  b\n[\n  1\n]\n"
 

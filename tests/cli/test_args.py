@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.cli.words import UsageProblem, take_apart
+from foundation_rt.cli.args import CommandLineError, parse
 
 VALUED = {"--timeout": "a number of seconds", "--header": "NAME: VALUE"}
 FLAGS = ("--json",)
@@ -30,14 +30,14 @@ FLAGS = ("--json",)
 def test_options_stand_anywhere(
     words: list[str], positional: list[str], options: dict[str, list[str]]
 ) -> None:
-    line = take_apart(words, VALUED, FLAGS)
+    line = parse(words, VALUED, FLAGS)
     assert line.positional == positional
     assert line.options == options
 
 
 @pytest.mark.rule("CLI-22")
 def test_the_last_value_of_an_option_counts() -> None:
-    line = take_apart(["--timeout", "1", "--timeout", "2"], VALUED)
+    line = parse(["--timeout", "1", "--timeout", "2"], VALUED)
     assert line.option("--timeout") == "2"
     assert line.option("--header") is None
 
@@ -54,11 +54,11 @@ def test_the_last_value_of_an_option_counts() -> None:
     ],
 )
 def test_what_is_wrong_is_named(words: list[str], said: str) -> None:
-    with pytest.raises(UsageProblem, match=said):
-        take_apart(words, VALUED, FLAGS, at_most=2)
+    with pytest.raises(CommandLineError, match=said):
+        parse(words, VALUED, FLAGS, at_most=2)
 
 
 @pytest.mark.rule("CLI-06")
 @given(st.lists(st.text(max_size=10), max_size=5))
 def test_after_two_dashes_everything_is_an_argument(words: list[str]) -> None:
-    assert take_apart(["--", *words], VALUED, FLAGS).positional == words
+    assert parse(["--", *words], VALUED, FLAGS).positional == words

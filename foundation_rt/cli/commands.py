@@ -1,18 +1,23 @@
-"""The commands that ask a server: what each asks, and what it makes of the answers (CLI-09)."""
+"""The commands of a client: their requests, and the results that they show (CLI-09).
+
+Arguments of tools and prompts come from the command line (CLI-16).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from attrs import field, frozen
 
 from ..client.failing.circuit_breaker import BreakerSettings
 from ..client.failing.errors import MCPError
 from ..errors import JsonRpcErrorCode
-from .arguments import read_arguments, read_texts
-from .latency import percentiles
-from .page import Heading, Page, Paragraph, Part, Table
+from ..protocol.exact_json import loads
+from .args import CommandLine, CommandLineError
+from .json_schemas import types_of
+from .render import Heading, Page, Paragraph, Part, Table
 from .reports import (
     call_report,
     capability_list,
@@ -24,22 +29,22 @@ from .reports import (
     tool_details,
     tool_list,
 )
-from .words import CommandLine, UsageProblem
 
 if TYPE_CHECKING:
     from ..client.client import Client
     from ..client.sessions.server_description import ServerDescription
 
 FAILURE_EXIT = 3
-"""The server cannot be reached, or did not answer as asked."""
+"""The server cannot be reached, or has not sent the result."""
 
 MAX_PINGS = 1_000_000
 _DEFAULT_PINGS = 10
+_PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 
 
 @frozen
 class Answer:
-    """What a command has to say.
+    """The result of a command.
 
     Attributes:
         data: JSON, for programs.
@@ -53,14 +58,14 @@ class Answer:
 
 @frozen
 class ClientCommand:
-    """A command that asks a server.
+    """A command of a client.
 
     Attributes:
-        perform: asks; raises `UsageProblem`, `MCPError`, `ToolCallError`.
-        takes: what stands on the command line, after options.
-        require: the capabilities it cannot do without.
-        takes_more: whether any number of arguments may follow.
-        options: of `ClientOptions`, besides.
+        perform: sends the requests; raises `CommandLineError`, `MCPError`, `ToolCallError`.
+        takes: the names of its arguments.
+        require: the capabilities that the server must have.
+        takes_more: any number of arguments may follow.
+        options: of `ClientOptions`, for this command.
     """
 
     perform: Callable[[Client, CommandLine], Awaitable[Answer]]
@@ -115,7 +120,7 @@ def _count(text: str | None) -> int:
         return _DEFAULT_PINGS
     is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_PINGS))
     if not (is_number and 1 <= int(text) <= MAX_PINGS):
-        raise UsageProblem(f"--count is a number from 1 to {MAX_PINGS}, not {text!r}")
+        raise CommandLineError(f"--count is a number from 1 to {MAX_PINGS}, not {text!r}")
     return int(text)
 
 
@@ -139,21 +144,20 @@ async def _inspect(client: Client, line: CommandLine) -> Answer:
 
 
 async def _lists(client: Client, server: ServerDescription) -> dict[str, Any]:
-    """All that the server offers, by name of the list; an error where one cannot be had."""
-
-    ways: dict[str, tuple[str, Callable[[], Awaitable[Any]]]] = {
+    """Return all lists of the server by name; in place of a list that fails, its error."""
+    requests: dict[str, tuple[str, Callable[[], Awaitable[Any]]]] = {
         "tools": ("tools", client.list_tools),
         "resources": ("resources", client.list_resources),
         "resourceTemplates": ("resources", client.list_resource_templates),
         "prompts": ("prompts", client.list_prompts),
     }
     found: dict[str, Any] = {}
-    for name, (capability, ask) in ways.items():
+    for name, (capability, ask) in requests.items():
         if server.can(capability):
             try:
                 found[name] = [each.wire for each in await ask()]
             except MCPError as error:
-                # Servers that have resources, and no templates, may not know the method.
+                # A server with resources but without templates may not have the method.
                 if error.original_code != JsonRpcErrorCode.METHOD_NOT_FOUND:
                     found[name] = error
     return found
@@ -172,7 +176,7 @@ def _introduction(server: ServerDescription) -> Page:
 
 
 def _section(name: str, listed: Any) -> Page:
-    """One of the lists of `inspect`."""
+    """Return one of the lists of `inspect`."""
     title = "RESOURCE TEMPLATES" if name == "resourceTemplates" else name.upper()
     if isinstance(listed, MCPError):
         return [Heading(title), Paragraph(f"cannot be listed: {listed}")]
@@ -197,8 +201,108 @@ CLIENT_COMMANDS: Mapping[str, ClientCommand] = {
     "ping": ClientCommand(
         _ping,
         ("TARGET",),
-        # Every ping is to be sent, however many were lost before it.
+        # All pings are sent, however many were lost before.
         options={"breaker": BreakerSettings(failure_threshold=MAX_PINGS + 1)},
     ),
     "inspect": ClientCommand(_inspect, ("TARGET",)),
 }
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+def read_arguments(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a tool: of one JSON object, or of words `key=value` and `key:=JSON`.
+
+    Args:
+        words: the command line after the name of the tool; none are no arguments.
+        schema: the tool's `inputSchema`; it has the types of the values, and is not enforced here.
+
+    Raises:
+        CommandLineError: a word has neither form, a key comes twice, or a value has the wrong type.
+    """
+    if len(words) == 1 and words[0].lstrip()[:1] == "{":
+        return _read_object(words[0])
+    arguments: dict[str, Any] = {}
+    for key, value, is_json in map(_split, words):
+        if key in arguments:
+            raise CommandLineError(f"the argument {key!r} is given twice")
+        arguments[key] = _json(key, value) if is_json else _by_schema(key, value, schema)
+    return arguments
+
+
+def read_texts(words: Sequence[str]) -> dict[str, str]:
+    """Return the arguments of a prompt, which are all text, of words `key=value`.
+
+    Raises:
+        CommandLineError: a word is not of that form, or a key comes twice.
+    """
+    arguments: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise CommandLineError(f"{word!r} is not of the form key=value")
+        if key in arguments:
+            raise CommandLineError(f"the argument {key!r} is given twice")
+        arguments[key] = value
+    return arguments
+
+
+def _split(word: str) -> tuple[str, str, bool]:
+    key, equals, value = word.partition("=")
+    is_json = key.endswith(":")
+    key = key.removesuffix(":")
+    if not equals or not key:
+        raise CommandLineError(f"{word!r} is neither a JSON object nor of the form key=value")
+    return key, value, is_json
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    try:
+        read: dict[str, Any] = loads(text)
+    except orjson.JSONDecodeError as error:
+        raise CommandLineError(f"the arguments are not valid JSON: {error}") from None
+    return read
+
+
+def _json(key: str, text: str) -> Any:
+    try:
+        return loads(text)
+    except orjson.JSONDecodeError as error:
+        raise CommandLineError(f"{key}:= takes JSON: {error}") from None
+
+
+def _by_schema(key: str, text: str, schema: Mapping[str, Any]) -> Any:
+    """Return text if the schema takes text; else JSON; without a type, JSON if it is valid."""
+    properties = schema.get("properties")
+    declared = properties.get(key) if isinstance(properties, dict) else None
+    types = types_of(declared, schema)
+    if "string" in types:
+        return text
+    try:
+        return loads(text)
+    except orjson.JSONDecodeError:
+        if not types:
+            return text
+    raise CommandLineError(
+        f"{key} takes {' or '.join(sorted(types))}, written as JSON; not {text!r}"
+    )
+
+
+# -- times ----------------------------------------------------------------------------------------
+
+
+def percentiles(times: Sequence[float]) -> Mapping[str, float]:
+    """Return the least, p50, p95, p99 and the greatest time, by nearest rank; of none, nothing.
+
+    A percentile is one of the measured times: interpolation would show a time that was not.
+    """
+    if not times:
+        return {}
+    ordered = sorted(times)
+    ranks = {
+        # The rank is rounded up, with whole numbers: 0.95 is not exact.
+        name: ordered[-(-percent * len(ordered) // 100) - 1]
+        for name, percent in _PERCENTILES.items()
+    }
+    return {"min": ordered[0], **ranks, "max": ordered[-1]}

@@ -1,0 +1,285 @@
+"""Pages that commands show to people, their text, and the streams that they are written to.
+
+Commands make pages of what servers send. `render` writes a page as text and makes every string
+printable on the way (`printable`), so that no command can forget to (CLI-19). `Output` writes
+results and errors as a terminal or a program needs them (CLI-21).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from io import StringIO
+from typing import Any, TextIO
+
+import orjson
+from attrs import define, frozen
+
+from ..client.failing.printable import printable_json, printable_line, printable_text
+from ..protocol.exact_json import dumps, loads
+
+UNWRITABLE_EXIT = 4
+"""stdout is closed, or cannot be written."""
+
+CLOSED_EXIT = 141
+"""The reader of stdout has closed it."""
+
+_GAP = "  "
+_MAX_PADDING = 60  # a server that gives a tool a name of a megabyte pads no other line with it
+_MAX_STYLED = 100_000  # characters; rich takes about 5 s for a million of them
+
+
+# -- pages ---------------------------------------------------------------------------------------
+
+
+@frozen
+class Heading:
+    """A line that names the parts after it, with a short detail."""
+
+    text: str
+    detail: str = ""
+
+
+@frozen
+class Paragraph:
+    """Text of one or more lines."""
+
+    text: str
+
+
+@frozen
+class Table:
+    """Rows of cells.
+
+    Attributes:
+        rows: all with the same number of cells; the first cell names the subject of its row.
+    """
+
+    rows: Sequence[Sequence[str]]
+
+
+@frozen
+class Json:
+    """A JSON value."""
+
+    value: Any
+
+
+@frozen
+class Payload:
+    """The content that the user has asked for, rather than a description of it.
+
+    A program gets it unchanged. A terminal gets text made printable, with JSON over several lines,
+    and of bytes only their number.
+    """
+
+    data: str | bytes
+    mime_type: str | None = None
+
+    def shown(self) -> Part:
+        """Return the part that a terminal shows."""
+        if isinstance(self.data, bytes):
+            return Paragraph(f"[{self.mime_type or 'bytes'}, {len(self.data)} bytes]")
+        if self.data[:1] in ("{", "["):
+            try:
+                return Json(loads(self.data))
+            except orjson.JSONDecodeError:
+                pass
+        return Paragraph(self.data)
+
+
+Part = Heading | Paragraph | Table | Json | Payload
+Page = Sequence[Part]
+
+
+# -- text ----------------------------------------------------------------------------------------
+
+
+def render(page: Page, *, columns: int | None = None, raw_payloads: bool = False) -> str:
+    """Return the text of a page; every line ends with a newline.
+
+    Args:
+        page: to be shown.
+        columns: the width of a terminal with colours; None for plain, aligned text.
+        raw_payloads: write the text of payloads unchanged, for a program.
+
+    Raises:
+        ImportError: there is no rich (extra `cli`), and `columns` is given.
+    """
+    style = None if columns is None else _styler(columns)
+    written = []
+    for at, part in enumerate(page):
+        if at and isinstance(part, Heading):
+            written.append("\n")
+        if raw_payloads and isinstance(part, Payload) and isinstance(part.data, str):
+            written.append(_ended(part.data))
+            continue
+        shown = part.shown() if isinstance(part, Payload) else part
+        text = _plain(shown)
+        if style is not None and len(text) <= _MAX_STYLED:
+            text = style(shown) or text
+        written.append(text)
+    return "".join(written)
+
+
+def pretty_json(value: Any) -> str:
+    """Return JSON over several lines, printable, without a newline at its end."""
+    return printable_json(dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def _plain(part: Part) -> str:
+    match part:
+        case Heading(text, detail):
+            return _ended(_GAP.join(printable_line(each) for each in (text, detail) if each))
+        case Paragraph(text):
+            return _ended(printable_text(text))
+        case Table(rows):
+            return _table(rows)
+        case Json(value):
+            return _ended(pretty_json(value))
+        case Payload():
+            return _plain(part.shown())
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    cells = [[printable_line(cell) for cell in row] for row in rows]
+    widths = [min(max(map(len, column)), _MAX_PADDING) for column in zip(*cells, strict=True)]
+    lines = (_GAP.join(map(str.ljust, row, widths)).rstrip() for row in cells)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _styler(columns: int) -> Callable[[Part], str]:
+    """Return the function that styles a part with rich; it respects NO_COLOR.
+
+    It returns "" for a part without a style. Strings become `Text`, in which rich reads no markup.
+    """
+    from rich.console import Console, RenderableType
+    from rich.highlighter import JSONHighlighter
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    def table(rows: Sequence[Sequence[str]]) -> Grid:
+        grid = Grid(box=None, padding=(0, len(_GAP), 0, 0), show_header=False)
+        for row in rows:
+            first, *rest = (Text(printable_line(cell), overflow="fold") for cell in row)
+            first.stylize("cyan")
+            grid.add_row(first, *rest)
+        return grid
+
+    def styled(part: Part) -> RenderableType | None:
+        match part:
+            case Heading(text, detail):
+                shown = Text(printable_line(text), "bold")
+                return shown.append(f"{_GAP}{printable_line(detail)}", "dim") if detail else shown
+            case Table(rows):
+                return table(rows)
+            case Json(value):
+                shown = Text(pretty_json(value))
+                JSONHighlighter().highlight(shown)
+                return shown
+            case _:
+                return None
+
+    def style(part: Part) -> str:
+        shown = styled(part)
+        if shown is None:
+            return ""
+        written = StringIO()
+        console = Console(file=written, force_terminal=True, width=columns, highlight=False)
+        console.print(shown, soft_wrap=not isinstance(part, Table))
+        return written.getvalue()
+
+    return style
+
+
+# -- streams -------------------------------------------------------------------------------------
+
+
+@define(eq=False, repr=False)
+class Output:
+    """Writes results to one stream and errors to another; never raises if a stream fails.
+
+    Args:
+        out: of results; None if it is closed.
+        err: of errors; None if it is closed.
+        as_json: both as JSON, for programs.
+    """
+
+    out: TextIO | None
+    err: TextIO | None
+    as_json: bool = False
+
+    def result(self, data: Any, page: Page) -> int:
+        """Write a result, `data` for programs or `page` for people; return the exit code."""
+        if self.as_json:
+            return self.write(f"{pretty_json(data)}\n".encode())
+        if self.out is not None and self.out.isatty():
+            return self.write(_for_terminal(page))
+        return self.write(_for_program(page))
+
+    def write(self, data: bytes) -> int:
+        """Write a result unchanged; return the exit code, 0 if all of it was written (CLI-20)."""
+        try:
+            _write(self.out, data)
+        except BrokenPipeError:
+            return CLOSED_EXIT
+        except OSError as error:
+            text = f"stdout cannot be written: {error.strerror}"
+            self.error({"code": "OUTPUT", "message": text}, text)
+            return UNWRITABLE_EXIT
+        return 0
+
+    def error(self, data: Any, text: str) -> None:
+        """Write an error: `data` for programs, on one line as logs are; or `text` for people."""
+        if self.as_json:
+            line = printable_json(dumps(data).decode())
+        else:
+            line = f"foundation-rt: {printable_text(text)}"
+        with suppress(OSError):  # there is no other stream to report it on
+            _write(self.err, f"{line}\n".encode())
+
+    def warning(self, text: str) -> None:
+        """Write a warning for people; a program reads one error or nothing."""
+        if not self.as_json:
+            self.error(None, f"warning: {text}")
+
+
+def _write(stream: TextIO | None, data: bytes) -> None:
+    if stream is None:
+        raise OSError(errno.EBADF, "it is closed")
+    try:
+        # Not in the encoding of the stream: JSON is UTF-8, and bytes stay unchanged.
+        stream.flush()
+        stream.buffer.write(data)
+        stream.buffer.flush()
+    except OSError:
+        _discard(stream)
+        raise
+
+
+def _discard(stream: TextIO) -> None:
+    """Discard the rest of the buffer: the interpreter would write it once more when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _for_terminal(page: Page) -> bytes:
+    try:
+        return render(page, columns=shutil.get_terminal_size().columns).encode()
+    except ImportError:  # rich is not installed
+        return render(page).encode()
+
+
+def _for_program(page: Page) -> bytes:
+    """Return payloads unchanged; bytes only if the page has nothing else."""
+    if len(page) == 1 and isinstance(page[0], Payload) and isinstance(page[0].data, bytes):
+        return page[0].data
+    return render(page, raw_payloads=True).encode()
