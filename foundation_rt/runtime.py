@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from .core.tasks.policy import TaskPolicy
 from .core.tools_call import ToolsCall
 from .engine.connection import Connection, Deliver, Observe, Send
 from .engine.executor import Engine
+from .engine.publisher import Publisher
 from .engine.scheduling import Background, HostLoop
 from .engine.workers import WorkerPool
 from .errors import UsageError, describe_exception
@@ -63,7 +65,7 @@ class ServerOptions:
         website_url: where people read about the server.
         lifespan: the hooks that are entered before the first message.
         middleware: what is around every handler, the first outermost.
-        subscriptions: who is told of what happens; those of another server, to share them.
+        publisher: notifies subscribers; that of another server, to share its subscriptions.
     """
 
     config: ServerConfig | None = None
@@ -77,7 +79,7 @@ class ServerOptions:
     title: str | None = None
     website_url: str | None = None
     icons: Sequence[Icon] = ()
-    subscriptions: Subscriptions | None = None
+    publisher: Publisher | None = None
     features: Features | None = None
     lifespan: Lifespan | None = None
     middleware: tuple[Middleware, ...] = ()
@@ -105,6 +107,7 @@ class Runtime:
     ids: IdGenerator
     clock: Clock
     dispatcher: Dispatcher
+    publisher: Publisher
     engine: Engine
     lifespan: Lifespan | None
     middleware: tuple[Middleware, ...]
@@ -132,7 +135,7 @@ class Runtime:
     def attach_features(self, features: Features) -> None:
         """Offer `features` from now on."""
         self.dispatcher.features = features
-        features.observe(self.dispatcher.subscriptions)
+        features.observe(self.publisher)
 
     def open_session(self, transport_type: TransportType) -> Session:
         """A new session, for hosts that perform effects themselves."""
@@ -159,6 +162,7 @@ class Runtime:
             self.logger,
             principal=principal,
             stateless=stateless,
+            session_id=self.publisher.session_id(),
         )
         connection = Connection(
             session,
@@ -170,7 +174,7 @@ class Runtime:
             self.observers,
         )
         if not stateless:
-            self.dispatcher.subscriptions.attach(connection)
+            self.publisher.attach(connection)
         return connection
 
     def needs_event_loop(self) -> bool:
@@ -249,7 +253,7 @@ class Runtime:
             if isinstance(effect, Abort):
                 self.engine.abort(effect.invocation, effect.reason)
             else:
-                effect.tell()
+                self.publisher.publish((effect,))
 
     def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
         """A connection of an embedding host: on its running event loop, if it has one.
@@ -340,8 +344,9 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         options.icons,
     )
     results = ResultWriter(info, config.server.cache_ttl_ms, config.server.cache_scope)
-    subscriptions = options.subscriptions or Subscriptions(config)
-    registry.observe(subscriptions)
+    publisher = options.publisher or Publisher(Subscriptions(config, threading.RLock()))
+    registry.observe(publisher)
+    subscriptions = publisher.subscriptions
     client_input = ClientInput(
         _state_key(config.security.state_key),
         config,
@@ -349,7 +354,9 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         results,
         subscriptions,
     )
-    tasks = TaskPolicy(registry, config, clock, results, subscriptions, client_input)
+    tasks = TaskPolicy(
+        registry, config, clock, results, subscriptions, client_input, publisher.publish
+    )
     tools_call = ToolsCall(resources, config.tools, registry, ids, results, tasks, client_input)
     dispatcher = Dispatcher(
         results,
@@ -363,7 +370,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     lifespan, middleware = options.lifespan, options.middleware
     if lifespan is not None:
         lifespan.attach_logger(logger)
-    engine = Engine(dispatcher, clock, config.tools, workers, lifespan=lifespan)
+    engine = Engine(dispatcher, clock, config.tools, workers, publisher, lifespan=lifespan)
     runtime = Runtime(
         config,
         logger,
@@ -372,6 +379,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         ids,
         clock,
         dispatcher,
+        publisher,
         engine,
         lifespan,
         middleware,

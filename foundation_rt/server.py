@@ -348,7 +348,7 @@ class Server:
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that have subscribed to this resource; from any thread (SUB-07)."""
         if self._runtime is not None:
-            self._runtime.dispatcher.subscriptions.resource_updated(uri)
+            self._runtime.publisher.resource_updated(uri)
 
     def elicitation_completed(self, elicitation_id: str) -> None:
         """Notify the client whose user has finished on the page of an elicitation (ASK-18).
@@ -357,7 +357,7 @@ class Server:
         notification.
         """
         if self._runtime is not None:
-            self._runtime.dispatcher.subscriptions.elicitation_completed(elicitation_id)
+            self._runtime.publisher.elicitation_completed(elicitation_id)
 
     # -- agents ----------------------------------------------------------------------------------
 

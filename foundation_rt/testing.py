@@ -325,7 +325,7 @@ async def connect(
             resource_manager=runtime.resources,
             agent_coordinator=runtime.agents,
             features=server.features,
-            subscriptions=runtime.dispatcher.subscriptions,
+            publisher=runtime.publisher,
             lifespan=runtime.lifespan,
             middleware=runtime.middleware,
         )

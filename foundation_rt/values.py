@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from reprlib import recursive_repr
+
 
 class Shown:
     """Shows the public attributes of an instance, in a failing test or a debugger.
@@ -11,6 +13,7 @@ class Shown:
 
     __slots__ = ()
 
+    @recursive_repr()
     def __repr__(self) -> str:
         names = [
             name

@@ -115,14 +115,11 @@ ARITHMETIC = {"agents.ledger.encoder": {"datetime"}, "protocol.content": {"datet
 
 # Upward imports that still have to be cut. This list only gets shorter.
 TO_CUT = {
-    ("core.session", "engine.connection"),
-    ("core.subscriptions", "engine.connection"),
     ("engine.lifespan", "runtime"),
     ("engine.lifespan", "server"),
     ("errors", "config.loading"),
     ("middleware.setup", "runtime"),
     ("registry.reading", "core.results"),
-    ("server_requests.session_requests", "core.invocation"),
 }
 
 

@@ -25,6 +25,7 @@ from ..errors import (
     UsageError,
     has_type,
 )
+from ..protocol.principal import identity_of
 from .records import completion_record
 from .replies import error_reply, result_reply
 
@@ -113,8 +114,8 @@ class ClientInput:
 
     # -- while it runs -------------------------------------------------------------------------
 
-    def converse(
-        self, call: Invocation, channel: RequestChannel, signal: AbortSignal
+    def server_requester(
+        self, call: Invocation, channel: RequestChannel[Invocation], signal: AbortSignal
     ) -> ServerRequester:
         """What the handler of `call` asks its client with.
 
@@ -130,7 +131,9 @@ class ClientInput:
             exchange = call.procedure.exchange(call, _rounds_of(call), signal)
         else:
             ttl_ms = self.config.server.input_ttl_ms
-            exchange = SessionRequests(channel, call, signal, ttl_ms, self.questions)
+            exchange = SessionRequests(
+                channel, call, identity_of(call.principal), signal, ttl_ms, self.questions
+            )
         return ServerRequester(call.run_id, call.peer, self.forms, exchange, signal)
 
     @property

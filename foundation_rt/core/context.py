@@ -43,8 +43,8 @@ class Channel(Protocol):
     def close_stream(self, call: Invocation) -> None:
         """End the response of a call that goes on; safe from any thread."""
 
-    def converse(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
-        """What the handler of `call` asks its client with; raises `UsageError` if it cannot."""
+    def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
+        """Return the way of a handler to ask its client; raise `UsageError` if it may not."""
 
 
 @define(eq=False, repr=False)
@@ -226,7 +226,7 @@ class ToolContext:
     def _converse(self) -> ServerRequester:
         if self._conversation is None:
             call, channel = self._way_back()
-            self._conversation = channel.converse(call, self.abort_signal)
+            self._conversation = channel.server_requester(call, self.abort_signal)
         return self._conversation
 
     def _way_back(self) -> tuple[Invocation, Channel]:

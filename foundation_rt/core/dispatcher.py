@@ -36,7 +36,7 @@ from ..protocol.jsonrpc import (
 )
 from ..protocol.peer import Peer, PeerRefused, brings_peer, read_stateless_peer
 from .batches import MAX_BATCH, PendingBatch, gather, wait
-from .effects import Announce, ClientDisconnected, Log, Notify
+from .effects import ClientDisconnected, Log, Notify, Resolve
 from .invocation import Phase
 from .methods import lifecycle
 from .replies import (
@@ -57,13 +57,11 @@ from .tools_call import ToolsCall, protocol_error_record
 if TYPE_CHECKING:
     from ..registry.features import Features
     from ..server_requests.requests import PreparedRequest
-    from ..server_requests.session_requests import OnResponse
     from .client_input import ClientInput
-    from .effects import Effect
+    from .effects import Effect, Publish
     from .feature_calls import FeatureCalls
     from .invocation import Invocation, Outcome
     from .procedure import Procedure
-    from .subscriptions import Subscriber
     from .tasks.policy import TaskPolicy
 
 Around = Callable[
@@ -148,9 +146,9 @@ class Dispatcher:
             call = session.in_flight.get(request_id)
             if call is not None:
                 return _end(call, call.procedure.cancel(call))
-            listening = session.listening.get(request_id)
-            if listening is not None:
-                self.subscriptions.end(listening)
+            subscriber = session.subscribers.get(request_id)
+            if subscriber is not None:
+                self.subscriptions.end(subscriber)
                 return [Log("debug", "subscription cancelled", {"subscriptionId": request_id})]
         return []
 
@@ -162,10 +160,10 @@ class Dispatcher:
             call.progress = params["progress"]
         return call.procedure.notify(call, method, params)
 
-    def ask(
-        self, call: Invocation, question: PreparedRequest, settle: OnResponse
-    ) -> tuple[str | None, list[Effect]]:
-        """A request of ours for `call`, by its id; None once nobody waits for the call any more.
+    def ask(self, call: Invocation, request: PreparedRequest) -> tuple[str | None, list[Effect]]:
+        """Return the id of a new request to the client of `call`, and the effects that send it.
+
+        The id is None if the call has been answered or aborted.
 
         Raises:
             UsageError: the call has ended, and something that it left behind asks.
@@ -175,51 +173,54 @@ class Dispatcher:
             if call.phase is Phase.PENDING:
                 raise UsageError("the call has ended: a handler asks its client while it runs")
             return None, []
-        session.asked += 1
-        request_id = f"server-{session.asked}"
-        session.questions[request_id] = settle
-        line = encode({"jsonrpc": "2.0", "id": request_id, **question.to_wire()})
-        if "elicitationId" in question.params:
-            self.subscriptions.follow_elicitation(session, question.params["elicitationId"])
+        session.server_request_count += 1
+        request_id = f"server-{session.server_request_count}"
+        session.server_requests.add(request_id)
+        line = encode({"jsonrpc": "2.0", "id": request_id, **request.to_wire()})
+        if "elicitationId" in request.params:
+            self.subscriptions.follow_elicitation(session, request.params["elicitationId"])
         return request_id, [Notify(line, call.request_id)]
 
-    def withdraw(self, call: Invocation, request_ids: list[str]) -> list[Effect]:
-        """Requests of ours whose answers are not waited for any more: the client is told."""
+    def cancel_requests(self, call: Invocation, request_ids: list[str]) -> list[Effect]:
+        """Cancel those requests to the client of `call` that have no response yet."""
         session = call.session
-        open_ids = [each for each in request_ids if session.questions.pop(each, None) is not None]
+        open_ids = [each for each in request_ids if each in session.server_requests]
+        session.server_requests.difference_update(open_ids)
         belongs = call.request_id if session.in_flight.get(call.request_id) is call else None
         return [Notify(_cancelled(request_id), belongs) for request_id in open_ids]
 
-    def give_up_questions(self, session: Session, away_ms: int) -> list[Effect]:
-        """Nobody will answer what is open: the handlers that wait get an error (ASK-19).
+    def fail_requests(self, session: Session, away_ms: int) -> list[Effect]:
+        """Raise `ClientGoneError` in the handlers that wait for a response (ASK-19).
 
-        They take their questions back as after any other failure.
+        They cancel their requests, as after any other failure.
         """
         from ..server_requests.errors import ClientGoneError
 
-        waiting = session.questions.values()
-        return [Announce(partial(each, None, ClientGoneError(away_ms))) for each in waiting]
+        waiting = sorted(session.server_requests)
+        return [Resolve(each, None, ClientGoneError(away_ms)) for each in waiting]
 
     def list_changed(self, session: Session, kind: str) -> list[Effect]:
         """A list is another one than before: a RUNNING connection is told so (LIFE-10).
 
         Not of a kind that it knows nothing of: no such capability was agreed on with it.
         """
-        if session.state is not State.RUNNING or kind not in session.told:
+        if session.state is not State.RUNNING or kind not in session.capabilities:
             return []
         return [Notify(encode({"jsonrpc": "2.0", "method": list_changed_method(kind)}))]
 
-    def tell_listening(self, listening: Subscriber, message: Notify) -> list[Effect]:
-        """What one listens to has happened; nothing is sent to one that has stopped (SUB-02)."""
-        session = listening.session
-        if session.listening.get(listening.subscription_id) is not listening:
+    def notify_subscriber(self, session: Session, published: Publish) -> list[Effect]:
+        """Send a notification to a subscriber that still has its topic (SUB-02)."""
+        subscriber = session.subscribers.get(published.subscription_id)
+        if subscriber is None or not subscriber.has(published.topic):
             return []
-        return [message]
+        if published.is_last:
+            self.subscriptions.remove(subscriber, published.topic)
+        return [Notify(published.line, published.subscription_id)]
 
-    def end_listening(self, session: Session) -> list[Effect]:
-        """The server ends: every `subscriptions/listen` gets its result (SUB-08)."""
-        ended = [each for each in session.listening.values() if each.peer is not None]
-        self.subscriptions.forget(session)
+    def end_subscriptions(self, session: Session) -> list[Effect]:
+        """Give every `subscriptions/listen` its result: the server stops (SUB-08)."""
+        ended = [each for each in session.subscribers.values() if each.peer is not None]
+        self.subscriptions.end_session(session)
         if not ended:
             return []
         from .methods.subscriptions import final
@@ -230,7 +231,7 @@ class Dispatcher:
         """The peer has gone: the session is CLOSED for good, whatever runs is aborted (LIFE-06)."""
         if not session.advance(SessionEvent.CLOSE):
             return []
-        self.subscriptions.forget(session)
+        self.subscriptions.end_session(session)
         session.batches.clear()
         calls = list(session.in_flight.values())
         effects = [e for call in calls for e in call.procedure.disconnect(call, reason)]
@@ -272,7 +273,7 @@ class Dispatcher:
         return effects + pending.answer()
 
     def _request(self, session: Session, request: Request) -> list[Effect]:
-        if request.id in session.in_flight or request.id in session.listening:
+        if request.id in session.in_flight or request.id in session.subscribers:
             return _refuse_duplicate_id(session, request)
         peer = session.peer
         if session.stateless or brings_peer(request.params):
@@ -456,10 +457,11 @@ def _line_too_long(session: Session, event: LineTooLong) -> list[Effect]:
 
 def _response(session: Session, response: Response) -> list[Effect]:
     """ASK-17: the answer to a request of ours; RPC-07: one that belongs to nothing is dropped."""
-    settle = session.questions.pop(response.id, None) if type(response.id) is str else None
-    if settle is None:
+    request_id = response.id
+    if type(request_id) is not str or request_id not in session.server_requests:
         return [Log("debug", "response dropped: nothing was asked", {})]
-    return [Announce(partial(settle, response.result, response.error))]
+    session.server_requests.remove(request_id)
+    return [Resolve(request_id, response.result, response.error)]
 
 
 def _cancelled(request_id: str) -> bytes:

@@ -1,40 +1,44 @@
-"""What the dispatcher decides and somebody else performs.
+"""Effects: the decisions of the dispatcher, which the engine performs.
 
-A decision is a list of these values, to be performed in order:
+A decision is a list of these values. They are performed in order:
 
 * `Reply`: write the response to a request;
 * `Notify`: write any other message;
-* `invocation.Invocation`: start its handler and report how it ended;
+* `invocation.Invocation`: start its handler, and report how the handler ended;
 * `Abort`: fire the abort signal of a running handler;
-* `Extend`: give it another deadline;
-* `Announce`: tell others than the peer;
-* `Log`: write a log record. Observers of the server are also given its subclasses of `Event`:
-  `CallCompleted`, `ClientConnected` and `ClientDisconnected`.
+* `Extend`: give a running handler another deadline;
+* `Subscribe`: keep the session's connection within reach of `Publish`;
+* `Publish`: send a notification to a subscriber, on the connection of another session;
+* `Resolve`: pass on the response to a request of the server's;
+* `Log`: write a log record. Observers are also given the subclasses of `Event`: `CallCompleted`,
+  `ClientConnected` and `ClientDisconnected`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import define, field
 
+from ..values import Shown
+
 if TYPE_CHECKING:
     from ..protocol.jsonrpc import RequestId
     from .invocation import Invocation
+    from .subscriptions import Topic
 
-    Performed: TypeAlias = "Invocation | Abort | Extend | Announce"
-    Effect: TypeAlias = "Reply | Notify | Log | Performed"
+    Performed: TypeAlias = "Invocation | Abort | Extend | Publish | Resolve"
+    Effect: TypeAlias = "Reply | Notify | Log | Subscribe | Performed"
 
 
 @define(repr=False)
-class Reply:
+class Reply(Shown):
     """Write `line`, a whole response without its newline, to the peer.
 
     Attributes:
-        request_id: the request it answers; None where that could not be known.
+        request_id: the request that it answers; None if its id could not be read.
         error_code: the JSON-RPC code, if it is an error.
-        done: it was handed to the host; an interruption does not have it handed over again.
+        done: the host has it; after an interruption it is not handed over a second time.
     """
 
     line: bytes
@@ -44,11 +48,11 @@ class Reply:
 
 
 @define(repr=False)
-class Notify:
-    """Write `line`, a notification or a request of ours without its newline, to the peer.
+class Notify(Shown):
+    """Write `line`, a notification or a request of the server's, to the peer; without its newline.
 
     Attributes:
-        request_id: the request of the peer's that it belongs to; None belongs to none.
+        request_id: the peer's request that it belongs to; None if it belongs to none.
         done: as of a `Reply`.
     """
 
@@ -58,30 +62,59 @@ class Notify:
 
 
 @define(repr=False)
-class Abort:
-    """Fire the abort signal of `invocation` with `reason`; its handler may still be running."""
+class Abort(Shown):
+    """Fire the abort signal of `invocation` with `reason`; its handler may go on running."""
 
     invocation: Invocation
     reason: str
 
 
 @define(eq=False, repr=False)
-class Extend:
-    """The deadline of a running handler is `timeout_ms` from now, instead of what it was."""
+class Extend(Shown):
+    """Set the deadline of a running handler to `timeout_ms` from now."""
 
     invocation: Invocation
     timeout_ms: int
 
 
-@define(eq=False, repr=False)
-class Announce:
-    """Call `tell()`, which reaches other connections: under the lock of none."""
+class Subscribe(Shown):
+    """Attach the session's connection, so that `Publish` reaches it."""
 
-    tell: Callable[[], object]
+    __slots__ = ()
+
+
+@define(eq=False, repr=False)
+class Publish(Shown):
+    """Send `line`, a notification about `topic`, to a subscriber of a session.
+
+    Attributes:
+        session_id: the `Session.id` of the subscriber's session.
+        subscription_id: names the subscriber within its session.
+        is_last: nothing more will happen to the topic.
+    """
+
+    session_id: int
+    subscription_id: RequestId | None
+    topic: Topic
+    line: bytes
+    is_last: bool = False
+
+
+@define(eq=False, repr=False)
+class Resolve(Shown):
+    """Pass the response to the server's request `request_id` on to its caller.
+
+    Attributes:
+        error: the error of the response; a `ServerRequestError` where there will be no response.
+    """
+
+    request_id: str
+    result: Any
+    error: Any
 
 
 @define(repr=False)
-class Log:
+class Log(Shown):
     """Write a log record.
 
     Attributes:
@@ -95,7 +128,7 @@ class Log:
 
 
 class Event(Log):
-    """Write a record that the observers of the server are given as well."""
+    """Write a log record and give it to the observers of the server."""
 
     __slots__ = ()
 
@@ -105,7 +138,7 @@ class CallCompleted(Event):
     """Write the completion record of a call (CALL-13).
 
     Attributes:
-        refusal: why its handler was not run, in a word; None if it was.
+        refusal: why its handler was not run, in a word; None if it was run.
     """
 
     refusal: str | None = None
@@ -118,6 +151,6 @@ class ClientConnected(Event):
 
 
 class ClientDisconnected(Event):
-    """Write the record of the end of what began with a handshake."""
+    """Write the record of the end of a session that began with a handshake."""
 
     __slots__ = ()

@@ -1,28 +1,27 @@
-"""One connection's place in the protocol: a state machine, and the calls it waits for.
+"""The session of one connection: the state of its lifecycle, and its open requests.
 
-The lifecycle is the table `TRANSITIONS`; what it does not list does not happen (LIFE-01):
+The lifecycle is the table `TRANSITIONS`; every other transition is ignored (LIFE-01):
 
     STARTING ──initialize──► INITIALIZING ──initialized──► RUNNING
         └───────────────────────┴────────── close ────────────┴──► CLOSED (terminal)
 
-A session decides nothing on its own and performs nothing; the dispatcher asks it.
+A session is data: the dispatcher reads and changes it, and the engine knows its connection by `id`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field
 
+from ..values import Shown
+
 if TYPE_CHECKING:
-    from ..engine.connection import Connection
     from ..logs.logger import StructuredLogger
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
-    from ..server_requests.session_requests import OnResponse
     from .batches import PendingBatch
     from .invocation import Invocation
     from .subscriptions import Subscriber
@@ -31,7 +30,7 @@ TransportType = Literal["stdio", "http", "sse", "memory"]
 
 
 class State(Enum):
-    """Where a connection stands."""
+    """The state of a connection's lifecycle."""
 
     STARTING = "STARTING"
     INITIALIZING = "INITIALIZING"
@@ -40,7 +39,7 @@ class State(Enum):
 
 
 class SessionEvent(Enum):
-    """What moves a connection from one state to the next."""
+    """An event that moves a session from one state to the next."""
 
     INITIALIZE = "initialize"
     INITIALIZED = "initialized"
@@ -56,28 +55,25 @@ TRANSITIONS: dict[tuple[State, SessionEvent], State] = {
 }
 
 
-def _no_connection() -> None:
-    return None
-
-
 @define(eq=False, repr=False)
-class Session:
+class Session(Shown):
     """The state of one connection.
 
     Attributes:
-        connection_correlation_id: stands in where a message has no correlation id of its own.
-        transport_type: how the peer is connected; admin policy looks at it.
-        logger: its lines carry the connection's correlation id.
-        principal: who the peer has proved to be; None where nobody has to.
-        stateless: its requests are all of the stateless era (REV-04).
-        peer: who the handshake was with, from `initialize` on.
-        told: the names of the capabilities that the peer was told of then.
-        connection: what carries its messages, as long as somebody holds it.
-        in_flight: the calls that wait for their answer, by request id.
-        listening: those who listen, by the id of their request; under None the session itself.
-        batches: the batch that a request belongs to, by its id, as long as it is not answered.
-        questions: who waits for the answers to our own requests, by the id of the request.
-        asked: how many requests of our own there have been: each has an id that no other had.
+        connection_correlation_id: stands in for a message without a correlation id of its own.
+        transport_type: how the peer is connected; the admin policy depends on it.
+        logger: adds the connection's correlation id to its records.
+        principal: the authenticated peer; None where authentication is off.
+        stateless: all its requests belong to a stateless revision (REV-04).
+        id: identifies the session among those that share subscriptions; 0 if no connection can be
+            found by it.
+        peer: the client of the handshake, from `initialize` on.
+        capabilities: the names of the capabilities that were advertised to the peer.
+        in_flight: the calls that have not been answered, by request id.
+        subscribers: the open `subscriptions/listen` requests by id; under None the session itself.
+        batches: the batch of each request that came in one and has not been answered, by its id.
+        server_requests: the ids of the server's own requests that have no response yet.
+        server_request_count: how many requests the server has sent; makes their ids unique.
     """
 
     connection_correlation_id: str
@@ -85,29 +81,29 @@ class Session:
     logger: StructuredLogger
     principal: Principal | None = None
     stateless: bool = False
+    id: int = 0
     state: State = field(default=State.STARTING, init=False)
     peer: Peer | None = field(default=None, init=False)
-    told: frozenset[str] = field(default=frozenset(), init=False)
-    connection: Callable[[], Connection | None] = field(default=_no_connection, init=False)
+    capabilities: frozenset[str] = field(default=frozenset(), init=False)
     in_flight: dict[RequestId, Invocation] = field(factory=dict, init=False)
-    listening: dict[RequestId | None, Subscriber] = field(factory=dict, init=False)
+    subscribers: dict[RequestId | None, Subscriber] = field(factory=dict, init=False)
     batches: dict[RequestId, PendingBatch] = field(factory=dict, init=False)
-    questions: dict[str, OnResponse] = field(factory=dict, init=False)
-    asked: int = field(default=0, init=False)
+    server_requests: set[str] = field(factory=set, init=False)
+    server_request_count: int = field(default=0, init=False)
 
     def is_open(self, request_id: RequestId | None) -> bool:
-        """Return whether a request of that id has not been answered yet."""
+        """Return whether the request of that id has not been answered yet."""
         return request_id in self.in_flight or (
-            request_id is not None and request_id in self.listening
+            request_id is not None and request_id in self.subscribers
         )
 
     @property
-    def is_waited_for(self) -> bool:
-        """Return whether any request has not been answered yet, or the client listens."""
-        return bool(self.in_flight or self.listening)
+    def is_busy(self) -> bool:
+        """Return whether any request is unanswered, or the client is subscribed to anything."""
+        return bool(self.in_flight or self.subscribers)
 
     def advance(self, event: SessionEvent) -> bool:
-        """Apply `event`; return whether the table has it in this state."""
+        """Apply `event`; return False if the table has no such transition from this state."""
         following = TRANSITIONS.get((self.state, event))
         if following is None:
             return False
@@ -122,7 +118,10 @@ def create_session(
     *,
     principal: Principal | None = None,
     stateless: bool = False,
+    session_id: int = 0,
 ) -> Session:
-    """A session at its start, with a child logger of its own."""
+    """Return a session at its start, with a child logger of its own."""
     child = logger.child({"connectionCorrelationId": connection_correlation_id})
-    return Session(connection_correlation_id, transport_type, child, principal, stateless)
+    return Session(
+        connection_correlation_id, transport_type, child, principal, stateless, session_id
+    )

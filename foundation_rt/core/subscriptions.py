@@ -1,20 +1,19 @@
-"""Who wants to hear of what (spec/subscriptions.md).
+"""Subscriptions: which client is notified of which events (spec/subscriptions.md).
 
-A client of the handshake era hears of changed lists as long as its connection runs, and of the
-resources it has subscribed to. One of the stateless era hears of what it named in a
-`subscriptions/listen` request, as long as that request is open.
+A client of a handshake revision is notified of changed lists as long as its connection runs, and of
+the resources that it has subscribed to. A client of a stateless revision is notified of what it
+named in a `subscriptions/listen` request, as long as that request is open.
 
-Everything that can be heard of is a *topic*, and those who listen are kept by topic: an event costs
-as much as it has listeners, however many there are of others (SUB-06). Events come from any thread;
-each listener is told where its host expects to be called.
+Everything that can change is a *topic*. Subscribers are kept by topic, so an event costs as much as
+the topic has subscribers, however many there are of others (SUB-06).
+
+Nothing is sent here: `publish` returns one effect for each subscriber, with the id of its session.
 """
 
 from __future__ import annotations
 
-import threading
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet, finalize
 
 from attrs import define, field
 
@@ -22,22 +21,22 @@ from ..config.settings import ServerConfig
 from ..protocol.jsonrpc import encode
 from ..protocol.peer import SUBSCRIPTION_ID_KEY
 from ..protocol.principal import identity_of
-from .effects import Notify
+from ..values import Shown
+from .effects import Publish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from ..engine.connection import Connection
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..shares import Quota
     from .session import Session
 
 Topic = tuple[str, str]
-"""A kind (`list`, `resource`, `elicitation`, ...) and which of the kind: `("resource", uri)`."""
+"""A kind (`list`, `resource`, `elicitation`, ...) and a name of that kind: `("resource", uri)`."""
 
 MAX_TOPICS = 1000
-"""How many topics of a kind one client can hear of at a time, by one request or in one session."""
+"""How many topics of a kind one subscriber can have."""
 
 MAX_LISTENING = 100
 """How many `subscriptions/listen` requests of one connection can be open at a time."""
@@ -47,14 +46,14 @@ MAX_SUBSCRIPTION_ID_LENGTH = 256
 
 
 @define(eq=False, repr=False)
-class Subscriber:
-    """One that listens: a `subscriptions/listen` request, or a session of the handshake era.
+class Subscriber(Shown):
+    """A `subscriptions/listen` request that is open, or a session of a handshake revision.
 
     Attributes:
         subscription_id: the id of the request; None for a session.
-        peer: who sent the request; None for a session.
+        peer: the sender of the request; None for a session.
         identity: of its principal, whose share it counts for (RES-18).
-        topics: what it wants to hear of, by kind; in the order in which it came to want it.
+        topics: what it is notified of, by kind; in the order in which the topics were added.
     """
 
     session: Session
@@ -63,143 +62,149 @@ class Subscriber:
     identity: str | None
     topics: dict[str, dict[str, None]] = field(factory=dict, init=False)
 
+    def has(self, topic: Topic) -> bool:
+        """Return whether it is subscribed to `topic`."""
+        kind, name = topic
+        return name in self.topics.get(kind, ())
+
 
 @define(eq=False, repr=False)
 class Subscriptions:
-    """Tells those who want to hear of something that it has happened; safe from any thread.
+    """The subscribers of every topic.
 
     Args:
-        config: says how many subscriptions there may be, and how many of one principal (RES-18).
+        config: sets how many subscriptions there may be, and how many of one principal (RES-18).
+        guard: held by every operation; a reentrant lock where several threads share them.
     """
 
     _config: ServerConfig = field(factory=ServerConfig)
+    _guard: AbstractContextManager[Any] = field(factory=nullcontext)
     _quota: Quota | None = field(default=None, init=False)
     _by_topic: dict[Topic, set[Subscriber]] = field(factory=dict, init=False)
     _open: set[Subscriber] = field(factory=set, init=False)
-    _connections: WeakSet[Connection] = field(factory=WeakSet, init=False)
-    _followed: WeakSet[Connection] = field(factory=WeakSet, init=False)
-    _lock: threading.RLock = field(factory=threading.RLock, init=False)
 
-    # -- who listens ---------------------------------------------------------------------------
-
-    def attach(self, connection: Connection) -> None:
-        """Tell `connection` of changed lists, once it runs (LIFE-10)."""
-        with self._lock:
-            self._connections.add(connection)
-
-    def listen(
+    def subscribe(
         self,
         session: Session,
         subscription_id: RequestId | None = None,
         peer: Peer | None = None,
         topics: Iterable[Topic] = (),
     ) -> Subscriber:
-        """Begin to listen to `topics`; the same again if it has begun already.
+        """Return the subscriber of that id; make it, with `topics`, if the session has none.
 
         Raises:
-            LimitReached: there would be too many subscriptions; nothing has begun then (RES-18).
+            LimitReached: there would be too many subscriptions; nothing has changed (RES-18).
         """
-        with self._lock:
-            listening = session.listening.get(subscription_id)
-            if listening is None:
+        with self._guard:
+            subscriber = session.subscribers.get(subscription_id)
+            if subscriber is None:
                 wanted = dict.fromkeys(topics)
-                listening = Subscriber(
+                subscriber = Subscriber(
                     session, subscription_id, peer, identity_of(session.principal)
                 )
-                weight = _weight_of(listening) + sum(map(_weight, wanted))
-                self.quota.take(listening.identity, weight)
-                if not session.listening:
-                    self._forget_with_connection(session)
-                session.listening[subscription_id] = listening
-                self._open.add(listening)
+                weight = _weight_of(subscriber) + sum(map(_weight, wanted))
+                self.quota.take(subscriber.identity, weight)
+                session.subscribers[subscription_id] = subscriber
+                self._open.add(subscriber)
                 for topic in wanted:
-                    self._begin(listening, topic)
-            return listening
+                    self._enter(subscriber, topic)
+            return subscriber
 
-    def add(self, listening: Subscriber, topic: Topic) -> bool:
-        """Hear of `topic` from now on; return False if that would be too many (SUB-05).
+    def add(self, subscriber: Subscriber, topic: Topic) -> bool:
+        """Subscribe to `topic`; return False if that would be too many of one kind (SUB-05).
 
         Raises:
             LimitReached: there would be too many subscriptions in the process (RES-18).
         """
-        with self._lock:
-            kind, name = topic
-            names = listening.topics.get(kind, {})
-            if name in names:
+        with self._guard:
+            if subscriber.has(topic):
                 return True
-            if len(names) >= MAX_TOPICS:
+            if len(subscriber.topics.get(topic[0], ())) >= MAX_TOPICS:
                 return False
-            self.quota.take(listening.identity, _weight(topic))
-            self._begin(listening, topic)
+            self.quota.take(subscriber.identity, _weight(topic))
+            self._enter(subscriber, topic)
             return True
 
-    def _begin(self, listening: Subscriber, topic: Topic) -> None:
+    def _enter(self, subscriber: Subscriber, topic: Topic) -> None:
         kind, name = topic
-        listening.topics.setdefault(kind, {})[name] = None
-        self._by_topic.setdefault(topic, set()).add(listening)
+        subscriber.topics.setdefault(kind, {})[name] = None
+        self._by_topic.setdefault(topic, set()).add(subscriber)
 
-    def remove(self, listening: Subscriber, topic: Topic) -> None:
-        """Hear of `topic` no more."""
-        with self._lock:
-            kind, name = topic
-            names = listening.topics.get(kind, {})
-            if name not in names:
+    def remove(self, subscriber: Subscriber, topic: Topic) -> None:
+        """Unsubscribe from `topic`."""
+        with self._guard:
+            if not subscriber.has(topic):
                 return
-            del names[name]
-            self.quota.give_back(listening.identity, _weight(topic))
-            listeners = self._by_topic.get(topic, set())
-            listeners.discard(listening)
-            if not listeners:
+            kind, name = topic
+            del subscriber.topics[kind][name]
+            self.quota.give_back(subscriber.identity, _weight(topic))
+            subscribers = self._by_topic.get(topic, set())
+            subscribers.discard(subscriber)
+            if not subscribers:
                 self._by_topic.pop(topic, None)
 
-    def end(self, listening: Subscriber) -> None:
-        """Hear of nothing any more."""
-        with self._lock:
-            for kind, names in listening.topics.items():
+    def end(self, subscriber: Subscriber) -> None:
+        """Remove a subscriber, with all of its topics."""
+        with self._guard:
+            for kind, names in subscriber.topics.items():
                 for name in list(names):
-                    self.remove(listening, (kind, name))
-            listening.session.listening.pop(listening.subscription_id, None)
-            if listening in self._open:
-                self._open.discard(listening)
-                self.quota.give_back(listening.identity, _weight_of(listening))
+                    self.remove(subscriber, (kind, name))
+            subscriber.session.subscribers.pop(subscriber.subscription_id, None)
+            if subscriber in self._open:
+                self._open.discard(subscriber)
+                self.quota.give_back(subscriber.identity, _weight_of(subscriber))
 
-    def forget(self, session: Session) -> None:
-        """The client has gone."""
-        with self._lock:
-            for listening in list(session.listening.values()):
-                self.end(listening)
-
-    def end_all(self) -> None:
-        """The server ends: every open request gets its result; where hosts are called (SUB-08)."""
-        with self._lock:
-            # A copy: a connection that is dropped meanwhile is forgotten in whichever thread.
-            found = {listening.session.connection() for listening in list(self._open)}
-        for connection in found:
-            if connection is not None:
-                connection.end_listening()
+    def end_session(self, session: Session) -> None:
+        """Remove all subscribers of a session, whose client has gone."""
+        with self._guard:
+            for subscriber in list(session.subscribers.values()):
+                self.end(subscriber)
 
     def follow_elicitation(self, session: Session, elicitation_id: str) -> None:
-        """Its client, and nobody else, is to hear when the user is done with a page (ASK-18).
+        """Notify this client alone when its user is done with a page (ASK-18).
 
-        Where there is no room the oldest page of the session gives way. Where it has none, the
-        client does not hear of this one.
+        Where the limit is reached, the oldest page of the session gives way. If the session has
+        none, its client is not notified of this one.
         """
         from ..shares import LimitReached
 
-        with self._lock:
-            listening = self.listen(session)
+        with self._guard:
+            subscriber = self.subscribe(session)
             topic = ("elicitation", elicitation_id)
             with suppress(LimitReached):
-                if self.add(listening, topic):
+                if self.add(subscriber, topic):
                     return
-            pages = listening.topics.get("elicitation")
+            pages = subscriber.topics.get("elicitation")
             if pages:
-                self.remove(listening, ("elicitation", next(iter(pages))))
-                self.add(listening, topic)
+                self.remove(subscriber, ("elicitation", next(iter(pages))))
+                self.add(subscriber, topic)
+
+    def publish(
+        self, topic: Topic, method: str, params: dict[str, Any], *, is_last: bool = False
+    ) -> Iterator[Publish]:
+        """Return the notifications to the subscribers of `topic`, and to no others (SUB-02).
+
+        Each is encoded when it is taken: thousands at a time would hold 5 KB each.
+
+        Args:
+            is_last: nothing more will happen to the topic: it is removed from its subscribers.
+        """
+        with self._guard:
+            subscribers = list(self._by_topic.get(topic, ()))
+        return (
+            Publish(
+                each.session.id,
+                each.subscription_id,
+                topic,
+                _notification(each.subscription_id, method, params),
+                is_last,
+            )
+            for each in subscribers
+        )
 
     @property
     def quota(self) -> Quota:
-        """Return what counts the subscriptions of all clients (RES-18)."""
+        """Return the count of the subscriptions of all clients (RES-18)."""
         if self._quota is None:
             from ..shares import Limit, Quota
 
@@ -210,67 +215,27 @@ class Subscriptions:
             self._quota = Quota(self._config, limit)
         return self._quota
 
-    # -- what happens --------------------------------------------------------------------------
-
-    def publish(self, topic: Topic, method: str, params: dict[str, Any]) -> None:
-        """Send the notification to all who listen to `topic`, and to nobody else (SUB-02)."""
-        with self._lock:
-            listeners = list(self._by_topic.get(topic, ()))
-        for listening in listeners:
-            connection = listening.session.connection()
-            if connection is not None:
-                connection.tell_listening(listening, _notification(listening, method, params))
-
-    def list_changed(self, kind: str) -> None:
-        """The list of `tools`, `resources` or `prompts` is another one than before."""
-        with self._lock:
-            connections = list(self._connections)
-        for connection in connections:
-            connection.list_changed(kind)
-        self.publish(("list", kind), list_changed_method(kind), {})
-
-    def resource_updated(self, uri: str) -> None:
-        """The resource is another one than it was when it was last read."""
-        self.publish(("resource", uri), "notifications/resources/updated", {"uri": uri})
-
-    def elicitation_completed(self, elicitation_id: str) -> None:
-        """The user is done with the page of this elicitation."""
-        topic = ("elicitation", elicitation_id)
-        params = {"elicitationId": elicitation_id}
-        self.publish(topic, "notifications/elicitation/complete", params)
-        with self._lock:
-            for listening in list(self._by_topic.get(topic, ())):
-                self.remove(listening, topic)
-
-    def _forget_with_connection(self, session: Session) -> None:
-        """A host may drop a connection that it never closed."""
-        connection = session.connection()
-        # Once: a finalizer is kept as long as its connection, and clients come to listen again.
-        if connection is not None and connection not in self._followed:
-            self._followed.add(connection)
-            finalize(connection, self.forget, session).atexit = False
-
 
 def _weight(topic: Topic) -> int:
-    """Return how many subscriptions a topic counts for: lists are few, whoever listens (RES-18)."""
+    """Return how many subscriptions a topic counts for; lists are few and not counted (RES-18)."""
     return 0 if topic[0] == "list" else 1
 
 
-def _weight_of(listening: Subscriber) -> int:
-    """Return how many subscriptions one that listens counts for, without its topics."""
-    return 0 if listening.subscription_id is None else 1
+def _weight_of(subscriber: Subscriber) -> int:
+    """Return how many subscriptions a subscriber counts for, without its topics."""
+    return 0 if subscriber.subscription_id is None else 1
 
 
 def list_changed_method(kind: str) -> str:
-    """What the notification is called that a list of `kind` has changed."""
+    """Return the method of the notification that the list of `kind` has changed."""
     return f"notifications/{kind}/list_changed"
 
 
-def _notification(listening: Subscriber, method: str, params: dict[str, Any]) -> Notify:
-    """The message for one who listens; says which of its subscriptions it is for (SUB-03)."""
-    if listening.subscription_id is not None:
-        params = {**params, "_meta": {SUBSCRIPTION_ID_KEY: listening.subscription_id}}
+def _notification(subscription_id: RequestId | None, method: str, params: dict[str, Any]) -> bytes:
+    """Return the notification as a line, which names the subscription that it is for (SUB-03)."""
+    if subscription_id is not None:
+        params = {**params, "_meta": {SUBSCRIPTION_ID_KEY: subscription_id}}
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     if params:
         message["params"] = params
-    return Notify(encode(message), listening.subscription_id)
+    return encode(message)

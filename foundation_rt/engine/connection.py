@@ -1,8 +1,11 @@
-"""One peer: bytes in, lines out, and the lock that puts its decisions in an order.
+"""One peer: bytes in, lines out, and the lock that orders its decisions.
 
 `feed` is called from one thread at a time. Handlers may end in any thread, so every decision about
-the session is taken under `lock`, and so is every line handed to `send`: lines never overlap, and
-none follows after `close` has returned (LIFE-06).
+the session is taken under `lock`, and every line is handed to the host under it: lines never
+overlap, and none follows after `close` has returned (LIFE-06).
+
+Effects go one way: a decision is made, `emit` writes its messages and records under the same lock,
+and `perform` runs the rest without it, since that calls other code.
 """
 
 from __future__ import annotations
@@ -11,11 +14,10 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 from attrs import define, field
 
-from ..core.effects import Abort, Event, Extend, Log, Notify, Reply
+from ..core.effects import Abort, Event, Extend, Log, Notify, Publish, Reply, Subscribe
 from ..core.invocation import Invocation
 from ..core.session import Session, State
 from ..errors import describe_exception
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from ..abort import AbortSignal
     from ..core.dispatcher import Dispatcher
     from ..core.effects import Effect, Performed
-    from ..core.subscriptions import Subscriber
     from ..protocol.jsonrpc import RequestId
     from ..server_requests.requester import ServerRequester
     from ..server_requests.requests import PreparedRequest
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
     from .executor import Engine
     from .scheduling import Scheduler
 
-_MESSAGES = (Reply, Notify)  # a union would be made anew for each look at an effect
+_MESSAGES = (Reply, Notify)  # a union would be made for each look at an effect
 
 Send = Callable[[bytes], object]
 """Takes an outgoing line, without its newline."""
 
 Deliver = Callable[["Reply | Notify"], object]
-"""Takes an outgoing message, with what it belongs to."""
+"""Takes an outgoing message, with the request that it belongs to."""
 
 Observe = Callable[[Session, Event], object]
 """Is given the records of calls and handshakes with their session; under a lock, in any thread."""
@@ -48,16 +49,16 @@ Observe = Callable[[Session, Event], object]
 
 @define(eq=False, repr=False)
 class Connection:
-    """A peer of the server, whatever carries its bytes.
+    """A peer of the server, on any transport.
 
     Args:
-        reader: splits what is fed into lines.
-        deliver: is given every outgoing message; it should not block. One that raises has lost
-            its peer: the connection is closed.
+        reader: splits the bytes that are fed into lines.
+        deliver: is given every outgoing message; it should not block. If it raises, the peer is
+            lost and the connection is closed.
         observers: are given the records of calls and handshakes.
 
     Attributes:
-        close_response: ends the response that carries what belongs to a request, for transports
+        close_response: ends the response that carries the messages of a request, for transports
             whose clients come back for the rest of it.
     """
 
@@ -70,14 +71,15 @@ class Connection:
     observers: list[Observe] = field(factory=list)
     lock: threading.RLock = field(factory=threading.RLock, init=False)
     close_response: Callable[[RequestId], object] | None = field(default=None, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.session.connection = ref(self)
+    # By its id, the caller of each request of the server's that has no response yet.
+    _callers: dict[str, OnResponse] = field(factory=dict, init=False)
 
     @property
     def closed(self) -> bool:
         """Return whether the session has ended."""
         return self.session.state is State.CLOSED
+
+    # -- from the peer -----------------------------------------------------------------------
 
     def feed(self, data: bytes) -> None:
         """Take bytes from the peer, cut anywhere; answers go to `send` (EMBED-01)."""
@@ -85,21 +87,21 @@ class Connection:
             self.receive(line)
 
     def end(self) -> None:
-        """The peer sends no more: a last line without a newline still counts (FRAME-05)."""
+        """Take the end of the input: a last line without a newline still counts (FRAME-05)."""
         for line in self.reader.end():
             self.receive(line)
 
     def receive(self, line: bytes | LineTooLong) -> None:
-        """Decide and perform what one line leads to."""
-        self.take(line if isinstance(line, LineTooLong) else parse(line))
+        """Handle the message of one line."""
+        self.handle(line if isinstance(line, LineTooLong) else parse(line))
 
-    def take(self, message: Message | LineTooLong) -> None:
-        """`receive`, for a transport that has looked into the line already."""
+    def handle(self, message: Message | LineTooLong) -> None:
+        """Decide about a parsed message, and perform the decision."""
         effects: list[Effect] | None = None
         try:
             with self.lock:
                 effects = self.dispatcher.dispatch(self.session, message)
-                rest = self.tell(effects)
+                rest = self.emit(effects)
             if rest:
                 self.perform(rest)
         except BaseException as error:
@@ -110,10 +112,10 @@ class Connection:
     def _recover(
         self, message: Message | LineTooLong, effects: list[Effect] | None, error: BaseException
     ) -> None:
-        """Perform what a bug, or an exception of another thread, kept a message from (ERR-07).
+        """Perform the rest for a message that a bug or another thread interrupted (ERR-07).
 
         Args:
-            effects: what was decided about the message; None if that was interrupted.
+            effects: the decision about the message; None if that was interrupted.
         """
         dispatcher, session = self.dispatcher, self.session
         with self.lock:
@@ -126,56 +128,34 @@ class Connection:
                 described = {"error": describe_exception(error)}
                 effects = [*(effects or ()), Log("error", "internal error", described)]
             # Calls that were to be started have been, or are broken off.
-            rest = self.tell(effects)
+            rest = self.emit(effects)
         self.perform([each for each in rest if not isinstance(each, Invocation)])
 
+    def cancel(self, request_id: RequestId) -> None:
+        """Cancel a request of the peer's, as the transport has learned of it (TIME-05)."""
+        self.apply(self.dispatcher.cancel, request_id)
+
     def close(self, reason: str = "disconnected") -> None:
-        """The peer has gone: abort what runs, send nothing more. A second time does nothing.
+        """Abort the handlers of a peer that has gone, and send nothing more; idempotent.
 
         Handlers go on until they end; their slots come back and their records are written then.
         """
-        with self.lock:
-            rest = self.tell(self.dispatcher.close(self.session, reason))
-        self.perform(rest)
+        self.apply(self.dispatcher.close, reason)
 
-    def tell(self, effects: list[Effect]) -> list[Performed]:
-        """Write replies and records, under the lock under which they were decided.
+    def end_subscriptions(self) -> None:
+        """End every subscription with its result: the server stops (SUB-08)."""
+        self.apply(self.dispatcher.end_subscriptions)
 
-        Returns:
-            The other effects, for `perform`: they run code of others, and so not under the lock.
-        """
-        rest: list[Performed] = []
-        for effect in effects:
-            if isinstance(effect, _MESSAGES):
-                if not effect.done and not self._write(effect):
-                    rest += self.tell(self.dispatcher.close(self.session))
-            elif isinstance(effect, Log):
-                if effect.done:
-                    continue
-                effect.done = True
-                self.session.logger.log(effect.level, effect.message, effect.fields)
-                if self.observers and isinstance(effect, Event):
-                    self._show_observers(effect)
-            else:
-                rest.append(effect)
-        return rest
-
-    def tell_from_thread(self, effects: list[Effect]) -> list[Performed]:
-        """`tell`, for a worker thread: records at once, replies where the host expects them."""
-        messages: list[Effect] = []
-        others: list[Effect] = []
-        for effect in effects:
-            (messages if isinstance(effect, _MESSAGES) else others).append(effect)
-        self.scheduler.return_to_host(partial(self._tell_and_perform, messages))
-        return self.tell(others)
+    # -- to the peer, from handlers in any thread --------------------------------------------
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> None:
-        """Send a notification that belongs to a call, from whichever thread its handler runs in.
+        """Send a notification that belongs to a call; safe from any thread.
 
-        Whether it is still waited for is decided now; it is sent before what is decided later.
+        It is decided now whether the call is still open. The notification is sent before every
+        message that is decided later.
         """
         with self.lock:
-            rest = self._tell_from_handler(self.dispatcher.notify(call, method, params))
+            rest = self.emit_from_thread(self.dispatcher.notify(call, method, params))
         self.perform(rest)
 
     def close_stream(self, call: Invocation) -> None:
@@ -183,90 +163,100 @@ class Connection:
         if self.close_response is not None:
             self.scheduler.return_to_host(partial(self.close_response, call.request_id))
 
-    def converse(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
-        """What the handler of `call` asks the peer with; raises `UsageError` if it cannot."""
-        return self.dispatcher.client_input.converse(call, self, signal)
+    def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
+        """Return the way of a handler to ask its client; raise `UsageError` if it may not."""
+        return self.dispatcher.client_input.server_requester(call, self, signal)
 
     def request(
-        self, call: Invocation, question: PreparedRequest, settle: OnResponse
+        self, call: Invocation, request: PreparedRequest, on_response: OnResponse
     ) -> str | None:
-        """Ask the peer something for a call; `settle` is given the response (ASK-17).
+        """Send a request to the peer for a call; `on_response` is given the response (ASK-17).
 
         Returns:
-            The id of the request, or None if the call is not waited for any more.
+            The id of the request; None if the call has been answered or aborted.
 
         Raises:
-            ToolError: too many questions are open.
+            ToolError: too many requests are open.
         """
         with self.lock:
-            request_id, effects = self.dispatcher.ask(call, question, settle)
-            rest = self._tell_from_handler(effects)
+            request_id, effects = self.dispatcher.ask(call, request)
+            if request_id is not None:
+                self._callers[request_id] = on_response
+            rest = self.emit_from_thread(effects)
         self.perform(rest)
         return request_id
 
-    def withdraw(self, call: Invocation, request_ids: list[str]) -> None:
-        """Take back those requests of a call's that have not been answered."""
+    def cancel_requests(self, call: Invocation, request_ids: list[str]) -> None:
+        """Cancel those requests of a call that have no response yet."""
         with self.lock:
-            rest = self._tell_from_handler(self.dispatcher.withdraw(call, request_ids))
+            for request_id in request_ids:
+                self._callers.pop(request_id, None)
+            rest = self.emit_from_thread(self.dispatcher.cancel_requests(call, request_ids))
         self.perform(rest)
 
-    def give_up_questions(self, away_ms: int) -> None:
-        """Nobody can answer what the peer was asked: it has been away for `away_ms` (ASK-19)."""
-        self._decide(partial(self.dispatcher.give_up_questions, self.session, away_ms))
+    def fail_requests(self, away_ms: int) -> None:
+        """Fail all requests of the server's: the peer has been away for `away_ms` (ASK-19)."""
+        self.apply(self.dispatcher.fail_requests, away_ms)
 
-    def hold(self, call: Invocation) -> None:
-        """A call waits for the peer: its deadline stands still until `resume` (ASK-17)."""
-        self.engine.hold(call)
+    def pause_deadline(self, call: Invocation) -> None:
+        """Stop the deadline of a call that waits for the peer, until `resume_deadline` (ASK-17)."""
+        self.engine.pause_deadline(call)
 
-    def resume(self, call: Invocation) -> None:
-        """A call does not wait for the peer any more."""
-        self.engine.resume(call)
+    def resume_deadline(self, call: Invocation) -> None:
+        """Let the deadline of a call go on."""
+        self.engine.resume_deadline(call)
 
-    def cancel(self, request_id: RequestId) -> None:
-        """The peer wants no answer to a request any more, as the transport knows (TIME-05)."""
+    # -- effects -----------------------------------------------------------------------------
+
+    def apply(self, decide: Callable[..., list[Effect]], *arguments: Any) -> None:
+        """Call `decide(session, *arguments)` under the lock, and perform the decision."""
         with self.lock:
-            rest = self.tell(self.dispatcher.cancel(self.session, request_id))
+            rest = self.emit(decide(self.session, *arguments))
         self.perform(rest)
 
-    def list_changed(self, kind: str) -> None:
-        """Tell the peer that a list is another one than before; safe from any thread (LIFE-10)."""
-        self.scheduler.return_to_host(
-            lambda: self._decide(partial(self.dispatcher.list_changed, self.session, kind))
-        )
+    def emit(self, effects: list[Effect]) -> list[Performed]:
+        """Write messages and records, under the lock under which they were decided.
 
-    def tell_listening(self, listening: Subscriber, message: Notify) -> None:
-        """Tell the peer what it listens to, if it still does; safe from any thread (SUB-02)."""
-        # In place where that may be: on their way, the events of one turn for thousands of
-        # listeners took 5 KB each.
-        tell = partial(self._decide, partial(self.dispatcher.tell_listening, listening, message))
+        Returns:
+            The other effects, for `perform`: they run other code, and so not under the lock.
+        """
+        rest: list[Performed] = []
+        for effect in effects:
+            if isinstance(effect, _MESSAGES):
+                if not effect.done and not self._write(effect):
+                    rest += self.emit(self.dispatcher.close(self.session))
+            elif isinstance(effect, Log):
+                if effect.done:
+                    continue
+                effect.done = True
+                self.session.logger.log(effect.level, effect.message, effect.fields)
+                if self.observers and isinstance(effect, Event):
+                    self._notify_observers(effect)
+            elif isinstance(effect, Subscribe):
+                self.engine.publisher.attach(self)
+            else:
+                rest.append(effect)
+        return rest
+
+    def emit_from_thread(self, effects: list[Effect]) -> list[Performed]:
+        """Write records at once, and messages where the host expects them; from any thread."""
         if self.scheduler.is_here():
-            tell()
-        else:
-            self.scheduler.return_to_host(tell)
+            return self.emit(effects)
+        messages: list[Effect] = []
+        others: list[Effect] = []
+        for effect in effects:
+            (messages if isinstance(effect, _MESSAGES) else others).append(effect)
+        if messages:
+            self.scheduler.return_to_host(partial(self._emit_and_perform, messages))
+        return self.emit(others)
 
-    def end_listening(self) -> None:
-        """The server ends: let those who listen know that nothing more will come (SUB-08)."""
-        self._decide(partial(self.dispatcher.end_listening, self.session))
-
-    def _decide(self, decide: Callable[[], list[Effect]]) -> None:
+    def _emit_and_perform(self, effects: list[Effect]) -> None:
         with self.lock:
-            rest = self.tell(decide())
-        self.perform(rest)
-
-    def _tell_from_handler(self, effects: list[Effect]) -> list[Performed]:
-        """`tell`, under the lock, so that it is sent before what is decided later."""
-        if self.scheduler.is_here():
-            return self.tell(effects)
-        self.scheduler.return_to_host(partial(self._tell_and_perform, effects))
-        return []
-
-    def _tell_and_perform(self, effects: list[Effect]) -> None:
-        with self.lock:
-            rest = self.tell(effects)
+            rest = self.emit(effects)
         self.perform(rest)
 
     def perform(self, effects: Sequence[Performed]) -> None:
-        """Start handlers, fire abort signals and so on, in their order."""
+        """Start handlers, fire abort signals and so on, in their order; without the lock."""
         for effect in effects:
             if isinstance(effect, Invocation):
                 self.engine.start(self, effect)
@@ -274,13 +264,17 @@ class Connection:
                 self.engine.abort(effect.invocation, effect.reason)
             elif isinstance(effect, Extend):
                 self.engine.extend(effect.invocation, effect.timeout_ms)
+            elif isinstance(effect, Publish):
+                self.engine.publisher.publish((effect,))
             else:
-                effect.tell()
+                on_response = self._callers.pop(effect.request_id, None)
+                if on_response is not None:
+                    on_response(effect.result, effect.error)
 
-    def _show_observers(self, record: Event) -> None:
+    def _notify_observers(self, event: Event) -> None:
         for observe in self.observers:
             try:
-                observe(self.session, record)
+                observe(self.session, event)
             except BaseException as error:
                 described = {"error": describe_exception(error)}
                 self.session.logger.error("observer failed", described)

@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from ..core.effects import Effect, Performed
     from .connection import Connection
     from .lifespan import Lifespan
+    from .publisher import Publisher
     from .timers import Timer
 
 
-Tell = Callable[["list[Effect]"], "list[Performed]"]
-"""`Connection.tell`, or its sibling for worker threads."""
+Emit = Callable[["list[Effect]"], "list[Performed]"]
+"""`Connection.emit`, or its sibling for worker threads."""
 
 Proceed = Callable[[], Awaitable[Any]]
 """Runs a handler, or a handler with middleware around it."""
@@ -105,6 +106,7 @@ class Engine:
     clock: Clock
     limits: ToolsSection
     workers: WorkerPool
+    publisher: Publisher
     on_idle: Callable[[], object] = field(default=lambda: None)
     on_unanswered: Callable[[Invocation, Outcome | None], object] | None = field(default=None)
     around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
@@ -201,8 +203,8 @@ class Engine:
                 run.due = now + timeout_ms / 1000
                 self._arm_deadline(run, now)
 
-    def hold(self, call: Invocation) -> None:
-        """A handler waits for its client: its deadline stands still until `resume` (ASK-17)."""
+    def pause_deadline(self, call: Invocation) -> None:
+        """Stop the deadline of a call that waits for its client (ASK-17)."""
         run = self._runs.get(call.run_id)
         if run is None:
             return
@@ -213,8 +215,8 @@ class Engine:
                 if run.deadline is not None:
                     run.deadline.cancel()
 
-    def resume(self, call: Invocation) -> None:
-        """A handler has what it waited for, or never will: its deadline goes on."""
+    def resume_deadline(self, call: Invocation) -> None:
+        """Let the deadline of a call go on: its handler waits no longer."""
         run = self._runs.get(call.run_id)
         if run is None:
             return  # it was given up meanwhile
@@ -273,11 +275,11 @@ class Engine:
             return _outcome_of(error, run.signal)
 
     def _run_in_thread(self, run: RunningCall) -> None:
-        tell = run.connection.tell_from_thread
+        emit = run.connection.emit_from_thread
         try:
-            self._finish(run, self._run_in_place(run), tell)
+            self._finish(run, self._run_in_place(run), emit)
         except BaseException as error:
-            self._finish(run, Raised(error), tell)
+            self._finish(run, Raised(error), emit)
             raise
 
     async def _run_in_task(self, run: RunningCall) -> None:
@@ -363,7 +365,7 @@ class Engine:
         ended: asyncio.Future[list[Outcome]],
         outcome: Outcome,
     ) -> None:
-        """A worker thread has run the handler: tell the task, or end the call if that has gone."""
+        """A worker thread has run the handler: emit the task, or end the call if that has gone."""
         with run.connection.lock:
             run.threads -= 1
             left = None if run.threads else run.left
@@ -376,7 +378,7 @@ class Engine:
             # A task that was cancelled says nothing of the call; its handler does.
             cancelled = isinstance(left, Raised) and _is_cancellation(left.error)
             ending = outcome if cancelled or isinstance(left, Stopped) else left
-            self._finish(run, ending, run.connection.tell_from_thread)
+            self._finish(run, ending, run.connection.emit_from_thread)
 
     # -- deadline, cancellation, end ---------------------------------------------------------
 
@@ -387,21 +389,21 @@ class Engine:
                 max(0.0, run.due - now), partial(self._expire, run)
             )
 
-    def _expire_overdue(self, run: RunningCall, now: float, tell: Tell) -> None:
+    def _expire_overdue(self, run: RunningCall, now: float, emit: Emit) -> None:
         """Its deadline passed before it ended, and no timer could say so (TIME-10)."""
         run.ending = True
         while run.due <= now:
             run.due = math.inf  # unless it is given another one
-            self._expire(run, tell)
+            self._expire(run, emit)
 
-    def _expire(self, run: RunningCall, tell: Tell | None = None) -> None:
+    def _expire(self, run: RunningCall, emit: Emit | None = None) -> None:
         connection = run.connection
         with connection.lock:
             if run.ended or run.waits:
                 return
             # Before the client hears of it, and asks.
             self._note_unanswered(run.call, None)
-            rest = (tell or connection.tell)(self.dispatcher.expire(run.call))
+            rest = (emit or connection.emit)(self.dispatcher.expire(run.call))
         connection.perform(rest)
 
     def _cancel(self, run: RunningCall) -> None:
@@ -411,28 +413,28 @@ class Engine:
         if run.task is not None and not run.task.done():
             run.task.cancel()
 
-    def _finish(self, run: RunningCall, outcome: Outcome, tell: Tell | None = None) -> None:
+    def _finish(self, run: RunningCall, outcome: Outcome, emit: Emit | None = None) -> None:
         """The handler has ended: report it, once (CALL-09).
 
         Args:
-            tell: performs what the dispatcher decides; by default in this thread.
+            emit: performs what the dispatcher decides; by default in this thread.
         """
         # Whole microseconds; round() would take 0.4 us to find the nearest.
         now = self.clock.monotonic()
         duration_ms = int((now - run.started) * 1_000_000) / 1000
         call, connection = run.call, run.connection
-        tell = tell or connection.tell
+        emit = emit or connection.emit
         effects: list[Effect] | None = None
         ours = False
         try:
             if run.due <= now and not run.ending:
-                self._expire_overdue(run, now, tell)
+                self._expire_overdue(run, now, emit)
             with connection.lock:
                 if run.ended:
                     return
                 run.ended = ours = True
                 effects = self.dispatcher.conclude(call, outcome, duration_ms)
-                rest = tell(effects)
+                rest = emit(effects)
         except BaseException as error:
             # A bug, what a result raises when it is looked at, or another thread has thrown it.
             with connection.lock:
@@ -444,7 +446,7 @@ class Engine:
                 else:
                     described = {"error": describe_exception(error)}
                     run.context.logger.error("internal error", described)
-                rest = tell(effects)
+                rest = emit(effects)
         try:
             if run.deadline is not None:
                 run.deadline.cancel()

@@ -1,8 +1,10 @@
-"""Asking the client in the middle of a call, whatever revision it speaks (spec/client-requests.md).
+"""Requests of a server to its client in the middle of a call (spec/client-requests.md).
 
-A question (`elicitation`, `sampling`, `roots`) is a value. `questions` says what all of them have
-in common; `requester` is what one call asks. How a question travels is the era's business:
-`session_requests` sends it as a request of the server's and waits for the response (handshake
-era); `round_trips` ends the call with what is missing and runs its handler again with the answers
-(stateless era), which it finds in a state that `request_state` has made proof against tampering.
+A request (`elicitation`, `sampling`, `roots`) is a value; `requests` has what all of them share.
+`requester` sends those of one call, by the strategy of the client's revision:
+
+* `session_requests`: a request of the server's, answered by a response (handshake revisions);
+* `round_trips`: the call ends with the requests that have no answer yet. The client calls again
+  with the answers, and the handler runs again (stateless revisions). What was answered before is
+  kept in a state that the client carries, and that `request_state` protects against tampering.
 """

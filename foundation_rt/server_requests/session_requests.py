@@ -1,138 +1,114 @@
-"""The handshake era: a question is a request of the server's, answered by a response (ASK-17).
+"""Server requests in a handshake revision: requests of their own, with responses (ASK-17).
 
-The handler stays where it is until the answer has come, or until its call is aborted: then what is
-still open is taken back, and the handler is unwound. A user may take longer than a call may: its
-deadline stands still meanwhile.
+The handler waits until every response has come, or until its call is aborted: then its open
+requests are cancelled, and it is unwound. A user may take longer than a call may, so the deadline
+of the call is paused meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from attrs import define
 
-from ..protocol.principal import identity_of
+from ..abort import Waiter
 from .errors import AnswerTimeoutError, ClientErrorResponse, ServerRequestError
 
 if TYPE_CHECKING:
     from ..abort import AbortSignal
-    from ..core.invocation import Invocation
     from ..shares import Quota
     from .requests import PreparedRequest
+
+Call = TypeVar("Call")
+CallIn = TypeVar("CallIn", contravariant=True)
 
 OnResponse = Callable[[Any, Any], object]
 """Takes the result and the error of a response, one of which is None; from any thread.
 
-Instead of a response's error it takes an `ServerRequestError` where there will be no response.
+In place of the error it takes a `ServerRequestError` where there will be no response.
 """
 
 
-class RequestChannel(Protocol):
-    """The way to a client that takes requests."""
+class RequestChannel(Protocol[CallIn]):
+    """Sends requests to a client on behalf of calls."""
 
     def request(
-        self, call: Invocation, question: PreparedRequest, settle: OnResponse
+        self, call: CallIn, request: PreparedRequest, on_response: OnResponse
     ) -> str | None:
-        """Ask `question`; return the id of the request, or None if `call` has been aborted."""
+        """Send `request`; return its id, or None if `call` has been answered or aborted."""
 
-    def withdraw(self, call: Invocation, request_ids: list[str]) -> None:
-        """Take back those requests that have not been answered."""
+    def cancel_requests(self, call: CallIn, request_ids: list[str]) -> None:
+        """Cancel those requests that have no response yet."""
 
-    def hold(self, call: Invocation) -> None:
-        """Let the deadline of `call` stand still until `resume`."""
+    def pause_deadline(self, call: CallIn) -> None:
+        """Stop the deadline of `call` until `resume_deadline`."""
 
-    def resume(self, call: Invocation) -> None:
-        """Let it go on."""
+    def resume_deadline(self, call: CallIn) -> None:
+        """Let the deadline of `call` go on."""
 
 
 @define(eq=False, repr=False)
-class SessionRequests:
-    """A `RequestStrategy` for one call.
+class SessionRequests(Generic[Call]):
+    """A `RequestStrategy` that sends each request to the client of one call.
 
     Args:
+        identity: of the call's principal, whose share the open requests count for.
         signal: the call's.
-        ttl_ms: how long an answer is waited for, in ms.
-        quota: counts the questions that are open.
+        ttl_ms: how long to wait for a response, in ms.
+        quota: counts the open requests.
     """
 
-    channel: RequestChannel
-    call: Invocation
+    channel: RequestChannel[Call]
+    call: Call
+    identity: str | None
     signal: AbortSignal
     ttl_ms: int
     quota: Quota
 
-    async def exchange(self, questions: Mapping[str, PreparedRequest]) -> dict[str, Any]:
-        """The answers to `questions`.
+    async def exchange(self, requests: Mapping[str, PreparedRequest]) -> dict[str, Any]:
+        """Send `requests`; return the values of their responses, by key.
 
         Raises:
             AbortError: the call has been aborted meanwhile.
-            ServerRequestError: the client refused to answer one of them, or its answer cannot be
-                used, or there was none in time.
-            LimitReached: too many questions are open; none of these was asked (RES-17).
+            ServerRequestError: a response is an error or invalid, or did not come in time.
+            LimitReached: too many requests are open; none of these was sent (RES-17).
         """
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        woken: asyncio.Future[None] = loop.create_future()
-        answers: dict[str, Any] = {}
-        failures: list[ServerRequestError] = []
-
-        def wake() -> None:
-            if not woken.done():
-                woken.set_result(None)
+        waiter = Waiter[None]()
+        values: dict[str, Any] = {}
 
         def receive(key: str, result: Any, error: Any) -> None:
             try:
-                answers[key] = _read(questions[key], result, error)
+                values[key] = _read(requests[key], result, error)
             except ServerRequestError as failure:
-                failures.append(failure)
-            if failures or len(answers) == len(questions):
-                wake()
+                waiter.fail(failure)
+            if len(values) == len(requests):
+                waiter.resolve(None)
 
-        def give_up() -> None:
-            failures.append(AnswerTimeoutError(self.ttl_ms))
-            wake()
-
-        def in_loop(callback: Callable[..., object], *arguments: Any) -> None:
-            with suppress(RuntimeError):  # the loop has been closed: nobody waits there any more
-                loop.call_soon_threadsafe(callback, *arguments)
-
-        identity = identity_of(self.call.principal)
-        self.quota.take(identity, len(questions))
-        remove = self.signal.add_callback(partial(in_loop, wake))
-        asked: list[str] = []
-        patience = loop.call_later(self.ttl_ms / 1000, give_up)
-        self.channel.hold(self.call)
+        self.quota.take(self.identity, len(requests))
+        timer = waiter.call_later(self.ttl_ms / 1000, waiter.fail, AnswerTimeoutError(self.ttl_ms))
+        self.channel.pause_deadline(self.call)
+        sent: list[str] = []
         try:
-            for key, question in questions.items():
-                request_id = self.channel.request(
-                    self.call, question, partial(in_loop, receive, key)
-                )
+            for key, request in requests.items():
+                on_response = partial(waiter.call, receive, key)
+                request_id = self.channel.request(self.call, request, on_response)
                 if request_id is None:
-                    await self.signal.wait()
-                    break
-                asked.append(request_id)
-            else:
-                await woken
+                    break  # its signal has fired, or is about to
+                sent.append(request_id)
+            await waiter.wait(self.signal)
         finally:
-            remove()
-            patience.cancel()
-            self.channel.withdraw(self.call, asked)
-            self.channel.resume(self.call)
-            self.quota.give_back(identity, len(questions))
-        if failures:
-            raise failures[0]
-        if len(answers) < len(questions):
-            self.signal.raise_if_aborted()
-        return answers
+            timer.cancel()
+            self.channel.cancel_requests(self.call, sent)
+            self.channel.resume_deadline(self.call)
+            self.quota.give_back(self.identity, len(requests))
+        return values
 
 
-def _read(question: PreparedRequest, result: Any, error: Any) -> Any:
+def _read(request: PreparedRequest, result: Any, error: Any) -> Any:
     if error is None:
-        return question.read(result)
+        return request.read(result)
     if isinstance(error, ServerRequestError):
         raise error
     code = error.get("code") if type(error) is dict else None

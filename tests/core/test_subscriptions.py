@@ -1,11 +1,9 @@
-"""What an event costs, and what is kept of those who listen."""
+"""Subscriptions: the cost of an event, and the limits of what is kept."""
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections import Counter
-from typing import Any
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -13,78 +11,63 @@ from hypothesis import strategies as st
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import HttpSection, ResourcesSection, ServerConfig
-from foundation_rt.core.effects import Notify
+from foundation_rt.core.effects import Publish
 from foundation_rt.core.session import Session
-from foundation_rt.core.subscriptions import MAX_TOPICS, Subscriber, Subscriptions
+from foundation_rt.core.subscriptions import MAX_TOPICS, Subscriptions
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.principal import Principal, identity_of
 from foundation_rt.shares import LimitReached
 
 
-class Host:
-    """Stands for a connection; remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.told: list[Notify] = []
-
-    def tell_listening(self, listening: Subscriber, message: Notify) -> None:
-        self.told.append(message)
+def make_session(number: int, principal: Principal | None = None) -> Session:
+    logger = StructuredLogger(MemorySink(), ManualClock(), "info")
+    return Session("c", "http", logger, principal, id=number)
 
 
-def session(host: Host) -> tuple[Session, list[int]]:
-    """A session of `host`, and how often somebody looked at it."""
-    looked: list[int] = []
-    made = Session("c", "http", StructuredLogger(MemorySink(), ManualClock(), "info"))
+def reached(effects: Iterable[Publish]) -> list[int]:
+    """The sessions that are notified."""
+    return [each.session_id for each in effects]
 
-    def connection() -> Any:
-        looked.append(1)
-        return host
 
-    made.connection = connection
-    return made, looked
+def page_done(subscriptions: Subscriptions, sessions: list[Session], name: str) -> list[bytes]:
+    """The notifications that the page of an elicitation is done; the page is removed."""
+    found = [*subscriptions.publish(("elicitation", name), "m", {"elicitationId": name})]
+    by_id = {each.id: each for each in sessions}
+    for each in found:
+        subscribers = by_id[each.session_id].subscribers
+        subscriptions.remove(subscribers[each.subscription_id], each.topic)
+    return [each.line for each in found]
 
 
 @pytest.mark.rule("SUB-06")
-def test_an_event_touches_those_who_listen_to_it_and_nobody_else() -> None:
-    subscriptions, host = Subscriptions(), Host()
-    crowd = []
+def test_an_event_reaches_the_subscribers_of_its_topic_alone() -> None:
+    subscriptions = Subscriptions()
     for number in range(10_000):
-        one, looked = session(host)
-        subscriptions.add(subscriptions.listen(one, 1), ("resource", f"x:{number}"))
-        crowd.append(looked)
-    for looked in crowd:
-        looked.clear()
-    subscriptions.resource_updated("x:77")
-    assert len(host.told) == 1
-    assert [number for number, looked in enumerate(crowd) if looked] == [77]
+        subscriber = subscriptions.subscribe(make_session(number), 1)
+        subscriptions.add(subscriber, ("resource", f"x:{number}"))
+    assert reached(subscriptions.publish(("resource", "x:77"), "m", {})) == [77]
+
+
+@pytest.mark.rule("SUB-06")
+def test_notifications_are_encoded_one_at_a_time() -> None:
+    subscriptions = Subscriptions()
+    for number in range(3):
+        topics = [("resource", "x:1")]
+        subscriptions.subscribe(make_session(number), number, topics=topics)
+    published = subscriptions.publish(("resource", "x:1"), "m", {})
+    assert not isinstance(published, list)
+    assert sorted(reached(published)) == [0, 1, 2]
 
 
 @pytest.mark.rule("ASK-18")
-def test_the_last_pages_of_a_connection_are_known() -> None:
-    subscriptions, host = Subscriptions(), Host()
-    one, _ = session(host)
+def test_a_session_keeps_its_last_pages() -> None:
+    subscriptions, session = Subscriptions(), make_session(1)
     for number in range(MAX_TOPICS + 5):
-        subscriptions.follow_elicitation(one, f"page-{number}")
-    subscriptions.elicitation_completed("page-4")
-    assert host.told == []
-    subscriptions.elicitation_completed("page-5")
-    assert len(host.told) == 1
-    assert subscriptions.add(one.listening[None], ("resource", "x:y"))  # they count by kind
-
-
-@pytest.mark.rule("SUB-06")
-def test_a_connection_is_watched_once_however_often_its_client_comes_to_listen() -> None:
-    subscriptions, host = Subscriptions(), Host()
-    one, _ = session(host)
-    before = len(weakref.finalize._registry)  # type: ignore[attr-defined]
-    for number in range(50):
-        subscriptions.end(subscriptions.listen(one, number))
-    assert len(weakref.finalize._registry) == before + 1  # type: ignore[attr-defined]
-    subscriptions.add(subscriptions.listen(one, 50), ("resource", "x:y"))
-    one.connection = lambda: None
-    del host
-    gc.collect()
-    assert subscriptions._by_topic == {}
+        subscriptions.follow_elicitation(session, f"page-{number}")
+    assert page_done(subscriptions, [session], "page-4") == []
+    assert len(page_done(subscriptions, [session], "page-5")) == 1
+    # Each kind has a limit of its own.
+    assert subscriptions.add(session.subscribers[None], ("resource", "x:y"))
 
 
 steps = st.lists(
@@ -99,34 +82,31 @@ steps = st.lists(
 
 @pytest.mark.rule("SUB-02")
 @given(steps)
-def test_whoever_comes_and_goes_each_is_told_what_it_listens_to(
+def test_each_subscriber_is_notified_of_its_topics_whoever_comes_and_goes(
     history: list[tuple[str, int, str]],
 ) -> None:
-    """Against a model: a set of topics for each listener."""
+    """Against a model: a set of topics for each subscriber."""
     subscriptions = Subscriptions()
-    hosts = [Host() for _ in range(3)]
-    sessions = [session(host)[0] for host in hosts]
+    sessions = [make_session(number) for number in range(3)]
     model: list[set[str]] = [set(), set(), set()]
-    for step, who, name in history:
+    for step, number, name in history:
         topic = ("resource", name)
         if step == "publish":
-            subscriptions.publish(topic, "m", {})
-            for host, topics in zip(hosts, model, strict=True):
-                assert len(host.told) == (name in topics)
-                host.told.clear()
+            expected = [each for each, topics in enumerate(model) if name in topics]
+            assert sorted(reached(subscriptions.publish(topic, "m", {}))) == expected
             continue
-        listening = subscriptions.listen(sessions[who], 1)
+        subscriber = subscriptions.subscribe(sessions[number], 1)
         if step == "add":
-            assert subscriptions.add(listening, topic)
-            model[who].add(name)
+            assert subscriptions.add(subscriber, topic)
+            model[number].add(name)
         elif step == "remove":
-            subscriptions.remove(listening, topic)
-            model[who].discard(name)
+            subscriptions.remove(subscriber, topic)
+            model[number].discard(name)
         else:
-            subscriptions.end(listening)
-            model[who].clear()
-    for one in sessions:
-        subscriptions.forget(one)
+            subscriptions.end(subscriber)
+            model[number].clear()
+    for session in sessions:
+        subscriptions.end_session(session)
     assert subscriptions._by_topic == {}
     assert subscriptions._open == set()
 
@@ -142,30 +122,24 @@ def bounded(most: int) -> Subscriptions:
     return Subscriptions(ServerConfig(http=HttpSection(api_keys=KEYS), resources=resources))
 
 
-def session_of(principal: Principal | None, host: Host | None = None) -> Session:
-    made, _ = session(host or Host())
-    made.principal = principal
-    return made
-
-
 @pytest.mark.rule("RES-13", "RES-23")
 def test_one_principal_has_no_more_subscriptions_than_its_share() -> None:
     subscriptions = bounded(8)
-    one, other = session_of(ALICE), session_of(ALICE)
-    subscriptions.listen(one, 1, topics=[("list", "tools")])
+    one, other = make_session(1, ALICE), make_session(2, ALICE)
+    subscriptions.subscribe(one, 1, topics=[("list", "tools")])
     with pytest.raises(LimitReached) as refused:
-        subscriptions.listen(other, 1, topics=[("resource", "x:1")])
+        subscriptions.subscribe(other, 1, topics=[("resource", "x:1")])
     assert refused.value.details == {
         "reason": "principal_share",
         "maxSubscriptions": 8,
         "share": 2,
     }
-    assert other.listening == {}
-    subscriptions.add(subscriptions.listen(other), ("resource", "x:1"))
+    assert other.subscribers == {}
+    subscriptions.add(subscriptions.subscribe(other), ("resource", "x:1"))
     with pytest.raises(LimitReached):
-        subscriptions.add(subscriptions.listen(one), ("resource", "x:2"))
-    subscriptions.listen(session_of(BOB), 1)
-    subscriptions.forget(one)
+        subscriptions.add(subscriptions.subscribe(one), ("resource", "x:2"))
+    subscriptions.subscribe(make_session(3, BOB), 1)
+    subscriptions.end_session(one)
     assert subscriptions.quota.used() == {identity_of(ALICE): 1, identity_of(BOB): 1}
 
 
@@ -173,29 +147,30 @@ def test_one_principal_has_no_more_subscriptions_than_its_share() -> None:
 def test_all_clients_together_have_no_more_subscriptions_than_the_limit() -> None:
     subscriptions = bounded(3)
     for number in range(3):
-        subscriptions.listen(session_of(None), number)
+        subscriptions.subscribe(make_session(number), number)
     with pytest.raises(LimitReached) as refused:
-        subscriptions.listen(session_of(None), 4)
+        subscriptions.subscribe(make_session(4), 4)
     assert refused.value.details == {"reason": "subscription_limit", "maxSubscriptions": 3}
 
 
 @pytest.mark.rule("ASK-18", "RES-23")
 def test_the_oldest_page_gives_way_where_there_is_no_room_for_one_more() -> None:
-    subscriptions, host = bounded(8), Host()
-    one = session_of(ALICE, host)
+    subscriptions = bounded(8)
+    one = make_session(1, ALICE)
     for number in range(5):
         subscriptions.follow_elicitation(one, f"page-{number}")
-    without = session_of(ALICE, host)
+    without = make_session(2, ALICE)
     subscriptions.follow_elicitation(without, "not followed")
-    for page in ("page-2", "page-3", "page-4", "not followed"):
-        subscriptions.elicitation_completed(page)
-    assert [b"page-3" in each.line or b"page-4" in each.line for each in host.told] == [True, True]
+    pages = ("page-2", "page-3", "page-4", "not followed")
+    lines = [line for page in pages for line in page_done(subscriptions, [one, without], page)]
+    assert [b"page-3" in line or b"page-4" in line for line in lines] == [True, True]
+    subscriptions.end_session(without)
     assert subscriptions.quota.used() == {}
 
 
 histories = st.lists(
     st.tuples(
-        st.sampled_from(["listen", "add", "remove", "end", "page", "completed", "forget", "drop"]),
+        st.sampled_from(["subscribe", "add", "remove", "end", "page", "completed", "forget"]),
         st.integers(0, 3),
         st.integers(1, 2),
         st.sampled_from(["a", "b", "c"]),
@@ -206,48 +181,41 @@ histories = st.lists(
 
 @pytest.mark.rule("RES-18")
 @given(histories)
-def test_what_is_counted_is_what_is_listened_to(
+def test_the_quota_counts_the_topics_of_all_subscribers(
     history: list[tuple[str, int, int, str]],
 ) -> None:
     subscriptions = bounded(12)
-    hosts = [Host() for _ in range(4)]
     owners = (ALICE, ALICE, BOB, None)
-    sessions = [session_of(owner, host) for owner, host in zip(owners, hosts, strict=True)]
+    sessions = [make_session(number, owner) for number, owner in enumerate(owners)]
     for step, who, number, name in history:
         one, topic = sessions[who], ("resource", name)
         try:
-            if step == "listen":
-                subscriptions.listen(one, number, topics=[topic, topic, ("list", "tools")])
+            if step == "subscribe":
+                subscriptions.subscribe(one, number, topics=[topic, topic, ("list", "tools")])
             elif step == "add":
-                subscriptions.add(subscriptions.listen(one), topic)
+                subscriptions.add(subscriptions.subscribe(one), topic)
             elif step == "remove":
-                subscriptions.remove(subscriptions.listen(one), topic)
-            elif step == "end" and number in one.listening:
-                listening = one.listening[number]
-                subscriptions.end(listening)
-                subscriptions.end(listening)
+                subscriptions.remove(subscriptions.subscribe(one), topic)
+            elif step == "end" and number in one.subscribers:
+                subscriber = one.subscribers[number]
+                subscriptions.end(subscriber)
+                subscriptions.end(subscriber)
             elif step == "page":
                 subscriptions.follow_elicitation(one, name)
             elif step == "completed":
-                subscriptions.elicitation_completed(name)
+                page_done(subscriptions, sessions, name)
             elif step == "forget":
-                subscriptions.forget(one)
-            elif step == "drop":
-                # A host drops its connection without closing it.
-                one.connection = lambda: None
-                hosts[who] = Host()
-                sessions[who] = session_of(owners[who], hosts[who])
-                gc.collect(0)
+                subscriptions.end_session(one)
         except LimitReached:
             pass
         held: Counter[str | None] = Counter()
-        for listening in subscriptions._open:
-            topics = [kind for kind, names in listening.topics.items() for _ in names]
-            held[listening.identity] += len(topics) - topics.count("list")
-            held[listening.identity] += listening.subscription_id is not None
+        for subscriber in subscriptions._open:
+            topics = [kind for kind, names in subscriber.topics.items() for _ in names]
+            held[subscriber.identity] += len(topics) - topics.count("list")
+            held[subscriber.identity] += subscriber.subscription_id is not None
         assert subscriptions.quota.used() == {each: n for each, n in held.items() if n}
         assert sum(held.values()) <= 12
         assert max(held[identity_of(ALICE)], held[identity_of(BOB)]) <= 3
     for session_left in {each.session for each in subscriptions._open}:
-        subscriptions.forget(session_left)
+        subscriptions.end_session(session_left)
     assert subscriptions.quota.used() == {}

@@ -121,7 +121,7 @@ def test_call_interrupted_anywhere_is_answered_once_and_keeps_no_slot(
             interrupter = Interrupter(at, error, in_what_a_message_leads_to)
             try:
                 with interrupter.watching():
-                    bench.peer.connection.take(message)
+                    bench.peer.connection.handle(message)
                     if bench.workers.waiting:
                         bench.workers.run()
                     bench.scheduler.settle()

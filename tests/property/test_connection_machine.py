@@ -483,6 +483,7 @@ class ConnectionMachine(RuleBasedStateMachine):
             self.clock,
             runtime.config.tools,
             self.workers,  # type: ignore[arg-type]
+            runtime.publisher,
         )
         self.scheduler = FakeScheduler(self.clock)
         self.sent: list[bytes] = []

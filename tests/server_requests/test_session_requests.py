@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,7 +74,7 @@ async def test_a_handler_waits_for_the_answer(rig: Rig) -> None:
     assert response["id"] == call
     assert value_of(response) == "Hi Ann ['file:///a']"
     assert len({form["id"], sample["id"], roots["id"]}) == 3
-    assert client.connection.session.questions == {}
+    assert client.connection.session.server_requests == set()
 
 
 @pytest.mark.rule("ASK-03", "ASK-17")
@@ -203,7 +202,7 @@ def test_an_aborted_call_takes_its_questions_back(ending: str) -> None:
             withdrawn = await client.next()
             assert withdrawn["method"] == "notifications/cancelled"
             assert withdrawn["params"]["requestId"] == question["id"]
-        assert client.connection.session.questions == {}
+        assert client.connection.session.server_requests == set()
         await client.settle()
         client.answer(question, accepted(name="late"))
         await client.settle()
@@ -270,7 +269,7 @@ async def test_questions_beyond_the_limit_are_refused_and_none_of_them_is_asked(
         client.answer(question, {"roots": []})
     assert value_of(await client.next()) is None
     assert rig.server.runtime.dispatcher.client_input.questions.used() == {}
-    assert client.connection.session.questions == {}
+    assert client.connection.session.server_requests == set()
 
 
 @pytest.mark.rule("ASK-18")
@@ -446,7 +445,7 @@ def test_a_question_is_not_waited_for_without_end() -> None:
                 assert value["details"] == {"reason": "no_answer", "timeoutMs": 1}
             else:
                 assert value == "gave up"
-        assert client.connection.session.questions == {}
+        assert client.connection.session.server_requests == set()
 
     asyncio.run(scene())
     rig.assert_all_ended()
@@ -475,28 +474,27 @@ class Silent:
     def __init__(self, signal: AbortSignal) -> None:
         self.signal = signal
 
-    def request(self, call: Any, question: PreparedRequest, settle: Any) -> None:
+    def request(self, call: str, request: PreparedRequest, on_response: Any) -> None:
         asyncio.get_running_loop().call_soon(self.signal.fire, "cancelled")
 
-    def withdraw(self, call: Any, request_ids: list[str]) -> None:
+    def cancel_requests(self, call: str, request_ids: list[str]) -> None:
         assert request_ids == []
 
-    def hold(self, call: Any) -> None:
+    def pause_deadline(self, call: str) -> None:
         pass
 
-    def resume(self, call: Any) -> None:
+    def resume_deadline(self, call: str) -> None:
         pass
 
 
 @pytest.mark.rule("ASK-34")
 def test_a_call_that_ends_just_before_it_asks_waits_for_its_signal() -> None:
     signal = AbortSignal()
-    call: Any = SimpleNamespace(principal=None)
     quota = Quota(ServerConfig(), Limit(1, "questions", "maxQuestions", "too_many_questions"))
-    outgoing = SessionRequests(Silent(signal), call, signal, 60_000, quota)
-    questions = {"a": PreparedRequest("roots/list", {}, lambda answer: answer)}
+    strategy = SessionRequests(Silent(signal), "call", None, signal, 60_000, quota)
+    requests = {"a": PreparedRequest("roots/list", {}, lambda answer: answer)}
     with pytest.raises(AbortError, match="cancelled"):
-        asyncio.run(asyncio.wait_for(outgoing.exchange(questions), 20))
+        asyncio.run(asyncio.wait_for(strategy.exchange(requests), 20))
 
 
 @pytest.mark.rule("ASK-38")

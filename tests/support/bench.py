@@ -49,6 +49,7 @@ class Bench:
             self.clock,
             runtime.config.tools,
             self.workers,  # type: ignore[arg-type]
+            runtime.publisher,
             around=partial(wrap, middleware) if middleware else None,
         )
         self.scheduler = FakeScheduler(self.clock)

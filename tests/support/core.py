@@ -188,7 +188,9 @@ def make_core(
         results,
         subscriptions,
     )
-    tasks = TaskPolicy(registry, whole, clock, results, subscriptions, client_input)
+    tasks = TaskPolicy(
+        registry, whole, clock, results, subscriptions, client_input, lambda published: None
+    )
     tools_call = ToolsCall(resources, whole.tools, registry, ids, results, tasks, client_input)
     dispatcher = Dispatcher(
         results,

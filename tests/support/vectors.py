@@ -20,7 +20,7 @@ from foundation_rt.abort import AbortSignal
 from foundation_rt.clock import ManualClock
 from foundation_rt.core.batches import requests_of
 from foundation_rt.core.context import ToolContext
-from foundation_rt.core.effects import Log, Notify, Reply
+from foundation_rt.core.effects import Abort, Log, Notify, Reply
 from foundation_rt.core.invocation import Invocation, Outcome, Raised, Returned, Stopped
 from foundation_rt.core.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
 from foundation_rt.core.session import Session, State
@@ -202,7 +202,7 @@ class Performer:
         """The input ends; then time passes until the last handler has ended."""
         for line in self._reader.end():
             self._receive(line)
-        self._perform(self.runtime.dispatcher.end_listening(self.session))
+        self._perform(self.runtime.dispatcher.end_subscriptions(self.session))
         if self.running and self.session.state is not State.CLOSED:
             self.advance(self.runtime.config.server.eof_grace_ms)
         self.close()
@@ -246,7 +246,7 @@ class Performer:
                 self.session.logger.log(effect.level, effect.message, effect.fields)
             elif isinstance(effect, Invocation):
                 self._start(effect)
-            else:
+            elif isinstance(effect, Abort):
                 self._abort(effect.invocation, effect.reason)
 
     def _note(self, line: bytes) -> None:

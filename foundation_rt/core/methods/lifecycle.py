@@ -41,7 +41,7 @@ def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> li
     session.peer = peer.retain()
     results = dispatcher.results
     capabilities = capabilities_of(dispatcher, revision)
-    session.told = frozenset(capabilities)
+    session.capabilities = frozenset(capabilities)
     result: dict[str, Any] = {
         "protocolVersion": revision.name,
         "capabilities": capabilities,

@@ -9,7 +9,7 @@ from ...errors import JsonRpcErrorCode
 from ...protocol.jsonrpc import ABSENT, encode
 from ...protocol.peer import SUBSCRIPTION_ID_KEY
 from ...shares import LimitReached
-from ..effects import Notify
+from ..effects import Notify, Subscribe
 from ..replies import Refused, invalid_params, refuse, resource_exhausted, result_reply
 from ..subscriptions import MAX_LISTENING, MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
 from .resources import not_found, offered, read_uri
@@ -37,9 +37,9 @@ def subscribe(
     uri = read_uri(session, request)
     if not _is_resource(dispatcher, session, uri):
         raise not_found(session, peer, request, uri)
-    listening = dispatcher.subscriptions.listen(session)
+    subscriber = dispatcher.subscriptions.subscribe(session)
     try:
-        if not dispatcher.subscriptions.add(listening, ("resource", uri)):
+        if not dispatcher.subscriptions.add(subscriber, ("resource", uri)):
             return _too_many(session, request, MAX_TOPICS)
     except LimitReached as refused:
         return resource_exhausted(session, request, refused)
@@ -52,8 +52,8 @@ def unsubscribe(
     """It hears of them no more; one that never did is as good (SUB-01)."""
     offered(dispatcher, session, request)
     uri = read_uri(session, request)
-    listening = dispatcher.subscriptions.listen(session)
-    dispatcher.subscriptions.remove(listening, ("resource", uri))
+    subscriber = dispatcher.subscriptions.subscribe(session)
+    dispatcher.subscriptions.remove(subscriber, ("resource", uri))
     return [result_reply(request.id, {})]
 
 
@@ -68,7 +68,7 @@ def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Reques
     if type(request.id) is str and len(request.id) > MAX_SUBSCRIPTION_ID_LENGTH:
         what = f"the id of a subscription has at most {MAX_SUBSCRIPTION_ID_LENGTH} characters"
         return invalid_params(session, request, what)
-    if len(session.listening) >= MAX_LISTENING:
+    if len(session.subscribers) >= MAX_LISTENING:
         return _too_many(session, request, MAX_LISTENING)
     honoured: dict[str, Any] = {}
     topics: list[Topic] = []
@@ -79,7 +79,7 @@ def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Reques
                 honoured[name] = value
                 topics += found
     try:
-        dispatcher.subscriptions.listen(session, request.id, peer.retain(), topics)
+        dispatcher.subscriptions.subscribe(session, request.id, peer.retain(), topics)
     except LimitReached as refused:
         return resource_exhausted(session, request, refused)
     acknowledged = {
@@ -87,20 +87,21 @@ def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Reques
         "method": "notifications/subscriptions/acknowledged",
         "params": {"_meta": {SUBSCRIPTION_ID_KEY: request.id}, "notifications": honoured},
     }
-    return [Notify(encode(acknowledged), request.id)]
+    # Before the client learns that it is subscribed: no event after that may be lost.
+    return [Subscribe(), Notify(encode(acknowledged), request.id)]
 
 
-def final(dispatcher: Dispatcher, listening: Subscriber) -> list[Effect]:
+def final(dispatcher: Dispatcher, subscriber: Subscriber) -> list[Effect]:
     """The result of a `subscriptions/listen` that the server ends (SUB-08).
 
     Where other messages go the same way, the client is also told that it is cancelled.
     """
-    subscription_id, peer = listening.subscription_id, listening.peer
+    subscription_id, peer = subscriber.subscription_id, subscriber.peer
     assert subscription_id is not None and peer is not None  # only a request has a result
     result = {"_meta": {SUBSCRIPTION_ID_KEY: subscription_id}}
     completed = dispatcher.results.complete(peer, result)
     effects: list[Effect] = [result_reply(subscription_id, completed)]
-    if not listening.session.stateless:
+    if not subscriber.session.stateless:
         params = {"requestId": subscription_id, "reason": _CANCELLED_REASON}
         cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
         effects.append(Notify(encode(cancelled)))

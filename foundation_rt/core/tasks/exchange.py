@@ -8,11 +8,11 @@ task, and answered by `tasks/update`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
+from ...abort import Waiter
 from ...server_requests.errors import InvalidClientResult
 from ...server_requests.round_trips import InputRequired
 
@@ -71,36 +71,23 @@ class TaskExchange:
         self, task: RunningTask, manager: TaskManager, questions: Mapping[str, PreparedRequest]
     ) -> dict[str, Any]:
         """One response to each of `questions`, as the client sent it (RES-17)."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[None] = loop.create_future()
+        waiter = Waiter[None]()
         responses: dict[str, Any] = {}
-
-        def wake() -> None:
-            if not answered.done():
-                answered.set_result(None)
-
-        def wake_in_loop() -> None:
-            with suppress(RuntimeError):  # the loop has been closed: nobody waits there any more
-                loop.call_soon_threadsafe(wake)
 
         def respond(key: str, response: Any) -> None:
             responses[key] = response
             if len(responses) == len(questions):
-                wake_in_loop()
+                waiter.resolve(None)
 
-        remove = self.signal.add_callback(wake_in_loop)
         shown = {key: question.to_wire() for key, question in questions.items()}
         manager.questions.take(task.owner, len(questions))
         keys: list[str] = []
         try:
             keys = manager.ask(task, shown, respond)
             if keys:
-                await answered
+                await waiter.wait(self.signal)
             self.signal.raise_if_aborted()
         finally:
-            remove()
             manager.withdraw(task, keys)
             manager.questions.give_back(task.owner, len(questions))
         return responses

@@ -17,7 +17,6 @@ from attrs import define, evolve, field
 
 from ...protocol.jsonrpc import compact
 from ...protocol.principal import identity_of
-from ..effects import Announce
 from .record import Event, TaskRecord
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from ...config.settings import TasksSection
     from ...protocol.principal import Principal
     from ...shares import Quota
-    from ..effects import Effect, Reply
+    from ..effects import Effect, Publish, Reply
     from ..invocation import Invocation
     from .store import TaskStore
 
@@ -58,7 +57,8 @@ class TaskManager:
     Args:
         new_id: makes ids that nobody can guess (TASK-10).
         questions: counts the questions that are open, of tasks and of other calls.
-        tell: is given every record that somebody may want to hear of, from any thread (TASK-11).
+        announce: makes the notifications of a record that has changed (TASK-11).
+        publish: sends them; called from any thread.
     """
 
     clock: Clock
@@ -66,7 +66,8 @@ class TaskManager:
     store: TaskStore
     questions: Quota
     new_id: Callable[[], str]
-    tell: Callable[[TaskRecord], object]
+    announce: Callable[[TaskRecord], list[Publish]]
+    publish: Callable[[list[Publish]], object]
     # The only way from a task to its call, which leads back: a cycle would keep the arguments.
     _running: dict[str, tuple[RunningTask, Invocation]] = field(factory=dict, init=False)
 
@@ -125,7 +126,7 @@ class TaskManager:
             assert record is not None  # whatever can complete can fail
             self.store.replace(record)
         task.record = record
-        return [self._announce(record)]
+        return [*self.announce(record)]
 
     # -- in between ----------------------------------------------------------------------------
 
@@ -149,7 +150,7 @@ class TaskManager:
                 shown[key] = request
                 task.asks[key] = partial(respond, name)
             record = self._step(task, Event.ASK, input_requests=shown)
-        self.tell(record)
+        self.publish(self.announce(record))
         return keys
 
     def withdraw(self, task: RunningTask, keys: Iterable[str]) -> None:
@@ -159,7 +160,7 @@ class TaskManager:
             if not dropped:
                 return
             record = self._close_asks(task)
-        self.tell(record)
+        self.publish(self.announce(record))
 
     def answer(self, task: RunningTask, responses: Mapping[str, Any]) -> list[Effect]:
         """Hand responses to who waits for them; what nobody waits for is ignored (TASK-08)."""
@@ -171,7 +172,7 @@ class TaskManager:
             record = self._close_asks(task)
         for respond, response in answered:
             respond(response)
-        return [self._announce(record)]
+        return [*self.announce(record)]
 
     def _close_asks(self, task: RunningTask) -> TaskRecord:
         """The record shows what is still asked; under the lock."""
@@ -220,9 +221,6 @@ class TaskManager:
     def calls(self) -> list[Invocation]:
         """Return what runs for any task."""
         return [call for _, call in list(self._running.values())]
-
-    def _announce(self, record: TaskRecord) -> Announce:
-        return Announce(partial(self.tell, record))
 
 
 _CANNOT_ASK = "The tool ended with a question, which a task cannot do."

@@ -7,11 +7,12 @@ the first such tool is called.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ..effects import Abort, Announce
+from ..effects import Abort, Publish
 from .support import can_have_tasks
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class TaskPolicy:
     results: ResultWriter
     subscriptions: Subscriptions
     client_input: ClientInput
+    publish: Callable[[list[Publish]], object]
     _manager: TaskManager | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
@@ -64,7 +66,9 @@ class TaskPolicy:
         size = Limit(limits.max_result_bytes, "bytes of results", "maxResultBytes", "task_limit")
         store = MemoryTaskStore(self.clock, Quota(self.config, room), Quota(self.config, size))
         questions = self.client_input.questions
-        return TaskManager(self.clock, limits, store, questions, token_urlsafe, self._publish)
+        return TaskManager(
+            self.clock, limits, store, questions, token_urlsafe, self._announce, self.publish
+        )
 
     def take(self, call: Invocation, support: TaskSupport) -> Reply | None:
         """A call is about to start: have it become a task, now or later, or not (TASK-03).
@@ -102,14 +106,14 @@ class TaskPolicy:
         call.procedure = taken
         return handle
 
-    def _publish(self, record: TaskRecord) -> None:
+    def _announce(self, record: TaskRecord) -> list[Publish]:
         topic = ("task", record.task_id)
-        self.subscriptions.publish(topic, "notifications/tasks", record.detailed())
+        return [*self.subscriptions.publish(topic, "notifications/tasks", record.detailed())]
 
-    def disconnect_all(self, reason: str) -> list[Abort | Announce]:
+    def disconnect_all(self, reason: str) -> list[Abort | Publish]:
         """The server ends: so does every task."""
         if self._manager is None:
             return []
         calls = self._manager.calls()
         effects = [effect for call in calls for effect in call.procedure.disconnect(call, reason)]
-        return [effect for effect in effects if isinstance(effect, Abort | Announce)]
+        return [effect for effect in effects if isinstance(effect, Abort | Publish)]

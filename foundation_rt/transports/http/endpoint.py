@@ -103,7 +103,7 @@ class Endpoint:
     def stop_listening(self) -> None:
         """End subscriptions and the streams of GETs: the server stops (HTTP-16)."""
         for connection in list(self._open):
-            connection.end_listening()
+            connection.end_subscriptions()
         for session in self.sessions:
             session.stop_listening()
 
@@ -179,7 +179,7 @@ class Endpoint:
         connection = self.runtime.connect(
             response.deliver, "http", self.scheduler, principal=request.principal, stateless=True
         )
-        connection.take(message)
+        connection.handle(message)
         self._open[connection] = response
         return self._answer_stateless(request, connection, response)
 
@@ -190,7 +190,7 @@ class Endpoint:
             return await self._answer(request, response)
         finally:
             del self._open[connection]
-            if connection.session.is_waited_for:
+            if connection.session.is_busy:
                 connection.close()
 
     def _find_tool(self, message: Request) -> RegisteredTool | None:

@@ -65,7 +65,7 @@ class ClientAbsence:
             self._timer = None
 
     def _is_waited_for(self) -> bool:
-        return bool(self.connection.session.questions) and not self._is_here()
+        return bool(self.connection.session.server_requests) and not self._is_here()
 
     def _left(self) -> float:
         """Return the rest of the grace, in seconds."""
@@ -76,7 +76,7 @@ class ClientAbsence:
         if self._left() > 0:
             self.watch()  # the client was here in between
         elif self._is_waited_for():
-            self.connection.give_up_questions(self._grace_ms)
+            self.connection.fail_requests(self._grace_ms)
 
 
 @define(eq=False, repr=False)
@@ -152,7 +152,7 @@ class HttpSession:
         self._receiving = response
         self._absence.note_contact()
         try:
-            self.connection.take(message)
+            self.connection.handle(message)
         finally:
             self._receiving = None
 

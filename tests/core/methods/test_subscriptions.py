@@ -211,7 +211,7 @@ def test_a_filter_of_another_shape_is_refused(params: dict[str, Any]) -> None:
         client.request("subscriptions/listen", params)
         error = (await client.next())["error"]
         assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_params")
-        assert client.connection.session.listening == {}
+        assert client.connection.session.subscribers == {}
 
     play(scene)
 
@@ -295,8 +295,8 @@ def test_the_server_ends_every_subscription_with_a_result() -> None:
         first, _ = await listen(client, toolsListChanged=True)
         second, _ = await listen(client)
         await subscribe(older, "note://all")
-        subscriptions = rig.server.runtime.dispatcher.subscriptions
-        subscriptions.end_all()
+        for each in (client, older):
+            each.connection.end_subscriptions()
         messages = client.unread()
         results = [each for each in messages if "result" in each]
         assert [each["id"] for each in results] == [first, second]
@@ -311,7 +311,7 @@ def test_the_server_ends_every_subscription_with_a_result() -> None:
         await client.settle()
         assert client.unread() == []
         assert older.unread() == [changed("tools")]
-        subscriptions.end_all()
+        client.connection.end_subscriptions()
 
     play(scene)
 
@@ -322,7 +322,7 @@ def test_where_a_request_has_a_way_of_its_own_the_result_is_the_last_message() -
         client = AskedClient(rig.server, STATELESS)
         client.connection.session.stateless = True
         subscription, _ = await listen(client, toolsListChanged=True)
-        client.connection.end_listening()
+        client.connection.end_subscriptions()
         [result] = client.unread()
         assert result["id"] == subscription
 
@@ -361,7 +361,7 @@ def test_a_client_that_has_gone_is_forgotten() -> None:
         client.connection.close()
         await client.settle()
         assert client.unread() == []
-        assert_nobody_listens(rig)
+        assert_no_subscribers(rig)
 
     play(scene)
 
@@ -377,10 +377,10 @@ def test_a_client_that_its_host_has_dropped_is_forgotten() -> None:
     assert peer.received[-1] == updated("note://all")
     del peer
     gc.collect()
-    assert_nobody_listens(rig)
+    assert_no_subscribers(rig)
 
 
-def assert_nobody_listens(rig: Rig) -> None:
+def assert_no_subscribers(rig: Rig) -> None:
     subscriptions = rig.server.runtime.dispatcher.subscriptions
     assert subscriptions._by_topic == {}
     assert subscriptions._open == set()

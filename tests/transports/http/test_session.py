@@ -30,10 +30,10 @@ class Client:
         self.is_here = True
         self.timers: list[FakeTimer] = []
         self.given_up: list[int] = []
-        self.session = SimpleNamespace(questions={})
+        self.session = SimpleNamespace(server_requests=set())
         self.absence = ClientAbsence(self.clock, GRACE_MS, lambda: self.is_here)
         connection: Any = SimpleNamespace(
-            session=self.session, scheduler=self, give_up_questions=self.give_up_questions
+            session=self.session, scheduler=self, fail_requests=self.fail_requests
         )
         self.absence.connection = connection
 
@@ -41,12 +41,12 @@ class Client:
         self.timers.append(FakeTimer(self.clock.monotonic() + seconds, callback))
         return self.timers[-1]
 
-    def give_up_questions(self, away_ms: int) -> None:
+    def fail_requests(self, away_ms: int) -> None:
         self.given_up.append(away_ms)
-        self.session.questions.clear()
+        self.session.server_requests.clear()
 
     def ask(self) -> None:
-        self.session.questions["server-1"] = None
+        self.session.server_requests.add("server-1")
         self.absence.watch()
 
     def leave(self) -> None:
@@ -120,7 +120,7 @@ class Absences(RuleBasedStateMachine):
 
     @rule()
     def answer(self) -> None:
-        self.client.session.questions.clear()
+        self.client.session.server_requests.clear()
 
     @rule()
     def leave(self) -> None:
@@ -139,7 +139,7 @@ class Absences(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 1.0, 9.0, 11.0]))
     def wait(self, seconds: float) -> None:
-        asked = bool(self.client.session.questions)
+        asked = bool(self.client.session.server_requests)
         self.client.given_up.clear()
         self.client.pass_time(seconds)
         gone = self.client.clock.monotonic() - self.seen >= GRACE_MS / 1000

@@ -1,0 +1,66 @@
+"""The publisher: from a session's id to its connection, as long as that exists."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from foundation_rt.core.effects import Publish
+from foundation_rt.engine.publisher import Publisher
+from tests.support.rig import Peer, Rig
+
+
+def publisher_of(rig: Rig) -> Publisher:
+    return rig.server.runtime.publisher
+
+
+def subscribed(rig: Rig, *uris: str) -> Peer:
+    """A peer that is subscribed to resources."""
+    peer = rig.connect()
+    for uri in uris:
+        if rig.server.features.resources.resources.get(uri) is None:
+            rig.server.resource(uri)(lambda: "")
+        peer.answer(peer.ask("resources/subscribe", {"uri": uri}))
+    peer.take()
+    return peer
+
+
+@pytest.mark.rule("SUB-02")
+def test_a_notification_for_an_unknown_session_is_dropped() -> None:
+    rig = Rig()
+    publisher_of(rig).publish([Publish(77, None, ("resource", "x:1"), b"{}")])
+
+
+@pytest.mark.rule("SUB-02")
+def test_a_notification_of_a_topic_that_was_unsubscribed_is_dropped() -> None:
+    rig = Rig()
+    peer = subscribed(rig, "note://1")
+    late = [*publisher_of(rig).subscriptions.publish(("resource", "note://1"), "m", {})]
+    peer.answer(peer.ask("resources/unsubscribe", {"uri": "note://1"}))
+    peer.take()
+    publisher_of(rig).publish(late)
+    assert peer.received == []
+
+
+@pytest.mark.rule("LIFE-07", "SUB-02")
+def test_servers_that_share_a_publisher_give_their_sessions_different_ids() -> None:
+    first = Rig()
+    second = Rig(publisher=publisher_of(first))
+    peer, other = subscribed(first, "note://1"), subscribed(second, "note://2")
+    assert peer.connection.session.id != other.connection.session.id
+    first.server.resource_updated("note://2")
+    assert peer.received == []
+    assert [each["params"] for each in other.take()] == [{"uri": "note://2"}]
+
+
+@pytest.mark.rule("SUB-06")
+def test_nothing_is_kept_of_a_connection_that_its_host_has_dropped() -> None:
+    rig = Rig()
+    peer = subscribed(rig, "note://1")
+    publisher = publisher_of(rig)
+    assert publisher._connections.keys() == {peer.connection.session.id}
+    del peer
+    gc.collect()
+    assert publisher._connections == {}
+    assert publisher.subscriptions._by_topic == {}
