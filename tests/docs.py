@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 
 from foundation_rt import errors
-from foundation_rt.client.failing.catalogue import CATALOGUE
+from foundation_rt.client.errors import CATALOGUE
 from foundation_rt.config.loading import variable_name
 from foundation_rt.config.settings import ServerConfig
 from foundation_rt.config.types import (

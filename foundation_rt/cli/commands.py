@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import field, frozen
 
-from ..client.failing.circuit_breaker import BreakerSettings
-from ..client.failing.errors import MCPError
+from ..client.errors import MCPError
+from ..client.resilience.circuit_breaker import BreakerSettings
 from ..errors import JsonRpcErrorCode
 from ..protocol.exact_json import loads
 from .args import CommandLine, CommandLineError
@@ -32,7 +32,7 @@ from .reports import (
 
 if TYPE_CHECKING:
     from ..client.client import Client
-    from ..client.sessions.server_description import ServerDescription
+    from ..client.session.server_description import ServerDescription
 
 FAILURE_EXIT = 3
 """The server cannot be reached, or has not sent the result."""

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import orjson
 from attrs import define, frozen
 
-from ..client.failing.printable import printable_json, printable_line, printable_text
+from ..client.printable import printable_json, printable_line, printable_text
 from ..protocol.exact_json import dumps, loads
 
 UNWRITABLE_EXIT = 4

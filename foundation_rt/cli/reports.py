@@ -26,8 +26,8 @@ from .json_schemas import kind_of, properties_of
 from .render import Heading, Json, Page, Paragraph, Part, Payload, Table
 
 if TYPE_CHECKING:
-    from ..client.reading.content import Content
-    from ..client.reading.results import CallResult, PromptResult, ReadResult
+    from ..client.results.content import Content
+    from ..client.results.results import CallResult, PromptResult, ReadResult
 
 MAX_PROPERTIES = 200
 """So many properties of a tool are shown: a schema may have any number within each other."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..client.failing.errors import InvalidArgumentsError, MCPError, ToolCallError
+from ..client.errors import InvalidArgumentsError, MCPError, ToolCallError
 from ..engine.shutdown import ending_signals
 from ..errors import UsageError
 from .args import CommandLine, CommandLineError, parse

@@ -23,11 +23,11 @@ from attrs import define, field
 
 from . import connecting
 from .client import Client
-from .failing.circuit_breaker import CircuitState
-from .failing.errors import ConnectionLostError
+from .errors import ConnectionLostError
 from .loop_thread import LoopEnded, LoopThread
-from .sessions.server_description import ServerDescription
-from .sessions.subscription import Subscription
+from .resilience.circuit_breaker import CircuitState
+from .session.server_description import ServerDescription
+from .session.subscriptions import Subscription
 
 if TYPE_CHECKING:
     from os import PathLike

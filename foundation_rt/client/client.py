@@ -17,38 +17,30 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import define, field
 
 from ..ids import RequestIdGenerator, UuidRequestIds
-from .answering.questions import Questions
-from .calling.paging import list_all, usable
-from .calling.prompts import missing_arguments
-from .calling.rounds import Rounds
-from .calling.tool_cache import ToolCache
-from .calling.tool_calls import ToolCall, encode
-from .calling.tools import Tools
-from .failing.attempt import Attempt
-from .failing.breakers import Breakers
-from .failing.callbacks import (
-    LogCallback,
-    ProgressCallback,
-    call_back,
-    check_plain,
-    tell_log_message,
-)
-from .failing.circuit_breaker import CircuitState
-from .failing.errors import MCPError, NotOfferedError
-from .failing.resilience import Resilience
-from .failing.retries import RetryBudget
+from .callbacks import LogCallback, ProgressCallback, call_back, check_plain, tell_log_message
+from .errors import MCPError, NotOfferedError
+from .handlers.client_handlers import Questions
 from .options import ClientOptions
-from .reading.results import CallResult, CompletionResult, PromptResult, ReadResult
-from .reading.tool_schemas import ToolSchema
-from .sessions.conversation import Told
-from .sessions.link import ChannelMaker, Link
-from .sessions.server_description import ServerDescription
-from .sessions.session import Session
-from .sessions.subscription import Subscription
-from .sessions.subscriptions import Subscriptions
+from .resilience.attempt import Attempt
+from .resilience.breakers import Breakers
+from .resilience.circuit_breaker import CircuitState
+from .resilience.resilience import Resilience
+from .resilience.retries import RetryBudget
+from .results.results import CallResult, CompletionResult, PromptResult, ReadResult
+from .results.tool_schemas import ToolSchema
+from .session.pending_requests import Told
+from .session.server_description import ServerDescription
+from .session.session import Session
+from .session.session_link import ChannelMaker, Link
+from .session.subscriptions import Subscription, Subscriptions
+from .tools.input_rounds import Rounds
+from .tools.paging import list_all, missing_arguments, usable
+from .tools.tool_cache import ToolCache
+from .tools.tool_call import ToolCall, encode
+from .tools.tools import Tools
 
 if TYPE_CHECKING:
-    from .reading.listed import Entry, Prompt, Resource, ResourceTemplate
+    from .results.listed import Entry, Prompt, Resource, ResourceTemplate
 
 Result = TypeVar("Result")
 
@@ -262,7 +254,7 @@ class Client:
         Raises:
             MCPError: they cannot be listed; E205: the server has none.
         """
-        from .reading.listed import Resource
+        from .results.listed import Resource
 
         return await self._list(Resource, "resources", "resources/list", "resources", timeout)
 
@@ -270,7 +262,7 @@ class Client:
         self, *, timeout: float | None = None
     ) -> tuple[ResourceTemplate, ...]:
         """The templates of resources; see `list_resources`."""
-        from .reading.listed import ResourceTemplate
+        from .results.listed import ResourceTemplate
 
         return await self._list(
             ResourceTemplate,
@@ -282,7 +274,7 @@ class Client:
 
     async def list_prompts(self, *, timeout: float | None = None) -> tuple[Prompt, ...]:
         """The prompts of the server; see `list_resources`."""
-        from .reading.listed import Prompt
+        from .results.listed import Prompt
 
         return await self._list(Prompt, "prompts", "prompts/list", "prompts", timeout)
 

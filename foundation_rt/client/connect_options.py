@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from .answering.questions import (
+    from .callbacks import LogCallback
+    from .handlers.client_handlers import (
         ElicitationHandler,
         ElicitationUrlHandler,
         Places,
         RootsHandler,
         SamplingHandler,
     )
-    from .failing.callbacks import LogCallback
-    from .failing.circuit_breaker import BreakerSettings
-    from .failing.retries import RetryPolicy
+    from .resilience.circuit_breaker import BreakerSettings
+    from .resilience.retries import RetryPolicy
 
 
 class ConnectOptions(TypedDict, total=False):

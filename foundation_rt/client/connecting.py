@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..errors import UsageError
-from .answering.questions import Questions
+from .callbacks import check_plain
 from .client import Client
-from .failing.callbacks import check_plain
+from .handlers.client_handlers import Questions
 from .options import from_environment
-from .sessions.channel import Channel
-from .sessions.link import ChannelMaker
+from .session.session_link import ChannelMaker
 from .targets import describe
+from .transports.transport import Channel
 
 if TYPE_CHECKING:
     from os import PathLike

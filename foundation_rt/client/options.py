@@ -13,10 +13,10 @@ from ..errors import ConfigError
 from ..protocol.levels import LOGGING_LEVELS
 from ..protocol.revisions import REVISIONS, Revision
 from ..version import __version__
-from .failing.callbacks import LogCallback, check_plain
-from .failing.circuit_breaker import BreakerSettings
-from .failing.retries import RetryPolicy
-from .failing.settings import at_least, check_positive, positive
+from .callbacks import LogCallback, check_plain
+from .resilience.circuit_breaker import BreakerSettings
+from .resilience.retries import RetryPolicy
+from .resilience.settings import at_least, check_positive, positive
 
 REVISION_VARIABLE = "MCP_PROTOCOL_VERSION"
 TTL_VARIABLE = "MCP_TOOL_CACHE_TTL"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.cli import reports
 from foundation_rt.cli.render import Heading, Json, Paragraph, Payload, Table, render
-from foundation_rt.client.reading.results import CallResult, PromptResult, ReadResult
+from foundation_rt.client.results.results import CallResult, PromptResult, ReadResult
 
 IMAGE = {"type": "image", "data": "iVBORw==", "mimeType": "image/png"}
 LINK = {"type": "resource_link", "uri": "a://b", "name": "b", "description": "B."}

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.calling.rounds import MAX_ROUNDS
 from foundation_rt.client.client import Client
-from foundation_rt.client.failing.circuit_breaker import CircuitState
-from foundation_rt.client.failing.errors import (
+from foundation_rt.client.errors import (
     CallTimeoutError,
     ConnectionLostError,
     InvalidResponseError,
@@ -20,7 +18,9 @@ from foundation_rt.client.failing.errors import (
     NotOfferedError,
     ToolCallError,
 )
-from foundation_rt.client.failing.retries import RetryPolicy
+from foundation_rt.client.resilience.circuit_breaker import CircuitState
+from foundation_rt.client.resilience.retries import RetryPolicy
+from foundation_rt.client.tools.input_rounds import MAX_ROUNDS
 from tests.support.misbehaving_play import TOOLS, Act
 from tests.support.scripted_channel import (
     BOTH,

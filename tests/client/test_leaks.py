@@ -26,8 +26,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.client import CallResult, Client, MCPError, StdioServer, connect
-from foundation_rt.client.failing.retries import RetryPolicy
-from foundation_rt.client.sessions.session import Session
+from foundation_rt.client.resilience.retries import RetryPolicy
+from foundation_rt.client.session.session import Session
 from tests.support.leaks import Held, tasks
 from tests.support.misbehaving_acts import (
     asks_again,

@@ -13,7 +13,7 @@ import pytest
 from foundation_rt import Server
 from foundation_rt.client import CallResult, InvalidArgumentsError
 from foundation_rt.client.blocking import Client, connect
-from foundation_rt.client.sessions.conversation import Asked, Conversation, answer
+from foundation_rt.client.session.pending_requests import Asked, Conversation, answer
 from foundation_rt.client.transports.stdio import StdioServer
 from foundation_rt.errors import ErrorCode
 from foundation_rt.ids import UuidRequestIds

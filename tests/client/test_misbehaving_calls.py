@@ -24,7 +24,7 @@ from foundation_rt.client import (
     StdioServer,
     connect,
 )
-from foundation_rt.client.failing.retries import RetryPolicy
+from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.leaks import Held, tasks
 from tests.support.misbehaving_play import Act
 from tests.support.misbehaving_stage import ROOT, Acts, Stage

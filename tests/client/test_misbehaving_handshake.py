@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from foundation_rt.client import CallResult, Client, MCPError, StdioServer, connect
-from foundation_rt.client.failing.retries import RetryPolicy
 from foundation_rt.client.options import ClientOptions
+from foundation_rt.client.resilience.retries import RetryPolicy
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import Held, tasks
 from tests.support.misbehaving_channel import MemoryStage

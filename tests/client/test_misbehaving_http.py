@@ -22,7 +22,7 @@ from foundation_rt.client import (
     MCPError,
     connect,
 )
-from foundation_rt.client.failing.retries import RetryPolicy
+from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.leaks import Held, tasks
 from tests.support.misbehaving_play import STATELESS, Act
 from tests.support.misbehaving_stage import HANDSHAKE, Acts, HttpStage

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from foundation_rt.client.client import Client
-from foundation_rt.client.failing.errors import CallTimeoutError, ConnectionLostError, MCPError
+from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError, MCPError
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks

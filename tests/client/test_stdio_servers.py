@@ -190,7 +190,7 @@ def test_writing_to_a_server_that_has_ended_logs_nothing(caplog: pytest.LogCaptu
 QUIET_PROGRAM = """
 import asyncio, sys
 from foundation_rt.client import MCPError, StdioServer, connect
-from foundation_rt.client.failing.circuit_breaker import BreakerSettings
+from foundation_rt.client.resilience.circuit_breaker import BreakerSettings
 
 async def main():
     server = StdioServer(sys.executable, ["-c", sys.argv[1]])

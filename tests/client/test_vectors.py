@@ -13,7 +13,7 @@ import orjson
 import pytest
 from attrs import define, field
 
-from foundation_rt.client.failing.errors import ConnectionLostError
+from foundation_rt.client.errors import ConnectionLostError
 from foundation_rt.client.options import REVISION_VARIABLE, TTL_VARIABLE
 from foundation_rt.client.transports.stdio import StdioChannel, StdioServer
 from foundation_rt.clock import ManualClock
@@ -22,7 +22,7 @@ from tests.support.leaks import tasks
 from tests.support.virtual_loop import VirtualLoop
 
 if TYPE_CHECKING:
-    from foundation_rt.client.sessions.channel import Outgoing, Receiver
+    from foundation_rt.client.transports.transport import Outgoing, Receiver
     from foundation_rt.protocol.revisions import Revision
 
 ROOT = Path(__file__).parents[2]

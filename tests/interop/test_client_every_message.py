@@ -19,8 +19,8 @@ from mcp_types import methods
 from foundation_rt import Text
 from foundation_rt.cli.apps import load_app
 from foundation_rt.client import Client, SampleResult, connect
-from foundation_rt.client.sessions.channel import Outgoing, Receiver
 from foundation_rt.client.transports.memory import MemoryChannel
+from foundation_rt.client.transports.transport import Outgoing, Receiver
 from tests.interop import tour
 from tests.support import official_types
 from tests.support.process import PATIENCE

@@ -31,13 +31,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from foundation_rt.client.answering.elicitation import ElicitationRequest
-from foundation_rt.client.answering.questions import Questions
 from foundation_rt.client.client import Client
-from foundation_rt.client.failing.circuit_breaker import BreakerSettings
-from foundation_rt.client.failing.errors import MCPError
+from foundation_rt.client.errors import MCPError
+from foundation_rt.client.handlers.client_handlers import Questions
+from foundation_rt.client.handlers.elicitation import ElicitationRequest
 from foundation_rt.client.options import ClientOptions
-from foundation_rt.client.reading.results import CallResult
+from foundation_rt.client.resilience.circuit_breaker import BreakerSettings
+from foundation_rt.client.results.results import CallResult
 from foundation_rt.clock import ManualClock
 from foundation_rt.protocol.revisions import REVISIONS
 from tests.support.misbehaving_acts import asks_again, in_memory, may_refuse, of_a_call, of_a_point

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
-from foundation_rt.client.answering.questions import Questions
 from foundation_rt.client.client import Client
-from foundation_rt.client.failing.errors import MCPError
+from foundation_rt.client.errors import MCPError
+from foundation_rt.client.handlers.client_handlers import Questions
 from foundation_rt.client.options import from_environment
 from foundation_rt.ids import SequentialIds
 from foundation_rt.server_requests.elicitation import ElicitResult
 
 if TYPE_CHECKING:
-    from foundation_rt.client.reading.results import CallResult
-    from foundation_rt.client.sessions.channel import Channel
+    from foundation_rt.client.results.results import CallResult
+    from foundation_rt.client.transports.transport import Channel
 
 FOLDER = Path(__file__).parents[2] / "spec" / "vectors" / "client"
 FILES = ("handshakes", "calls", "lists", "questions", "subscriptions")

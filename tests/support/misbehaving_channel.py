@@ -17,8 +17,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from foundation_rt.client.failing.errors import ConnectionLostError, SessionExpiredError
-from foundation_rt.client.sessions.channel import Outgoing, Receiver
+from foundation_rt.client.errors import ConnectionLostError, SessionExpiredError
+from foundation_rt.client.transports.transport import Outgoing, Receiver
 from tests.support.misbehaving_play import Act, Exchange, Play
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from typing import Any
 
 import orjson
 
-from foundation_rt.client.answering.questions import Questions
 from foundation_rt.client.client import Client
-from foundation_rt.client.failing.errors import MCPError
+from foundation_rt.client.errors import MCPError
+from foundation_rt.client.handlers.client_handlers import Questions
 from foundation_rt.client.options import ClientOptions
-from foundation_rt.client.sessions.channel import Outgoing
-from foundation_rt.client.sessions.session import Session
+from foundation_rt.client.session.session import Session
+from foundation_rt.client.transports.transport import Outgoing
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
 from tests.support.misbehaving_channel import MemoryStage, PlayedChannel

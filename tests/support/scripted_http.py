@@ -28,10 +28,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from foundation_rt.client.failing.errors import InvalidResponseError, MCPError
-from foundation_rt.client.sessions.channel import MAX_MESSAGE_BYTES, Outgoing
+from foundation_rt.client.errors import InvalidResponseError, MCPError
 from foundation_rt.client.transports.http import HttpChannel
 from foundation_rt.client.transports.http_server import HttpServer
+from foundation_rt.client.transports.transport import MAX_MESSAGE_BYTES, Outgoing
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.revisions import (
     NEWEST_HANDSHAKE_REVISION,

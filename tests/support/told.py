@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from foundation_rt.client.failing.errors import MCPError
-from foundation_rt.client.sessions.channel import Outgoing
+from foundation_rt.client.errors import MCPError
 from foundation_rt.client.transports.stdio import StdioChannel, StdioServer
+from foundation_rt.client.transports.transport import Outgoing
 from foundation_rt.protocol.framing import LineTooLong
 
 PATIENCE = 30.0

@@ -14,27 +14,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import define, field
 
-from ..failing.errors import MCPError, SessionExpiredError
-from ..failing.mistakes import mistake
-from ..sessions.channel import MAX_MESSAGE_BYTES
-from .admission import Admission
-from .headers import describe, session_headers
+from ..errors import MCPError, SessionExpiredError, unexpected_error
 from .http_exchange import INITIALIZE, Exchanges
+from .http_headers import describe, session_headers
+from .http_legacy import LegacyStream
 from .http_server import HttpServer
 from .http_streams import Streams, expired
 from .http_wire import CONNECT_TIMEOUT, HttpWire
-from .legacy import LegacyStream
 from .redaction import RedactingReceiver
+from .transport import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
-    from ..sessions.channel import Outgoing, Receiver
+    from .transport import Outgoing, Receiver
+
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -178,7 +178,7 @@ class HttpChannel:
             if isinstance(error, SessionExpiredError):
                 self._expire()
         except Exception as error:
-            self._failed(message, mistake(error))
+            self._failed(message, _unexpected(error))
         finally:
             if message.request_id is not None:
                 self._requests.pop(message.request_id, None)
@@ -222,7 +222,7 @@ class HttpChannel:
         except SessionExpiredError:
             self._expire()
         except Exception as error:
-            mistake(error)
+            _unexpected(error)
 
     async def _find_legacy(self, wire: HttpWire) -> LegacyStream | None:
         """The old transport, if the server has it; its end is that of the channel (CHTTP-30)."""
@@ -243,7 +243,7 @@ class HttpChannel:
         try:
             error = await legacy.read()
         except Exception as bug:
-            error = mistake(bug)
+            error = _unexpected(bug)
         if legacy.is_open:
             self._admission.open()
             self._receiver.lost(error)
@@ -287,3 +287,73 @@ class HttpChannel:
                 wire.exchange("DELETE", headers),
             ):
                 pass
+
+
+@define(eq=False, repr=False)
+class Admission:
+    """The places of one channel (CHTTP-10).
+
+    Args:
+        most: requests that may be under way.
+    """
+
+    most: int
+    _taken: int = field(default=0, init=False)
+    _granted: int = field(default=0, init=False)
+    _queue: deque[asyncio.Future[None]] = field(factory=deque, init=False)
+    _is_open: bool = field(default=False, init=False)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether a new request has to wait: no place is free, or others wait already."""
+        is_busy = self._taken + self._granted >= self.most or bool(self._queue)
+        return is_busy and not self._is_open
+
+    async def wait(self) -> None:
+        """Wait until the caller may send, in turn. Cancelled, it leaves its place to the next."""
+        if not self.is_full:
+            return
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._queue.append(turn)
+        try:
+            await turn
+        finally:
+            if turn.cancelled():
+                if turn in self._queue:  # not, if a place was given back since it was cancelled
+                    self._queue.remove(turn)
+            elif not self._is_open:
+                self._granted -= 1
+                # The caller may not send after all: then the next one may.
+                loop.call_soon(self._let_in)
+
+    def take(self) -> None:
+        """Count a request that is sent."""
+        self._taken += 1
+
+    def give_back(self) -> None:
+        """Count a request whose exchange is over."""
+        self._taken -= 1
+        self._let_in()
+
+    def open(self) -> None:
+        """Let everybody through from now on: nothing will be sent any more."""
+        self._is_open = True
+        while self._queue:
+            turn = self._queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+
+    def _let_in(self) -> None:
+        while self._queue and self._taken + self._granted < self.most:
+            turn = self._queue.popleft()
+            if not turn.done():
+                self._granted += 1
+                turn.set_result(None)
+
+
+def _unexpected(error: Exception) -> MCPError:
+    """Log a bug of this program; return the error for the caller (CLIENT-18)."""
+    unexpected = unexpected_error(error)
+    log.error(unexpected.message)
+    return unexpected

@@ -9,16 +9,16 @@ from attrs import define
 
 from ...protocol.jsonrpc import Response as Answer
 from ...protocol.jsonrpc import parse
-from ..failing.errors import CallTimeoutError, ConnectionLostError, InvalidResponseError
-from .headers import is_session_id, message_headers
+from ..errors import CallTimeoutError, ConnectionLostError, InvalidResponseError
+from .http_headers import is_session_id, message_headers
 from .http_response import is_events, is_json, read_body, read_refusal
 from .http_streams import Streams, expired
 from .http_wire import ACKNOWLEDGE_TIMEOUT
 
 if TYPE_CHECKING:
-    from ..sessions.channel import Outgoing
     from .http_response import Response
     from .sse import EventReader
+    from .transport import Outgoing
 
 INITIALIZE: Final = "initialize"
 

@@ -10,8 +10,8 @@ import orjson
 from attrs import define
 
 from ...protocol.framing import LineTooLong
-from ..failing.errors import InvalidResponseError
-from .headers import EVENTS_TYPE, JSON_TYPE, RawHeaders, media_type
+from ..errors import InvalidResponseError
+from .http_headers import EVENTS_TYPE, JSON_TYPE, RawHeaders, media_type
 
 if TYPE_CHECKING:
     import httpcore2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from ...errors import UsageError
-from .headers import check_headers, split_url
+from .http_headers import check_headers, split_url
 
 if TYPE_CHECKING:
     from httpx2 import Auth

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field
 
 from ...protocol.framing import LineTooLong
-from ..failing.errors import MCPError, SessionExpiredError
-from .headers import can_resume, stream_headers
+from ..errors import MCPError, SessionExpiredError
+from .http_headers import can_resume, stream_headers
 from .http_response import is_events
 from .http_wire import HttpWire
 from .sse import Event, EventReader
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
-    from ..sessions.channel import Receiver
     from .http_response import Response
+    from .transport import Receiver
 
 MAX_ATTEMPTS: Final = 5
 """So often in a row a stream is asked for without anything coming of it, until it is given up."""

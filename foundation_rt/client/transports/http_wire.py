@@ -17,11 +17,9 @@ from attrs import define, field
 
 from ...errors import MissingExtraError, UsageError
 from ...protocol.framing import LineTooLong
-from ..failing.error_mapping import map_http_status
-from ..failing.errors import ConnectionLostError, InvalidResponseError, MCPError
-from ..failing.mistakes import place_of
-from .headers import RawHeaders, common_headers, describe, read_retry_after, same_origin
-from .http_connections import Connections
+from ..errors import ConnectionLostError, InvalidResponseError, MCPError, place_of
+from ..resilience.error_mapping import map_http_status
+from .http_headers import RawHeaders, common_headers, describe, read_retry_after, same_origin
 from .http_server import HttpServer
 from .redaction import Secrets
 
@@ -31,9 +29,8 @@ try:
 except ImportError:
     raise MissingExtraError("A server over HTTP", "client") from None
 
-from .http_authentication import send_authenticated
+from .http_connections import KEEP_ALIVE, Connection, Connections, connection_maker, core_url
 from .http_response import Response, detail, finish
-from .http_route import KEEP_ALIVE, Connection, connection_maker, core_url
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -236,3 +233,68 @@ def _text(error: Exception) -> str:
         # "illegal status line: ...": what was sent, which may be our own head with its token.
         return text.partition(":")[0]
     return text
+
+
+@define(eq=False, repr=False)
+class _Body(httpx2.AsyncByteStream):
+    """The body of a response, for an `auth` that reads it."""
+
+    received: httpcore2.Response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self.received.aiter_stream():
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self.received.aclose()
+
+
+async def send_authenticated(
+    request: httpcore2.Request, body: bytes, connection: Connection, auth: httpx2.Auth
+) -> httpcore2.Response:
+    """Return the response to a request that `auth` may change, precede and repeat.
+
+    Args:
+        body: of the request.
+    """
+    flow = auth.async_auth_flow(
+        httpx2.Request(
+            request.method.decode("ascii"),
+            str(httpx2.URL(bytes(request.url).decode("ascii"))),
+            headers=httpx2.Headers(request.headers),
+            stream=httpx2.ByteStream(body),
+            extensions=dict(request.extensions),
+        )
+    )
+    try:
+        wanted = await anext(flow)
+        while True:
+            received = await connection.handle_async_request(_core_request(wanted))
+            response = httpx2.Response(
+                received.status,
+                headers=received.headers,
+                stream=_Body(received),
+                extensions=dict(received.extensions),
+                request=wanted,
+            )
+            try:
+                wanted = await flow.asend(response)
+            except StopAsyncIteration:
+                return received
+            except BaseException:
+                await response.aclose()
+                raise
+            await response.aclose()
+    finally:
+        await flow.aclose()
+
+
+def _core_request(request: httpx2.Request) -> httpcore2.Request:
+    assert isinstance(request.stream, httpx2.AsyncByteStream)
+    return httpcore2.Request(
+        request.method,
+        core_url(request.url),
+        headers=request.headers.raw,
+        content=request.stream,
+        extensions=request.extensions,
+    )

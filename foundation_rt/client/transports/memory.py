@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from ...errors import UsageError
-from ..failing.errors import ConnectionLostError
+from ..errors import ConnectionLostError
 
 if TYPE_CHECKING:
     from ...engine.connection import Connection
     from ...protocol.revisions import Revision
     from ...server import Server
-    from ..sessions.channel import Outgoing, Receiver
+    from .transport import Outgoing, Receiver
 
 
 @define(eq=False, repr=False)

@@ -149,7 +149,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         _read_less(self._transport.get_pipe_transport(_OUTPUT))
         pipe = self._input.get_extra_info("pipe")
         if pipe is not None:  # uvloop shows none
-            self._watched_input = os.dup(pipe.fileno())
+            with suppress(ValueError):  # the child has ended, and asyncio has closed the pipe
+                self._watched_input = os.dup(pipe.fileno())
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """It has written."""

@@ -15,12 +15,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from attrs import define, frozen
 
 from ...protocol.exact_json import dumps, loads
-from ..sessions.broken_lines import without_lone_surrogates
+from ..session.pending_requests import without_lone_surrogates
 
 if TYPE_CHECKING:
     from ...protocol.framing import LineTooLong
-    from ..failing.errors import MCPError
-    from ..sessions.channel import Receiver
+    from ..errors import MCPError
+    from .transport import Receiver
 
 MASK: Final = "***"
 """What stands in the place of a secret."""

@@ -16,15 +16,15 @@ from attrs import define, field, frozen
 
 from ...errors import UsageError
 from ...protocol.framing import LineReader
-from ..failing.errors import ConnectionLostError
-from ..sessions.channel import MAX_MESSAGE_BYTES
-from .last_words import LastWords
+from ..errors import ConnectionLostError
 from .process import ChildProcess
+from .stderr_tail import LastWords
+from .transport import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from ...protocol.framing import LineTooLong
     from ...protocol.revisions import Revision
-    from ..sessions.channel import Outgoing, Receiver
+    from .transport import Outgoing, Receiver
 
 log = logging.getLogger("foundation_rt.client")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.client import CallTimeoutError, CircuitState, HttpServer, MCPError, connect
-from foundation_rt.client.transports.admission import Admission
+from foundation_rt.client.transports.http import Admission
 from foundation_rt.clock import ManualClock
 from foundation_rt.errors import UsageError
 from tests.support.scripted_http import Asked, Reply, ScriptedHttp, run

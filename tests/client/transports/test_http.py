@@ -15,18 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.client.failing.errors import (
+from foundation_rt.client.errors import (
     ConnectionLostError,
     InvalidResponseError,
     MCPError,
     SessionExpiredError,
 )
-from foundation_rt.client.sessions.channel import Outgoing
 from foundation_rt.client.transports import http as http_channel
 from foundation_rt.client.transports import http_exchange, http_streams, http_wire
 from foundation_rt.client.transports.http import HttpChannel
 from foundation_rt.client.transports.http_server import HttpServer
 from foundation_rt.client.transports.http_streams import MAX_ATTEMPTS, Pace
+from foundation_rt.client.transports.transport import Outgoing
 from foundation_rt.protocol.framing import LineTooLong
 from tests.support.http_server import serve_http
 from tests.support.leaks import Held

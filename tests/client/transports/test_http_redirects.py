@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from foundation_rt.client import MCPError, connect
-from foundation_rt.client.failing.errors import ConnectionLostError, InvalidResponseError
-from foundation_rt.client.failing.retries import RetryPolicy
+from foundation_rt.client.errors import ConnectionLostError, InvalidResponseError
+from foundation_rt.client.resilience.retries import RetryPolicy
 from tests.support.scripted_http import Asked, Reply, Talk, run, talking
 
 SECRET = "hunter2hunter2"

@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from foundation_rt import Server, ToolContext
-from foundation_rt.client.failing.errors import ConnectionLostError
-from foundation_rt.client.sessions.channel import Outgoing
+from foundation_rt.client.errors import ConnectionLostError
 from foundation_rt.client.transports.memory import MemoryChannel
+from foundation_rt.client.transports.transport import Outgoing
 from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION
 from tests.support.told import Told, run
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.transports.headers import common_headers
+from foundation_rt.client.transports.http_headers import common_headers
 from foundation_rt.client.transports.redaction import MASK, RedactingReceiver, Secrets
 from foundation_rt.protocol.framing import LineTooLong
 from tests.support.scripted_http import Heard

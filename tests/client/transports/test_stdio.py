@@ -17,7 +17,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foundation_rt.client.failing.errors import ConnectionLostError, MCPError
+from foundation_rt.client.errors import ConnectionLostError, MCPError
 from foundation_rt.client.transports.stdio import StdioChannel, StdioServer
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.framing import LineTooLong

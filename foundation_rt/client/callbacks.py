@@ -1,0 +1,64 @@
+"""Functions of the caller's that are told what comes meanwhile: progress, log messages.
+
+What a server sends may be anything, and so may what a callback does: neither harms anybody else
+(CLIENT-16).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import UsageError
+
+log = logging.getLogger("foundation_rt.client")
+
+ProgressCallback = Callable[[float, float | None, str | None], object]
+"""Takes what is done, how much there is to do, and a message; the last two may be None."""
+
+LogCallback = Callable[[str, str | None, Any], object]
+"""Takes the level, the name of the logger or None, and the data of a log message."""
+
+
+def check_plain(name: str, callback: Callable[..., object] | None) -> None:
+    """Hold that the callback of that name can be called: nothing awaits what it gives.
+
+    Raises:
+        UsageError: it is an `async def` function, whose body would never run.
+    """
+    if callback is not None and inspect.iscoroutinefunction(callback):
+        raise UsageError(f"{name} is called, and not awaited: it must not be `async def`")
+
+
+def call_back(callback: Callable[..., object], *values: Any) -> None:
+    """Call what belongs to the caller; what it raises is logged."""
+    try:
+        callback(*values)
+    except (Exception, asyncio.CancelledError):  # the latter is of whatever it has looked at
+        log.exception("a callback failed")
+
+
+def tell_progress(callback: ProgressCallback, params: Mapping[str, Any]) -> None:
+    """Tell what a `notifications/progress` says, if it says how much is done."""
+    done, total, message = params.get("progress"), params.get("total"), params.get("message")
+    if type(done) in (int, float):
+        call_back(
+            callback,
+            done,
+            total if type(total) in (int, float) else None,
+            message if isinstance(message, str) else None,
+        )
+
+
+def tell_log_message(callback: LogCallback, params: Mapping[str, Any]) -> None:
+    """Tell what a `notifications/message` says."""
+    level, logger = params.get("level"), params.get("logger")
+    call_back(
+        callback,
+        level if isinstance(level, str) else "info",
+        logger if isinstance(logger, str) else None,
+        params.get("data"),
+    )

@@ -1,0 +1,349 @@
+"""Answering what a server asks: the user, the language model, the places this program works in.
+
+What the caller gave to answer with decides what servers are told they may ask (QUEST-01). A server
+asks in the middle of a request: in the handshake era by a request of its own, in the stateless era
+by a result that wants more (spec/client-questions.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from ...errors import JsonRpcErrorCode, UsageError
+from ...registry.tools import is_async_callable
+from ...server_requests.errors import InvalidClientResult
+from ..errors import InvalidResponseError
+from .params import QuestionRefused, as_json, malformed
+
+if TYPE_CHECKING:
+    from ...protocol.revisions import Revision
+    from ...server_requests.elicitation import ElicitResult
+    from ...server_requests.sampling import SampleResult
+    from .elicitation import ElicitationRequest, ElicitationUrlRequest
+    from .roots import Place
+    from .sampling import SamplingRequest
+
+    Sampled = SampleResult | Mapping[str, Any] | None
+    SamplingHandler = Callable[[SamplingRequest], Sampled | Awaitable[Sampled]]
+
+    FilledIn = ElicitResult[Any] | Mapping[str, Any] | None
+    ElicitationHandler = Callable[[ElicitationRequest], FilledIn | Awaitable[FilledIn]]
+
+    Visited = ElicitResult[Any] | bool | None
+    ElicitationUrlHandler = Callable[[ElicitationUrlRequest], Visited | Awaitable[Visited]]
+
+    Places = Iterable[Place]
+    RootsHandler = Callable[[], Places | Awaitable[Places]]
+
+
+MAX_HANDLERS = 100
+"""Most handlers of one `Questions` that run at a time (QUEST-13)."""
+
+_CAPABILITY_OF = {
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+    "sampling/createMessage": "sampling",
+}
+
+log = logging.getLogger("foundation_rt.client")
+
+
+@define(eq=False, repr=False)
+class Prepared:
+    """A question that can be put to its handler.
+
+    Attributes:
+        handler: a function, `def` or `async def`.
+        arguments: what it is called with.
+        write: makes the result that is sent of what it answers.
+    """
+
+    method: str
+    handler: Any
+    arguments: tuple[Any, ...]
+    write: Callable[[Any], dict[str, Any]]
+
+
+def _check_handler(instance: Any, attribute: Any, value: Any) -> None:
+    if value is not None and not callable(value):
+        raise UsageError(f"{attribute.name} must be a function that answers, not {value!r}")
+
+
+@define(eq=False, repr=False, kw_only=True)
+class Questions:
+    """What servers may ask; any number of clients can share it.
+
+    Handlers may be `def` or `async def`, and are called for several questions at a time; a `def`
+    handler each time in a thread of its own. They know nothing of the server that asks: where the
+    user should, give each client handlers that do.
+
+    Args:
+        sampling: makes a language model go on with a `SamplingRequest`; returns a `SampleResult`,
+            or the wire's object of one, or None to decline.
+        elicitation: shows an `ElicitationRequest`; returns what was filled in, as an object (what
+            it lacks has its default), or an `ElicitResult`, or None to decline.
+        elicitation_url: shows an `ElicitationUrlRequest`; returns whether the user goes there, or
+            an `ElicitResult`, or None to decline.
+        roots: places, each a `pathlib.Path`, a `file:` URI or a `Root`; or a function that
+            returns such, called anew for each question.
+        sampling_tools: whether `sampling` can offer a model the tools of a request.
+
+    Raises:
+        UsageError: a handler cannot be called, a root is no place, or `sampling_tools` stands
+            without `sampling`.
+    """
+
+    sampling: SamplingHandler | None = field(default=None, validator=_check_handler)
+    elicitation: ElicitationHandler | None = field(default=None, validator=_check_handler)
+    elicitation_url: ElicitationUrlHandler | None = field(default=None, validator=_check_handler)
+    roots: Places | RootsHandler | None = None
+    sampling_tools: bool = False
+    _open: threading.BoundedSemaphore = field(init=False)
+    _known_roots: dict[str, Any] | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._open = threading.BoundedSemaphore(MAX_HANDLERS)
+        if self.sampling_tools and self.sampling is None:
+            raise UsageError("sampling_tools says what `sampling` can do: give that too")
+        if self.roots is not None and not callable(self.roots):
+            from .roots import write_roots
+
+            try:
+                self._known_roots = write_roots(self.roots)
+            except InvalidClientResult as error:
+                raise UsageError("{} {}".format(*error.issues[0])) from None
+
+    def capabilities(self, revision: Revision) -> dict[str, Any]:
+        """What a server is told it may ask (QUEST-01)."""
+        given: dict[str, Any] = {}
+        modes = self._modes(revision)
+        if modes:
+            knows_modes = "url" in revision.elicitation_modes
+            given["elicitation"] = {mode: {} for mode in modes} if knows_modes else {}
+        if self.roots is not None:
+            given["roots"] = {}
+        if self.sampling is not None:
+            given["sampling"] = {"tools": {}} if self._samples_with_tools(revision) else {}
+        return given
+
+    async def answer(self, method: str, params: Any, revision: Revision) -> dict[str, Any]:
+        """The result of a question.
+
+        Args:
+            params: whatever was sent.
+
+        Raises:
+            QuestionRefused: there is none; carries the error that the server gets.
+        """
+        return await self._ask(self._prepare(method, params, revision))
+
+    async def answer_all(self, requests: Any, revision: Revision) -> dict[str, dict[str, Any]]:
+        """The `inputResponses` to the `inputRequests` of a result, asked all at once (QUEST-14).
+
+        Raises:
+            InvalidResponseError: they are no questions, or not such as may be asked; none was.
+            QuestionRefused: one was not answered; the others have been cancelled.
+        """
+        asked = self._prepare_all(requests, revision)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {key: group.create_task(self._ask(one)) for key, one in asked.items()}
+        except BaseExceptionGroup as several:
+            failure = several.exceptions[0]
+        else:
+            return {key: task.result() for key, task in tasks.items()}
+        raise failure
+
+    # -- what is asked ---------------------------------------------------------------------------
+
+    def _modes(self, revision: Revision) -> list[str]:
+        given = {"form": self.elicitation, "url": self.elicitation_url}
+        return [mode for mode in given if given[mode] and mode in revision.elicitation_modes]
+
+    def _samples_with_tools(self, revision: Revision) -> bool:
+        return self.sampling_tools and revision.has("sampling", "tools")
+
+    def _prepare_all(self, requests: Any, revision: Revision) -> dict[str, Prepared]:
+        if type(requests) is not dict or len(requests) > MAX_HANDLERS:
+            raise InvalidResponseError(f"inputRequests is not an object of at most {MAX_HANDLERS}")
+        asked = {}
+        for key, request in requests.items():
+            method = request.get("method") if type(request) is dict else None
+            if type(method) is not str:
+                raise InvalidResponseError("one of inputRequests is no request")
+            try:
+                asked[key] = self._prepare(method, request.get("params"), revision)
+            except QuestionRefused as refused:
+                raise InvalidResponseError(
+                    f"the server asks for what it cannot be given: {refused.message}",
+                    original_code=refused.original_code,
+                ) from None
+        return asked
+
+    def _prepare(self, method: str, params: Any, revision: Revision) -> Prepared:
+        """The question, read; raises `QuestionRefused` (QUEST-02, QUEST-03)."""
+        capability = _CAPABILITY_OF.get(method)
+        if method not in revision.client_requests or capability not in self.capabilities(revision):
+            raise QuestionRefused(
+                JsonRpcErrorCode.METHOD_NOT_FOUND,
+                "Method not found: this client did not declare that it can be asked",
+                {"reason": "not_declared"},
+            )
+        if capability == "roots":
+            return self._prepare_roots(method)
+        if type(params) is not dict:
+            raise malformed("", "are not an object")
+        if capability == "sampling":
+            return self._prepare_sampling(method, params, revision)
+        return self._prepare_elicitation(method, params, revision)
+
+    def _prepare_roots(self, method: str) -> Prepared:
+        from .roots import write_roots
+
+        if callable(self.roots):
+            return Prepared(method, self.roots, (), write_roots)
+        return Prepared(method, _nothing, (), lambda _: dict(self._known_roots or {}))
+
+    def _prepare_sampling(
+        self, method: str, params: dict[str, Any], revision: Revision
+    ) -> Prepared:
+        from .sampling import read_sampling
+
+        with_tools = self._samples_with_tools(revision)
+        request, write = read_sampling(params, revision, with_tools=with_tools)
+        return Prepared(method, self.sampling, (request,), write)
+
+    def _prepare_elicitation(
+        self, method: str, params: dict[str, Any], revision: Revision
+    ) -> Prepared:
+        from .elicitation import read_form, read_page
+
+        mode = "form" if params.get("mode") is None else params["mode"]
+        if mode not in self._modes(revision):
+            raise malformed("/mode", "is one that this client did not declare")
+        if mode == "url":
+            page, write = read_page(params, revision)
+            return Prepared(method, self.elicitation_url, (page,), write)
+        form, write = read_form(params)
+        return Prepared(method, self.elicitation, (form,), write)
+
+    # -- and answered ----------------------------------------------------------------------------
+
+    async def _ask(self, prepared: Prepared) -> dict[str, Any]:
+
+        if not self._open.acquire(blocking=False):
+            raise _failed("Too many questions are open", "too_many_questions")
+        try:
+            answer = await run_handler(prepared.handler, prepared.arguments, self._open.release)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise _handler_failed(prepared, error) from error
+        except QuestionRefused as refused:
+            raise _checked(prepared, refused) from refused.__cause__
+        except Exception as error:
+            raise _handler_failed(prepared, error) from error
+        return _written(prepared, answer)
+
+
+async def _nothing() -> None:
+    """The handler of what is known without one."""
+
+
+def _written(prepared: Prepared, answer: Any) -> dict[str, Any]:
+    try:
+        return prepared.write(answer)
+    except QuestionRefused:
+        raise
+    except InvalidClientResult as error:
+        raise _unusable(prepared, error) from None
+    except Exception as error:  # the answer's own code: it may be an object of any class
+        raise _handler_failed(prepared, error) from error
+
+
+def _checked(prepared: Prepared, refused: QuestionRefused) -> QuestionRefused:
+    """What a handler raised, if it can be sent (QUEST-12)."""
+    try:
+        as_json(refused.to_wire(), "/error")
+        return refused
+    except InvalidClientResult as error:
+        return _unusable(prepared, error)
+
+
+def _unusable(prepared: Prepared, error: InvalidClientResult) -> QuestionRefused:
+    """Told to the log by the names of members; what they hold may be the user's secret."""
+    issues = "; ".join(f"{path or 'it'} {what}" for path, what in error.issues)
+    log.warning("the answer to %s cannot be sent: %s", prepared.method, issues)
+    return _failed("The client has no usable answer", "invalid_answer")
+
+
+def _handler_failed(prepared: Prepared, error: BaseException) -> QuestionRefused:
+    log.warning("the handler of %s failed", prepared.method, exc_info=error)
+    return _failed("The client failed to answer", "handler_failed")
+
+
+def _failed(message: str, reason: str) -> QuestionRefused:
+    return QuestionRefused(JsonRpcErrorCode.INTERNAL_ERROR, message, {"reason": reason})
+
+
+async def run_handler(
+    handler: Callable[..., Any], arguments: tuple[Any, ...], ended: Callable[[], object]
+) -> Any:
+    """What `handler` returns; raises what it raises.
+
+    Args:
+        ended: called once, when the handler has really ended; from any thread.
+
+    Raises:
+        RuntimeError: there is no thread for it; or it raised something that is no `Exception`.
+    """
+    if not is_async_callable(handler):
+        outcome = await _in_thread(partial(handler, *arguments), ended)
+        return await outcome if inspect.isawaitable(outcome) else outcome
+    try:
+        return await handler(*arguments)
+    finally:
+        ended()
+
+
+async def _in_thread(function: Callable[[], Any], ended: Callable[[], object]) -> Any:
+    loop = asyncio.get_running_loop()
+    context = contextvars.copy_context()
+    waiting: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def deliver(outcome: tuple[Any, BaseException | None]) -> None:
+        if not waiting.done():
+            waiting.set_result(outcome)
+
+    def run() -> None:
+        outcome: tuple[Any, BaseException | None]
+        try:
+            outcome = context.run(function), None
+        except BaseException as error:  # SystemExit too: nobody but this thread would hear of it
+            outcome = None, error
+        ended()
+        with suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(deliver, outcome)
+
+    try:
+        threading.Thread(target=run, name="foundation-rt-handler", daemon=True).start()
+    except RuntimeError:
+        ended()
+        raise
+    value, error = await waiting
+    if error is None:
+        return value
+    if isinstance(error, Exception):
+        raise error
+    raise RuntimeError(f"the handler raised {type(error).__name__}") from error

@@ -1,0 +1,210 @@
+"""Asking the user for a server: by a form, or by a page that is opened outside of this program.
+
+A form is checked as far as every form can be: types, lengths, limits, choices, formats. Patterns
+are not evaluated: a server that chooses one could stop the event loop with it (QUEST-05).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from ...errors import RegistrationError
+from ...jsonschema.issues import step
+from ...jsonschema.validation import Validator, compile_schema
+from ...protocol.exact_json import dumps
+from ...protocol.revisions import Revision
+from ...server_requests.elicitation import ACTIONS, ElicitResult, is_web_page
+from ...server_requests.errors import InvalidClientResult
+from .params import as_json, malformed, optional, required
+
+MAX_FIELDS = 100
+"""Most fields of a form; compiling more would keep the event loop for more than 25 ms."""
+
+MAX_CHOICES = 2000
+"""Most choices of all fields of a form together: 0.1 ms and 12 kB each, compiled."""
+
+MAX_FORM_BYTES = 128 * 1024
+"""Largest schema of a form, as far as it is checked, in bytes of JSON."""
+
+Write = Callable[[Any], dict[str, Any]]
+"""Makes the result that is sent of what a handler answered; raises `InvalidClientResult`."""
+
+_LENGTH = ("minLength", "maxLength", "format")
+_LIMITS = ("minimum", "maximum")
+_CHECKED: dict[str, tuple[str, ...]] = {
+    "string": _LENGTH,
+    "integer": _LIMITS,
+    "number": _LIMITS,
+    "boolean": (),
+    "array": ("minItems", "maxItems"),
+}
+_TEXTS = {"type": "string"}
+# What any field of any form may hold, for one whose schema says it in another way.
+_ANY = {"type": ["string", "number", "boolean", "array"], "items": _TEXTS}
+
+
+@frozen(eq=False)
+class ElicitationRequest:
+    """A form that a server wants filled in.
+
+    Attributes:
+        message: why; to be shown to the user.
+        schema: what is asked for, as it came: the `properties` of an object are the fields.
+    """
+
+    message: str
+    schema: Mapping[str, Any]
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """What fields hold that the user leaves alone; the answer need not repeat it (QUEST-06)."""
+        fields = self.schema["properties"].items()
+        return {name: one["default"] for name, one in fields if one.get("default") is not None}
+
+
+@frozen(eq=False)
+class ElicitationUrlRequest:
+    """A page that a server wants the user to visit.
+
+    Nothing of it may be fetched, and it may be opened only after the user has seen the whole URL
+    and agreed; in a browser, where this program cannot look.
+
+    Attributes:
+        message: why; to be shown to the user.
+        url: http or https.
+        elicitation_id: by which the server tells that the user has been there; None if it won't.
+    """
+
+    message: str
+    url: str
+    elicitation_id: str | None = None
+
+    @property
+    def host(self) -> str:
+        """Whose page it is: to be shown beside the URL, which may look like somebody else's."""
+        from urllib.parse import urlsplit
+
+        return urlsplit(self.url).hostname or ""
+
+
+# -- forms ---------------------------------------------------------------------------------------
+
+
+def read_form(params: Mapping[str, Any]) -> tuple[ElicitationRequest, Write]:
+    """A form, and what writes the answer to it.
+
+    Raises:
+        QuestionRefused: it is none (QUEST-03, QUEST-05).
+    """
+    schema = required(params, "requestedSchema", dict)
+    properties = required(schema, "properties", dict, "/requestedSchema")
+    if schema.get("type") != "object":
+        raise malformed("/requestedSchema/type", "is not object")
+    if len(properties) > MAX_FIELDS:
+        raise malformed("/requestedSchema/properties", f"has more than {MAX_FIELDS} fields")
+    request = ElicitationRequest(required(params, "message", str), schema)
+    validate = _compile(schema, properties)
+    return request, lambda answer: _write_form(request, validate, answer)
+
+
+def _compile(schema: Mapping[str, Any], properties: Mapping[str, Any]) -> Validator:
+    at = "/requestedSchema/properties"
+    checked: dict[str, Any] = {"type": "object", "additionalProperties": False}
+    checked["properties"] = {name: _field(one, step(at, name)) for name, one in properties.items()}
+    names = optional(schema, "required", list, "/requestedSchema")
+    if names is not None:
+        if len(names) > MAX_FIELDS:
+            raise malformed("/requestedSchema/required", f"has more than {MAX_FIELDS} names")
+        checked["required"] = names
+    if sum(map(_count_choices, checked["properties"].values())) > MAX_CHOICES:
+        raise malformed(at, f"has more than {MAX_CHOICES} choices")
+    try:
+        if len(dumps(checked)) > MAX_FORM_BYTES:
+            raise malformed("/requestedSchema", f"is longer than {MAX_FORM_BYTES} bytes")
+        return compile_schema(checked).validate
+    except (RegistrationError, TypeError) as error:
+        raise malformed("/requestedSchema", f"cannot be used: {str(error)[:500]}") from None
+
+
+def _field(field: Any, path: str) -> dict[str, Any]:
+    """The part of a field's schema that is checked."""
+    if type(field) is not dict:
+        raise malformed(path, "is not an object")
+    kind = field.get("type")
+    if type(kind) is not str or kind not in _CHECKED:
+        return _ANY
+    checked = {"type": kind, **{name: field[name] for name in _CHECKED[kind] if name in field}}
+    if kind == "array":
+        items = optional(field, "items", dict, path) or {}
+        return {**checked, "items": {**_TEXTS, **_choices(items, "anyOf", path)}}
+    return {**checked, **_choices(field, "oneOf", path)} if kind == "string" else checked
+
+
+def _choices(holder: Mapping[str, Any], titled: str, path: str) -> dict[str, Any]:
+    if "enum" in holder:
+        return {"enum": required(holder, "enum", list, path)}
+    options = optional(holder, titled, list, path)
+    if options is None:
+        return {}
+    if len(options) > MAX_CHOICES:
+        raise malformed(f"{path}/{titled}", f"has more than {MAX_CHOICES} choices")
+    if not all(type(option) is dict and "const" in option for option in options):
+        raise malformed(f"{path}/{titled}", "is not a list of choices")
+    return {"enum": [option["const"] for option in options]}
+
+
+def _count_choices(checked: Mapping[str, Any]) -> int:
+    return len(checked.get("enum", ())) + len(checked.get("items", {}).get("enum", ()))
+
+
+def _write_form(request: ElicitationRequest, validate: Validator, answer: Any) -> dict[str, Any]:
+    if isinstance(answer, Mapping):
+        answer = ElicitResult("accept", answer)
+    action = _action(answer)
+    if action != "accept":
+        return {"action": action}
+    given = answer.content or {}
+    content = as_json(dict(given) if isinstance(given, Mapping) else given, "/content")
+    if type(content) is not dict:
+        raise InvalidClientResult(("/content", "is not an object"))
+    content = {**request.defaults, **content}
+    issues = validate(content)
+    if issues:
+        raise InvalidClientResult(*((f"/content{issue.path}", issue.message) for issue in issues))
+    return {"action": action, "content": content}
+
+
+# -- pages ---------------------------------------------------------------------------------------
+
+
+def read_page(params: Mapping[str, Any], revision: Revision) -> tuple[ElicitationUrlRequest, Write]:
+    """A page to visit, and what writes the answer to it.
+
+    Raises:
+        QuestionRefused: it is none (QUEST-03, QUEST-07).
+    """
+    url = required(params, "url", str)
+    if not is_web_page(url):
+        raise malformed("/url", "is not an http or https URL")
+    name = required(params, "elicitationId", str) if revision.names_elicitations else None
+    return ElicitationUrlRequest(required(params, "message", str), url, name), _write_visit
+
+
+def _write_visit(answer: Any) -> dict[str, Any]:
+    if type(answer) is bool:
+        return {"action": "accept" if answer else "decline"}
+    return {"action": _action(answer)}
+
+
+def _action(answer: Any) -> str:
+    """None declines."""
+    if answer is None:
+        return "decline"
+    if not isinstance(answer, ElicitResult):
+        raise InvalidClientResult(("", "is not an ElicitResult, nor what stands for one"))
+    if answer.action not in ACTIONS:
+        raise InvalidClientResult(("/action", f"is not one of {', '.join(ACTIONS)}"))
+    return answer.action

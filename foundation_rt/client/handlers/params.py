@@ -1,0 +1,81 @@
+"""Refusing what a server asks: the error for it, and reading the params of a question.
+
+What a server sends may be anything. A member that is not what the specification has is named in
+the refusal (QUEST-03); a member that may be left out may be null as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import JsonRpcErrorCode
+from ...protocol.exact_json import dumps, loads
+from ...server_requests.errors import InvalidClientResult
+from ..errors import MCPError
+
+_KINDS: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}
+
+
+class QuestionRefused(MCPError):
+    """What a server asks is not answered: E210.
+
+    A handler may raise it to choose what the server is told; in the stateless era, where nothing is
+    told, the request that asked ends with it (QUEST-15).
+
+    Args:
+        json_rpc_code: of the error that the server gets; kept as `original_code`.
+        message: for the server.
+        data: JSON for the server; None for none.
+    """
+
+    def __init__(self, json_rpc_code: int, message: str, data: Any = None) -> None:
+        super().__init__(
+            "E210", message, original_code=int(json_rpc_code), data=data, may_have_run=True
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        """The error object of a JSON-RPC response."""
+        wire = {"code": self.original_code, "message": self.message}
+        return wire if self.data is None else {**wire, "data": self.data}
+
+
+def malformed(path: str, what: str) -> QuestionRefused:
+    """The refusal of params of which the member at `path` is wrong: -32602."""
+    return QuestionRefused(
+        JsonRpcErrorCode.INVALID_PARAMS,
+        f"Invalid params: {path or 'they'} {what}",
+        {"reason": "invalid_params", "path": path},
+    )
+
+
+def required(holder: Mapping[str, Any], name: str, kind: type, path: str = "") -> Any:
+    """The member `name` of the object at `path`.
+
+    Args:
+        kind: `str`, `dict` or `list`.
+
+    Raises:
+        QuestionRefused: it is missing, or of another kind.
+    """
+    value = holder.get(name)
+    if type(value) is not kind:
+        raise malformed(f"{path}/{name}", f"is not {_KINDS[kind]}")
+    return value
+
+
+def optional(holder: Mapping[str, Any], name: str, kind: type, path: str = "") -> Any:
+    """As `required`, but None for a member that is missing or null."""
+    return None if holder.get(name) is None else required(holder, name, kind, path)
+
+
+def as_json(value: Any, path: str) -> Any:
+    """`value` as the server will read it.
+
+    Raises:
+        InvalidClientResult: it is not JSON; it stands at `path` of the answer.
+    """
+    try:
+        return loads(dumps(value))
+    except (TypeError, ValueError):
+        raise InvalidClientResult((path, "is not JSON")) from None

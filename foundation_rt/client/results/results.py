@@ -1,0 +1,412 @@
+"""Results as they come from a server: of a tool, a resource, a prompt, a completion.
+
+`read` looks at the frame of a result; what its parts hold is decoded when it is first asked for,
+since many callers want one member of a result, and base64 of megabytes costs milliseconds
+(CTOOL-12). Whatever a server sends instead of a result is an `InvalidResponseError` (E209).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field, frozen
+
+from ...errors import ErrorCode, StructuredError
+from ...protocol.exact_json import loads
+from ..errors import InvalidResponseError, ToolCallError
+
+if TYPE_CHECKING:
+    from ...protocol.content import ResourceContents
+    from .content import Content
+
+
+_CODES = frozenset(ErrorCode)
+
+
+@define(eq=False, repr=False)
+class CallResult:
+    """What a tool answered.
+
+    Attributes:
+        wire: the result as it came.
+        is_error: the tool says that it failed; `error` says how.
+        unchecked: why the structured result was not held against the tool's output schema; None if
+            it was, or if there is nothing to check (CTOOL-04, CTOOL-19).
+    """
+
+    wire: Mapping[str, Any]
+    is_error: bool
+    _blocks: list[Any]
+    _correlation_id: str | None
+    unchecked: str | None = field(default=None, init=False)
+    _content: tuple[Content, ...] | None = field(default=None, init=False)
+
+    @classmethod
+    def read(cls, wire: Any, correlation_id: str | None = None) -> CallResult:
+        """The result of `tools/call`.
+
+        Args:
+            correlation_id: the one that was sent with the call, if there was one.
+
+        Raises:
+            InvalidResponseError: it is no such result (CTOOL-11).
+        """
+        _check_frame(wire, "tools/call")
+        blocks = wire.get("content")
+        if type(blocks) is not list:
+            if blocks is not None:
+                raise InvalidResponseError(
+                    "the content of the result of tools/call is not an array"
+                )
+            blocks = []
+        is_error = wire.get("isError", False)
+        if type(is_error) is not bool:
+            if is_error is not None:
+                raise InvalidResponseError("isError in the result of tools/call is not a boolean")
+            is_error = False
+        return cls(wire, is_error, blocks, correlation_id)
+
+    @property
+    def content(self) -> tuple[Content, ...]:
+        """The content blocks; one of a kind that is not known is the object that came.
+
+        Raises:
+            InvalidResponseError: one is not what its kind says (CTOOL-13).
+        """
+        if self._content is None:
+            from .content import read_block
+
+            self._content = tuple(map(read_block, self._blocks))
+        return self._content
+
+    @property
+    def text(self) -> str:
+        """All text blocks, with a line end between them.
+
+        Raises:
+            ToolCallError: the tool failed; its `message` and `content` are what the tool said.
+            InvalidResponseError: a block is none, or its text is not a string.
+        """
+        self.raise_for_error()
+        return "\n".join(self._texts())
+
+    @property
+    def has_structured(self) -> bool:
+        """Return whether there is a structured result; it may be null."""
+        return "structuredContent" in self.wire
+
+    @property
+    def structured(self) -> Any:
+        """The structured result, any JSON; None if there is none."""
+        return self.wire.get("structuredContent")
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether the server has put the value into an object: `{"result": 3}` (CTOOL-21)."""
+        if type(self.structured) is not dict:
+            return False
+
+        try:
+            texts = self._texts()
+        except InvalidResponseError:
+            return False
+        return len(texts) == len(self._blocks) and is_wrapped(self.structured, texts)
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The `_meta` of the result; empty if it has none."""
+        return _meta(self.wire)
+
+    @property
+    def run_id(self) -> str | None:
+        """The server's id of this run, where it tells it: foundation-rt does of a failed one."""
+        error = self.error
+        return None if error is None else error.run_id
+
+    @property
+    def correlation_id(self) -> str | None:
+        """The id under which the server has logged the call, else the one that was sent with it."""
+        error = self.error
+        told = None if error is None else error.correlation_id
+        return self._correlation_id if told is None else told
+
+    @property
+    def error(self) -> ToolCallError | None:
+        """How the tool failed; None if it did not (CTOOL-15).
+
+        It is made anew each time: one that is kept would hold, once raised, the frames it came
+        through and with them this result.
+
+        Raises:
+            InvalidResponseError: it failed, and its content cannot be read.
+        """
+        return _tool_error(self) if self.is_error else None
+
+    def value(self) -> Any:
+        """The plain value of the result (CTOOL-16).
+
+        That is the structured result, without the object that some servers put around it
+        (CTOOL-21); else the only text block, read as JSON if it is JSON; else
+        the text of several text blocks; else, where there is more than text, `content`.
+
+        Raises:
+            ToolCallError: the tool failed.
+            InvalidResponseError: the content cannot be read.
+        """
+        self.raise_for_error()
+        if self.is_wrapped:
+            return self.structured["result"]
+        if self.structured is not None:
+            return self.structured
+        texts = self._texts()
+        if len(texts) < len(self._blocks):
+            return self.content
+        if len(texts) == 1:
+            return _json_or_text(texts[0])
+        return "\n".join(texts) if texts else None
+
+    def raise_for_error(self) -> CallResult:
+        """Return this result if the tool did not fail.
+
+        Raises:
+            ToolCallError: it did.
+        """
+        error = self.error
+        if error is not None:
+            raise error
+        return self
+
+    def _texts(self) -> list[str]:
+        texts = []
+        for block in self._blocks:
+            if type(block) is not dict:
+                raise InvalidResponseError("a content block is not an object with a type")
+            if block.get("type") == "text":
+                text = block.get("text")
+                if type(text) is not str:
+                    raise InvalidResponseError("the text of a content block is not a string")
+                texts.append(text)
+        return texts
+
+
+@frozen(eq=False, repr=False)
+class ReadResult:
+    """What a resource holds.
+
+    Attributes:
+        wire: the result of `resources/read` as it came.
+        contents: one or more; some resources are directories.
+    """
+
+    wire: Mapping[str, Any]
+    contents: tuple[ResourceContents, ...]
+
+    @classmethod
+    def read(cls, wire: Any) -> ReadResult:
+        """The result of `resources/read`.
+
+        Raises:
+            InvalidResponseError: it is no such result.
+        """
+        from .content import read_contents
+
+        _check_frame(wire, "resources/read")
+        return cls(wire, tuple(map(read_contents, _array(wire, "contents", "resources/read"))))
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The `_meta` of the result; empty if it has none."""
+        return _meta(self.wire)
+
+
+@frozen
+class PromptMessage:
+    """One message of a prompt.
+
+    Attributes:
+        role: who says it: ``user`` or ``assistant``.
+    """
+
+    role: str
+    content: Content
+
+
+@frozen(eq=False, repr=False)
+class PromptResult:
+    """A prompt, filled in.
+
+    Attributes:
+        wire: the result of `prompts/get` as it came.
+        description: None if there is none.
+    """
+
+    wire: Mapping[str, Any]
+    messages: tuple[PromptMessage, ...]
+    description: str | None
+
+    @classmethod
+    def read(cls, wire: Any) -> PromptResult:
+        """The result of `prompts/get`.
+
+        Raises:
+            InvalidResponseError: it is no such result.
+        """
+        _check_frame(wire, "prompts/get")
+        messages = tuple(map(_message, _array(wire, "messages", "prompts/get")))
+        description = wire.get("description")
+        return cls(wire, messages, description if type(description) is str else None)
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The `_meta` of the result; empty if it has none."""
+        return _meta(self.wire)
+
+
+@frozen(eq=False, repr=False)
+class CompletionResult:
+    """What could complete an argument.
+
+    Attributes:
+        wire: the result of `completion/complete` as it came.
+        values: the most likely first.
+        total: how many there are; None if the server does not say.
+        has_more: whether there are more than `values`.
+    """
+
+    wire: Mapping[str, Any]
+    values: tuple[str, ...]
+    total: int | None
+    has_more: bool
+
+    @classmethod
+    def read(cls, wire: Any) -> CompletionResult:
+        """The result of `completion/complete`.
+
+        Raises:
+            InvalidResponseError: it is no such result.
+        """
+        _check_frame(wire, "completion/complete")
+        completion = wire.get("completion")
+        if type(completion) is not dict:
+            raise InvalidResponseError("the result of completion/complete has no completion")
+        values = tuple(_array(completion, "values", "completion/complete"))
+        if not all(type(value) is str for value in values):
+            raise InvalidResponseError("a value of completion/complete is not a string")
+        total = completion.get("total")
+        if type(total) is not int or total < len(values):
+            total = None
+        more = completion.get("hasMore") is True or (total is not None and total > len(values))
+        return cls(wire, values, total, more)
+
+
+def _check_frame(wire: Any, method: str) -> None:
+    """A result is an object, and complete (MCP 2026-07-28, "ResultType")."""
+    if type(wire) is not dict:
+        raise InvalidResponseError(f"the result of {method} is not an object")
+    if wire.get("resultType", "complete") != "complete":
+        raise InvalidResponseError(f"the result of {method} is of an unknown resultType")
+
+
+def _array(wire: dict[str, Any], name: str, method: str) -> list[Any]:
+    value = wire.get(name)
+    if type(value) is not list:
+        raise InvalidResponseError(f"{name} in the result of {method} is not an array")
+    return value
+
+
+def _meta(wire: Mapping[str, Any]) -> Mapping[str, Any]:
+    meta = wire.get("_meta")
+    return meta if type(meta) is dict else {}
+
+
+def _message(wire: Any) -> PromptMessage:
+    from .content import read_block
+
+    if type(wire) is not dict or wire.get("role") not in ("user", "assistant"):
+        raise InvalidResponseError("a message of a prompt has no role that there is")
+    return PromptMessage(wire["role"], read_block(wire.get("content")))
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return loads(text)
+    except ValueError:
+        return text
+
+
+def _tool_error(result: CallResult) -> ToolCallError:
+    """The error in a result: a foundation-rt server tells it as JSON (ERR-02), others in words."""
+    content, text = result.content, "\n".join(result._texts())
+    told = _structured_error(text) if len(content) == 1 else None
+    if told is None:
+        return ToolCallError(text or "the tool failed and said nothing", content=content)
+    return ToolCallError(
+        told.message,
+        code=told.code,
+        details=told.details,
+        run_id=told.run_id,
+        correlation_id=told.correlation_id,
+        content=content,
+    )
+
+
+def _structured_error(text: str) -> StructuredError | None:
+    """The error that `text` is the JSON of; None if it is none."""
+    told = _json_or_text(text)
+    if type(told) is not dict:
+        return None
+    code, message, details = told.get("code"), told.get("message"), told.get("details")
+    run_id, correlation_id = told.get("runId"), told.get("correlationId")
+    if type(code) is not str or code not in _CODES or type(message) is not str:
+        return None
+    return StructuredError(
+        ErrorCode(code),
+        message,
+        details if type(details) is dict else None,
+        run_id if type(run_id) is str else None,
+        correlation_id if type(correlation_id) is str else None,
+    )
+
+
+def is_wrapped(structured: Any, texts: Sequence[str]) -> bool:
+    """Return whether `structured` is an object around the value that the content serializes.
+
+    Args:
+        structured: the structured result.
+        texts: the text of each content block, where all blocks are text.
+    """
+    if type(structured) is not dict or structured.keys() != {"result"}:
+        return False
+    inner = structured["result"]
+    if len(texts) == 1 and _serializes(texts[0], inner):
+        return True
+    # Servers write a list as one block for each item, and nothing for null.
+    items = list(_items(inner))
+    return len(items) == len(texts) and all(map(_serializes, texts, items))
+
+
+def _serializes(text: str, value: Any) -> bool:
+    if text == value:
+        return True
+    try:
+        return bool(loads(text) == value)
+    except ValueError:
+        return False
+
+
+def _items(value: Any) -> Iterator[Any]:
+    """Return the items of a list and of the lists in it; None has no items."""
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if type(one) is list:
+            pending.extend(reversed(one))
+        elif one is not None:
+            yield one
+
+
+def text_of(wire: Mapping[str, Any], member: str) -> str | None:
+    """Return a member that is text; None if it is absent or something else."""
+    value = wire.get(member)
+    return value if type(value) is str else None

@@ -1,0 +1,170 @@
+"""One tool of a server, as it was listed: what it takes, what it returns, what is known about it.
+
+Its schemas are compiled when they are first needed: a server may list thousands of tools, and a
+program calls a few of them (0.8 ms each).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from ...errors import RegistrationError
+from ...protocol.exact_json import dumps
+from ..errors import InvalidArgumentsError, InvalidResponseError
+from .results import text_of
+from .schema_check import SchemaCheck
+
+if TYPE_CHECKING:
+    from ...jsonschema.headers import HeaderParameter
+    from ...jsonschema.issues import ValidationIssue
+
+
+@define(eq=False, repr=False)
+class ToolSchema:
+    """A tool as `tools/list` has it; made by `read`.
+
+    Attributes:
+        wire: as it came, every member kept.
+        annotations: what the server says the tool does to the world; empty if it says nothing. They
+            are to be believed as far as the server is (MCP 2026-07-28, "Tool").
+    """
+
+    name: str
+    wire: Mapping[str, Any]
+    annotations: Mapping[str, Any]
+    _input: SchemaCheck
+    _output: SchemaCheck | None
+    _mirrored: tuple[tuple[HeaderParameter, ...], str | None] | None = field(
+        default=None, init=False
+    )
+
+    @classmethod
+    def read(cls, wire: Any) -> ToolSchema:
+        """A member of `tools`.
+
+        Raises:
+            InvalidResponseError: it is no tool (CTOOL-01).
+        """
+        if type(wire) is not dict:
+            raise InvalidResponseError("a tool is listed that is not an object")
+        name, schema, output = map(wire.get, ("name", "inputSchema", "outputSchema"))
+        if type(name) is not str or not name:
+            raise InvalidResponseError("a tool is listed without a name")
+        if type(schema) is not dict:
+            raise InvalidResponseError("a tool is listed whose inputSchema is not an object")
+        if output is not None and type(output) is not dict:
+            raise InvalidResponseError("a tool is listed whose outputSchema is not an object")
+        said = wire.get("annotations")
+        return cls(
+            name,
+            wire,
+            said if type(said) is dict else {},
+            SchemaCheck(schema),
+            None if output is None else SchemaCheck(output),
+        )
+
+    def __repr__(self) -> str:
+        about = "".join(f", {text!r}" for text in (self.title, self.description) if text)
+        return f"ToolSchema({self.name!r}{about})"
+
+    @property
+    def title(self) -> str | None:
+        """Its name for people; None if there is none (before 2025-06-18 an annotation)."""
+        return text_of(self.wire, "title") or text_of(self.annotations, "title")
+
+    @property
+    def description(self) -> str | None:
+        """What it does; None if the server does not say."""
+        return text_of(self.wire, "description")
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        """What the arguments have to fit."""
+        return self._input.schema
+
+    @property
+    def output_schema(self) -> Mapping[str, Any] | None:
+        """What a structured result has to fit; None if the tool does not say."""
+        return None if self._output is None else self._output.schema
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Return whether the server says that a second call changes nothing more (CTOOL-03)."""
+        said = self.annotations
+        return said.get("idempotentHint") is True or said.get("readOnlyHint") is True
+
+    @property
+    def needs_task(self) -> bool:
+        """Return whether it may be called as a task only, as MCP 2025-11-25 has them (CTOOL-18)."""
+        said = self.wire.get("execution")
+        return type(said) is dict and said.get("taskSupport") == "required"
+
+    @property
+    def uncheckable(self) -> str | None:
+        """Why something of it is not checked; known after the first check (CTOOL-04)."""
+        parts = (("inputSchema", self._input), ("outputSchema", self._output))
+        found = [
+            f"{member}: {check.problem}"
+            for member, check in parts
+            if check is not None and check.problem is not None
+        ]
+        return "; ".join(found) or None
+
+    @property
+    def unchecked_output(self) -> str | None:
+        """Why structured results are not checked; known after the first check (CTOOL-04)."""
+        return None if self._output is None else self._output.problem
+
+    def check_arguments(self, arguments: Mapping[str, Any]) -> tuple[ValidationIssue, ...]:
+        """What is wrong with the arguments of a call; `()` when nothing is (CTOOL-02)."""
+        return self._input.issues(arguments)
+
+    def check_output(self, structured: Any) -> tuple[ValidationIssue, ...]:
+        """What is wrong with a structured result; `()` when nothing is (CTOOL-02)."""
+        return () if self._output is None else self._output.issues(structured)
+
+    @property
+    def header_parameters(self) -> tuple[HeaderParameter, ...]:
+        """The arguments that HTTP headers repeat; none if one of them breaks the rules."""
+        return self._mirroring()[0]
+
+    @property
+    def header_problem(self) -> str | None:
+        """Why the tool must not be used over HTTP in the stateless era (CTOOL-09)."""
+        return self._mirroring()[1]
+
+    def mirrored(self, arguments: Mapping[str, Any]) -> dict[str, str]:
+        """What the headers of a call repeat: names after `Mcp-Param-` to texts, not yet encoded.
+
+        Raises:
+            InvalidArgumentsError: a value is none that a header can say (CTOOL-10).
+        """
+        from .mcp_headers import header_texts
+
+        texts, issues = header_texts(self.header_parameters, arguments)
+        if issues:
+            raise InvalidArgumentsError(self.name, issues)
+        return texts
+
+    def says_the_same(self, other: ToolSchema) -> bool:
+        """Return whether both were listed in the same words (CTOOL-08).
+
+        As JSON: to Python `1`, `1.0` and `true` are equal, to a schema they are not.
+        """
+        try:
+            return dumps(self.wire) == dumps(other.wire)
+        except TypeError:  # deeper than orjson writes
+            return False
+
+    def _mirroring(self) -> tuple[tuple[HeaderParameter, ...], str | None]:
+        if self._mirrored is None:
+            from .mcp_headers import find_parameters
+
+            try:
+                self._mirrored = find_parameters(self.input_schema), None
+            except RegistrationError as error:
+                self._mirrored = (), str(error)
+        return self._mirrored

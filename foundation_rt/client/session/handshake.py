@@ -1,0 +1,219 @@
+"""How a client finds out what a server speaks, and tells it what it speaks itself.
+
+The older revisions shake hands, the newer ones have nothing to agree on; which of them a server
+has, it does not say by itself. So the first question is one of the newer kind, `server/discover`;
+a server that does not know it gets `initialize`. All of it is decided here, without any I/O: an
+`Opening` is what is to be sent next, a `ServerDescription` what came of it (MCP 2026-07-28,
+"Versioning and Compatibility"; GEO-1.5a-002).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import define, field
+
+from ...errors import JsonRpcErrorCode
+from ...protocol.peer import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY, SUPPORTED_REVISIONS
+from ...protocol.revisions import (
+    HANDSHAKE_REVISIONS,
+    NEWEST_HANDSHAKE_REVISION,
+    REVISIONS,
+    STATELESS_REVISIONS,
+    VERSION_KEY,
+    Revision,
+)
+from ..errors import ConnectionLostError, InvalidResponseError, MCPError
+from ..printable import readable
+from .server_description import ServerDescription
+
+NEWEST_REVISION = STATELESS_REVISIONS[-1]
+
+_UNSUPPORTED = int(JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION)
+_MODERN_CODES = {
+    int(JsonRpcErrorCode.HEADER_MISMATCH),
+    int(JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY),
+}
+_INTERNAL = int(JsonRpcErrorCode.INTERNAL_ERROR)
+_NO_ACCESS = {"E207", "E208"}
+# How often a server may name what it speaks instead of introducing itself.
+_MAX_CHOICES = 3
+_MAX_NAMED = 10
+
+
+@define(eq=False, repr=False)
+class Opening:
+    """The next request of the handshake.
+
+    Attributes:
+        revision: the one it proposes.
+    """
+
+    method: str
+    params: dict[str, Any]
+    revision: Revision
+
+
+@define(eq=False, repr=False)
+class Handshake:
+    """One server's introduction.
+
+    Args:
+        info: the client's name and version, as the wire has them.
+        capabilities: what the client can do, by revision.
+        forced: the only revision that is to be spoken; None leaves it to both sides.
+        known: what this server spoke before; it is not probed again.
+    """
+
+    info: Mapping[str, Any]
+    capabilities: Callable[[Revision], dict[str, Any]]
+    forced: Revision | None = None
+    known: Revision | None = None
+    _is_understood: bool = field(default=False, init=False)
+    _choices: int = field(default=0, init=False)
+
+    def first(self) -> Opening:
+        """What to begin with (CLIENT-01, CLIENT-02)."""
+        revision = self.forced or self.known or REVISIONS[NEWEST_REVISION]
+        return self._discover(revision) if revision.is_stateless else self.initialize(revision)
+
+    def initialize(self, revision: Revision | None = None) -> Opening:
+        """The first step of the handshake era; by default with its newest revision."""
+        revision = revision or REVISIONS[NEWEST_HANDSHAKE_REVISION]
+        params = {
+            "protocolVersion": revision.name,
+            "capabilities": self.capabilities(revision),
+            "clientInfo": revision.keep("implementation", self.info),
+        }
+        return Opening("initialize", params, revision)
+
+    def meta(self, revision: Revision) -> dict[str, Any]:
+        """What every request of the stateless era says in its `_meta` (CLIENT-03)."""
+        return {
+            VERSION_KEY: revision.name,
+            INFO_KEY: revision.keep("implementation", self.info),
+            CAPABILITIES_KEY: self.capabilities(revision),
+        }
+
+    @property
+    def may_fall_back(self) -> bool:
+        """Return whether a server that does not answer the first question is asked `initialize`."""
+        return self.forced is None
+
+    @property
+    def may_have_ended_it(self) -> bool:
+        """Return whether a server that has ended may have done so for the first question."""
+        return not self._is_understood and self.forced is None and self.known is None
+
+    def answered(self, opening: Opening, result: Mapping[str, Any]) -> ServerDescription | Opening:
+        """The server answered `opening`.
+
+        Raises:
+            MCPError: what it said is no introduction (E209), or there is no revision that both
+                speak (E206).
+        """
+        self._is_understood = True
+        if opening.method == "initialize":
+            return self._initialized(result)
+        return self._discovered(opening, result)
+
+    def refused(self, opening: Opening, error: MCPError) -> Opening:
+        """The server refused `opening`; returns what to try next (CLIENT-02).
+
+        Raises:
+            MCPError: there is nothing else to try.
+        """
+        is_discovery = opening.method == "server/discover"
+        supported = _names(error.data, "supported")
+        if error.original_code == _UNSUPPORTED or (supported and not is_discovery):
+            return self._choose(supported, error)
+        if error.original_code in _MODERN_CODES or error.code in _NO_ACCESS:
+            raise error
+        if isinstance(error, ConnectionLostError) or not is_discovery:
+            raise error
+        if self.may_fall_back:
+            return self.initialize()
+        raise self._other_kind(error)
+
+    def _discover(self, revision: Revision) -> Opening:
+        return Opening("server/discover", {"_meta": self.meta(revision)}, revision)
+
+    def _discovered(
+        self, opening: Opening, result: Mapping[str, Any]
+    ) -> ServerDescription | Opening:
+        supported = _names(result, "supportedVersions")
+        if not supported:
+            # Servers of the older kind answer what they do not know with anything.
+            return self.refused(opening, InvalidResponseError("the server names no revision"))
+        if opening.revision.name not in supported:
+            return self._choose(supported, no_common_revision(supported, self._ours()))
+        meta = result.get("_meta")
+        said = meta.get(SERVER_INFO_KEY) if isinstance(meta, Mapping) else None
+        return _introduction(opening.revision, result, said or result.get("serverInfo"))
+
+    def _choose(self, supported: list[str], error: MCPError) -> Opening:
+        """The newest revision that both speak, unless the server goes on like that."""
+        self._is_understood = True
+        self._choices += 1
+        common = [name for name in self._ours() if name in supported]
+        if not common:
+            raise no_common_revision(supported, self._ours())
+        if self._choices > _MAX_CHOICES:
+            raise error
+        revision = REVISIONS[common[0]]
+        return self._discover(revision) if revision.is_stateless else self.initialize(revision)
+
+    def _other_kind(self, error: MCPError) -> MCPError:
+        """E206, if the server has understood all but the question, as the older kind does."""
+        if error.original_code in (None, _INTERNAL):
+            return error
+        return MCPError(
+            "E206",
+            f"the server does not speak {self._ours()[0]}, and no other is to be spoken: "
+            f"{error.message}",
+            suggested_action="Let the client find the revision, or update the server.",
+            original_code=error.original_code,
+            data=error.data,
+        )
+
+    def _ours(self) -> list[str]:
+        """What may be spoken, newest first."""
+        return [name for name in SUPPORTED_REVISIONS if self.forced in (None, REVISIONS[name])]
+
+    def _initialized(self, result: Mapping[str, Any]) -> ServerDescription:
+        name = result.get("protocolVersion")
+        if type(name) is not str:
+            raise InvalidResponseError("the answer to initialize names no protocolVersion")
+        if name not in HANDSHAKE_REVISIONS:
+            raise no_common_revision([name], [*reversed(HANDSHAKE_REVISIONS)])
+        return _introduction(REVISIONS[name], result, result.get("serverInfo"))
+
+
+def no_common_revision(theirs: list[str], ours: list[str]) -> MCPError:
+    """E206: neither side speaks what the other one does."""
+    named = ", ".join(map(readable, theirs[:_MAX_NAMED]))
+    return MCPError(
+        "E206",
+        f"the server speaks {named or 'nothing it names'}; this client speaks {', '.join(ours)}",
+        data={"supported": theirs},
+    )
+
+
+def _introduction(revision: Revision, result: Mapping[str, Any], said: Any) -> ServerDescription:
+    capabilities = result.get("capabilities")
+    if not isinstance(capabilities, Mapping):
+        raise InvalidResponseError("the server's introduction has no capabilities")
+    instructions = result.get("instructions")
+    return ServerDescription(
+        revision,
+        capabilities,
+        said if isinstance(said, Mapping) else {},
+        instructions if isinstance(instructions, str) else None,
+    )
+
+
+def _names(data: Any, member: str) -> list[str]:
+    """The revisions that an error or an introduction names; what is no name is left out."""
+    listed = data.get(member) if isinstance(data, Mapping) else None
+    return [name for name in listed if type(name) is str] if isinstance(listed, list) else []

@@ -1,0 +1,286 @@
+"""What has been asked of a server and not been answered, and what a message from it means.
+
+Pure: lines come in, `Arrival`s go out, and requests become lines. Nothing that a server sends makes
+it raise, and no answer reaches a request that it does not name: ids are random (ID-01), so that a
+late, doubled or invented one belongs to nobody (CLIENT-12).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from attrs import define, field
+
+from ...protocol.exact_json import dumps, loads
+from ...protocol.framing import LineTooLong
+from ...protocol.jsonrpc import (
+    ABSENT,
+    Batch,
+    Malformed,
+    Notification,
+    Request,
+    Response,
+    parse,
+    read,
+)
+from ...protocol.peer import SUBSCRIPTION_ID_KEY
+from ..errors import MCPError
+
+if TYPE_CHECKING:
+    from ...ids import RequestIdGenerator
+
+
+MAX_MENDED_BYTES: Final = 8 * 1024 * 1024
+"""Longest line whose surrogates are replaced: the search takes 0.1 s for it at most."""
+
+_MAX_MENDED = 10_000  # surrogates of one line
+_MAX_IDS = 1_000  # of one line that are looked at
+
+# Each begins with what is searched for fast; what stands before that is looked at afterwards. A
+# backslash before it makes it plain text, unless that is itself escaped.
+_LONE_SURROGATE = re.compile(
+    rb"\\u(?:(?<!\\\\u)|(?<=[^\\]\\\\\\u))[dD](?:"
+    rb"[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|[c-fC-F][0-9a-fA-F]{2}(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb")"
+)
+_ID = re.compile(rb'"id"\s{0,8}:\s{0,8}"([^"\\]{1,128})"')
+_METHOD = re.compile(rb'"method"\s{0,8}:\s{0,8}"([^"\\]{1,128})"')
+
+
+def without_lone_surrogates(line: bytes) -> bytes:
+    """Return the line with U+FFFD for every escape that is half a character."""
+    if len(line) > MAX_MENDED_BYTES:
+        return line
+    return _LONE_SURROGATE.sub(rb"\\ufffd", line, count=_MAX_MENDED)
+
+
+def ids_in(line: bytes) -> Iterator[str]:
+    """Return the ids that stand in a line, those of requests and of answers alike.
+
+    A line that does not end as an answer does was cut off, by the end of its server, say.
+    """
+    if not line.rstrip().endswith((b"}", b"]")):
+        return iter(())
+    return (text for text, _ in zip(_texts(_ID, line), range(_MAX_IDS), strict=False))
+
+
+def repeats_request(line: bytes, method: str) -> bool:
+    """Return whether a line may repeat a request, as a server does that prints what it reads."""
+    if b'"result"' not in line and b'"error"' not in line:
+        return True
+    found = zip(_texts(_METHOD, line), range(_MAX_IDS), strict=False)
+    return any(text == method for text, _ in found)
+
+
+def _texts(pattern: re.Pattern[bytes], line: bytes) -> Iterator[str]:
+    return (match[1].decode("utf-8", "replace") for match in pattern.finditer(line))
+
+
+@define(eq=False, repr=False)
+class Waiting:
+    """A request that is waiting for its answer.
+
+    Attributes:
+        holder: whoever waits; the conversation does not look into it.
+    """
+
+    id: str
+    method: str
+    holder: Any
+
+
+@define(eq=False, repr=False)
+class Answered:
+    """The answer to a request; `error` is None if it has a result."""
+
+    request: Waiting
+    result: Any
+    error: Any
+
+
+@define(eq=False, repr=False)
+class Unusable:
+    """The server answered a request, or seems to have, with something that is no answer."""
+
+    request: Waiting
+    why: str
+
+
+@define(eq=False, repr=False)
+class Asked:
+    """The server wants an answer."""
+
+    question: Request
+
+
+@define(eq=False, repr=False)
+class Told:
+    """The server says something unasked.
+
+    Attributes:
+        about: the request that it belongs to, as far as that is known.
+    """
+
+    method: str
+    params: Mapping[str, Any]
+    about: Waiting | None
+
+
+@define(eq=False, repr=False)
+class Stray:
+    """Something that belongs to nothing, and is dropped."""
+
+    reason: str
+
+
+Arrival = Answered | Unusable | Asked | Told | Stray
+
+_PROGRESS = "notifications/progress"
+
+
+@define(eq=False, repr=False)
+class Conversation:
+    """Requests and answers over one channel."""
+
+    ids: RequestIdGenerator
+    waiting: dict[str, Waiting] = field(factory=dict, init=False)
+
+    def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        holder: Any,
+        wants_progress: bool = False,
+    ) -> tuple[Waiting, bytes]:
+        """A new request: what waits for its answer, and its line.
+
+        Its answer takes it out of `waiting`; the caller does when nobody waits any more.
+
+        Args:
+            wants_progress: its own id is the token of its progress then, so that no other
+                request's can be taken for it.
+
+        Raises:
+            MCPError: E203: `params` is not JSON.
+        """
+        request = Waiting(self.ids.request_id(), method, holder)
+        if wants_progress:
+            params = params or {}
+            params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": request.id}}
+        try:
+            line = orjson.dumps(_message(method, params, request.id))
+        except TypeError as error:
+            raise MCPError("E203", f"the params of {method} are not JSON: {error}") from None
+        self.waiting[request.id] = request
+        return request, line
+
+    def take(self, line: bytes | LineTooLong, stream: str | None) -> list[Arrival]:
+        """What a line means (CLIENT-12 to CLIENT-14).
+
+        Args:
+            stream: the id of the request on whose own stream it came, if there is one.
+        """
+        if isinstance(line, LineTooLong):
+            return [self._unreadable(f"a message of more than {line.limit} bytes", stream)]
+        message = parse(line, loads)
+        if type(message) is Malformed:
+            message = parse(without_lone_surrogates(line), loads)
+        if isinstance(message, Batch):
+            return [self._read(read(each), stream) for each in message.items]
+        if isinstance(message, Malformed) and message.id is None and stream is None:
+            return self._read_remains(message, line)
+        return [self._read(message, stream)]
+
+    def _read(
+        self, message: Request | Notification | Response | Malformed, stream: str | None
+    ) -> Arrival:
+        if isinstance(message, Response):
+            return self._read_answer(message, stream)
+        if isinstance(message, Notification):
+            return self._read_notification(message, stream)
+        if isinstance(message, Request):
+            return Asked(message)
+        return self._read_malformed(message, stream)
+
+    def _read_answer(self, answer: Response, stream: str | None) -> Arrival:
+        if answer.id is None and answer.error is not None:
+            request = self._take(self._only(stream))
+            if request is None:
+                return Stray("an error that names no request")
+            return Answered(request, None, answer.error)
+        request = self._take(answer.id)
+        if request is None:
+            return Stray("an answer to no request that waits for one")
+        if answer.error is None and type(answer.result) is not dict:
+            return Unusable(request, "the result is not an object")
+        return Answered(request, answer.result, answer.error)
+
+    def _read_notification(self, told: Notification, stream: str | None) -> Arrival:
+        # null stands for what is not there, as some servers write it.
+        params = {} if told.params in (ABSENT, None) else told.params
+        if type(params) is not dict:
+            return Stray(f"params of {told.method} that are not an object")
+        about = _subscription(params) or stream
+        if told.method == _PROGRESS:
+            about = params.get("progressToken")
+        return Told(told.method, params, self.waiting.get(about) if type(about) is str else None)
+
+    def _read_malformed(self, what: Malformed, stream: str | None) -> Arrival:
+        # Without the id of a request it is, on one stream for all, what a server prints by mistake.
+        request = self._take(what.id) or self._take(stream)
+        why = f"what is no message: {what.detail}"
+        return Stray(why) if request is None else Unusable(request, f"the server sent {why}")
+
+    def _read_remains(self, what: Malformed, line: bytes) -> list[Arrival]:
+        """A line without an id that can be read; on one stream for all it may hold answers."""
+        found = {name: self.waiting[name] for name in ids_in(line) if name in self.waiting}
+        answered = [
+            name for name, request in found.items() if not repeats_request(line, request.method)
+        ]
+        return [self._read_malformed(what, name) for name in answered or (None,)]
+
+    def _unreadable(self, what: str, stream: str | None) -> Arrival:
+        request = self._take(self._only(stream))
+        return Stray(what) if request is None else Unusable(request, f"the server sent {what}")
+
+    def _only(self, stream: str | None) -> str | None:
+        """The one request that something without an id can belong to (CLIENT-13)."""
+        if stream is None and len(self.waiting) == 1:
+            return next(iter(self.waiting))
+        return stream
+
+    def _take(self, request_id: Any) -> Waiting | None:
+        """The request of this id, which waits no more: there is one answer to it (CLIENT-12)."""
+        return self.waiting.pop(request_id, None) if type(request_id) is str else None
+
+
+def _subscription(params: Mapping[str, Any]) -> Any:
+    """The request that opened the subscription which a notification is for, if it says so."""
+    meta = params.get("_meta")
+    return meta.get(SUBSCRIPTION_ID_KEY) if type(meta) is dict else None
+
+
+def notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
+    """The line of a notification."""
+    return orjson.dumps(_message(method, params))
+
+
+def answer(question: Request, *, result: Any = None, error: Any = None) -> bytes:
+    """The line that answers what a server asked."""
+    outcome = {"result": result} if error is None else {"error": error}
+    return dumps({"jsonrpc": "2.0", "id": question.id, **outcome})
+
+
+def _message(
+    method: str, params: Mapping[str, Any] | None, request_id: str | None = None
+) -> dict[str, Any]:
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if request_id is not None:
+        message["id"] = request_id
+    if params is not None:
+        message["params"] = params
+    return message

@@ -1,0 +1,409 @@
+"""One conversation with one server, over one channel, from its handshake to its end.
+
+What is decided, others decide (`conversation`, `handshake`); here it is performed: futures,
+tasks and time. A session that has lost its channel is over; the client makes another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import define, field
+
+from ...errors import JsonRpcErrorCode
+from ...protocol.http_headers import NAME_SOURCES
+from ...protocol.peer import LOG_LEVEL_KEY
+from ..callbacks import tell_log_message, tell_progress
+from ..errors import (
+    ConnectionLostError,
+    InvalidResponseError,
+    MCPError,
+    SessionExpiredError,
+    unexpected_error,
+)
+from ..handlers.client_handlers import Questions
+from ..resilience.attempt import Attempt
+from ..resilience.error_mapping import BEFORE_SESSION, map_mcp_error
+from ..transports.transport import NOTHING_MIRRORED, Outgoing
+from .handshake import Handshake, Opening
+from .negotiation import introduce
+from .open_requests import OpenQuestions
+from .pending_requests import (
+    Answered,
+    Arrival,
+    Asked,
+    Conversation,
+    Stray,
+    Told,
+    Unusable,
+    Waiting,
+    notification,
+)
+from .server_description import ServerDescription
+from .shared_task import client_closed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...protocol.framing import LineTooLong
+    from ...protocol.jsonrpc import Request
+    from ...protocol.revisions import Revision
+    from ..resilience.deadline import Deadline
+    from ..transports.transport import Channel
+
+log = logging.getLogger("foundation_rt.client")
+
+_UNSUPPORTED = int(JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION)
+# How long requests of a session that has expired may still hear so for themselves, in s.
+_PATIENCE = 1.0
+_LOG_MESSAGE = "notifications/message"
+
+
+class Observer(Protocol):
+    """Who is told what a session brings unasked."""
+
+    def told(self, told: Told) -> None:
+        """The server says something that belongs to no single request."""
+
+
+@define(eq=False, repr=False)
+class Session:
+    """A `Receiver` of what a channel brings, and a sender of requests.
+
+    Args:
+        probe_timeout: seconds after which a server that leaves the first question unanswered is
+            asked `initialize` as well.
+        question_timeout: seconds that answering one question of the server's may take.
+        log_level: the least severe level of log messages that the server is to send.
+
+    Attributes:
+        server: what is known of it, once `start` has returned.
+        is_begun: whether it has been handed to those who wait for it.
+        is_usable: whether anything can be asked in it. One that the server does not know any more
+            cannot, and ends as soon as what is under way has heard the same (CHTTP-18).
+        error: why it is over; None as long as it is not.
+        ended: is set when it is over.
+    """
+
+    channel: Channel
+    conversation: Conversation
+    handshake: Handshake
+    questions: Questions
+    observer: Observer
+    probe_timeout: float
+    question_timeout: float
+    log_level: str | None = None
+    server: ServerDescription = field(init=False)
+    is_begun: bool = field(default=False, init=False)
+    is_usable: bool = field(default=True, init=False)
+    error: MCPError | None = field(default=None, init=False)
+    ended: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _revision: Revision | None = field(default=None, init=False)
+    _meta: Mapping[str, Any] = field(factory=dict, init=False)
+    _open_questions: OpenQuestions = field(init=False)
+    _expiry: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._open_questions = OpenQuestions(
+            self.questions, self.question_timeout, self._reply, self._deadlines
+        )
+
+    # -- beginning and end
+
+    async def start(self, required: frozenset[str] | None) -> None:
+        """Open the channel and introduce both sides to each other, step by step (CLIENT-04).
+
+        Args:
+            required: capabilities without which the server is of no use; None: any that has
+                something to offer will do.
+
+        Raises:
+            MCPError: there is no way to the server, or no common revision, or it lacks something.
+        """
+        await self.channel.open(self)
+        try:
+            self.server = await introduce(self.handshake, self._say, self.probe_timeout)
+        except ConnectionLostError:
+            if self.error is not None:
+                raise self.error from None  # as the channel says it: whether anything was read
+            raise
+        if required is None:
+            self.server.check_any()
+        else:
+            self.server.check(required)
+        revision = self._revision = self.server.revision
+        self.channel.agreed(revision)
+        if revision.is_stateless:
+            self._meta = self._stateless_meta(revision)
+        else:
+            self.notify("notifications/initialized")
+        self._log_connection()
+
+    async def close(self) -> None:
+        """End it; whoever waits for an answer gets a `ConnectionLostError`."""
+        self._end(client_closed())
+        try:
+            if self._expiry is not None:
+                self._expiry.cancel()
+            await self._open_questions.ended()
+        finally:
+            await self.channel.close()
+
+    async def _say(self, opening: Opening) -> dict[str, Any]:
+        self._revision = opening.revision if opening.revision.is_stateless else None
+        return await self.request(opening.method, opening.params, Attempt())
+
+    def _stateless_meta(self, revision: Revision) -> dict[str, Any]:
+        meta = self.handshake.meta(revision)
+        return meta if self.log_level is None else {**meta, LOG_LEVEL_KEY: self.log_level}
+
+    def _log_connection(self) -> None:
+        server, revision = self.server, self.server.revision.name
+        fields = {"revision": revision, "channel": self.channel.description}
+        text = "connected to %.100r, version %.50r, in revision %s"
+        log.info(text, server.name, server.version, revision, extra={"fields": fields})
+
+    # -- requests
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        attempt: Attempt,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        mirrored: Mapping[str, str] = NOTHING_MIRRORED,
+    ) -> dict[str, Any]:
+        """Ask the server, and wait for its answer; cancelled, the server is told (CLIENT-15).
+
+        Args:
+            meta: further members of `_meta`.
+            mirrored: the arguments that headers repeat.
+
+        Raises:
+            MCPError: the server refused, or its answer is none, or it will not come; or nothing
+                was sent, because a circuit is open.
+        """
+        attempt.admit()
+        if self.channel.congested:
+            await self._turn(attempt)
+        if not self.is_usable:
+            raise self._over()
+        attempt.was_answered = False
+        attempt.answer = asyncio.get_running_loop().create_future()
+        message = self._with_meta(params, meta)
+        request, line = self.conversation.ask(
+            method, message, attempt, wants_progress=attempt.on_progress is not None
+        )
+        source = NAME_SOURCES.get(method)
+        name = None if source is None or params is None else params.get(source)
+        try:
+            attempt.was_sent = True
+            self.channel.send(Outgoing(line, request.id, method, name, mirrored, self._revision))
+            outcome = await attempt.answer
+        except asyncio.CancelledError:
+            self._withdraw(request)
+            raise
+        finally:
+            self.conversation.waiting.pop(request.id, None)
+        if isinstance(outcome, MCPError):
+            raise outcome
+        return outcome
+
+    async def _turn(self, attempt: Attempt) -> None:
+        """Wait until the channel takes a request.
+
+        Raises:
+            CircuitOpenError: a circuit has opened meanwhile.
+        """
+        # Over HTTP the wait is for one of the client's own places, and says nothing of the server.
+        # Elsewhere the server does not read, which is its failure.
+        if self.channel.has_exchanges:
+            attempt.withdraw()
+        await self.channel.drained()
+        attempt.admit()
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Tell the server something."""
+        line = notification(method, params)
+        self.channel.send(Outgoing(line, method=method, revision=self._revision))
+
+    def _with_meta(
+        self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None
+    ) -> Mapping[str, Any] | None:
+        if not (self._meta or meta):
+            return params
+        return {**(params or {}), "_meta": {**self._meta, **(meta or {})}}
+
+    def _withdraw(self, request: Waiting) -> None:
+        """Nobody waits for this answer any more (CLIENT-15)."""
+        answer = request.holder.answer
+        # Whoever is cancelled while waiting for it has cancelled it.
+        if self.error is not None or (answer.done() and not answer.cancelled()):
+            return
+        is_told = self.channel.has_exchanges and (self._revision and self._revision.is_stateless)
+        # Before both sides know what they speak a request is only forgotten.
+        if not is_told and request.method not in BEFORE_SESSION:
+            params: dict[str, Any] = {
+                "requestId": request.id,
+                "reason": "the caller does not wait any more",
+            }
+            if self._meta:
+                params["_meta"] = dict(self._meta)
+            self.notify("notifications/cancelled", params)
+        self.channel.forget(request.id)
+
+    # -- what a channel brings
+
+    def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
+        """A message has come."""
+        for arrival in self.conversation.take(line, request_id):
+            if isinstance(arrival, Answered) and isinstance(line, bytes):
+                arrival.request.holder.answer_bytes = len(line)
+            try:
+                self._arrived(arrival)
+            except Exception as error:
+                broken = unexpected_error(error)
+                log.error(broken.message)
+                if isinstance(arrival, Answered):  # there will be no other answer
+                    self._settle(arrival.request, broken)
+
+    def failed(self, request_id: str, error: MCPError) -> None:
+        """No answer to this request will come."""
+        request = self.conversation.waiting.get(request_id)
+        if request is not None:
+            self._refused(request, error)
+
+    def awaits(self, request_id: str) -> bool:
+        """Return whether a request still waits for its answer."""
+        return request_id in self.conversation.waiting
+
+    def lost(self, error: MCPError) -> None:
+        """The channel has ended by itself."""
+        if self.error is None:
+            # As long as it begins, those who wait for it are told; later there may be nobody.
+            level = logging.WARNING if self.is_begun else logging.DEBUG
+            log.log(level, "the connection was lost: %s", error.message)
+            self._end(error)
+
+    def _end(self, error: MCPError) -> None:
+        """It is over; whoever waits for an answer is told why."""
+        self.is_usable = False
+        if self.error is None:
+            self.error = error
+        self.ended.set()
+        self._open_questions.abandon()
+        for request in [*self.conversation.waiting.values()]:
+            self._settle(request, _lost(error, may_have_run=True))
+
+    def _over(self) -> ConnectionLostError:
+        """Nothing can be asked in this session any more."""
+        if self.error is None:
+            return SessionExpiredError("the session has expired")
+        return _lost(self.error, may_have_run=False)
+
+    def _refused(self, request: Waiting, error: MCPError) -> None:
+        self._settle(request, error)
+        if isinstance(error, SessionExpiredError) and self.is_usable:
+            self.is_usable = False
+            self._expiry = asyncio.create_task(self._expire(error))
+
+    async def _expire(self, error: SessionExpiredError) -> None:
+        """What else is under way may hear for itself that it did not run, and be repeated."""
+        holders = [each.holder for each in self.conversation.waiting.values()]
+        answers = [each.answer for each in holders if each.on_told is None]
+        if answers:
+            await asyncio.wait(answers, timeout=_PATIENCE)
+        self.lost(error)
+
+    def _arrived(self, arrival: Arrival) -> None:
+        if isinstance(arrival, Answered):
+            arrival.request.holder.was_answered = True
+            if arrival.error is None:
+                self._settle(arrival.request, arrival.result)
+            else:
+                self._refused(arrival.request, _refusal(arrival.request, arrival.error))
+        elif isinstance(arrival, Told):
+            self._hear(arrival)
+        elif isinstance(arrival, Asked):
+            self._ask(arrival.question)
+        elif isinstance(arrival, Unusable):
+            arrival.request.holder.was_answered = True
+            self._settle(arrival.request, InvalidResponseError(arrival.why))
+        elif isinstance(arrival, Stray):
+            log.debug("dropped: %s", arrival.reason)
+
+    def _hear(self, told: Told) -> None:
+        attempt: Attempt | None = None if told.about is None else told.about.holder
+        if told.method == "notifications/progress":
+            if attempt is not None and attempt.on_progress is not None:
+                tell_progress(attempt.on_progress, told.params)
+        elif told.method == "notifications/cancelled":
+            self._take_back(told.params.get("requestId"))
+        elif attempt is not None and attempt.on_told is not None:
+            attempt.on_told(told)
+        else:
+            if told.method == _LOG_MESSAGE:
+                self._report_log(told, attempt)
+            self.observer.told(told)
+
+    def _report_log(self, told: Told, attempt: Attempt | None) -> None:
+        """A log message belongs to the request on whose stream it came, else to all that run."""
+        holders = [waiting.holder for waiting in self.conversation.waiting.values()]
+        for each in holders if attempt is None else [attempt]:
+            if each.on_log is not None:
+                tell_log_message(each.on_log, told.params)
+
+    # -- what the server asks
+
+    def _ask(self, question: Request) -> None:
+        if self._revision is not None and self._revision.is_stateless:
+            log.warning("dropped: the server asks %.64r, which it must not", question.method)
+        elif self.error is None:
+            self._open_questions.ask(question, self.handshake_revision)
+
+    def _deadlines(self) -> Iterator[Deadline]:
+        for waiting in self.conversation.waiting.values():
+            if waiting.holder.deadline is not None:
+                yield waiting.holder.deadline
+
+    @property
+    def handshake_revision(self) -> Revision:
+        """What is spoken, or proposed as long as nothing is agreed on."""
+        return self._revision or self.handshake.initialize().revision
+
+    def _take_back(self, request_id: Any) -> None:
+        """The server does not want an answer any more, or ends a stream of its own."""
+        self._open_questions.take_back(request_id)
+        request = self.conversation.waiting.get(request_id) if type(request_id) is str else None
+        if request is not None and request.holder.on_told is not None:
+            self._settle(request, ConnectionLostError("the server ended it", may_have_run=True))
+
+    def _settle(self, request: Waiting, outcome: dict[str, Any] | MCPError) -> None:
+        """Hand over an answer; as a value, so that one nobody takes is no unretrieved exception."""
+        self.conversation.waiting.pop(request.id, None)
+        future = request.holder.answer
+        if not future.done():
+            future.set_result(outcome)
+
+    def _reply(self, line: bytes) -> None:
+        if self.error is None:  # a handler may hold on beyond the end
+            self.channel.send(Outgoing(line, revision=self._revision))
+
+
+def _lost(error: MCPError, *, may_have_run: bool) -> ConnectionLostError:
+    """Return what a request is told of the end of its session."""
+    lost = ConnectionLostError(error.message, may_have_run=may_have_run, retryable=error.retryable)
+    lost.suggested_action = error.suggested_action
+    return lost
+
+
+def _refusal(request: Waiting, said: Any) -> MCPError:
+    error = map_mcp_error(said, request.method)
+    if error.original_code == _UNSUPPORTED and request.method not in BEFORE_SESSION:
+        # It was spoken before: another server has taken its place, and has to be met first.
+        return SessionExpiredError(error.message, original_code=_UNSUPPORTED, data=error.data)
+    return error

@@ -1,0 +1,101 @@
+"""A request and its answer, with the rounds between in which the server asks for input (CLIENT-26).
+
+In the stateless era a server asks by a result that wants more; the request is sent again with the
+answers (MCP 2026-07-28, "Multi Round-Trip Requests").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import define
+
+from ..errors import InvalidResponseError, MCPError
+from ..handlers.client_handlers import Questions
+from ..resilience.attempt import Attempt
+from ..session.session import Session
+from ..transports.transport import NOTHING_MIRRORED
+
+MAX_ROUNDS = 10
+"""How often one request is answered with questions."""
+
+_MAY_ASK_BACK = {"tools/call", "resources/read", "prompts/get"}
+
+
+@define(eq=False, repr=False)
+class Rounds:
+    """Asks, and gives the server what it asks for, until it answers.
+
+    Args:
+        question_timeout: seconds that the questions of one round may take.
+    """
+
+    questions: Questions
+    question_timeout: float
+
+    async def exchange(
+        self,
+        session: Session,
+        method: str,
+        params: Mapping[str, Any],
+        attempt: Attempt,
+        meta: Mapping[str, Any] | None = None,
+        mirrored: Mapping[str, str] = NOTHING_MIRRORED,
+    ) -> dict[str, Any]:
+        """The result of a request; see `Session.request`.
+
+        Raises:
+            MCPError: there is none; E210: the caller did not give what the server asked for.
+        """
+        said, rounds = params, 0
+        while True:
+            result = await session.request(method, said, attempt, meta=meta, mirrored=mirrored)
+            if is_complete(session, method, result):
+                return result
+            if rounds == MAX_ROUNDS:
+                raise InvalidResponseError(f"{method} asked for input {rounds + 1} times")
+            attempt.has_begun = True
+            rounds += 1
+            said = {**params, **await self._input(session, result, attempt)}
+
+    async def _input(
+        self, session: Session, result: Mapping[str, Any], attempt: Attempt
+    ) -> dict[str, Any]:
+        """What a result wants to have, and the state that it wants back as it is."""
+        along = {name: result[name] for name in ("requestState",) if name in result}
+        if "inputRequests" in result:
+            along["inputResponses"] = await self._answers(session, result["inputRequests"], attempt)
+        if not along:
+            raise InvalidResponseError("the server wants input and does not say which")
+        return along
+
+    async def _answers(self, session: Session, requests: Any, attempt: Attempt) -> dict[str, Any]:
+        """The answers of the caller's handlers; meanwhile the deadline stands still (CLIENT-20)."""
+        if attempt.deadline is not None:
+            attempt.deadline.hold()
+        try:
+            async with asyncio.timeout(self.question_timeout):
+                return await self.questions.answer_all(requests, session.server.revision)
+        except TimeoutError:
+            raise MCPError(
+                "E210", "what the server asked was not answered in time", may_have_run=True
+            ) from None
+        finally:
+            if attempt.deadline is not None:
+                attempt.deadline.resume()
+
+
+def is_complete(session: Session, method: str, result: Mapping[str, Any]) -> bool:
+    """Return whether a result is the last one; if not, it wants input (CLIENT-14).
+
+    Raises:
+        InvalidResponseError: it is of a type that a result of this method cannot be.
+    """
+    kind = result.get("resultType", "complete")
+    if kind == "complete" or not session.server.revision.is_stateless:
+        return True
+    if kind != "input_required" or method not in _MAY_ASK_BACK:
+        raise InvalidResponseError(f"the result of {method} is of no known type")
+    return False

@@ -1,0 +1,152 @@
+"""One call of a tool: found, checked, sent, sent again with other headers, and its result checked.
+
+What is around it, a session, deadlines, breakers and repetitions, is around every request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from math import isfinite
+from typing import Any
+
+import orjson
+from attrs import define, field
+
+from ...errors import JsonRpcErrorCode
+from ...protocol.exact_json import dumps, loads
+from ..errors import InvalidResponseError, MCPError
+from ..resilience.attempt import Attempt
+from ..results.results import CallResult
+from ..results.tool_schemas import ToolSchema
+from ..session.session import Session
+from ..transports.transport import NOTHING_MIRRORED
+from .input_rounds import Rounds
+from .tools import Tools
+
+_HEADER_MISMATCH = int(JsonRpcErrorCode.HEADER_MISMATCH)
+
+
+@define(eq=False, repr=False)
+class ToolCall:
+    """A call that is to be made, in as many tries as it takes.
+
+    Args:
+        name: of the tool.
+        arguments: as `encode` makes them.
+        idempotent: whether it may run twice; None leaves it to the tool's annotations.
+    """
+
+    tools: Tools
+    rounds: Rounds
+    name: str
+    arguments: bytes
+    correlation_id: str | None
+    idempotent: bool | None
+    _tool: ToolSchema | None = field(default=None, init=False)
+
+    async def run(self, session: Session, attempt: Attempt) -> dict[str, Any]:
+        """The answer of the server; asked again if it wants other headers (CLIENT-27).
+
+        Raises:
+            MCPError: there is none.
+        """
+        try:
+            return await self._send(session, attempt)
+        except MCPError as error:
+            if error.original_code != _HEADER_MISMATCH:
+                raise
+        attempt.was_sent = False  # it was refused, and has not run
+        await self.tools.list(session, attempt)
+        return await self._send(session, attempt)
+
+    def read(self, answer: Mapping[str, Any]) -> CallResult:
+        """The result in an answer, held against the tool's output schema (CLIENT-25).
+
+        Raises:
+            InvalidResponseError: it is none, or does not fit.
+        """
+        result = CallResult.read(answer, self.correlation_id)
+        tool = self._tool
+        if tool is not None and tool.output_schema is not None and not result.is_error:
+            _check_output(tool, result)
+        return result
+
+    async def _send(self, session: Session, attempt: Attempt) -> dict[str, Any]:
+        found = await self.tools.find(session, self.name, attempt)
+        arguments = loads(self.arguments)
+        tool = self._tool = await self.tools.check(session, found, arguments, attempt)
+        if tool.needs_task and session.server.can("tasks", "requests", "tools", "call"):
+            raise _needs_task(tool.name)
+        attempt.is_idempotent = tool.is_idempotent if self.idempotent is None else self.idempotent
+        params = {"name": tool.name, "arguments": orjson.Fragment(self.arguments)}
+        meta = None if self.correlation_id is None else {"correlationId": self.correlation_id}
+        mirrored = tool.mirrored(arguments) if tool.header_parameters else NOTHING_MIRRORED
+        try:
+            return await self.rounds.exchange(
+                session, "tools/call", params, attempt, meta, mirrored
+            )
+        except MCPError as error:
+            if error.code == "E204":
+                self.tools.invalidate()
+            raise
+
+
+def encode(tool: str, arguments: Mapping[str, Any] | None) -> bytes:
+    """Arguments as they are sent, and as they are checked: what JSON makes of them.
+
+    Raises:
+        MCPError: E203: they are not JSON.
+    """
+    try:
+        given = dict(arguments or {})
+        encoded = dumps(given)
+    except (TypeError, ValueError) as error:
+        raise MCPError("E203", f"the arguments of {tool} are not JSON: {error}") from None
+    # orjson writes null for what JSON has no number for, and nobody would know.
+    if b"null" in encoded and _has_no_number(given):
+        raise MCPError(
+            "E203", f"the arguments of {tool} are not JSON: NaN or an infinity is in them"
+        )
+    return encoded
+
+
+def _has_no_number(value: Any) -> bool:
+    """Return whether NaN or an infinity is in what orjson has written."""
+    if isinstance(value, float):
+        return not isfinite(value)
+    parts: Iterable[Any]
+    if isinstance(value, dict):
+        parts = value.values()
+    elif isinstance(value, list | tuple):
+        parts = value
+    elif isinstance(value, Enum):
+        parts = (value.value,)
+    else:  # the fields of a dataclass, if it is one
+        names = getattr(type(value), "__dataclass_fields__", ())
+        parts = [getattr(value, name) for name in names]
+    return any(map(_has_no_number, parts))
+
+
+def _needs_task(tool: str) -> MCPError:
+    return MCPError(
+        "E205",
+        f"the server runs {tool!r} as a task only (execution.taskSupport), which this client"
+        " does not do",
+        user_message="This tool needs tasks",
+        suggested_action="Use another tool, or a client that has tasks.",
+    )
+
+
+def _check_output(tool: ToolSchema, result: CallResult) -> None:
+    if not result.has_structured:
+        raise InvalidResponseError(
+            f"the result of {tool.name} lacks the structured content it declares"
+        )
+    issues = tool.check_output(result.structured)
+    result.unchecked = tool.unchecked_output
+    if issues:
+        listed = "; ".join(f"{issue.path or 'it'} {issue.message}" for issue in issues)
+        raise InvalidResponseError(
+            f"the result of {tool.name} does not fit its output schema: {listed}"
+        )

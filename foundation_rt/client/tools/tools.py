@@ -1,0 +1,199 @@
+"""The tools of a server, as they were listed (GEO-1.5a-004).
+
+They are listed when they are first needed, and again when what is known is too old; by one request,
+however many calls wait for it (CLIENT-23).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from ..errors import CallTimeoutError, InvalidArgumentsError, InvalidResponseError, MCPError
+from ..resilience.attempt import Attempt
+from ..results.tool_schemas import ToolSchema
+from ..session.session import Session
+from ..session.shared_task import join, shared
+from .paging import list_all
+from .tool_cache import ToolCache
+
+if TYPE_CHECKING:
+    from ...jsonschema.issues import ValidationIssue
+
+log = logging.getLogger("foundation_rt.client")
+
+Listed = Mapping[str, ToolSchema]
+
+
+@define(eq=False, repr=False)
+class Tools:
+    """Finds tools, and holds arguments against their schemas.
+
+    Args:
+        max_pages: the most pages of the list that are followed.
+        timeout: seconds that listing them may take.
+    """
+
+    cache: ToolCache
+    max_pages: int
+    timeout: float
+    _listing: asyncio.Task[Listed] | None = field(default=None, init=False)
+    _listings: set[asyncio.Task[Listed]] = field(factory=set, init=False)
+    _called: set[str] = field(factory=set, init=False)
+
+    async def find(self, session: Session, name: str, attempt: Attempt) -> ToolSchema:
+        """Return the tool of this name.
+
+        A list that must not be kept (a hint of 0 ms) still serves until it fails: the server checks
+        every call itself. A list that is older than a second is read again before it lacks a tool.
+
+        Raises:
+            MCPError: E204: there is none; or they cannot be listed.
+        """
+        now = asyncio.get_running_loop().time()
+        found = None if self.cache.expires_by_time(now) else self.cache.get(name)
+        if found is None and not self.cache.may_refuse(now):
+            found = (await self.list(session, attempt)).get(name)
+        if found is None:
+            raise no_such_tool(name)
+        return found
+
+    async def check(
+        self, session: Session, tool: ToolSchema, arguments: Any, attempt: Attempt
+    ) -> ToolSchema:
+        """Check arguments against the schema; read an older list again first (CLIENT-24).
+
+        Returns:
+            The tool as it is now.
+
+        Raises:
+            InvalidArgumentsError: they do not fit.
+        """
+        issues = _issues(tool, arguments)
+        if issues and not self.cache.may_refuse(asyncio.get_running_loop().time()):
+            now = (await self.list(session, attempt)).get(tool.name)
+            if now is None:
+                raise no_such_tool(tool.name)
+            tool, issues = now, _issues(now, arguments)
+        if issues:
+            raise InvalidArgumentsError(tool.name, issues)
+        if tool.name not in self._called:
+            self._called.add(tool.name)
+            if tool.uncheckable is not None:
+                log.warning("%r is called unchecked: %s", tool.name, tool.uncheckable)
+        return tool
+
+    def known(self) -> tuple[ToolSchema, ...] | None:
+        """Return all tools if the list is fresh; None if it has to be asked for."""
+        is_fresh = self.cache.is_fresh(asyncio.get_running_loop().time())
+        return self.cache.tools if is_fresh else None
+
+    async def fresh(self, session: Session, attempt: Attempt) -> tuple[ToolSchema, ...]:
+        """All tools, listed anew if what is known is not fresh."""
+        known = self.known()  # making the session may have listed them
+        if known is not None:
+            return known
+        return tuple((await self.list(session, attempt)).values())
+
+    async def look_up(self, session: Session, name: str, attempt: Attempt) -> ToolSchema:
+        """Return the tool of this name from a list that is fresh.
+
+        Raises:
+            MCPError: E204: there is none; or they cannot be listed.
+        """
+        await self.fresh(session, attempt)
+        return await self.find(session, name, attempt)
+
+    async def list(self, session: Session, attempt: Attempt) -> Listed:
+        """List the tools, by name; together with whoever does so already (CLIENT-23).
+
+        Args:
+            attempt: what they are listed for; it is asked for its permits.
+
+        Raises:
+            MCPError: they cannot be listed; E205: the server has none.
+        """
+        session.server.check({"tools"})
+        attempt.admit()
+        if self._listing is None or self._listing.done():
+            self._listing = shared(self._list(session))
+            self._listings.add(self._listing)
+            self._listing.add_done_callback(self._listings.discard)
+        return await join(self._listing)
+
+    def invalidate(self) -> None:
+        """Forget what is known; a list that is being read serves nobody who comes from now on."""
+        self._listing = None
+        self.cache.invalidate()
+
+    async def close(self) -> None:
+        """Stop listing."""
+        for task in self._listings:
+            task.cancel()
+        if self._listings:
+            await asyncio.wait(self._listings)
+
+    async def _list(self, session: Session) -> Listed:
+        try:
+            async with asyncio.timeout(self.timeout):
+                entries, hint = await list_all(
+                    session, "tools/list", "tools", Attempt(), self.max_pages
+                )
+        except TimeoutError as error:
+            if isinstance(error, MCPError):
+                raise
+            raise CallTimeoutError(
+                f"the server did not list its tools in {self.timeout:g} s", may_have_run=True
+            ) from None
+        listed = _usable(entries, needs_headers=_mirrors(session))
+        if self._listing is not asyncio.current_task():
+            return listed  # they have changed while they were being listed
+        self._called.clear()
+        self.cache.store(listed.values(), asyncio.get_running_loop().time(), hint)
+        return {tool.name: tool for tool in self.cache.tools}
+
+
+def _issues(tool: ToolSchema, arguments: Any) -> tuple[ValidationIssue, ...]:
+    """Return what is wrong with arguments; nothing if they are too complex to be checked.
+
+    The server checks them anyway (CTOOL-24).
+    """
+    from ...jsonschema.issues import TOO_COMPLEX
+
+    issues = tool.check_arguments(arguments)
+    if issues is TOO_COMPLEX:
+        log.debug("arguments of %r are sent unchecked: they are too complex", tool.name)
+        return ()
+    return issues
+
+
+def no_such_tool(name: str) -> MCPError:
+    """E204: the list does not have it."""
+    return MCPError("E204", f"the server has no tool {name!r}", data={"tool": name})
+
+
+def _mirrors(session: Session) -> bool:
+    """Whether arguments are repeated in headers: over HTTP, in the stateless era (SEP-2243)."""
+    return session.channel.has_exchanges and session.server.revision.is_stateless
+
+
+def _usable(entries: list[Any], needs_headers: bool) -> dict[str, ToolSchema]:
+    """The entries that are tools; of two with one name the first."""
+    found: dict[str, ToolSchema] = {}
+    for entry in entries:
+        try:
+            tool = ToolSchema.read(entry)
+        except InvalidResponseError as error:
+            log.warning("a tool is left out: %s", error.message)
+            continue
+        if needs_headers and tool.header_problem is not None:
+            log.warning("the tool %r is left out: %s", tool.name, tool.header_problem)
+        elif tool.name in found:
+            log.warning("the tool %r is listed twice: the first one counts", tool.name)
+        else:
+            found[tool.name] = tool
+    return found

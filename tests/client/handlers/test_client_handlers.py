@@ -1,0 +1,686 @@
+"""What servers may ask a client, and what becomes of the handlers that answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import logging
+import pickle
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt import Server, ToolContext
+from foundation_rt.client import connect
+from foundation_rt.client.errors import InvalidResponseError, MCPError
+from foundation_rt.client.handlers.client_handlers import MAX_HANDLERS, Questions
+from foundation_rt.client.handlers.params import QuestionRefused
+from foundation_rt.errors import UsageError
+from foundation_rt.protocol.content import Text
+from foundation_rt.protocol.jsonrpc import ABSENT
+from foundation_rt.protocol.revisions import REVISIONS
+from foundation_rt.server_requests.elicitation import Elicit, ElicitResult
+from foundation_rt.server_requests.forms import Forms
+from foundation_rt.server_requests.roots import Root, Roots
+from foundation_rt.server_requests.sampling import Sample, SampleResult
+from tests.support.peers import peer
+
+PATIENCE = 20.0
+NEWEST = REVISIONS["2026-07-28"]
+SESSION = REVISIONS["2025-11-25"]
+FORM = {
+    "message": "?",
+    "requestedSchema": {"type": "object", "properties": {"f": {"type": "string"}}},
+}
+PAGE = {"mode": "url", "message": "?", "url": "https://a.example/", "elicitationId": "e"}
+SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": 1}
+ELICIT, CREATE, LIST = "elicitation/create", "sampling/createMessage", "roots/list"
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(work, PATIENCE))
+
+
+def ask(questions: Questions, method: str, params: Any, revision: str = "2025-11-25") -> Any:
+    return run(questions.answer(method, params, REVISIONS[revision]))
+
+
+def refusal(questions: Questions, method: str, params: Any, revision: str = "2025-11-25") -> Any:
+    with pytest.raises(QuestionRefused) as caught:
+        ask(questions, method, params, revision)
+    return caught.value
+
+
+def fill_in(request: Any) -> Any:
+    return {"f": "x"}
+
+
+def never(*arguments: Any) -> Any:
+    raise AssertionError("nobody was to be asked")
+
+
+# -- what may be asked ---------------------------------------------------------------------------
+
+
+@pytest.mark.rule("QUEST-16")
+@pytest.mark.parametrize(
+    ("given", "revision", "declared"),
+    [
+        ({}, "2026-07-28", {}),
+        ({"elicitation": never}, "2026-07-28", {"elicitation": {"form": {}}}),
+        ({"elicitation": never}, "2025-06-18", {"elicitation": {}}),
+        ({"elicitation": never}, "2025-03-26", {}),
+        ({"elicitation_url": never}, "2025-11-25", {"elicitation": {"url": {}}}),
+        ({"elicitation_url": never}, "2025-06-18", {}),
+        (
+            {"elicitation": never, "elicitation_url": never},
+            "2025-11-25",
+            {"elicitation": {"form": {}, "url": {}}},
+        ),
+        ({"elicitation": never, "elicitation_url": never}, "2025-06-18", {"elicitation": {}}),
+        ({"sampling": never}, "2024-11-05", {"sampling": {}}),
+        ({"sampling": never, "sampling_tools": True}, "2025-06-18", {"sampling": {}}),
+        ({"sampling": never, "sampling_tools": True}, "2025-11-25", {"sampling": {"tools": {}}}),
+        ({"sampling": never}, "2026-07-28", {"sampling": {}}),
+        ({"roots": []}, "2024-11-05", {"roots": {}}),
+        ({"roots": never}, "2026-07-28", {"roots": {}}),
+    ],
+)
+def test_capabilities_are_what_was_given(given: Any, revision: str, declared: Any) -> None:
+    assert Questions(**given).capabilities(REVISIONS[revision]) == declared
+
+
+@pytest.mark.rule("QUEST-02")
+@pytest.mark.parametrize(
+    ("given", "method", "params", "revision", "code"),
+    [
+        ({}, ELICIT, FORM, "2025-11-25", -32601),
+        ({}, CREATE, SAMPLE, "2025-11-25", -32601),
+        ({}, LIST, {}, "2025-11-25", -32601),
+        ({"roots": never}, "tools/list", {}, "2025-11-25", -32601),
+        ({"roots": never}, "", {}, "2025-11-25", -32601),
+        ({"elicitation": never}, ELICIT, FORM, "2025-03-26", -32601),
+        ({"elicitation_url": never}, ELICIT, PAGE, "2025-06-18", -32601),
+        ({"elicitation_url": never}, ELICIT, FORM, "2025-11-25", -32602),
+        ({"elicitation": never}, ELICIT, PAGE, "2025-11-25", -32602),
+        ({"elicitation": never, "elicitation_url": never}, ELICIT, PAGE, "2025-06-18", -32602),
+        ({"elicitation": never}, ELICIT, {**FORM, "mode": "other"}, "2025-11-25", -32602),
+        ({"elicitation": never}, ELICIT, {**FORM, "mode": {}}, "2025-11-25", -32602),
+        ({"sampling": never}, CREATE, {**SAMPLE, "tools": []}, "2025-11-25", -32602),
+        (
+            {"sampling": never, "sampling_tools": True},
+            CREATE,
+            {**SAMPLE, "tools": []},
+            "2025-06-18",
+            -32602,
+        ),
+    ],
+)
+def test_what_was_not_declared_is_refused(
+    given: Any, method: str, params: Any, revision: str, code: int
+) -> None:
+    refused = refusal(Questions(**given), method, params, revision)
+    assert refused.original_code == code
+    assert (refused.data["reason"] == "not_declared") is (code == -32601)
+    assert refused.to_wire() == {"code": code, "message": refused.message, "data": refused.data}
+
+
+@pytest.mark.rule("QUEST-03")
+@pytest.mark.parametrize("params", [ABSENT, None, [], "x", 1, {}, {"mode": "form"}])
+def test_params_that_are_none_are_refused(params: Any) -> None:
+    questions = Questions(elicitation=never, sampling=never)
+    for method in (ELICIT, CREATE):
+        refused = refusal(questions, method, params)
+        assert refused.original_code == -32602
+        assert refused.data["reason"] == "invalid_params"
+
+
+@pytest.mark.rule("QUEST-01")
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"sampling": "model"}, "sampling must be a function"),
+        ({"elicitation": 1}, "elicitation must be a function"),
+        ({"elicitation_url": {}}, "elicitation_url must be a function"),
+        ({"sampling_tools": True}, "give that too"),
+    ],
+)
+def test_what_cannot_answer_is_refused_at_once(given: Any, what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        Questions(**given)
+
+
+# -- answers -------------------------------------------------------------------------------------
+
+
+async def fill_in_later(request: Any) -> Any:
+    await asyncio.sleep(0)
+    return {"f": "x"}
+
+
+class Filler:
+    async def __call__(self, request: Any) -> Any:
+        return await fill_in_later(request)
+
+
+async def fill_in_for(who: str, request: Any) -> Any:
+    return await fill_in_later(request)
+
+
+@pytest.mark.rule("QUEST-04", "QUEST-11", "QUEST-20", "QUEST-21")
+@pytest.mark.parametrize(
+    "handler",
+    [
+        fill_in,
+        fill_in_later,
+        Filler(),
+        functools.partial(fill_in_for, "me"),
+        lambda request: fill_in_later(request),
+        lambda request: {"f": "x"},
+    ],
+)
+def test_handlers_of_every_kind(handler: Any) -> None:
+    sent = {"action": "accept", "content": {"f": "x"}}
+    assert ask(Questions(elicitation=handler), ELICIT, FORM) == sent
+    assert (
+        ask(Questions(elicitation=handler), ELICIT, {**FORM, "mode": "form"}, "2026-07-28") == sent
+    )
+
+
+@pytest.mark.rule("QUEST-07", "QUEST-09")
+def test_each_question_goes_to_its_handler() -> None:
+    hello = SampleResult("assistant", (Text("Hello"),), "m")
+    questions = Questions(
+        elicitation=lambda request: ElicitResult("cancel"),
+        elicitation_url=lambda request: request.url == PAGE["url"],
+        sampling=lambda request: hello,
+    )
+    assert ask(questions, ELICIT, FORM) == {"action": "cancel"}
+    assert ask(questions, ELICIT, PAGE) == {"action": "accept"}
+    assert ask(questions, CREATE, SAMPLE)["content"] == {"type": "text", "text": "Hello"}
+    assert refusal(Questions(sampling=lambda request: None), CREATE, SAMPLE).original_code == -1
+
+
+# -- roots ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("QUEST-10")
+def test_roots_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a b")
+    places = [tmp_path / "link" / ".." / "a b", "file:///srv/x", Root("file:///y", "Y")]
+    sent = {
+        "roots": [
+            {"uri": (tmp_path / "a b").resolve().as_uri()},
+            {"uri": "file:///srv/x"},
+            {"uri": "file:///y", "name": "Y"},
+        ]
+    }
+    for params in (ABSENT, None, {}, [], 1):
+        assert ask(Questions(roots=places), LIST, params) == sent
+    assert ask(Questions(roots=iter(places)), LIST, {}) == sent
+    assert ask(Questions(roots=()), LIST, {}, "2024-11-05") == {"roots": []}
+    assert Roots().prepare(peer(), Forms(), "").read(sent)[2] == Root("file:///y", "Y")
+
+
+@pytest.mark.rule("QUEST-10")
+def test_roots_of_a_function_are_asked_for_anew() -> None:
+    places = ["file:///a"]
+
+    async def later() -> list[str]:
+        return places
+
+    for handler in (lambda: places, later):
+        questions = Questions(roots=handler)
+        places[:] = ["file:///a"]
+        assert ask(questions, LIST, {}) == {"roots": [{"uri": "file:///a"}]}
+        places[:] = ["file:///b"]
+        assert ask(questions, LIST, {}) == {"roots": [{"uri": "file:///b"}]}
+
+
+@pytest.mark.rule("QUEST-10", "QUEST-22")
+@pytest.mark.parametrize(
+    ("places", "what"),
+    [
+        ("file:///a", "/roots is not several roots"),
+        (Path("/a"), "/roots is not several roots"),
+        (7, "/roots is not several roots"),
+        ([7], "/roots/0 is neither"),
+        (["/a"], "/roots/0/uri is not a file: URI"),
+        (["file:///a", "https://a.example/"], "/roots/1/uri is not a file: URI"),
+        (["file:a"], "/roots/0/uri"),
+        (["file:"], "/roots/0/uri"),
+        (["file:///a/../b"], "/roots/0/uri"),
+        (["file:///a/%2e%2E/b"], "/roots/0/uri"),
+        (["file:///a\n"], "/roots/0/uri"),
+        (["file://[/a"], "/roots/0/uri"),
+        ([Root(7)], "/roots/0/uri"),  # type: ignore[arg-type]
+        ([Root("file:///a", 7)], "/roots/0/name"),  # type: ignore[arg-type]
+        ([Path("a\0b")], "/roots/0 is not a path"),
+    ],
+)
+def test_places_that_are_none(places: Any, what: str, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UsageError, match=what):
+        Questions(roots=places)
+    refused = refusal(Questions(roots=lambda: places), LIST, {})
+    assert refused.to_wire()["data"] == {"reason": "invalid_answer"}
+    assert what in caplog.text
+
+
+# -- handlers that fail --------------------------------------------------------------------------
+
+
+def raising(error: BaseException) -> list[Callable[..., Any]]:
+    def fail(request: Any) -> Any:
+        raise error
+
+    async def fail_later(request: Any) -> Any:
+        raise error
+
+    return [fail, fail_later]
+
+
+@pytest.mark.rule("QUEST-12")
+@pytest.mark.parametrize(
+    "error", [ValueError("secret"), StopIteration(), KeyError(), MCPError("E201", "secret")]
+)
+def test_a_handler_that_raises(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    for handler in raising(error):
+        refused = refusal(Questions(elicitation=handler), ELICIT, FORM)
+        assert refused.to_wire() == {
+            "code": -32603,
+            "message": "The client failed to answer",
+            "data": {"reason": "handler_failed"},
+        }
+        assert refused.__cause__ is not None
+        record = caplog.records.pop()
+        assert (record.name, record.levelno) == ("foundation_rt.client", logging.WARNING)
+        assert record.exc_info is not None
+
+
+@pytest.mark.rule("QUEST-12")
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_a_handler_in_a_thread_that_wants_out(error: BaseException) -> None:
+    handler, _ = raising(error)
+    assert refusal(Questions(elicitation=handler), ELICIT, FORM).data["reason"] == "handler_failed"
+
+
+@pytest.mark.rule("QUEST-12")
+def test_a_handler_that_cancels_itself() -> None:
+    _, handler = raising(asyncio.CancelledError())
+    assert refusal(Questions(elicitation=handler), ELICIT, FORM).data["reason"] == "handler_failed"
+
+
+@pytest.mark.rule("QUEST-12")
+def test_a_handler_that_takes_other_arguments() -> None:
+    async def roots(too: int, many: int) -> list[str]:
+        return []
+
+    assert refusal(Questions(roots=roots), LIST, {}).data["reason"] == "handler_failed"  # type: ignore[arg-type]
+
+
+class Hostile(Mapping[str, Any]):
+    """Something that answers with code of its own."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise ValueError("no value")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["f"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+@pytest.mark.rule("QUEST-22")
+def test_an_answer_that_fails_when_it_is_looked_at() -> None:
+    questions = Questions(elicitation=lambda request: Hostile())
+    assert refusal(questions, ELICIT, FORM).data["reason"] == "handler_failed"
+
+
+@pytest.mark.rule("QUEST-22")
+def test_what_cannot_be_used_is_named_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    refused = refusal(Questions(elicitation=lambda request: {"f": ["secret"]}), ELICIT, FORM)
+    assert refused.to_wire() == {
+        "code": -32603,
+        "message": "The client has no usable answer",
+        "data": {"reason": "invalid_answer"},
+    }
+    assert (
+        "the answer to elicitation/create cannot be sent: /content/f must be string" in caplog.text
+    )
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.rule("QUEST-15")
+def test_a_handler_chooses_what_the_server_is_told() -> None:
+    for handler in raising(QuestionRefused(-5, "Not today", {"again": "tomorrow"})):
+        refused = refusal(Questions(elicitation=handler), ELICIT, FORM)
+        told = {"code": -5, "message": "Not today", "data": {"again": "tomorrow"}}
+        assert refused.to_wire() == told
+        assert (refused.code, refused.retryable, refused.may_have_run) == ("E210", False, True)
+        assert pickle.loads(pickle.dumps(refused)).to_wire() == told
+    for unusable in (QuestionRefused(-5, "\ud800"), QuestionRefused(-5, "x", {1, 2})):
+        handler, _ = raising(unusable)
+        refused = refusal(Questions(elicitation=handler), ELICIT, FORM)
+        assert refused.data == {"reason": "invalid_answer"}
+
+
+# -- threads -------------------------------------------------------------------------------------
+
+variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+
+@pytest.mark.rule("QUEST-20")
+def test_a_handler_in_a_thread_blocks_nobody_and_sees_the_context() -> None:
+    go = threading.Event()
+    seen: list[Any] = []
+
+    def wait(request: Any) -> Any:
+        seen.append((variable.get(), threading.current_thread().daemon))
+        go.wait(PATIENCE)
+        return {"f": "x"}
+
+    async def scenario() -> Any:
+        variable.set("set")
+        waiting = asyncio.create_task(Questions(elicitation=wait).answer(ELICIT, FORM, SESSION))
+        while not seen:
+            await asyncio.sleep(0)
+        go.set()
+        return await waiting
+
+    assert run(scenario())["action"] == "accept"
+    assert seen == [("set", True)]
+
+
+@pytest.mark.rule("QUEST-20", "QUEST-13")
+def test_who_is_cancelled_does_not_wait_for_a_thread(caplog: pytest.LogCaptureFixture) -> None:
+    started, go, ended = threading.Semaphore(0), threading.Event(), threading.Semaphore(0)
+
+    def wait(request: Any) -> Any:
+        started.release()
+        go.wait(PATIENCE)
+        ended.release()
+        return {"f": "x"}
+
+    questions = Questions(elicitation=wait)
+
+    async def abandon(count: int) -> None:
+        waiting = [
+            asyncio.create_task(questions.answer(ELICIT, FORM, SESSION)) for _ in range(count)
+        ]
+        for _ in waiting:
+            await asyncio.to_thread(started.acquire)
+        for task in waiting:
+            task.cancel()
+        assert all(
+            isinstance(outcome, asyncio.CancelledError)
+            for outcome in await asyncio.gather(*waiting, return_exceptions=True)
+        )
+
+    run(abandon(MAX_HANDLERS))
+    refused = refusal(questions, ELICIT, FORM)
+    assert refused.original_code == -32603
+    assert refused.data == {"reason": "too_many_questions"}
+    go.set()
+    for _ in range(MAX_HANDLERS):
+        assert ended.acquire(timeout=PATIENCE)
+    for thread in threading.enumerate():
+        if thread.name == "foundation-rt-handler":
+            thread.join(PATIENCE)
+    assert ask(questions, ELICIT, FORM)["action"] == "accept"
+    assert not caplog.records
+
+
+@pytest.mark.rule("QUEST-11", "QUEST-12")
+def test_an_async_handler_is_cancelled_with_who_waits_for_it() -> None:
+    ended: list[str] = []
+
+    async def scenario() -> None:
+        asked = asyncio.Event()
+
+        async def wait(request: Any) -> Any:
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("cancelled")
+
+        questions = Questions(elicitation=wait)
+        for _ in range(MAX_HANDLERS + 1):  # none of them stays open
+            waiting = asyncio.create_task(questions.answer(ELICIT, FORM, SESSION))
+            await asked.wait()
+            asked.clear()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    run(scenario())
+    assert len(ended) == MAX_HANDLERS + 1
+
+
+@pytest.mark.rule("QUEST-12", "QUEST-13")
+def test_without_a_thread_a_question_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    questions = Questions(elicitation=fill_in)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        for _ in range(MAX_HANDLERS + 1):
+            assert refusal(questions, ELICIT, FORM).data["reason"] == "handler_failed"
+    assert ask(questions, ELICIT, FORM)["action"] == "accept"
+
+
+# -- the stateless era ---------------------------------------------------------------------------
+
+
+def ask_all(questions: Questions, requests: Any) -> Any:
+    return run(questions.answer_all(requests, NEWEST))
+
+
+@pytest.mark.rule("QUEST-14")
+def test_all_are_asked_at_once() -> None:
+    async def scenario() -> Any:
+        together = asyncio.Barrier(2)
+
+        async def fill_in_together(request: Any) -> Any:
+            await together.wait()
+            return {"f": request.message}
+
+        questions = Questions(elicitation=fill_in_together, roots=["file:///a"])
+        requests = {
+            "1": {"method": ELICIT, "params": {**FORM, "message": "one"}},
+            "two": {"method": ELICIT, "params": {**FORM, "message": "two"}},
+            "": {"method": LIST},
+        }
+        return await questions.answer_all(requests, NEWEST)
+
+    assert run(scenario()) == {
+        "1": {"action": "accept", "content": {"f": "one"}},
+        "two": {"action": "accept", "content": {"f": "two"}},
+        "": {"roots": [{"uri": "file:///a"}]},
+    }
+    assert ask_all(Questions(), {}) == {}
+
+
+@pytest.mark.rule("QUEST-14")
+@pytest.mark.parametrize(
+    "requests",
+    [
+        None,
+        [],
+        "x",
+        {"1": None},
+        {"1": {}},
+        {"1": {"method": 1}},
+        {"1": {"method": ELICIT}},
+        {"1": {"method": ELICIT, "params": FORM}, "2": {"method": CREATE, "params": SAMPLE}},
+        {"1": {"method": ELICIT, "params": FORM}, "2": {"method": ELICIT, "params": PAGE}},
+        {"1": {"method": ELICIT, "params": FORM}, "2": {"method": "ping", "params": {}}},
+        {str(number): {"method": ELICIT, "params": FORM} for number in range(MAX_HANDLERS + 1)},
+    ],
+)
+def test_nobody_is_asked_if_something_may_not_be_asked(requests: Any) -> None:
+    with pytest.raises(InvalidResponseError) as caught:
+        ask_all(Questions(elicitation=never), requests)
+    assert caught.value.may_have_run
+
+
+@pytest.mark.rule("QUEST-14", "QUEST-15")
+def test_one_that_fails_ends_the_others() -> None:
+    ended: list[str] = []
+    error = ValueError("the reason")
+
+    async def scenario() -> None:
+        others = asyncio.Event()
+
+        async def answer(request: Any) -> Any:
+            if request.message == "fail":
+                await others.wait()
+                raise error
+            others.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(request.message)
+
+        requests = {
+            name: {"method": ELICIT, "params": {**FORM, "message": name}} for name in ("a", "fail")
+        }
+        await Questions(elicitation=answer).answer_all(requests, NEWEST)
+
+    with pytest.raises(QuestionRefused) as caught:
+        run(scenario())
+    assert ended == ["a"]
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.rule("QUEST-14")
+def test_who_is_cancelled_takes_all_back() -> None:
+    ended: list[str] = []
+
+    async def scenario() -> None:
+        asked = asyncio.Event()
+
+        async def wait(request: Any) -> Any:
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("cancelled")
+
+        requests = {str(key): {"method": ELICIT, "params": FORM} for key in range(3)}
+        waiting = asyncio.create_task(Questions(elicitation=wait).answer_all(requests, NEWEST))
+        await asked.wait()
+        waiting.cancel()
+        await waiting
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(scenario())
+    assert ended
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 9) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["mode", "message", "url", "messages"]), inner)
+    ),
+    max_leaves=6,
+)
+
+
+@pytest.mark.rule("QUEST-03", "QUEST-22", "QUEST-14")
+@given(
+    st.sampled_from([ELICIT, CREATE, LIST, "ping", ""]),
+    JSON | st.sampled_from([FORM, PAGE, SAMPLE]),
+    JSON,
+    st.sampled_from([*REVISIONS]),
+)
+def test_whatever_is_asked_and_answered(
+    method: str, params: Any, answer: Any, revision: str
+) -> None:
+    async def reply(*arguments: Any) -> Any:
+        return answer
+
+    questions = Questions(elicitation=reply, elicitation_url=reply, sampling=reply, roots=reply)
+
+    async def scenario() -> None:
+        row = REVISIONS[revision]
+        try:
+            sent = await questions.answer(method, params, row)
+            assert orjson.loads(orjson.dumps(sent)) == sent
+        except QuestionRefused as refused:
+            orjson.dumps(refused.to_wire())
+        requests = {"1": {"method": method, "params": params}, "2": answer}
+        with contextlib.suppress(MCPError):
+            await questions.answer_all(requests, row)
+
+    run(scenario())
+
+
+# -- with a server -------------------------------------------------------------------------------
+
+
+def asking_server() -> Server:
+    server = Server("asking", config={"logging": {"level": "error"}})
+
+    @server.tool
+    async def everything(context: ToolContext) -> list[Any]:
+        schema = {
+            "type": "object",
+            "properties": {"f": {"type": "string"}, "n": {"type": "integer", "default": 7}},
+        }
+        answers = await context.ask(
+            {"form": Elicit("?", schema), "model": Sample("?", 9), "places": Roots()}
+        )
+        root, *_ = answers["places"]
+        return [answers["form"].content, answers["model"].text, root.uri]
+
+    return server
+
+
+@pytest.mark.rule("QUEST-16", "QUEST-06", "QUEST-14")
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
+def test_a_server_gets_what_it_asks_for(revision: str) -> None:
+    async def scenario() -> Any:
+        options = {
+            "elicitation": fill_in,
+            "sampling": lambda request: SampleResult("assistant", (Text("Hello"),), "m"),
+            "roots": ["file:///a"],
+        }
+        async with connect(asking_server(), revision=revision, **options) as client:
+            return (await client.call("everything")).value()
+
+    # In revision 2025-06-18 only booleans have a default.
+    filled_in = {"f": "x"} if revision == "2025-06-18" else {"f": "x", "n": 7}
+    assert run(scenario()) == [filled_in, "Hello", "file:///a"]
+
+
+@pytest.mark.rule("QUEST-12", "QUEST-14")
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_call_whose_question_fails(revision: str) -> None:
+    error = ValueError("secret")
+
+    async def scenario() -> Any:
+        handler, _ = raising(error)
+        options = {"elicitation": handler, "sampling": lambda request: None, "roots": []}
+        async with connect(asking_server(), revision=revision, **options) as client:
+            return await client.call("everything")
+
+    if revision == "2025-11-25":
+        result = run(scenario())
+        assert result.is_error
+        assert "secret" not in str(result.error)
+    else:
+        with pytest.raises(QuestionRefused):
+            run(scenario())

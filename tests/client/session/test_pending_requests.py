@@ -1,0 +1,357 @@
+"""What lines from a server mean: to which request they belong, and to which not."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.client.errors import MCPError
+from foundation_rt.client.session.pending_requests import (
+    Answered,
+    Arrival,
+    Asked,
+    Conversation,
+    Stray,
+    Told,
+    Unusable,
+    Waiting,
+    answer,
+    notification,
+)
+from foundation_rt.ids import SequentialIds, UuidRequestIds
+from foundation_rt.protocol.framing import LineTooLong
+from foundation_rt.protocol.jsonrpc import Request
+from foundation_rt.protocol.peer import SUBSCRIPTION_ID_KEY
+
+UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+json_values = st.recursive(
+    scalars, lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=5), each)
+)
+
+
+def conversation(*methods: str) -> tuple[Conversation, list[Waiting]]:
+    talk = Conversation(SequentialIds())
+    return talk, [talk.ask(method, None, holder=method)[0] for method in methods]
+
+
+def line(**members: Any) -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", **members})
+
+
+def only(arrivals: list[Arrival]) -> Arrival:
+    [arrival] = arrivals
+    return arrival
+
+
+# -- asking
+
+
+@pytest.mark.rule("CLIENT-10")
+def test_ids_are_uuids_of_version_4_and_are_used_once() -> None:
+    talk = Conversation(UuidRequestIds())
+    ids = [talk.ask("ping", None, None)[0].id for _ in range(300)]
+    assert all(UUID4.fullmatch(each) for each in ids)
+    assert len({*ids}) == 300
+    assert [*talk.waiting] == ids
+
+
+@pytest.mark.rule("CLIENT-10")
+def test_a_request_is_one_line_with_what_was_asked() -> None:
+    talk = Conversation(SequentialIds())
+    request, sent = talk.ask("tools/call", {"name": "a\nb"}, "me")
+    said = {"id": request.id, "method": "tools/call", "params": {"name": "a\nb"}}
+    assert orjson.loads(sent) == {"jsonrpc": "2.0", **said}
+    assert b"\n" not in sent
+    assert "params" not in orjson.loads(talk.ask("ping", None, "me")[1])
+    assert orjson.loads(notification("x")) == {"jsonrpc": "2.0", "method": "x"}
+
+
+@pytest.mark.rule("CLIENT-16")
+@pytest.mark.parametrize("params", [None, {}, {"_meta": {"k": 1}}, {"name": "x"}])
+def test_the_token_of_progress_is_the_id_of_the_request(params: dict[str, Any] | None) -> None:
+    talk = Conversation(SequentialIds())
+    before = orjson.dumps(params)
+    request, sent = talk.ask("tools/call", params, None, wants_progress=True)
+    said = orjson.loads(sent)["params"]
+    assert said["_meta"].pop("progressToken") == request.id
+    assert said == {"_meta": {}, **(params or {})}
+    assert orjson.dumps(params) == before
+
+
+@pytest.mark.parametrize("bad", [{1, 2}, "\ud800", 2**70, b"bytes"], ids=repr)
+def test_params_that_are_not_json_are_told_and_nothing_waits(bad: Any) -> None:
+    talk = Conversation(SequentialIds())
+    with pytest.raises(MCPError, match="the params of prompts/get are not JSON") as caught:
+        talk.ask("prompts/get", {"name": bad}, None)
+    assert (caught.value.code, caught.value.may_have_run) == ("E203", False)
+    assert talk.waiting == {}
+
+
+def test_what_a_server_asked_is_answered_with_its_id() -> None:
+    question = Request(7, "roots/list", None)
+    assert orjson.loads(answer(question, result={})) == {"jsonrpc": "2.0", "id": 7, "result": {}}
+    refused = orjson.loads(answer(question, error={"code": 1, "message": "no"}))
+    assert refused == {"jsonrpc": "2.0", "id": 7, "error": {"code": 1, "message": "no"}}
+
+
+# -- answers
+
+
+@pytest.mark.rule("CLIENT-12")
+def test_an_answer_belongs_to_the_request_of_its_id_and_comes_once() -> None:
+    talk, (first, second) = conversation("a", "b")
+    assert only(talk.take(line(id="made up", result={}), None)).reason.startswith("an answer")  # type: ignore[union-attr]
+    arrival = only(talk.take(line(id=second.id, result={"x": 1}), None))
+    assert isinstance(arrival, Answered)
+    assert (arrival.request, arrival.result, arrival.error) == (second, {"x": 1}, None)
+    assert isinstance(only(talk.take(line(id=second.id, result={"x": 2}), None)), Stray)
+    assert [*talk.waiting] == [first.id]
+
+
+@pytest.mark.rule("CLIENT-12")
+@pytest.mark.parametrize("other", [None, 1, 1.5, True, [], {}, ""], ids=repr)
+def test_a_result_without_an_id_of_ours_is_nobodys(other: Any) -> None:
+    talk, [request] = conversation("a")
+    assert isinstance(only(talk.take(line(id=other, result={}), None)), Stray)
+    assert isinstance(only(talk.take(line(result={}), request.id)), Stray)
+    assert [*talk.waiting] == [request.id]
+
+
+@pytest.mark.rule("CLIENT-12")
+def test_an_answer_may_come_on_the_stream_of_another_request() -> None:
+    """As after a stream was resumed: there a server tells all it has to tell."""
+    talk, (first, second) = conversation("a", "b")
+    arrival = only(talk.take(line(id=second.id, result={}), first.id))
+    assert isinstance(arrival, Answered)
+    assert arrival.request is second
+
+
+@pytest.mark.rule("CLIENT-12")
+def test_a_batch_is_read_in_its_order_and_each_answer_counts_once() -> None:
+    talk, (first, second) = conversation("a", "b")
+    batch = [
+        {"jsonrpc": "2.0", "id": second.id, "result": {"n": 1}},
+        {"jsonrpc": "2.0", "id": second.id, "result": {"n": 2}},
+        {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1}},
+        {"jsonrpc": "2.0", "id": 5, "method": "ping"},
+        [{"jsonrpc": "2.0", "id": first.id, "result": {}}],
+        7,
+    ]
+    arrivals = talk.take(orjson.dumps(batch), None)
+    kinds = [type(each) for each in arrivals]
+    assert kinds == [Answered, Stray, Told, Asked, Stray, Stray]
+    assert isinstance(arrivals[0], Answered)
+    assert arrivals[0].result == {"n": 1}
+    assert [*talk.waiting] == [first.id]
+    assert talk.take(b"[]", None) == []
+
+
+@pytest.mark.rule("CLIENT-14")
+@pytest.mark.parametrize("result", [None, 5, "x", [], True], ids=repr)
+def test_a_result_that_is_no_object_is_no_answer(result: Any) -> None:
+    talk, [request] = conversation("a")
+    arrival = only(talk.take(line(id=request.id, result=result), None))
+    assert isinstance(arrival, Unusable)
+    assert arrival.request is request
+    assert talk.waiting == {}
+
+
+@pytest.mark.rule("CLIENT-12")
+@pytest.mark.parametrize("error", [False, 0, "", [], {}, {"code": -32601}], ids=repr)
+def test_an_error_counts_whatever_it_is_also_beside_a_result(error: Any) -> None:
+    talk, [request] = conversation("a")
+    arrival = only(talk.take(line(id=request.id, result={}, error=error), None))
+    assert isinstance(arrival, Answered)
+    assert (arrival.result, arrival.error) == ({}, error)
+
+
+# -- what has no id
+
+
+WITHOUT_ID: dict[str, tuple[bytes | LineTooLong, type, bool]] = {
+    # what comes; what it is to the request that it belongs to; whether one stream for all is enough
+    "an error without an id": (line(error={"code": -32700}), Answered, True),
+    "an error of the id null": (line(id=None, error={"code": -32600}), Answered, True),
+    "too long": (LineTooLong(10), Unusable, True),
+    "no JSON": (b"Listening on port 3000", Unusable, False),
+    "no UTF-8": (b"\xff\xfe", Unusable, False),
+    "a number": (b"5", Unusable, False),
+    "an empty object": (b"{}", Unusable, False),
+}
+
+
+@pytest.mark.rule("CLIENT-13")
+@pytest.mark.parametrize("name", WITHOUT_ID)
+def test_what_has_no_id_belongs_to_the_request_on_whose_stream_it_came(name: str) -> None:
+    came, kind, _ = WITHOUT_ID[name]
+    talk, (first, second) = conversation("a", "b")
+    arrival = only(talk.take(came, second.id))
+    assert type(arrival) is kind
+    assert arrival.request is second  # type: ignore[union-attr]
+    assert isinstance(only(talk.take(came, second.id)), Stray)
+    assert [*talk.waiting] == [first.id]
+
+
+@pytest.mark.rule("CLIENT-13")
+@pytest.mark.parametrize("name", WITHOUT_ID)
+def test_on_one_stream_for_all_it_belongs_to_the_only_request_that_waits(name: str) -> None:
+    came, kind, is_enough = WITHOUT_ID[name]
+    talk, (first, second) = conversation("a", "b")
+    assert isinstance(only(talk.take(came, None)), Stray)
+    del talk.waiting[second.id]
+    arrival = only(talk.take(came, None))
+    if is_enough:
+        assert type(arrival) is kind
+        assert arrival.request is first  # type: ignore[union-attr]
+    else:
+        assert isinstance(arrival, Stray)
+        assert [*talk.waiting] == [first.id]
+    talk.waiting.clear()
+    assert isinstance(only(talk.take(came, None)), Stray)
+
+
+@pytest.mark.rule("CLIENT-39")
+@pytest.mark.parametrize(
+    "members",
+    [{"result": {}}, {"jsonrpc": "1.0", "result": {}}, {"jsonrpc": "2.0"}, {"error": {}}],
+    ids=repr,
+)
+def test_what_is_no_message_but_has_the_id_of_a_request_is_its_answer(
+    members: dict[str, Any],
+) -> None:
+    talk, (first, second) = conversation("a", "b")
+    arrival = only(talk.take(orjson.dumps({"id": second.id, **members}), None))
+    assert isinstance(arrival, Unusable)
+    assert arrival.request is second
+    assert [*talk.waiting] == [first.id]
+
+
+# -- what a server says unasked
+
+
+@pytest.mark.rule("CLIENT-16")
+def test_progress_belongs_to_the_request_whose_token_it_names_and_to_no_other() -> None:
+    talk, (first, second) = conversation("a", "b")
+
+    def about(token: Any, stream: str | None = None) -> Waiting | None:
+        params = {"progressToken": token, "progress": 1}
+        told = only(talk.take(line(method="notifications/progress", params=params), stream))
+        assert isinstance(told, Told)
+        return told.about
+
+    assert about(first.id) is first
+    assert about(second.id, first.id) is second
+    others: tuple[Any, ...] = (None, 1, [], {}, "somebody else's")
+    for token in others:
+        assert about(token, first.id) is None
+
+
+@pytest.mark.rule("CLIENT-16")
+def test_what_is_said_belongs_to_its_subscription_else_to_its_stream() -> None:
+    talk, (first, second) = conversation("a", "b")
+
+    def about(params: Any, stream: str | None) -> Waiting | None:
+        told = only(talk.take(line(method="notifications/message", params=params), stream))
+        assert isinstance(told, Told)
+        return told.about
+
+    assert about({}, None) is None
+    assert about({}, first.id) is first
+    assert about({"_meta": {SUBSCRIPTION_ID_KEY: second.id}}, first.id) is second
+    assert about({"_meta": {SUBSCRIPTION_ID_KEY: "gone"}}, first.id) is None
+    assert about({"_meta": {SUBSCRIPTION_ID_KEY: [1]}}, first.id) is None
+    assert about({"_meta": 5}, first.id) is first
+    assert about({}, "answered already") is None
+
+
+@pytest.mark.parametrize("params", [{}, None], ids=repr)
+def test_a_notification_without_params_is_one(params: Any) -> None:
+    talk = Conversation(SequentialIds())
+    for said in (line(method="n"), line(method="n", params=params)):
+        told = only(talk.take(said, None))
+        assert isinstance(told, Told)
+        assert told.params == {}
+
+
+@pytest.mark.rule("CLIENT-12")
+@pytest.mark.parametrize("params", [5, "x", [1], True], ids=repr)
+def test_a_notification_with_other_params_is_dropped(params: Any) -> None:
+    talk = Conversation(SequentialIds())
+    assert isinstance(only(talk.take(line(method="n", params=params), None)), Stray)
+
+
+def test_a_question_is_one_even_with_the_id_of_a_request_of_ours() -> None:
+    talk, [request] = conversation("a")
+    arrival = only(talk.take(line(id=request.id, method="ping"), None))
+    assert isinstance(arrival, Asked)
+    assert [*talk.waiting] == [request.id]
+
+
+# -- anything at all
+
+
+def _messages(ids: list[str]) -> st.SearchStrategy[Any]:
+    """Anything a server could send that looks like a message, or does not."""
+    some_id = st.sampled_from([*ids, "made up", 1, None])
+    members: dict[str, st.SearchStrategy[Any]] = {
+        "jsonrpc": st.sampled_from(["2.0", "2.0", "2.0", "1.0", None]),
+        "id": some_id,
+        "method": st.sampled_from(["ping", "notifications/progress", "notifications/message", 5]),
+        "result": st.just({}) | json_values,
+        "error": json_values,
+        "params": json_values
+        | st.fixed_dictionaries(
+            {}, optional={"progressToken": some_id, "_meta": json_values, "x": json_values}
+        ),
+    }
+    message = st.fixed_dictionaries({}, optional=members)
+    return message | json_values | st.lists(message | json_values, max_size=4)
+
+
+IDS = [SequentialIds().request_id()[:-1] + str(number) for number in range(1, 5)]
+
+
+@pytest.mark.rule("CLIENT-12", "CLIENT-13", "CLIENT-14")
+@given(st.data())
+def test_whatever_comes_in_whatever_order_nothing_is_raised_and_nothing_is_mixed_up(
+    data: st.DataObject,
+) -> None:
+    talk, requests = conversation("a", "b", "c", "d")
+    assert [each.id for each in requests] == IDS
+    waits = {each.id: each for each in requests}
+    streams = st.none() | st.sampled_from([*IDS, "unknown"])
+    lines = st.one_of(
+        _messages(IDS).map(lambda value: json.dumps(value).encode()),
+        st.binary(max_size=40),
+        st.just(LineTooLong(5)),
+    )
+    for _ in range(data.draw(st.integers(1, 8))):
+        came, stream = data.draw(lines), data.draw(streams)
+        for arrival in talk.take(came, stream):
+            if isinstance(arrival, Answered | Unusable):
+                # Taken out of those that wait, exactly once.
+                assert waits.pop(arrival.request.id) is arrival.request
+                if isinstance(arrival, Answered) and arrival.error is None:
+                    assert type(arrival.result) is dict
+            elif isinstance(arrival, Told) and arrival.about is not None:
+                assert arrival.about in requests
+    assert talk.waiting == waits
+
+
+@pytest.mark.rule("CLIENT-12")
+@given(st.permutations(range(6)), st.sets(st.integers(0, 5)))
+def test_answers_in_any_order_reach_their_own_requests(order: list[int], doubled: set[int]) -> None:
+    talk, requests = conversation(*"abcdef")
+    said = [line(id=requests[number].id, result={"n": number}) for number in [*order, *doubled]]
+    arrivals = [arrival for each in said for arrival in talk.take(each, None)]
+    came = [(each.request, each.result["n"]) for each in arrivals if isinstance(each, Answered)]
+    assert came == [(requests[number], number) for number in order]
+    assert talk.waiting == {}

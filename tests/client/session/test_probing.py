@@ -1,0 +1,149 @@
+"""What a client makes of the answer to its first question, and of a server that has none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from foundation_rt.client import HttpServer, MCPError, ServerDescription, connect, map_mcp_error
+from foundation_rt.client.resilience.retries import RetryPolicy
+from foundation_rt.client.session.handshake import NEWEST_REVISION, Handshake, Opening
+from foundation_rt.client.transports.http import HttpChannel
+from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
+from tests.support.scripted_http import Asked, Reply, ScriptedHttp
+
+
+def handshake(forced: str | None = None) -> Handshake:
+    info = {"name": "tests", "version": "0"}
+    return Handshake(info, lambda _: {}, None if forced is None else REVISIONS[forced])
+
+
+def answered(made: Handshake, **result: Any) -> ServerDescription | Opening:
+    opening = made.first()
+    assert opening.method == "server/discover"
+    return made.answered(opening, result)
+
+
+@pytest.mark.rule("CLIENT-35")
+@pytest.mark.parametrize(
+    "result",
+    [{}, {"tools": []}, *({"supportedVersions": named} for named in ([], None, "all", [5]))],
+)
+def test_a_server_that_answers_anything_is_of_the_handshake_era(result: dict[str, Any]) -> None:
+    outcome = answered(handshake(), **result)
+    assert isinstance(outcome, Opening)
+    assert (outcome.method, outcome.revision.name) == ("initialize", NEWEST_HANDSHAKE_REVISION)
+
+
+@pytest.mark.rule("CLIENT-02")
+def test_a_server_that_names_none_of_ours_cannot_be_spoken_to() -> None:
+    with pytest.raises(MCPError) as refused:
+        answered(handshake(), supportedVersions=["1999-12-31"], capabilities={})
+    assert refused.value.code == "E206"
+
+
+@pytest.mark.rule("CLIENT-01", "CLIENT-35")
+def test_who_is_to_speak_one_revision_falls_back_to_no_other() -> None:
+    with pytest.raises(MCPError) as refused:
+        answered(handshake(NEWEST_REVISION))
+    assert refused.value.code == "E209"
+
+
+@pytest.mark.rule("CLIENT-02")
+def test_a_server_that_names_an_older_one_gets_that() -> None:
+    outcome = answered(handshake(), supportedVersions=["2025-06-18", "1999-12-31"], capabilities={})
+    assert isinstance(outcome, Opening)
+    assert (outcome.method, outcome.revision.name) == ("initialize", "2025-06-18")
+
+
+@pytest.mark.rule("CLIENT-01")
+@pytest.mark.parametrize(
+    ("number", "message", "code"),
+    [
+        (-32601, "Method not found", "E206"),
+        (-32602, "Invalid request parameters", "E206"),
+        (-32600, "Bad Request: Missing session ID", "E206"),
+        (-32000, "Bad Request: Server not initialized", "E206"),
+        (-32603, "Internal error", "E201"),
+    ],
+)
+def test_a_server_of_the_older_kind_is_told_from_one_that_fails(
+    number: int, message: str, code: str
+) -> None:
+    made = handshake(NEWEST_REVISION)
+    opening = made.first()
+    error = map_mcp_error({"code": number, "message": message}, opening.method)
+    with pytest.raises(MCPError) as refused:
+        made.refused(opening, error)
+    assert (refused.value.code, refused.value.original_code) == (code, number)
+    assert message in refused.value.message
+
+
+# -- servers that end instead
+
+
+@pytest.mark.rule("CLIENT-37", "CLIENT-09")
+def test_a_server_that_hangs_up_at_the_first_question_gets_initialize() -> None:
+    async def old(asked: Asked, out: Reply) -> None:
+        if asked.rpc == "initialize":
+            spoken = {"protocolVersion": NEWEST_HANDSHAKE_REVISION, "capabilities": {}}
+            out.result({**spoken, "serverInfo": {"name": "old", "version": "1"}})
+        elif asked.rpc == "ping":
+            out.result()
+        elif asked.rpc == "notifications/initialized":
+            out.whole(202)
+        elif asked.method == "GET":
+            out.whole(405)
+        else:
+            out.cut()
+
+    async def main() -> None:
+        async with ScriptedHttp(old).serving() as server:
+            async with connect(server.url, require=()) as client:
+                assert (await client.initialize()).name == "old"
+                await client.ping()
+            asked = [each.rpc for each in server.of("POST")]
+            assert asked == ["server/discover", "initialize", "notifications/initialized", "ping"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("CLIENT-37")
+def test_one_that_ends_whatever_it_is_asked_is_connected_to_twice() -> None:
+    async def gone(asked: Asked, out: Reply) -> None:
+        out.cut()
+
+    async def main() -> None:
+        async with ScriptedHttp(gone).serving() as server:
+            once = RetryPolicy(max_attempts=1)
+            async with connect(server.url, require=(), retries=once) as client:
+                with pytest.raises(ConnectionError):
+                    await client.initialize()
+            assert [each.rpc for each in server.asked] == ["server/discover", "initialize"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.rule("CLIENT-37")
+def test_an_address_where_nobody_listens_is_not_connected_to_again() -> None:
+    async def nobody(asked: Asked, out: Reply) -> None:
+        raise AssertionError("unreachable")
+
+    channels: list[HttpChannel] = []
+
+    async def main() -> None:
+        async with ScriptedHttp(nobody).serving() as server:
+            address = HttpServer(server.url)
+
+        def make_channel() -> HttpChannel:
+            channels.append(HttpChannel(address))
+            return channels[-1]
+
+        async with connect(make_channel, retries=RetryPolicy(max_attempts=1)) as client:
+            with pytest.raises(ConnectionError):
+                await client.initialize()
+
+    asyncio.run(main())
+    assert len(channels) == 1

@@ -1,0 +1,685 @@
+"""One session: what it tells the server of calls that are given up, what it hears, what it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.client.client import Client
+from foundation_rt.client.connecting import connect
+from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError, MCPError
+from foundation_rt.client.resilience.circuit_breaker import CircuitState
+from foundation_rt.client.session import session
+from foundation_rt.client.session.open_requests import MAX_OPEN_QUESTIONS
+from foundation_rt.errors import UsageError
+from tests.support.misbehaving_play import Act
+from tests.support.scripted_channel import (
+    BOTH,
+    HANDSHAKE,
+    STATELESS,
+    ScriptedStage,
+    begun,
+    error_of,
+    must_be_gone,
+    play,
+    refusal,
+    settle,
+)
+
+NONCE = {"nonce": "one"}
+
+
+def held(stage: ScriptedStage, method: str = "tools/call") -> str:
+    """The id of the last request of a method."""
+    request_id = stage.of(method)[-1]["id"]
+    assert isinstance(request_id, str)
+    return request_id
+
+
+# -- giving up -------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLIENT-15")
+@pytest.mark.parametrize("how", ["cancelled", "late"])
+@pytest.mark.parametrize("revision", BOTH)
+@pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
+def test_the_server_is_told_that_nobody_waits(how: str, revision: str, has_exchanges: bool) -> None:
+    """Once, and by a message only where the end of an exchange does not say it."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        (call,) = await begun(client.call("play", {**NONCE, "acts": []}, timeout=5))
+        if how == "cancelled":
+            call.cancel()
+        (outcome,) = await asyncio.gather(call, return_exceptions=True)
+        assert isinstance(outcome, asyncio.CancelledError | CallTimeoutError)
+        told = [each["params"] for each in stage.of("notifications/cancelled")]
+        if has_exchanges and revision == STATELESS:
+            assert told == []
+        else:
+            assert [each["requestId"] for each in told] == [held(stage)]
+        assert stage.channel.forgotten == [held(stage)]
+        assert (await client.call("play", NONCE)).text == "one"
+
+    play(scene, revision=revision, has_exchanges=has_exchanges)
+
+
+@pytest.mark.rule("CLIENT-15")
+@pytest.mark.parametrize("acts", [[["answer"]], [refusal(-32603)], [["die"]]], ids=repr)
+def test_what_is_answered_is_not_given_up(acts: list[Act]) -> None:
+    """Cancelled in the very turn in which the answer has come, and nobody is told."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        arguments = {**NONCE, "acts": [["wait", "go"], *acts]}
+        (call,) = await begun(client.call("play", arguments))
+        receiver = stage.channel.receiver
+        stage.channel.release("go")
+        while receiver.conversation.waiting:
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait([call])
+        assert call.cancelled()
+        await settle()
+        assert stage.of("notifications/cancelled") == []
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-15")
+@pytest.mark.parametrize("revision", BOTH)
+def test_what_introduces_is_only_forgotten(revision: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        error = await error_of(client.initialize(timeout=50))
+        assert isinstance(error, CallTimeoutError)
+        assert stage.of("notifications/cancelled") == []
+        await settle()
+        assert stage.channel.is_closed
+
+    points: dict[str, list[Act]] = {"initialize": [], "server/discover": []}
+    play(scene, points, revision=revision, connect_timeout=5)
+
+
+@pytest.mark.rule("CLIENT-15", "CLIENT-29")
+@given(
+    turns=st.integers(0, 60),
+    revision=st.sampled_from(BOTH),
+    has_exchanges=st.booleans(),
+    breaker=st.booleans(),
+)
+def test_a_call_may_be_cancelled_at_any_moment(
+    turns: int, revision: str, has_exchanges: bool, breaker: bool
+) -> None:
+    """Others are not harmed, the server is told of what it has got, permits are given back."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        acts: list[Act] = [["progress", 1], ["wait", "two"]]
+        first = asyncio.ensure_future(client.call("play", {**NONCE, "acts": [*acts, ["answer"]]}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        second = asyncio.ensure_future(client.call("play", {"nonce": "two"}))
+        first.cancel()
+        assert (await second).text == "two"
+        await asyncio.wait([first])
+        await settle()
+        told = [each["params"]["requestId"] for each in stage.of("notifications/cancelled")]
+        sent = {each["id"]: each["params"]["arguments"]["nonce"] for each in stage.of("tools/call")}
+        assert [sent[each] for each in told] in ([], ["one"])
+        if first.cancelled() and "one" in sent.values():
+            assert bool(told) != (has_exchanges and revision == STATELESS)
+        assert stage.channel.receiver.conversation.waiting.keys() <= {
+            each["id"] for each in stage.of("subscriptions/listen")
+        }
+        assert client.circuit_state is CircuitState.CLOSED
+        assert len(stage.channels) == 1
+        assert stage.count("initialize") <= 1
+
+    play(scene, revision=revision, has_exchanges=has_exchanges, tool_breakers=breaker)
+
+
+@pytest.mark.rule("CLIENT-29")
+@given(turns=st.integers(0, 60), revision=st.sampled_from(BOTH))
+def test_a_client_may_be_closed_at_any_moment(turns: int, revision: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        calls = [
+            asyncio.ensure_future(client.call("play", {**NONCE, "acts": []})),
+            asyncio.ensure_future(client.list_tools()),
+            asyncio.ensure_future(client.list_resources()),
+        ]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await client.close()
+        for each in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(each, BaseException):
+                assert isinstance(each, ConnectionLostError)
+                assert not each.retryable
+        must_be_gone(stage)
+        assert isinstance(await error_of(client.call("play", NONCE)), ConnectionLostError)
+
+    play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-29")
+@given(turns=st.integers(0, 12))
+def test_closing_may_be_cancelled_at_any_moment(turns: int) -> None:
+    """It closes the channel all the same."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        (call,) = await begun(client.call("play", {**NONCE, "acts": []}))
+        closing = asyncio.ensure_future(client.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.gather(closing, call, return_exceptions=True)
+        if turns:
+            assert stage.channel.is_closed
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-21")
+@pytest.mark.parametrize(
+    ("points", "may_have_run"),
+    [
+        ({"open": [["hang"]]}, False),
+        ({"initialize": []}, False),
+        ({"tools/list": []}, False),
+        ({"tools/list": [["answer"], ["jam"]]}, False),
+        ({"tools/call": []}, True),
+        ({"tools/call": [["die"]]}, True),
+        ({"tools/call": [["fail", True]]}, True),
+        ({"tools/call": [["fail", False]]}, False),
+        ({"open": [["refuse"]]}, False),
+        ({"tools/list": [["die"]]}, False),
+    ],
+    ids=repr,
+)
+def test_whether_it_may_have_run(points: dict[str, list[Act]], may_have_run: bool) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        error = await error_of(client.call("play", NONCE, timeout=5))
+        assert error.may_have_run == may_have_run
+        assert bool(stage.nonces()) == ("tools/call" in points)
+
+    play(scene, points, connect_timeout=100, has_exchanges=True)
+
+
+# -- what it hears ---------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLIENT-16")
+def test_progress_is_told_to_its_own_call() -> None:
+    """By the id of the request; other tokens are nobody's, and nonsense is dropped."""
+    heard: list[Any] = []
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        def note(name: str) -> Any:
+            return lambda *progress: heard.append((name, *progress))
+
+        arguments = {**NONCE, "acts": [["wait", "go"], ["answer"]]}
+        calls = await begun(
+            client.call("play", arguments, on_progress=note("a")),
+            client.call("play", arguments, on_progress=note("b")),
+            client.call("play", arguments),
+        )
+        a, b, c = (each["id"] for each in stage.of("tools/call"))
+        tokens = [each["params"].get("_meta", {}) for each in stage.of("tools/call")]
+        assert [each.get("progressToken") for each in tokens] == [a, b, None]
+        tell = stage.channel.tell
+        tell("notifications/progress", progressToken=b, progress=1)
+        tell("notifications/progress", progressToken=a, progress=2.5, total=5, message="half")
+        for nobody in (c, "nobody", 7, None, [], {"a": 1}):
+            tell("notifications/progress", progressToken=nobody, progress=1)
+        for nonsense in (None, "1", True, [], {}):
+            tell("notifications/progress", progressToken=a, progress=nonsense)
+        tell("notifications/progress", progressToken=a, progress=3, total="many", message=5)
+        stage.channel.release("go")
+        await asyncio.gather(*calls)
+        tell("notifications/progress", progressToken=a, progress=4)
+        assert heard == [("b", 1, None, None), ("a", 2.5, 5, "half"), ("a", 3, None, None)]
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-16")
+def test_log_messages_are_told_to_those_whose_they_may_be() -> None:
+    heard: list[Any] = []
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        def note(name: str) -> Any:
+            return lambda *message: heard.append((name, *message))
+
+        arguments = {**NONCE, "acts": [["wait", "go"], ["answer"]]}
+        calls = await begun(
+            client.call("play", arguments, on_log=note("a")),
+            client.call("play", arguments, on_log=note("b")),
+            client.call("play", arguments),
+        )
+        tell, a = stage.channel.tell, stage.of("tools/call")[0]["id"]
+        tell("notifications/message", level="error", logger="db", data={"x": 1})
+        tell("notifications/message", stream=a, level=5, logger=5)
+        stage.channel.release("go")
+        await asyncio.gather(*calls)
+        tell("notifications/message", level="debug", data="late")
+        assert heard == [
+            ("a", "error", "db", {"x": 1}),
+            ("b", "error", "db", {"x": 1}),
+            ("all", "error", "db", {"x": 1}),
+            ("a", "info", None, None),
+            ("all", "info", None, None),
+            ("all", "debug", None, "late"),
+        ]
+
+    play(scene, on_log=lambda *message: heard.append(("all", *message)))
+
+
+@pytest.mark.rule("CLIENT-42")
+@pytest.mark.parametrize("revision", BOTH)
+@pytest.mark.parametrize("raised", [ValueError, asyncio.CancelledError])
+def test_a_callback_that_raises_changes_nothing(
+    revision: str, raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> None:
+        raise raised
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        acts = [["progress", 1], ["flood", 2, {"jsonrpc": "2.0", "method": LOG, "params": {}}]]
+        acts += [["flood", 1, {"jsonrpc": "2.0", "method": CHANGED}], ["answer"]]
+        result = await client.call(
+            "play", {**NONCE, "acts": acts}, on_progress=broken, on_log=broken
+        )
+        assert result.text == "one"
+
+    play(scene, revision=revision, on_log=broken, on_list_changed=broken)
+    failed = [each for each in caplog.records if each.message == "a callback failed"]
+    assert len(failed) == 1 + 2 * 2 + 1
+
+
+@pytest.mark.rule("CLIENT-42")
+def test_a_callback_that_would_have_to_be_awaited_is_refused_at_once() -> None:
+    async def late(*_: Any) -> None:
+        raise AssertionError
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        for name in ("on_progress", "on_log"):
+            callback: Any = {name: late}
+            with pytest.raises(UsageError, match=f"{name} is called, and not awaited"):
+                await client.call("play", NONCE, **callback)
+        assert stage.sent == []
+
+    play(scene)
+    for option in ("on_log", "on_list_changed", "on_stderr"):
+        given: Any = {option: partial(late, 1)}
+        with pytest.raises(UsageError, match=f"{option} is called, and not awaited"):
+            connect("some-server", **given)
+
+
+LOG, CHANGED = "notifications/message", "notifications/tools/list_changed"
+
+
+@pytest.mark.rule("CLIENT-50")
+def test_a_loss_is_a_warning_only_where_somebody_had_the_session(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "foundation_rt.client")
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        stage.play({"tools/list": [["die"]]})
+        await error_of(client.initialize(timeout=0.01))
+        assert caplog.records == []
+        stage.play({})
+        await client.initialize()
+        stage.channel.lose()
+        await settle()
+        assert [each.message for each in caplog.records] == [
+            "the connection was lost: the server is gone"
+        ]
+
+    play(scene)
+
+
+# -- sessions that expire --------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLIENT-48")
+def test_what_is_under_way_may_hear_for_itself_that_the_session_is_gone() -> None:
+    """A second at most; what has not heard by then may have run."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        gone = refusal(-32000, "Session not found")
+        stage.play({"tools/call": [["wait", "first"], gone]})
+        (first,) = await begun(client.call("play", {"nonce": "a"}))
+        stage.play({"tools/call": [["wait", "second"], gone]})
+        (second,) = await begun(client.call("play", {"nonce": "b"}))
+        stage.play({"tools/call": []})
+        (third,) = await begun(client.call("play", {"nonce": "c"}))
+        stage.play({})
+        stage.channel.release("first")
+        await asyncio.sleep(0.9)
+        assert len(stage.channels) == 1
+        stage.channel.release("second")
+        assert (await first).text == "a"
+        assert (await second).text == "b"
+        error = await error_of(third)
+        assert error.may_have_run
+        assert len(stage.channels) == 2
+        assert sorted(stage.nonces()) == ["a", "a", "b", "b", "c"]
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-49")
+@pytest.mark.parametrize("revision", BOTH)
+def test_a_server_that_another_one_has_replaced_is_met_anew(revision: str) -> None:
+    """It refuses the revision that was agreed on: nothing ran."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        (call,) = await begun(
+            client.call("play", {**NONCE, "acts": [refusal(-32022, supported=[revision])]})
+        )
+        error = await error_of(call)
+        assert (error.may_have_run, error.original_code) == (False, -32022)
+        assert len(stage.channels) == 4  # repeated once, and tried three times in all
+
+    play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-48", "BREAK-16", "BREAK-17")
+def test_who_waited_to_send_in_a_session_that_has_expired_meanwhile() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        acts = [["wait", "go"], refusal(-32000, "Session not found")]
+        (first,) = await begun(client.call("play", {**NONCE, "acts": acts}))
+        (other,) = await begun(client.call("play", {"nonce": "other", "acts": []}))
+        stage.channel.jam()
+        (waits,) = await begun(client.call("play", {"nonce": "two"}))
+        stage.channel.release("go")
+        await settle()
+        stage.channel.unjam()
+        assert (await waits).text == "two"
+        assert stage.nonces().count("two") == 1
+        assert client._breakers.server.failures == 0
+        for each in (first, other):
+            each.cancel()
+        await asyncio.wait([first, other])
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-48")
+def test_what_lasts_does_not_hold_up_the_next_session() -> None:
+    """What listens hears of no change in a session that has expired."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await settle()
+        assert stage.count("subscriptions/listen") == 1
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        acts = [["wait", "go"], refusal(-32022, supported=[STATELESS])]
+        stage.play({"tools/call": acts})
+        (call,) = await begun(client.call("play", NONCE))
+        stage.play({})
+        stage.channel.release("go")
+        assert (await call).text == "one"
+        assert loop.time() == began
+
+    play(scene, revision=STATELESS)
+
+
+# -- what the server asks --------------------------------------------------------------------------
+
+
+def question(number: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": "roots/list"}
+
+
+@pytest.mark.rule("CLIENT-17")
+def test_a_ping_is_answered_at_once() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        stage.channel.ask("are you there", "ping")
+        assert stage.answers() == [{"jsonrpc": "2.0", "id": "are you there", "result": {}}]
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-17")
+def test_in_the_stateless_era_servers_ask_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        stage.channel.ask(1, "ping")
+        stage.channel.ask(2, "roots/list")
+        await settle()
+        assert stage.answers() == []
+
+    play(scene, revision=STATELESS, roots=list)
+    dropped = [each for each in caplog.records if each.message.startswith("dropped: the server")]
+    assert [each.levelname for each in dropped] == ["WARNING", "WARNING"]
+
+
+@pytest.mark.rule("CLIENT-43")
+def test_questions_are_bounded_and_end_with_the_session() -> None:
+    started, ended = [], []
+
+    async def handler() -> list[Any]:
+        started.append(1)
+        try:
+            await asyncio.get_running_loop().create_future()
+            return []
+        finally:
+            ended.append(1)
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        for number in range(MAX_OPEN_QUESTIONS):
+            stage.channel.say(question(number))
+        stage.channel.say(question(7))  # this one is open
+        stage.channel.say(question(1_000))
+        await settle()
+        refused = {each["id"]: each["error"]["code"] for each in stage.answers()}
+        assert refused == {7: -32600, 1_000: -32600}
+        assert len(started) == MAX_OPEN_QUESTIONS
+        stage.channel.tell("notifications/cancelled", requestId=3)
+        for nothing in (None, "3", 3.0, [], {}, 5_000):
+            stage.channel.tell("notifications/cancelled", requestId=nothing)
+        await settle()
+        assert len(ended) == 1
+        stage.channel.say(question(1_001))
+        await settle()
+        assert len(started) == MAX_OPEN_QUESTIONS + 1
+        stage.channel.lose()
+        await settle()
+        assert len(ended) == MAX_OPEN_QUESTIONS + 1
+        assert len(stage.answers()) == 2
+
+    play(scene, roots=handler)
+
+
+@pytest.mark.rule("CLIENT-43")
+def test_what_is_not_answered_is_refused() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        stage.channel.ask(1, "sampling/createMessage")
+        stage.channel.ask(2, "no/such/method")
+        stage.channel.ask(3, "roots/list")
+        await asyncio.sleep(10.1)
+        codes = {each["id"]: each["error"]["code"] for each in stage.answers()}
+        assert codes == {1: -32601, 2: -32601, 3: -32603}
+
+    play(scene, roots=never, question_timeout=10)
+
+
+async def never() -> list[Any]:
+    await asyncio.get_running_loop().create_future()
+    return []
+
+
+@pytest.mark.rule("CLIENT-29")
+def test_a_handler_that_holds_on_holds_nobody_up() -> None:
+    async def stubborn() -> list[Any]:
+        for _ in range(4):
+            try:
+                await asyncio.sleep(100)
+            except asyncio.CancelledError:
+                continue
+        return []
+
+    async def main(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        stage.channel.say(question(1))
+        await settle()
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await client.close()
+        assert loop.time() - before == pytest.approx(1, abs=0.001)
+        assert stage.channel.is_closed
+        await asyncio.sleep(400)
+        assert stage.answers() == []
+
+    play(main, roots=stubborn)
+
+
+@pytest.mark.rule("CLIENT-29")
+def test_a_handler_may_close_the_client() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        clients.append(client)
+        await client.initialize()
+        stage.channel.say(question(1))
+        await settle()
+        assert stage.channel.is_closed
+
+    async def handler() -> list[Any]:
+        await clients[0].close()
+        return []
+
+    clients: list[Client] = []
+    play(scene, roots=handler)
+
+
+@pytest.mark.rule("CLIENT-20")
+@pytest.mark.parametrize(("thinking", "is_late"), [(3.0, False), (9.0, False), (10.5, True)])
+def test_a_deadline_stands_still_while_a_person_answers(thinking: float, is_late: bool) -> None:
+    """But no longer than a question may take."""
+
+    async def handler() -> list[Any]:
+        await asyncio.sleep(thinking)
+        return []
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        acts: list[Act] = [["ask", "roots/list", {}], ["wait", "answer"], ["answer"]]
+        (outcome,) = await asyncio.gather(
+            client.call("play", {**NONCE, "acts": acts}, timeout=0.2), return_exceptions=True
+        )
+        if is_late:
+            # It is told that there is no answer in time, and answers by itself.
+            assert stage.answers()[0]["error"]["code"] == -32603
+        assert not isinstance(outcome, BaseException)
+
+    play(scene, roots=handler, question_timeout=10)
+
+
+@pytest.mark.rule("CLIENT-20")
+def test_a_server_that_asks_for_ever_holds_nobody_for_ever() -> None:
+    async def handler() -> list[Any]:
+        await asyncio.sleep(6)
+        return []
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        acts: list[Act] = []
+        for _ in range(9):
+            acts += [["ask", "roots/list", {}], ["wait", "answer"]]
+        stage.play({"answer": [["ask", "roots/list", {}]]})
+        error = await error_of(client.call("play", {**NONCE, "acts": acts}, timeout=2))
+        assert isinstance(error, CallTimeoutError)
+        assert loop.time() - began <= 2 + 10 + 0.001
+
+    play(scene, roots=handler, question_timeout=10)
+
+
+messages = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "requestId"]),
+            inner
+            | st.sampled_from(["2.0", "notifications/cancelled", "notifications/message", "ping"]),
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@pytest.mark.rule("CLIENT-12")
+@given(said=st.lists(messages, max_size=6), revision=st.sampled_from(BOTH))
+def test_whatever_a_server_says_between_calls_go_on(said: list[Any], revision: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        arguments = {**NONCE, "acts": [["wait", "go"], ["answer"]]}
+        calls = await begun(client.call("play", arguments), client.call("play", {"nonce": "x"}))
+        for each in said:
+            try:
+                stage.channel.say(each)
+            except TypeError:  # no JSON of ours: a number beyond 64 bits
+                continue
+        stage.channel.release("go")
+        for each in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(each, MCPError) or each.text in ("one", "x")
+        assert (await client.call("play", {"nonce": "y"})).text == "y"
+
+    play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-12")
+def test_what_cannot_be_sent_is_the_callers_mistake() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        for operation in (
+            client.get_prompt("x", {"a": object()}),  # type: ignore[dict-item]
+            client.read_resource("file:///\ud800"),
+            client.call("play", NONCE, correlation_id="\ud800"),
+            client.call("play", {"nonce": "\ud800"}),
+            client.call("play", [1]),  # type: ignore[arg-type]
+        ):
+            error = await error_of(operation)
+            assert (error.code, error.may_have_run) == ("E203", False)
+        assert stage.nonces() == []
+        assert client.circuit_state is CircuitState.CLOSED
+        assert stage.channel.receiver.conversation.waiting == {}
+
+    play(scene, revision=HANDSHAKE)
+
+
+# -- mistakes of this program ----------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLIENT-18")
+def test_a_mistake_in_the_middle_leaves_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*said: Any) -> MCPError:
+        raise ZeroDivisionError("some token")
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        monkeypatch.setattr(session, "map_mcp_error", broken)
+        arguments = {**NONCE, "acts": [refusal(-32603)]}
+        error = await error_of(client.call("play", arguments, timeout=5))
+        assert isinstance(error, ConnectionLostError)
+        assert (error.code, error.may_have_run) == ("E201", True)
+        for text in (error.message, caplog.text):
+            assert "ZeroDivisionError in line" in text
+            assert "some token" not in text
+        assert (await client.call("play", NONCE)).text == "one"
+        assert stage.count("initialize") == 1
+
+    play(scene)

@@ -1,0 +1,328 @@
+"""The one session there is: made once for all who wait, anew after a loss, not after the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.client.client import Client
+from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError, MCPError
+from foundation_rt.client.options import ClientOptions
+from foundation_rt.client.resilience.retries import RetryPolicy
+from foundation_rt.clock import ManualClock
+from tests.support.leaks import tasks
+from tests.support.misbehaving_play import Act
+from tests.support.scripted_channel import (
+    BOTH,
+    HANDSHAKE,
+    STATELESS,
+    ScriptedChannel,
+    ScriptedStage,
+    begun,
+    error_of,
+    must_be_gone,
+    play,
+    refusal,
+    result,
+    settle,
+)
+from tests.support.virtual_loop import run_virtual
+
+ONCE = RetryPolicy(max_attempts=1)
+FIRST = {HANDSHAKE: "initialize", STATELESS: "server/discover"}
+eras = pytest.mark.parametrize("revision", BOTH)
+
+
+@pytest.mark.rule("CLIENT-07")
+@eras
+def test_a_hundred_first_calls_make_one_session(revision: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        operations = [client.call("play", {"nonce": str(each)}) for each in range(100)]
+        results = await asyncio.gather(*operations, client.ping(), client.list_resources())
+        assert [each.text for each in results[:100]] == [str(each) for each in range(100)]  # type: ignore[union-attr]
+        assert len(stage.channels) == 1
+        assert stage.count(FIRST[revision]) <= 2  # a ping may be one
+        assert stage.count("tools/list") == 1
+        assert stage.count("notifications/initialized") == (revision == HANDSHAKE)
+
+    play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-07")
+@eras
+def test_whoever_goes_takes_no_session_with_him(revision: str) -> None:
+    """All may go: the session is made for the next."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        calls = await begun(*(client.call("play", {"nonce": "x"}) for _ in range(10)))
+        for each in calls:
+            each.cancel()
+        await asyncio.wait(calls)
+        assert all(each.cancelled() for each in calls)
+        stage.channel.release("go")
+        assert (await client.call("play", {"nonce": "y"})).text == "y"
+        assert len(stage.channels) == 1
+        assert stage.nonces() == ["y"]
+
+    play(scene, {FIRST[revision]: [["wait", "go"], ["answer"]]}, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-07")
+def test_one_that_cannot_be_made_is_an_error_of_all_who_wait_and_of_nobody_else() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        calls = await begun(*(client.call("play", {"nonce": "x"}) for _ in range(10)))
+        for each in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(each, ConnectionLostError)
+            assert not each.may_have_run
+        assert len(stage.channels) == 1
+        stage.play({})
+        assert (await client.call("play", {"nonce": "y"})).text == "y"
+
+    play(scene, {"open": [["refuse"]]}, retries=ONCE)
+
+
+@pytest.mark.rule("CLIENT-07")
+@pytest.mark.parametrize("point", ["open", "initialize", "tools/list"])
+def test_one_that_is_never_ready(point: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        error = await error_of(client.call("play", {"nonce": "x"}))
+        assert isinstance(error, CallTimeoutError)
+        assert not error.may_have_run
+        assert "was not ready within 5 s" in error.message or point == "tools/list"
+        assert loop.time() - began == pytest.approx(5, abs=0.001)
+        assert all(each.is_closed for each in stage.channels)
+
+    hang: list[Act] = [["hang"]] if point == "open" else []
+    play(scene, {point: hang}, retries=ONCE, connect_timeout=5, has_exchanges=True)
+
+
+@pytest.mark.rule("CHILD-17")
+@pytest.mark.parametrize("point", ["open", "initialize"])
+def test_process_that_is_slow_to_start_is_waited_for_as_long_as_a_call_has_time(point: str) -> None:
+    """It is started once, by the first of three calls, and ended when the last has gone."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        (longest,) = await begun(client.call("play", {"nonce": "x"}, timeout=36))
+        for timeout in (3, 20):
+            error = await error_of(client.call("play", {"nonce": "x"}, timeout=timeout))
+            assert isinstance(error, CallTimeoutError)
+            assert f"within {timeout} s" in error.message
+            assert not stage.channel.is_closed
+        await error_of(longest)
+        assert loop.time() - began == pytest.approx(36, abs=0.001)
+        await settle()
+        assert stage.channel.is_closed
+        assert len(stage.channels) == 1
+
+    hang: list[Act] = [["hang"]] if point == "open" else []
+    play(scene, {point: hang}, retries=ONCE, connect_timeout=5)
+
+
+@pytest.mark.rule("CHILD-17")
+def test_process_that_starts_after_connect_timeout_answers_the_call_that_waits() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        (waiting,) = await begun(client.call("play", {"nonce": "x"}))
+        await asyncio.sleep(36)
+        stage.channel.release("go")
+        assert (await waiting).text == "x"
+        assert len(stage.channels) == 1
+
+    play(scene, {"initialize": [["wait", "go"], ["answer"]]})
+
+
+@pytest.mark.rule("CHILD-17")
+def test_process_that_nobody_waits_for_has_connect_timeout_to_start() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await error_of(client.call("play", {"nonce": "x"}, timeout=1))
+        await asyncio.sleep(3)
+        assert not stage.channel.is_closed
+        await asyncio.sleep(2)
+        assert stage.channel.is_closed
+
+    play(scene, {"initialize": []}, retries=ONCE, connect_timeout=5)
+
+
+@pytest.mark.rule("CLIENT-44")
+@pytest.mark.parametrize("point", ["open", "initialize", "tools/list", "jam"])
+def test_whose_time_ends_before_anything_was_sent_reads_what_the_server_says_of_it(
+    point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ScriptedChannel, "diagnosis", lambda _: "it writes: no key")
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        if point == "jam":
+            await client.initialize()
+            stage.channel.jam()
+        error = await error_of(client.call("play", {"nonce": "x"}, timeout=2))
+        assert isinstance(error, CallTimeoutError)
+        assert (error.message, error.may_have_run) == (
+            "a server that plays was not ready for tools/call play within 2 s: it writes: no key",
+            False,
+        )
+        with pytest.raises(CallTimeoutError, match="for ping within 1 s: it writes"):
+            await client.ping(timeout=1)
+        stage.channel.lose()
+
+    hang: list[Act] = [["hang"]] if point == "open" else []
+    play(scene, {} if point == "jam" else {point: hang}, retries=ONCE)
+
+
+@pytest.mark.rule("CLIENT-08")
+def test_a_server_of_another_revision_is_warned_of_by_both_names(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("WARNING", "foundation_rt.client")
+    spoken = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}}
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        server = await client.initialize()
+        assert server.revision.name == "2024-11-05"
+        assert [each.getMessage() for each in caplog.records] == [
+            "the server was asked for revision 2025-11-25, and speaks '2024-11-05'"
+        ]
+
+    introduction = result(serverInfo={"name": "old", "version": "1"}, **spoken)
+    play(scene, {"initialize": [introduction]})
+
+
+@pytest.mark.rule("CLIENT-07", "CLIENT-29")
+def test_a_failed_beginning_leaves_nothing() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        for point in ("open", "initialize", "notifications/initialized", "tools/list"):
+            stage.play({point: [["refuse" if point == "open" else "die"]]})
+            await asyncio.gather(client.call("play", {"nonce": "x"}), return_exceptions=True)
+            await settle()
+            assert tasks() == []
+        stage.play({})
+        await client.ping()
+        assert sum(not each.is_closed for each in stage.channels) == 1
+
+    play(scene, retries=ONCE)
+
+
+@pytest.mark.rule("CLIENT-28")
+@eras
+@given(turns=st.lists(st.integers(0, 40), min_size=1, max_size=5))
+def test_a_connection_may_be_lost_at_any_moment(revision: str, turns: list[int]) -> None:
+    """Again and again: nothing hangs, nothing runs twice, and the next call goes through."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        calls = [
+            asyncio.ensure_future(client.call("play", {"nonce": str(each)})) for each in range(4)
+        ]
+        for each in turns:
+            for _ in range(each):
+                await asyncio.sleep(0)
+            if stage.channels and stage.channel.is_open:
+                stage.channel.lose()
+        for number, outcome in enumerate(await asyncio.gather(*calls, return_exceptions=True)):
+            reached = stage.nonces().count(str(number))
+            assert reached <= 1
+            if isinstance(outcome, BaseException):
+                assert isinstance(outcome, MCPError)
+                assert outcome.may_have_run or not reached
+            else:
+                assert outcome.text == str(number)
+        assert (await client.call("play", {"nonce": "last"})).text == "last"
+        assert sum(not each.is_closed for each in stage.channels) == 1
+
+    play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-48")
+def test_a_session_that_expires_again_and_again_is_given_up() -> None:
+    """Once for nothing, and then as any other failure."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        gone = refusal(-32000, "Session not found")
+        error = await error_of(client.call("play", {"nonce": "x", "acts": [gone]}))
+        assert (error.code, error.may_have_run) == ("E201", False)
+        assert len(stage.channels) == 1 + 1 + 2
+
+    play(scene, retries=RetryPolicy(max_attempts=3))
+
+
+@pytest.mark.rule("CLIENT-37")
+@pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
+def test_a_server_that_ends_for_being_probed_is_not_probed_again(has_exchanges: bool) -> None:
+    async def main(clock: ManualClock) -> None:
+        stage = ScriptedStage(HANDSHAKE, has_exchanges)
+        stage.play({"server/discover": [["die"]]})
+        async with Client(stage.make_channel, ClientOptions(retries=ONCE)) as client:
+            await client.initialize()
+            assert len(stage.channels) == 2
+            assert stage.count("server/discover") == 1
+            assert client._breakers.server.failures == 0
+            # And it is known from then on.
+            stage.channel.lose()
+            await settle()
+            await client.ping()
+            assert stage.count("server/discover") == 1
+        must_be_gone(stage)
+
+    run_virtual(main)
+
+
+@pytest.mark.rule("CLIENT-29")
+@pytest.mark.parametrize("point", ["open", "initialize", "tools/list"])
+def test_closed_while_it_begins(point: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        (call,) = await begun(client.call("play", {"nonce": "x"}))
+        await client.close()
+        must_be_gone(stage) if point != "open" else None
+        error = await error_of(call)
+        assert isinstance(error, ConnectionLostError)
+        assert (error.may_have_run, error.retryable) == (False, False)
+        assert len(stage.channels) == 1
+
+    hang: list[Act] = [["hang"]] if point == "open" else []
+    play(scene, {point: hang})
+
+
+@pytest.mark.rule("CLIENT-29")
+@given(turns=st.integers(0, 6))
+def test_closing_while_it_begins_may_be_cancelled(turns: int) -> None:
+    """Whoever is cancelled waits until nothing is left, however long the channel takes."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        (call,) = await begun(client.call("play", {"nonce": "x"}))
+        stage.channel.farewell = 5.0
+        closing = asyncio.ensure_future(client.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        if turns:
+            assert stage.channel.is_closed
+            await settle(2)
+            assert [each for each in tasks() if "_connect" in each] == []
+        await asyncio.gather(call, return_exceptions=True)
+
+    play(scene, {"initialize": []}, retries=ONCE, connect_timeout=10)
+
+
+@pytest.mark.rule("CLIENT-07")
+def test_what_makes_channels_may_fail() -> None:
+    """That is no answer of the server's but a mistake: it is not hidden, and harms nothing."""
+
+    async def main(clock: ManualClock) -> None:
+        stage = ScriptedStage(HANDSHAKE)
+        makers = [broken, stage.make_channel]
+        async with Client(lambda: makers.pop(0)(), ClientOptions()) as client:
+            with pytest.raises(ZeroDivisionError):
+                await client.ping()
+            assert client._breakers.server.failures == 0
+            await client.ping()
+        assert tasks() == []
+
+    def broken() -> ScriptedStage:
+        raise ZeroDivisionError
+
+    run_virtual(main)

@@ -1,0 +1,600 @@
+"""What a server tells unasked, in both eras: lists and resources that change."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.client.client import Client
+from foundation_rt.client.errors import (
+    CallTimeoutError,
+    CircuitOpenError,
+    ConnectionLostError,
+    MCPError,
+    NotOfferedError,
+)
+from foundation_rt.client.resilience.circuit_breaker import BreakerSettings
+from foundation_rt.client.resilience.retries import RetryPolicy
+from foundation_rt.client.session.subscriptions import Subscription
+from foundation_rt.errors import UsageError
+from tests.support.misbehaving_play import Act
+from tests.support.scripted_channel import (
+    BOTH,
+    HANDSHAKE,
+    STATELESS,
+    ScriptedStage,
+    begun,
+    capabilities,
+    error_of,
+    play,
+    refusal,
+    result,
+    settle,
+)
+
+UPDATED = "notifications/resources/updated"
+KEY = "io.modelcontextprotocol/subscriptionId"
+ONE, TWO = "play://one", "play://two"
+SUBSCRIBE = {HANDSHAKE: "resources/subscribe", STATELESS: "subscriptions/listen"}
+eras = pytest.mark.parametrize("revision", BOTH)
+
+
+def update(stage: ScriptedStage, *uris: Any) -> None:
+    """The server tells of changes; in the stateless era to the last that listens to resources."""
+    meta = {}
+    listening = listens(stage)
+    if listening:
+        meta = {"_meta": {KEY: listening[-1]["id"]}}
+    for uri in uris:
+        stage.channel.tell(UPDATED, uri=uri, **meta)
+
+
+def listens(stage: ScriptedStage, member: str = "resourceSubscriptions") -> list[dict[str, Any]]:
+    """The requests to be told of something, in the stateless era."""
+    sent = stage.of("subscriptions/listen")
+    return [each for each in sent if member in each["params"]["notifications"]]
+
+
+async def taken(changes: Subscription) -> list[str]:
+    """What has come, without waiting."""
+    found: list[str] = []
+
+    async def take() -> None:
+        while True:
+            found.append(await changes.__anext__())
+
+    (task,) = await begun(take())
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return found
+
+
+# -- resources -------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLIENT-31", "CLIENT-32")
+@eras
+def test_a_subscription(revision: str) -> None:
+    """A URI that changed twice comes once; parts of it count for it, as they are named."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        async with client.subscribe(ONE, TWO) as changes:
+            update(stage, TWO, ONE, TWO, ONE + "/part", "play://other", ONE + "more", 5, None)
+            assert await taken(changes) == [TWO, ONE, ONE + "/part"]
+            update(stage, ONE)
+            assert await taken(changes) == [ONE]
+            assert await taken(changes) == []
+        await settle()
+        if revision == HANDSHAKE:
+            asked = [each["params"]["uri"] for each in stage.of("resources/subscribe")]
+            given = [each["params"]["uri"] for each in stage.of("resources/unsubscribe")]
+            assert asked == given == [ONE, TWO]
+        else:
+            (sent,) = listens(stage)
+            assert sent["params"]["notifications"] == {"resourceSubscriptions": [ONE, TWO]}
+            (told,) = stage.of("notifications/cancelled")
+            assert told["params"]["requestId"] == sent["id"]
+        update(stage, ONE)
+        assert await taken(changes) == []
+
+    play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-31")
+@eras
+def test_it_is_entered_when_the_server_has_confirmed(revision: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        changes = client.subscribe(ONE)
+        (entering,) = await begun(changes.__aenter__())
+        assert not entering.done()
+        stage.channel.release("go")
+        await settle()
+        assert entering.done()
+        changes.close()
+
+    confirm: Act = ["acknowledge"] if revision == STATELESS else ["answer"]
+    play(scene, {SUBSCRIBE[revision]: [["wait", "go"], confirm]}, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-31", "CLIENT-20")
+@eras
+@pytest.mark.parametrize(
+    ("acts", "code"),
+    [
+        ([refusal(-32602)], "E203"),
+        ([refusal(-32601)], "E204"),
+        ([["reply", {"result": 5}]], "E209"),
+        ([], "E202"),
+        ([["die"]], "E201"),
+    ],
+    ids=repr,
+)
+def test_one_that_is_not_confirmed(revision: str, acts: list[Act], code: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        changes = client.subscribe(ONE, timeout=3)
+        error = await error_of(changes.__aenter__())
+        assert error.code == code
+        assert await error_of(taken_error(changes)) is error
+        await settle()
+        assert client._subscriptions._open == {}
+
+    play(scene, {SUBSCRIBE[revision]: acts}, revision=revision)
+
+
+async def taken_error(changes: Subscription) -> None:
+    async for _ in changes:
+        raise AssertionError("nothing has changed")
+
+
+@pytest.mark.rule("CLIENT-31")
+def test_one_that_ends_before_it_begins() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        error = await error_of(client.subscribe(ONE).__aenter__())
+        assert (error.code, error.retryable) == ("E201", True)
+
+    play(scene, {"subscriptions/listen": [result()]}, revision=STATELESS)
+
+
+@pytest.mark.rule("CLIENT-31")
+@eras
+def test_a_session_that_has_expired_is_made_anew_for_it(revision: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        gone = [["wait", "go"], refusal(-32000, "Session not found")]
+        stage.play({SUBSCRIBE[revision]: gone})
+        (entering,) = await begun(client.subscribe(ONE).__aenter__())
+        stage.play({})
+        stage.channel.release("go")
+        changes = await entering
+        assert len(stage.channels) == 2
+        changes.close()
+
+    play(scene, revision=revision, retries=RetryPolicy(max_attempts=1))
+
+
+@pytest.mark.rule("CLIENT-31", "BREAK-17")
+@eras
+def test_an_open_circuit_refuses_it_at_once(revision: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await error_of(client.call("play", {"nonce": "x", "acts": [refusal(-32603)]}))
+        assert isinstance(await error_of(client.subscribe(ONE).__aenter__()), CircuitOpenError)
+        assert stage.count(SUBSCRIBE[HANDSHAKE]) == 0
+        assert listens(stage) == []
+
+    play(scene, revision=revision, breaker=BreakerSettings(failure_threshold=1))
+
+
+@pytest.mark.rule("CLIENT-54")
+@eras
+def test_it_outlives_sessions(revision: str) -> None:
+    """It makes the next by itself; what happened meanwhile nobody knows, so all has changed."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        async with client.subscribe(ONE, TWO) as changes:
+            for times in range(2, 4):
+                stage.channel.lose()
+                await asyncio.sleep(3)
+                assert len(stage.channels) == times
+                assert await taken(changes) == [ONE, TWO]
+                update(stage, TWO)
+                assert await taken(changes) == [TWO]
+
+    play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-54", "CLIENT-20")
+@eras
+def test_a_server_that_does_not_confirm_it_again(revision: str) -> None:
+    """It is asked again and again, with pauses, and never waited for beyond the time it has."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        async with client.subscribe(ONE, timeout=2) as changes:
+            stage.play({SUBSCRIBE[revision]: []})
+            stage.channel.lose()
+            await asyncio.sleep(100)
+            asked = stage.count("resources/subscribe") + len(listens(stage))
+            assert 4 <= asked <= 10
+            stage.play({})
+            await asyncio.sleep(40)
+            assert await taken(changes) == [ONE]
+
+    # A circuit that does not open: what is looked at are the pauses.
+    breaker = BreakerSettings(failure_threshold=1_000)
+    play(scene, revision=revision, breaker=breaker, retries=RetryPolicy(max_attempts=1))
+
+
+@pytest.mark.rule("CLIENT-54")
+@eras
+def test_one_that_is_refused_later_ends(revision: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        async with client.subscribe(ONE) as changes:
+            stage.play({SUBSCRIBE[revision]: [refusal(-32602)]})
+            stage.channel.lose()
+            await asyncio.sleep(3)
+            assert (await error_of(taken_error(changes))).code == "E203"
+
+    play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-54")
+@pytest.mark.parametrize("how", ["answered", "cancelled"])
+def test_a_stream_that_the_server_ends_is_asked_for_again(how: str) -> None:
+    """With pauses that grow, if it does so each time."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        async with client.subscribe(ONE) as changes:
+            for times in range(1, 7):
+                (*_, last) = listens(stage)
+                assert len(listens(stage)) == times
+                if how == "answered":
+                    stage.channel.say({"jsonrpc": "2.0", "id": last["id"], "result": {}})
+                else:
+                    stage.channel.tell("notifications/cancelled", requestId=last["id"])
+                await asyncio.sleep(min(2 ** (times - 1), 30) + 0.1)
+                assert await taken(changes) == [ONE]
+            assert len(stage.channels) == 1
+
+    play(scene, revision=STATELESS)
+
+
+@pytest.mark.rule("CLIENT-31", "CLIENT-29")
+@eras
+@given(turns=st.integers(0, 60), closes=st.booleans())
+def test_entering_may_be_given_up_at_any_moment(revision: str, turns: int, closes: bool) -> None:
+    """By whoever enters, or by the end of the client."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        entering = asyncio.ensure_future(client.subscribe(ONE).__aenter__())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if closes:
+            await client.close()
+            (outcome,) = await asyncio.gather(entering, return_exceptions=True)
+            if isinstance(outcome, BaseException):
+                assert isinstance(outcome, ConnectionLostError)
+                assert not outcome.retryable
+            else:
+                assert await taken(outcome) == []
+        else:
+            entering.cancel()
+            await asyncio.wait([entering])
+            await settle()
+            if entering.cancelled():
+                assert client._subscriptions._open == {}
+                waiting = stage.channel.receiver.conversation.waiting if stage.channels else {}
+                assert len(waiting) <= 1  # that of the lists
+
+    play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-56")
+def test_what_somebody_else_wants_is_not_taken_back() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        async with client.subscribe(ONE) as others:
+            async with client.subscribe(ONE, TWO):
+                pass
+            await settle()
+            (sent,) = stage.of("resources/unsubscribe")
+            assert sent["params"]["uri"] == TWO
+            update(stage, ONE)
+            assert await taken(others) == [ONE]
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-56")
+def test_what_somebody_comes_back_to_is_not_taken_back() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        stage.play({"resources/unsubscribe": [["wait", "go"], ["answer"]]})
+        async with client.subscribe(ONE, TWO):
+            pass
+        await settle()
+        async with client.subscribe(TWO) as changes:
+            stage.channel.release("go")
+            await settle()
+            assert [each["params"]["uri"] for each in stage.of("resources/unsubscribe")] == [ONE]
+            update(stage, TWO)
+            assert await taken(changes) == [TWO]
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-56")
+@pytest.mark.parametrize("acts", [[], [refusal(-32601)], [["die"]]], ids=repr)
+def test_a_server_that_does_not_take_it_back(acts: list[Act]) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        async with client.subscribe(ONE) as changes:
+            pass
+        await asyncio.sleep(5)
+        assert await taken(changes) == []
+
+    play(scene, {"resources/unsubscribe": acts})
+
+
+@pytest.mark.rule("CLIENT-06")
+def test_a_server_that_has_no_subscriptions() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        error = await error_of(client.subscribe(ONE).__aenter__())
+        assert isinstance(error, NotOfferedError)
+        assert error.capability == "resources.subscribe"
+
+    play(scene, {"initialize": [capabilities(resources={})]})
+
+
+@pytest.mark.rule("CLIENT-31")
+def test_what_is_wrong_in_the_program() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        with pytest.raises(UsageError, match="URI"):
+            client.subscribe()
+        changes = client.subscribe(ONE)
+        with pytest.raises(UsageError, match="entered first"):
+            await changes.__anext__()
+        async with changes:
+            with pytest.raises(UsageError, match="once"):
+                await changes.__aenter__()
+        with pytest.raises(UsageError, match="once"):
+            await changes.__aenter__()
+        never = client.subscribe(TWO)
+        never.close()
+        await settle()
+        assert stage.count("resources/unsubscribe") == 1
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-54")
+def test_a_mistake_while_it_is_made_again_is_not_hidden() -> None:
+    """Nor does it leave anybody waiting."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        async with client.subscribe(ONE) as changes:
+            client._link.make_channel = broken
+            stage.channel.lose()
+            await asyncio.sleep(2)
+            with pytest.raises(ZeroDivisionError):
+                await changes.__anext__()
+        with pytest.raises(ZeroDivisionError):
+            await client.subscribe(ONE).__aenter__()
+
+    def broken() -> Any:
+        raise ZeroDivisionError
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-53")
+def test_a_stream_that_ends_with_its_session_leaves_the_next_list_alone() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await settle()
+        (sent,) = stage.of("subscriptions/listen")
+        stage.channel.say({"jsonrpc": "2.0", "id": sent["id"], "result": {}})
+        await settle()
+        stage.channel.lose()
+        await settle()
+        await client.call("play", {"nonce": "x"})
+        await asyncio.sleep(5)
+        await client.call("play", {"nonce": "x"})
+        assert stage.count("tools/list") == 2
+
+    play(scene, revision=STATELESS)
+
+
+@pytest.mark.rule("CLIENT-32")
+@eras
+def test_what_a_server_tells_is_bounded(revision: str) -> None:
+    """Beyond a thousand changes it is the resource itself that has changed."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        async with client.subscribe(ONE) as changes:
+            update(stage, *(f"{ONE}/{number}" for number in range(5_000)))
+            assert len(changes._changed) <= 1_001
+            assert ONE in await taken(changes)
+
+    play(scene, revision=revision)
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CLIENT-53")
+@eras
+@pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
+def test_lists_that_change(revision: str, has_exchanges: bool) -> None:
+    """Also where nothing was announced, and on whichever stream it comes."""
+    heard: list[str] = []
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.call("play", {"nonce": "x"})
+        stream = None
+        if revision == STATELESS:
+            (sent,) = listens(stage, "toolsListChanged")
+            assert sent["params"]["notifications"] == {
+                "toolsListChanged": True,
+                "resourcesListChanged": True,
+            }
+            stream = sent["id"]
+        assert stage.count("tools/list") == 1
+        for kind in ("tools", "prompts", "resources", "nothing"):
+            stage.channel.tell(f"notifications/{kind}/list_changed", stream)
+        assert heard == ["tools", "prompts", "resources"]
+        await client.call("play", {"nonce": "x"})
+        assert stage.count("tools/list") == 2
+
+    play(
+        scene,
+        revision=revision,
+        has_exchanges=has_exchanges,
+        on_list_changed=heard.append,
+    )
+
+
+@pytest.mark.rule("CLIENT-53")
+def test_who_has_no_use_for_other_lists_listens_to_tools_only() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await settle()
+        (sent,) = stage.of("subscriptions/listen")
+        assert sent["params"]["notifications"] == {"toolsListChanged": True}
+
+    play(scene, revision=STATELESS)
+
+
+@pytest.mark.rule("CLIENT-53")
+def test_a_server_that_tells_of_no_lists_is_not_asked_to() -> None:
+    discovered = {"supportedVersions": [STATELESS], "capabilities": {"tools": {}}}
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await settle()
+        assert stage.of("subscriptions/listen") == []
+
+    play(scene, {"server/discover": [result(**discovered)]}, revision=STATELESS)
+
+
+@pytest.mark.rule("CLIENT-53")
+@pytest.mark.parametrize(
+    ("acts", "times"), [([refusal(-32601)], 1), ([refusal(-32603)], 5), ([result()], 5)], ids=repr
+)
+def test_a_server_that_will_not_tell(acts: list[Act], times: int) -> None:
+    """It is asked again with pauses that grow, if that may help; calls go on meanwhile."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await asyncio.sleep(1 + 2 + 4 + 8 + 1)
+        assert stage.count("subscriptions/listen") == times
+        assert (await client.call("play", {"nonce": "x"})).text == "x"
+
+    play(scene, {"subscriptions/listen": acts}, revision=STATELESS)
+
+
+@pytest.mark.rule("CLIENT-53")
+def test_after_a_gap_the_lists_may_have_changed() -> None:
+    heard: list[str] = []
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await settle()
+        (sent,) = stage.of("subscriptions/listen")
+        stage.channel.tell("notifications/cancelled", requestId=sent["id"])
+        await asyncio.sleep(1.1)
+        assert heard == ["tools", "resources"]
+        await client.list_tools()
+        assert stage.count("tools/list") == 2
+
+    play(scene, revision=STATELESS, on_list_changed=heard.append)
+
+
+@pytest.mark.rule("CLIENT-53")
+def test_the_listening_of_a_lost_session_does_not_disturb_the_next() -> None:
+    heard: list[str] = []
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await settle()
+        stage.channel.lose()
+        await settle()
+        await client.call("play", {"nonce": "x"})
+        await asyncio.sleep(40)
+        await client.call("play", {"nonce": "x"})
+        assert heard == []
+        assert stage.count("tools/list") == 2
+        assert stage.count("subscriptions/listen") == 2
+
+    play(scene, revision=STATELESS, on_list_changed=heard.append)
+
+
+@pytest.mark.rule("CLIENT-42")
+def test_what_a_handler_of_changes_raises_is_its_own() -> None:
+    def broken(kind: str) -> None:
+        raise KeyError(kind)
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        stage.channel.tell("notifications/tools/list_changed")
+        await client.call("play", {"nonce": "x"})
+        assert stage.count("tools/list") == 2
+
+    play(scene, on_list_changed=broken)
+
+
+told = st.sampled_from([ONE, TWO, ONE + "/a", "other", 5]).map(lambda uri: ("update", uri))
+steps = st.one_of(told, st.sampled_from([("lose",), ("end",), ("take",), ("wait",), ("list",)]))
+
+
+@pytest.mark.rule("CLIENT-54", "CLIENT-55", "CLIENT-32")
+@given(history=st.lists(steps, max_size=12), revision=st.sampled_from(BOTH))
+def test_any_history_of_a_subscription(history: list[tuple[Any, ...]], revision: str) -> None:
+    """No change is lost: what was told since it was last taken, or could not be told, comes."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        async with client.subscribe(ONE, TWO) as changes:
+            due: set[str] = set()
+            is_told = True
+            for step, *more in history:
+                if step == "update" and is_told:
+                    update(stage, *more)
+                    due |= {each for each in more if each not in ("other", 5)}
+                elif step == "lose":
+                    stage.channel.lose()
+                    await settle()
+                    is_told = False
+                elif step == "end" and is_told and revision == STATELESS:
+                    (*_, last) = listens(stage)
+                    stage.channel.tell("notifications/cancelled", requestId=last["id"])
+                    await settle()
+                    is_told = False
+                elif step == "list":
+                    stage.channel.tell("notifications/tools/list_changed")
+                elif step == "wait":
+                    await asyncio.sleep(70)
+                    due |= set() if is_told else {ONE, TWO}
+                    is_told = True
+                elif step == "take" and is_told:
+                    assert set(await taken(changes)) == due
+                    due = set()
+
+    play(scene, revision=revision)
+
+
+@pytest.mark.rule("CLIENT-51")
+@eras
+def test_whoever_iterates_when_the_client_is_closed_sees_the_end(revision: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        async def listen() -> list[str]:
+            async with client.subscribe(ONE) as changes:
+                return [uri async for uri in changes]
+
+        (listening,) = await begun(listen())
+        update(stage, ONE)
+        await client.close()
+        assert await listening == [ONE]
+        error = await error_of(client.subscribe(ONE).__aenter__())
+        assert isinstance(error, MCPError)
+        assert not isinstance(error, CallTimeoutError)
+
+    play(scene, revision=revision)

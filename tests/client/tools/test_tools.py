@@ -1,0 +1,643 @@
+"""The tools of a server: when they are listed, for whom, and what a list that is old may say."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from math import inf, nan
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.client.client import Client
+from foundation_rt.client.errors import (
+    CallTimeoutError,
+    ConnectionLostError,
+    InvalidArgumentsError,
+    MCPError,
+)
+from tests.support.misbehaving_play import Act
+from tests.support.scripted_channel import (
+    BOTH,
+    HANDSHAKE,
+    STATELESS,
+    ScriptedStage,
+    begun,
+    error_of,
+    play,
+    refusal,
+    result,
+    settle,
+    tool,
+)
+
+CHANGED: Act = ["flood", 1, {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
+STRICT = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "additionalProperties": False,
+}
+LATER = "https://json-schema.org/draft/2020-12/schema"
+ANSWER = {"tools/call": [result(content=[{"type": "text", "text": "done"}])]}
+
+
+def listed(*tools: Any, **more: Any) -> dict[str, list[Act]]:
+    """What the server does: it lists these tools, and answers calls of all names."""
+    return {**ANSWER, "tools/list": [result(tools=[*tools], **more)]}
+
+
+def count(stage: ScriptedStage) -> int:
+    return stage.count("tools/list")
+
+
+@pytest.mark.rule("CLIENT-23")
+def test_they_are_listed_once_as_long_as_they_are_fresh() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.call("a")
+        for _ in range(3):
+            await asyncio.sleep(19)
+            await client.call("a")
+            assert [each.name for each in await client.list_tools()] == ["a"]
+            assert (await client.get_tool_schema("a")).name == "a"
+        assert count(stage) == 1
+        await asyncio.sleep(4)
+        calls = await begun(*(client.call("a") for _ in range(50)), client.list_tools())
+        await asyncio.gather(*calls)
+        assert count(stage) == 2
+        client.invalidate()
+        await client.call("a")
+        assert count(stage) == 3
+
+    play(scene, listed(tool("a")), tool_cache_ttl_ms=60_000)
+
+
+@pytest.mark.rule("CLIENT-46")
+def test_a_hint_of_the_server_wins() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.call("a")
+        await asyncio.sleep(0.9)
+        await client.call("a")
+        assert count(stage) == 1
+        await asyncio.sleep(0.2)
+        await client.call("a")
+        assert count(stage) == 2
+
+    play(scene, listed(tool("a"), ttlMs=1_000))
+
+
+@pytest.mark.rule("CLIENT-46")
+def test_what_may_not_be_kept_serves_calls_until_it_fails() -> None:
+    """A hint of 0: it is read anew whenever it is shown, and before it refuses anything."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        for _ in range(3):
+            await client.call("a", {"city": "Oslo"})
+        assert count(stage) == 1
+        await client.list_tools()
+        assert count(stage) == 2
+        stage.play(listed(tool("a"), tool("b"), ttlMs=0))
+        await client.call("b")
+        assert count(stage) == 3
+        stage.play(listed(tool("a", inputSchema=STRICT), ttlMs=0))
+        await client.call("a", {"city": 5})
+        assert count(stage) == 3
+        await client.list_tools()
+        stage.play(listed(tool("a"), ttlMs=0))
+        await client.call("a", {"city": 5})
+        assert count(stage) == 5
+
+    play(scene, listed(tool("a"), ttlMs=0))
+
+
+@pytest.mark.rule("CTOOL-24")
+@pytest.mark.parametrize(
+    ("members", "is_sent"),
+    [({}, False), ({"$schema": LATER}, True), ({"patternProperties": {"^z": {}}}, True)],
+)
+def test_alternatives_that_lead_back_never_stop_the_loop(
+    members: dict[str, Any], is_sent: bool
+) -> None:
+    """Each level has two alternatives: 2 ** 60 attempts, if none was remembered or counted."""
+    twice = [{"$ref": "#"}, {"$ref": "#"}]
+    schema = {"type": "object", "required": ["x"], "properties": {"x": {"anyOf": twice}}, **members}
+    deep: Any = {}
+    for _ in range(60):
+        deep = {"x": deep}
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        assert (await error_of(client.call("out"))).code == "E209"
+        if is_sent:  # the engine for later dialects and for patterns does not remember
+            assert (await client.call("in", deep)).structured == deep
+        else:
+            assert (await error_of(client.call("in", deep))).code == "E203"
+        assert stage.count("tools/call") == 1 + is_sent
+
+    tools = listed(tool("out", outputSchema=schema), tool("in", inputSchema=schema))
+    play(scene, {**tools, "tools/call": [result(content=[], structuredContent=deep)]})
+
+
+@pytest.mark.rule("CTOOL-24")
+def test_a_check_of_too_many_steps_refuses_a_result_and_sends_arguments(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """30,000 values with 100 alternatives each: 40,000,000 steps."""
+    many = {"x": [*range(30_000)]}
+    alternatives = [{"minimum": 10**9 + number} for number in range(100)]
+    schema = {"type": "object", "properties": {"x": {"items": {"anyOf": alternatives}}}}
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        error = await error_of(client.call("out"))
+        assert error.code == "E209"
+        assert "too complex" in error.message
+        with caplog.at_level("DEBUG", "foundation_rt.client"):
+            assert (await client.call("in", many)).structured == many
+        assert stage.of("tools/call")[-1]["params"]["arguments"] == many
+        assert "arguments of 'in' are sent unchecked: they are too complex" in caplog.messages
+
+    tools = listed(tool("out", outputSchema=schema), tool("in", inputSchema=schema))
+    play(scene, {**tools, "tools/call": [result(content=[], structuredContent=many)]})
+
+
+@pytest.mark.rule("CTOOL-26")
+def test_a_result_says_why_it_was_not_checked() -> None:
+    dear = {"type": "object", "required": [f"p{number}" for number in range(3000)]}
+    answer = result(content=[], structuredContent={"a": 1})
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        unchecked = await client.call("dear")
+        assert unchecked.structured == {"a": 1}
+        assert unchecked.unchecked is not None
+        assert "more than 2000" in unchecked.unchecked
+        assert (await client.call("plain")).unchecked is None
+
+    tools = listed(tool("dear", outputSchema=dear), tool("plain", outputSchema={}))
+    play(scene, {**tools, "tools/call": [answer]})
+
+
+@pytest.mark.rule("CLIENT-24", "CLIENT-47")
+def test_a_list_of_this_second_refuses_by_itself() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        sent = len(stage.sent)
+        unknown = await error_of(client.call("b"))
+        assert (unknown.code, unknown.may_have_run) == ("E204", False)
+        wrong = await error_of(client.call("a", {"city": 5}))
+        assert isinstance(wrong, InvalidArgumentsError)
+        assert (wrong.code, wrong.tool, wrong.may_have_run) == ("E203", "a", False)
+        assert (await error_of(client.get_tool_schema("b"))).code == "E204"
+        await settle()
+        assert len(stage.sent) == sent
+
+    play(scene, listed(tool("a", inputSchema=STRICT)))
+
+
+@pytest.mark.rule("CLIENT-24", "CLIENT-47")
+def test_a_list_that_is_not_fresh_is_read_again_before_it_refuses() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await asyncio.sleep(2)
+        stage.play(listed(tool("a"), tool("b"), ttlMs=1_000))
+        await client.call("b")
+        assert count(stage) == 2
+        await asyncio.sleep(2)
+        stage.play(listed(tool("a", inputSchema=STRICT), ttlMs=1_000))
+        assert (await error_of(client.call("b"))).code == "E204"
+        await asyncio.sleep(2)
+        error = await error_of(client.call("a", {"town": 5}))
+        assert isinstance(error, InvalidArgumentsError)
+        assert count(stage) == 4
+
+    play(scene, listed(tool("a", inputSchema=STRICT), ttlMs=1_000))
+
+
+@pytest.mark.rule("CLIENT-24", "CLIENT-47")
+def test_a_fresh_list_is_read_again_before_it_refuses_once_a_second_at_most() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        await asyncio.sleep(2)
+        stage.play(listed(tool("a"), tool("b")))
+        assert (await client.call("b")).text == "done"
+        assert (await client.call("a", {"city": 5})).text == "done"
+        assert count(stage) == 2
+        stage.play(listed(tool("a"), tool("b"), tool("c")))
+        assert (await error_of(client.call("c"))).code == "E204"
+        assert (await error_of(client.get_tool_schema("c"))).code == "E204"
+        assert count(stage) == 2
+        await asyncio.sleep(1)
+        assert (await client.get_tool_schema("c")).name == "c"
+        assert count(stage) == 3
+        await asyncio.sleep(2)
+        refused = await begun(*(error_of(client.call(f"no {each}")) for each in range(20)))
+        assert {error.code for error in await asyncio.gather(*refused)} == {"E204"}
+        assert count(stage) == 4
+
+    play(scene, listed(tool("a", inputSchema=STRICT)))
+
+
+@pytest.mark.rule("CLIENT-24", "CLIENT-47")
+def test_a_tool_that_is_gone_when_its_arguments_do_not_fit() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        stage.play(listed(tool("b"), ttlMs=0))
+        assert (await error_of(client.call("a", {"town": 5}))).code == "E204"
+
+    play(scene, listed(tool("a", inputSchema=STRICT), ttlMs=0))
+
+
+@pytest.mark.rule("CLIENT-24")
+def test_arguments_are_what_json_makes_of_them() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.call("a", {"city": ("Oslo", "Bergen")})
+        assert stage.of("tools/call")[0]["params"]["arguments"] == {"city": ["Oslo", "Bergen"]}
+        for mistake in ({5: 5}, {"a": {1}}, {"a": 10**5000}, 5, "ab", [1]):
+            error = await error_of(client.call("a", mistake))  # type: ignore[arg-type]
+            assert (error.code, error.may_have_run) == ("E203", False)
+
+    cities = {"type": "object", "properties": {"city": {"type": "array"}}}
+    play(scene, listed(tool("a", inputSchema=cities)))
+
+
+@pytest.mark.rule("CLIENT-45", "CLIENT-30")
+def test_a_list_that_changed_while_it_was_read_serves_those_who_wait() -> None:
+    """And nobody else: who comes later, and knows of a new tool, has it listed anew."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        client.invalidate()
+        stage.play({**ANSWER, "tools/list": [["wait", "old"], *listed(tool("a"))["tools/list"]]})
+        early = await begun(*(client.call("a") for _ in range(3)))
+        stage.play({**ANSWER, "tools/list": [["wait", "new"], *listed(tool("b"))["tools/list"]]})
+        stage.channel.tell("notifications/tools/list_changed")
+        late = await begun(*(client.call("b") for _ in range(3)))
+        assert count(stage) == 3
+        stage.channel.release("new")
+        await asyncio.gather(*late)
+        stage.channel.release("old")
+        await asyncio.gather(*early)
+        assert [each.name for each in await client.list_tools()] == ["b"]
+        assert count(stage) == 3
+
+    play(scene, listed(tool("a")))
+
+
+@pytest.mark.rule("CLIENT-45", "CLIENT-30")
+def test_a_server_whose_list_always_changes_can_be_called() -> None:
+    points = {**ANSWER, "tools/list": [CHANGED, result(tools=[tool("a")])]}
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        for times in range(1, 5):
+            await client.call("a")
+            assert count(stage) == times + 1  # what was read while connecting was not kept
+        assert (await error_of(client.call("b"))).code == "E204"
+
+    play(scene, points)
+
+
+@pytest.mark.rule("CLIENT-23")
+@pytest.mark.parametrize("revision", BOTH)
+def test_whoever_waits_may_go(revision: str) -> None:
+    """All may: the list is read to its end, and serves the next."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        client.invalidate()
+        stage.play({**ANSWER, "tools/list": [["wait", "go"], result(tools=[tool("a")])]})
+        calls = await begun(*(client.call("a") for _ in range(5)))
+        for each in calls:
+            each.cancel()
+        await asyncio.wait(calls)
+        (call,) = await begun(client.call("a"))
+        stage.channel.release("go")
+        await call
+        assert count(stage) == 2
+        assert stage.of("notifications/cancelled") == []
+
+    play(scene, listed(tool("a")), revision=revision)
+
+
+@pytest.mark.rule("CLIENT-23")
+@pytest.mark.parametrize(
+    ("acts", "code"),
+    [([refusal(-32602)], "E203"), ([refusal(-32603)], "E201"), ([result(tools=5)], "E209")],
+    ids=repr,
+)
+def test_a_list_that_cannot_be_had(acts: list[Act], code: str) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        client.invalidate()
+        stage.play({**ANSWER, "tools/list": acts})
+        calls = await begun(*(client.call("a") for _ in range(5)))
+        errors = await asyncio.gather(*calls, return_exceptions=True)
+        assert {(each.code, each.may_have_run) for each in errors} == {(code, False)}  # type: ignore[union-attr]
+        stage.play(listed(tool("a")))
+        await client.call("a")
+
+    play(scene, listed(tool("a")))
+
+
+@pytest.mark.rule("CLIENT-20", "CLIENT-23")
+def test_a_list_that_does_not_come() -> None:
+    """Each call has its own time; the list has that of the client."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        client.invalidate()
+        stage.play({"tools/list": []})
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        short, patient = await begun(client.call("a", timeout=1), client.call("a", timeout=1_000))
+        assert isinstance(await error_of(short), CallTimeoutError)
+        assert loop.time() - began == pytest.approx(1, abs=0.001)
+        assert count(stage) == 2
+        error = await error_of(patient)
+        assert isinstance(error, CallTimeoutError)
+        assert not error.may_have_run
+        assert count(stage) == 4  # it was tried three times
+        assert stage.count("notifications/cancelled") == 3
+
+    play(scene, listed(tool("a")), timeout=10)
+
+
+@pytest.mark.rule("CLIENT-23", "CLIENT-28")
+def test_a_list_whose_connection_is_lost_is_read_in_the_next() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        client.invalidate()
+        stage.play({"tools/list": []})
+        calls = await begun(*(client.call("a") for _ in range(20)))
+        stage.play(listed(tool("a")))
+        stage.channel.lose()
+        await asyncio.gather(*calls)
+        assert len(stage.channels) == 2
+        assert client._breakers.server.failures == 0
+
+    play(scene, listed(tool("a")))
+
+
+@pytest.mark.rule("CLIENT-23")
+def test_what_is_no_tool_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        assert [each.name for each in await client.list_tools()] == ["a", "b"]
+        assert (await client.get_tool_schema("a")).wire["title"] == "first"
+        await client.call("b")
+
+    entries = [5, tool("a", title="first"), {"name": "x"}, tool("a", title="second"), tool("b")]
+    play(scene, listed(*entries))
+    warned = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert len(warned) == 3
+
+
+MIRRORED = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "x-mcp-header": "City"}},
+}
+BROKEN = {
+    "type": "object",
+    "properties": {"city": {"type": "object", "x-mcp-header": "City"}},
+}
+
+
+@pytest.mark.rule("CLIENT-23", "CTOOL-09")
+@pytest.mark.parametrize("revision", BOTH)
+@pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
+def test_tools_whose_headers_break_the_rules(revision: str, has_exchanges: bool) -> None:
+    """Over HTTP, in the stateless era, they are left out; elsewhere there are no headers."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        names = [each.name for each in await client.list_tools()]
+        is_strict = has_exchanges and revision == STATELESS
+        assert names == (["good"] if is_strict else ["bad", "good"])
+
+    tools = [tool("bad", inputSchema=BROKEN), tool("good", inputSchema=MIRRORED)]
+    play(scene, listed(*tools), revision=revision, has_exchanges=has_exchanges)
+
+
+@pytest.mark.rule("CLIENT-27")
+def test_headers_that_the_server_wants_otherwise() -> None:
+    """Once, after the tools were listed anew; the call is checked by what is listed then."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        stage.play(
+            {
+                "tools/call": [refusal(-32020)],
+                "tools/list": [result(tools=[tool("a", inputSchema=MIRRORED)])],
+            }
+        )
+        error = await error_of(client.call("a", {"city": "Oslo"}))
+        assert (error.original_code, error.may_have_run) == (-32020, False)
+        sent = [each for each in stage.channel.outgoing if each.method == "tools/call"]
+        assert [dict(each.mirrored) for each in sent] == [{}, {"City": "Oslo"}]
+        assert count(stage) == 2
+
+    play(scene, listed(tool("a")), revision=STATELESS, has_exchanges=True)
+
+
+@pytest.mark.rule("CLIENT-27", "CLIENT-25")
+def test_what_is_listed_anew_is_what_the_result_is_held_against() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        new = tool("a", outputSchema={"type": "object", "required": ["sky"]})
+        stage.play({"tools/call": [refusal(-32020)], "tools/list": [["wait", "go"]]})
+        (call,) = await begun(client.call("a"))
+        stage.play({"tools/call": [result(content=[], structuredContent={"sky": "grey"})]})
+        stage.channel.say(
+            {"jsonrpc": "2.0", "id": stage.of("tools/list")[-1]["id"], "result": {"tools": [new]}}
+        )
+        assert (await call).structured == {"sky": "grey"}
+        assert stage.count("tools/call") == 2
+
+    first = tool("a", outputSchema={"type": "object", "required": ["sea"]})
+    play(scene, listed(first), revision=STATELESS, has_exchanges=True)
+
+
+@pytest.mark.rule("CLIENT-27")
+def test_time_over_after_a_refusal_has_not_run() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        stage.play({"tools/call": [refusal(-32020)], "tools/list": []})
+        error = await error_of(client.call("a", timeout=2))
+        assert isinstance(error, CallTimeoutError)
+        assert not error.may_have_run
+
+    play(scene, listed(tool("a")), revision=STATELESS, has_exchanges=True)
+
+
+@pytest.mark.rule("CLIENT-27")
+@pytest.mark.parametrize("refused", [refusal(-32601), refusal(-32602, "Unknown tool: a")], ids=repr)
+def test_a_tool_that_the_server_does_not_know_any_more(refused: Act) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        stage.play({"tools/call": [refused], "tools/list": [result(tools=[tool("b")])]})
+        assert (await error_of(client.call("a"))).code == "E204"
+        assert (await error_of(client.call("a"))).code == "E204"
+        assert stage.count("tools/call") == 1
+        assert count(stage) == 2
+
+    play(scene, listed(tool("a")))
+
+
+@pytest.mark.rule("CTOOL-04")
+def test_a_tool_that_cannot_be_checked_is_called_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        for _ in range(3):
+            await client.call("a", {"city": 5})
+
+    play(scene, listed(tool("a", inputSchema={"type": "nonsense"})))
+    warned = [each for each in caplog.records if "called unchecked" in each.message]
+    assert len(warned) == 1
+
+
+@pytest.mark.rule("CLIENT-06")
+def test_a_server_without_tools() -> None:
+    discovered: list[Act] = [
+        [
+            "answer",
+            {
+                "result": {
+                    "protocolVersion": HANDSHAKE,
+                    "capabilities": {},
+                    "serverInfo": {"name": "x", "version": "1"},
+                }
+            },
+        ]
+    ]
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        for operation in (client.list_tools(), client.call("a"), client.get_tool_schema("a")):
+            error = await error_of(operation)
+            assert (error.code, error.may_have_run) == ("E205", False)
+        assert count(stage) == 0
+
+    play(scene, {"initialize": discovered}, require=())
+
+
+steps = st.sampled_from(["call", "unknown", "list", "changed", "invalidate", "wait", "hint", "die"])
+
+
+@pytest.mark.rule("CLIENT-23", "CLIENT-24", "CLIENT-47")
+@given(history=st.lists(steps, max_size=12), hint=st.sampled_from([None, 0, 5_000]))
+def test_any_history_of_a_list(history: list[str], hint: int | None) -> None:
+    """A tool that there is can be called; one that there is not is E204, and never sent."""
+
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        more = {} if hint is None else {"ttlMs": hint}
+        version = 0
+        stage.play(listed(tool("a"), tool("v0"), **more))
+        for step in history:
+            if step == "call":
+                await client.call("a")
+            elif step == "unknown":
+                assert (await error_of(client.call("nobody"))).code == "E204"
+            elif step == "list":
+                names = [each.name for each in await client.list_tools()]
+                assert names == ["a", f"v{version}"]
+            elif step == "changed" and stage.channels and client.server is not None:
+                version += 1
+                stage.play(listed(tool("a"), tool(f"v{version}"), **more))
+                stage.channel.tell("notifications/tools/list_changed")
+                await client.call(f"v{version}")
+            elif step == "invalidate":
+                client.invalidate()
+            elif step == "wait":
+                await asyncio.sleep(6)
+            elif step == "die" and stage.channels:
+                stage.channel.lose()
+                await settle()
+        names = {each["params"]["name"] for each in stage.of("tools/call")}
+        assert "nobody" not in names
+
+    play(scene)
+
+
+@pytest.mark.rule("CLIENT-51")
+def test_listing_ends_with_the_client() -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        await client.initialize()
+        stage.play({"tools/list": []})
+        tasks = []
+        for _ in range(3):  # each of another list
+            client.invalidate()
+            tasks += await begun(client.list_tools(), client.list_tools())
+        assert count(stage) == 4
+        await client.close()
+        for each in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(each, ConnectionLostError | MCPError)
+
+    play(scene, listed(tool("a")))
+
+
+@dataclass
+class Place:
+    city: str
+    height: float
+
+
+class Height(Enum):
+    UNKNOWN = nan
+
+
+@pytest.mark.rule("CLIENT-24")
+@pytest.mark.parametrize(
+    "value",
+    [nan, inf, -inf, [None, nan], {"a": (1, [inf])}, Place("Oslo", nan), [Height.UNKNOWN]],
+    ids=repr,
+)
+def test_what_json_has_no_number_for_is_not_sent_as_null(value: Any) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        error = await error_of(client.call("a", {"x": value}))
+        assert (error.code, error.may_have_run) == ("E203", False)
+        assert stage.count("tools/call") == 0
+        places = [Place("null", 1.5), None, "NaN", (1e308, True)]
+        await client.call("a", {"x": places})
+        sent = stage.of("tools/call")[0]["params"]["arguments"]
+        assert sent == {"x": [{"city": "null", "height": 1.5}, None, "NaN", [1e308, True]]}
+
+    play(scene, listed(tool("a")))
+
+
+TASKS = {"tasks": {"requests": {"tools": {"call": {}}}}}
+
+
+@pytest.mark.rule("CTOOL-18")
+@pytest.mark.parametrize(
+    ("execution", "capabilities", "is_refused"),
+    [
+        ({"taskSupport": "required"}, TASKS, True),
+        ({"taskSupport": "required"}, {"tasks": {"requests": {}}}, False),
+        ({"taskSupport": "required"}, {}, False),
+        ({"taskSupport": "optional"}, TASKS, False),
+        ({"taskSupport": "forbidden"}, TASKS, False),
+        ({"taskSupport": ["required"]}, TASKS, False),
+        ({}, TASKS, False),
+        ("required", TASKS, False),
+        (None, TASKS, False),
+    ],
+    ids=repr,
+)
+def test_a_tool_that_runs_as_a_task_only_is_not_called(
+    execution: Any, capabilities: dict[str, Any], is_refused: bool
+) -> None:
+    async def scene(client: Client, stage: ScriptedStage) -> None:
+        if not is_refused:
+            assert (await client.call("a")).text == "done"
+            return
+        error = await error_of(client.call("a"))
+        assert (error.code, error.may_have_run, error.retryable) == ("E205", False, False)
+        assert "task" in str(error)
+        assert stage.count("tools/call") == 0
+        assert client.circuit_state == "CLOSED"
+
+    introduced = {
+        "protocolVersion": HANDSHAKE,
+        "serverInfo": {"name": "s", "version": "1"},
+        "capabilities": {"tools": {}, **capabilities},
+    }
+    points = listed(tool("a", execution=execution))
+    play(scene, points | {"initialize": [result(**introduced)]})

@@ -1,0 +1,286 @@
+"""What the heads of requests say, and what those of responses mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation_rt.client.transports.http_headers import (
+    can_resume,
+    common_headers,
+    describe,
+    is_session_id,
+    media_type,
+    message_headers,
+    read_retry_after,
+    same_origin,
+    stream_headers,
+)
+from foundation_rt.client.transports.http_server import HttpServer
+from foundation_rt.client.transports.transport import Outgoing
+from foundation_rt.errors import UsageError
+from foundation_rt.protocol.http_headers import decode_header_value, encode_header_value
+from tests.support.scripted_http import SESSIONS, STATELESS
+
+SECRET = "hunter2hunter2"
+
+
+# -- describing a server
+
+
+@pytest.mark.rule("CHTTP-01")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "host/mcp",
+        "ftp://host/",
+        "http://",
+        "http:///mcp",
+        "https://host:99999/",
+        "http://[::1",
+        "http://host:0/",
+        f"file:///{SECRET}",
+        f"wss://{SECRET}@host/",
+    ],
+)
+def test_what_is_no_address_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(UsageError, match="http://host/path") as raised:
+        HttpServer(url)
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.rule("CHTTP-01")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"": "x"},
+        {"a b": "x"},
+        {"a:": "x"},
+        {"\xe9": "x"},
+        {1: "x"},
+        {"a": f"{SECRET}\r\nb: c"},
+        {"a": f"{SECRET}\0"},
+        {"a": f" {SECRET}"},
+        {"a": f"{SECRET} "},
+        {"a": f"{SECRET}\u20ac"},
+        {"a": None},
+    ],
+)
+def test_headers_that_http_does_not_allow_are_refused_by_name(headers: Any) -> None:
+    with pytest.raises(UsageError) as raised:
+        HttpServer("http://host/", headers)
+    assert SECRET not in str(raised.value)
+    assert repr(next(iter(headers))).strip("'") in str(raised.value)
+
+
+@pytest.mark.rule("CHTTP-02")
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (f"https://me:{SECRET}@host/mcp?key={SECRET}#{SECRET}", "https://host/mcp"),
+        (f"http://{SECRET}@[::1]:8000", "http://[::1]:8000/"),
+        ("http://h:80/a/b", "http://h:80/a/b"),
+    ],
+)
+def test_a_server_is_shown_without_what_is_secret(url: str, shown: str) -> None:
+    assert describe(url) == shown
+    assert SECRET not in repr(HttpServer(url, {"authorization": SECRET}))
+
+
+@pytest.mark.rule("CHTTP-03")
+def test_the_user_s_headers_go_along_and_the_url_s_password_as_one_of_them() -> None:
+    url = "https://me:p%40ss@host/mcp"
+    found = dict(common_headers(url, {"X-Key": "\xe9"}))
+    assert found[b"x-key"] == b"\xe9"
+    assert found[b"authorization"] == b"Basic bWU6cEBzcw=="
+    assert dict(common_headers(url, {"Authorization": "Bearer x"}))[b"authorization"] == b"Bearer x"
+    assert dict(common_headers(url, {"User-Agent": "mine"}))[b"user-agent"] == b"mine"
+
+
+@pytest.mark.rule("CHTTP-04", "CHTTP-05")
+def test_what_says_how_a_message_is_carried_is_not_the_user_s() -> None:
+    own = ["Accept", "accept-encoding", "Connection", "Content-Encoding", "content-LENGTH"]
+    own += ["Content-Type", "Last-Event-ID", "Transfer-Encoding", "Mcp-Method", "Mcp-Name"]
+    own += ["MCP-Protocol-Version", "Mcp-Session-Id", "mcp-param-x"]
+    found = dict(common_headers("http://host/", dict.fromkeys(own, "mine") | {"Host": "there"}))
+    agent = found.pop(b"user-agent")
+    assert agent.startswith(b"foundation-rt/")
+    assert found == {b"accept-encoding": b"identity", b"host": b"there"}
+
+
+@pytest.mark.rule("CHTTP-31")
+@pytest.mark.parametrize(
+    ("url", "other", "same"),
+    [
+        ("http://host/a", "http://host:80/b", True),
+        ("https://HOST/a", "https://host:443/b?c", True),
+        ("http://host/a", "https://host/a", False),
+        ("http://host/a", "http://host:8000/a", False),
+        ("http://host/a", "http://host.evil/a", False),
+        ("http://host/a", "http://host@evil/a", False),
+        ("http://host/a", "http://host:99999/a", False),
+        ("http://host/a", "http://[host/a", False),
+    ],
+)
+def test_an_origin_is_scheme_host_and_port(url: str, other: str, same: bool) -> None:
+    assert same_origin(url, other) is same
+
+
+# -- what a message's head says
+
+
+def said(message: Outgoing, session_id: str | None = None) -> dict[bytes, bytes]:
+    pairs = message_headers(message, session_id)
+    assert len(dict(pairs)) == len(pairs)
+    return dict(pairs)
+
+
+@pytest.mark.rule("CHTTP-05", "CHTTP-06")
+def test_before_a_revision_is_agreed_on_nothing_is_said_of_one() -> None:
+    assert said(Outgoing(b"12345", "1", "initialize")) == {
+        b"accept": b"application/json, text/event-stream",
+        b"content-type": b"application/json",
+        b"content-length": b"5",
+    }
+
+
+@pytest.mark.rule("CHTTP-06")
+def test_in_a_session_every_message_names_it_and_its_revision() -> None:
+    found = said(Outgoing(b"{}", "1", "tools/call", "a", {"X": "y"}, SESSIONS), "s-1")
+    assert found[b"mcp-session-id"] == b"s-1"
+    assert found[b"mcp-protocol-version"] == SESSIONS.name.encode()
+    assert b"mcp-method" not in found
+    assert b"mcp-session-id" not in said(Outgoing(b"{}", revision=SESSIONS), None)
+
+
+@pytest.mark.rule("CHTTP-08", "CHTTP-09")
+def test_a_stateless_message_says_in_its_head_what_it_is_about() -> None:
+    message = Outgoing(b"{}", "1", "tools/call", "caf\xe9", {"Region": "", "A": " b"}, STATELESS)
+    found = said(message, "not sent")
+    assert found[b"mcp-protocol-version"] == STATELESS.name.encode()
+    assert found[b"mcp-method"] == b"tools/call"
+    assert found[b"mcp-name"] == b"=?base64?Y2Fmw6k=?="
+    assert found[b"mcp-param-Region"] == b""
+    assert found[b"mcp-param-A"] == b"=?base64?IGI=?="
+    assert b"mcp-session-id" not in found
+    assert b"mcp-name" not in said(Outgoing(b"{}", "1", "tools/list", revision=STATELESS))
+
+
+@pytest.mark.rule("CHTTP-09")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("us-west1", "us-west1"),
+        ("us west 1", "us west 1"),
+        ("", ""),
+        ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+        (" padded ", "=?base64?IHBhZGRlZCA=?="),
+        ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+        ("a\tb", "=?base64?YQli?="),
+        ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ("=?base64?literal", "=?base64?literal"),
+        ("\x7f", "=?base64?fw==?="),
+    ],
+)
+def test_values_that_no_header_holds_are_base64(text: str, value: str) -> None:
+    assert encode_header_value(text) == value
+
+
+@pytest.mark.rule("CHTTP-09", "HEAD-13")
+@given(st.text(st.characters(exclude_categories=["Cs"])) | st.text("=?base64 \t", max_size=20))
+def test_what_is_encoded_is_what_the_server_decodes_and_any_header_holds_it(text: str) -> None:
+    value = encode_header_value(text)
+    assert decode_header_value(value) == text
+    assert value.isascii()
+    assert value.isprintable()
+    assert value == value.strip()
+
+
+@pytest.mark.rule("CHTTP-24")
+def test_what_goes_on_after_an_event_names_it() -> None:
+    found = dict(stream_headers(SESSIONS, "s-1", b"e-7"))
+    assert found[b"last-event-id"] == b"e-7"
+    assert found[b"accept"] == b"text/event-stream"
+    assert found[b"mcp-session-id"] == b"s-1"
+    assert b"last-event-id" not in dict(stream_headers(None, None))
+
+
+@pytest.mark.rule("CHTTP-24")
+@pytest.mark.parametrize(
+    ("last_id", "can"),
+    [
+        (None, False),
+        (b"7", True),
+        (b"a b", True),
+        ("é".encode(), True),
+        (b" a", False),
+        (b"a\x01", False),
+        (b"a ", False),
+        (b"\t", False),
+    ],
+)
+def test_only_an_id_that_a_header_holds_can_be_resumed_from(
+    last_id: bytes | None, can: bool
+) -> None:
+    assert can_resume(last_id) is can
+
+
+@pytest.mark.rule("CHTTP-06")
+@pytest.mark.parametrize(
+    ("text", "is_one"), [("a-1~!", True), ("", False), ("a b", False), ("\xe9", False)]
+)
+def test_the_id_of_a_session_is_visible_ascii(text: str, is_one: bool) -> None:
+    assert is_session_id(text) is is_one
+
+
+# -- what a response's head means
+
+
+@pytest.mark.rule("CHTTP-13")
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [
+        ("Application/JSON ; charset=utf-8", "application/json"),
+        ("text/event-stream", "text/event-stream"),
+        ("", ""),
+        (None, ""),
+        ("application/json, text/html", "application/json, text/html"),
+    ],
+)
+def test_the_type_of_a_response_is_compared_without_case_and_parameters(
+    header: str | None, kind: str
+) -> None:
+    assert media_type(header) == kind
+
+
+@pytest.mark.rule("CHTTP-16")
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("0", 0.0),
+        ("120", 120.0),
+        ("-1", None),
+        ("1.5", None),
+        ("soon", None),
+        ("", None),
+        ("9" * 5_000, None),
+        ("Thu, 01 Jan 1970 00:01:40 GMT", 60.0),
+        ("Thu, 01 Jan 1970 00:00:10 GMT", 0.0),
+        ("Thu, 99 Foo 1970 00:00:10 GMT", None),
+        ("Thu, 01 Jan 99999999999 00:00:10 GMT", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
+    assert read_retry_after(header, now=40.0) == seconds
+
+
+@pytest.mark.rule("CHTTP-16")
+@given(st.text() | st.text("0123456789 :,JanGMT+-", max_size=40))
+def test_no_retry_after_makes_it_raise_or_run_backwards(header: str) -> None:
+    seconds = read_retry_after(header, now=1e9)
+    assert seconds is None or seconds >= 0
