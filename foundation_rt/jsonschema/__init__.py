@@ -1,4 +1,4 @@
-"""JSON Schema inside: dialects, patterns, formats, and what becomes of a value that does not fit.
+"""JSON Schema: dialects, patterns, formats, and validators with readable issues.
 
-`foundation_rt.jsonschema.validation` is the door to all of it; nothing else imports from here.
+`foundation_rt.jsonschema.validation` is the entry point.
 """

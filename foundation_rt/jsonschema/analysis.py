@@ -1,9 +1,9 @@
-"""One walk over a schema that finds out all that must be known before it is compiled.
+"""The analysis of a schema: one walk that collects everything needed to compile it.
 
-Is every keyword one of the dialect and its value of the right shape? Which references, patterns
-and formats are used? And where `$schema` is absent: can the schema be enforced so that draft-07
-and 2020-12 agree about it, or does it need 2020-12 (SCHEMA-04)? What cannot be enforced is refused
-here, with its place and the way out; nothing behind this has to doubt the schema again.
+Is every keyword part of the dialect, and its value of the right shape? Which references, patterns
+and formats are used? If `$schema` is absent: do draft-07 and 2020-12 agree about the schema, or
+does it need 2020-12 (SCHEMA-04)? A keyword that cannot be enforced is refused here, with its place
+and a remedy, so later steps can rely on the schema.
 
 The walk follows the keywords, so a property that is *named* `$ref` is just a property.
 """
@@ -35,33 +35,33 @@ from .dialects import (
 from .formats import ENFORCED
 from .issues import step
 
-_WAY_OUT: Final = (
+_REMEDY: Final = (
     f"set `$schema` to {URIS[DRAFT_2020_12]} (which needs the extra foundation-rt[jsonschema]),"
     " or remove it"
 )
 
 
 def place(path: str) -> str:
-    """Where in a schema, as a URI fragment: `#/properties/city`."""
+    """Return a place in a schema as a URI fragment: `#/properties/city`."""
     return f"#{path}"
 
 
 @define
-class Survey:
-    """What the walk over one schema found out.
+class SchemaAnalysis:
+    """The facts about one schema.
 
     Attributes:
-        root: the schema; the walk leaves it as it is.
-        dialect: the dialect that says what it means.
+        root: the schema, unchanged.
+        dialect: the dialect of the schema.
         declared: whether `$schema` names that dialect.
-        reason: for 2020-12 that nobody declared, the place and the keyword that need it.
-        warnings: what is not enforced, each with its place (SCHEMA-06, SCHEMA-13).
-        references: `$ref` as written to the schema it means; up to draft-07 only.
-        patterns: pattern as written to its Python form; likewise.
+        reason: the place and the keyword that need 2020-12, if no dialect is declared.
+        warnings: the parts that are not enforced, each with its place (SCHEMA-06, SCHEMA-13).
+        references: each `$ref` as written, with the schema it refers to; up to draft-07 only.
+        patterns: each pattern as written, with its Python form; up to draft-07 only.
         pattern_count: how many places have a pattern, in any dialect.
         check_formats: whether formats are enforced; otherwise they are annotations.
-        formats: names of the enforced formats in use.
-        mirrored: the places of schemas with an `x-mcp-header` (SCHEMA-23).
+        formats: the names of the enforced formats in use.
+        header_params: the places of schemas with an `x-mcp-header` (SCHEMA-23).
     """
 
     root: dict[str, Any]
@@ -74,24 +74,24 @@ class Survey:
     patterns: dict[str, str] = field(factory=dict)
     pattern_count: int = 0
     formats: set[str] = field(factory=set)
-    mirrored: list[str] = field(factory=list)
+    header_params: list[str] = field(factory=list)
     _walked: set[int] = field(factory=set)
     _unresolved: list[tuple[str, str]] = field(factory=list)
 
     @property
-    def is_later(self) -> bool:
-        """Return whether only the optional engine knows the dialect (SCHEMA-05)."""
+    def is_modern(self) -> bool:
+        """Return whether only the optional engine supports the dialect (SCHEMA-05)."""
         return self.dialect in (DRAFT_2019_09, DRAFT_2020_12)
 
     def referred(self, schema: dict[str, Any]) -> tuple[Schema, ...]:
-        """What a schema of draft-04, draft-06 or draft-07 refers to."""
+        """Return the target of the `$ref` of a schema of draft-04, draft-06 or draft-07."""
         return (self.references[schema["$ref"]],) if "$ref" in schema else ()
 
     def walk(self, schema: Any, path: str) -> None:
-        """Read `schema`, which stands at `path`, and every schema in it.
+        """Analyze `schema`, which is at `path`, and every schema in it.
 
         Raises:
-            RegistrationError: it is no schema of the dialect, or cannot be enforced as one.
+            RegistrationError: it is not a schema of the dialect, or cannot be enforced.
         """
         if isinstance(schema, bool) and self.dialect != DRAFT_04:
             return
@@ -117,10 +117,10 @@ class Survey:
                 self.warnings.append(f"{place(step(path, keyword))}: idle without `{partner}`")
 
     def resolve_references(self) -> None:
-        """Find the schema that each `$ref` means, and read those that no keyword leads to.
+        """Find the target of each `$ref`, and analyze the targets that the walk did not reach.
 
         Raises:
-            RegistrationError: one leads nowhere, or out of the schema, or round in a circle.
+            RegistrationError: a reference has no target, leaves the schema, or is circular.
         """
         own_id = self.root.get("id" if self.dialect == DRAFT_04 else "$id", "")
         while self._unresolved:
@@ -138,7 +138,7 @@ class Survey:
                 )
 
     def _shape(self, keyword: str, value: Any, at: str) -> str | None:
-        """The shape of `value`, right for `keyword` in this dialect; None if it is unknown."""
+        """Return the shape of `keyword` in this dialect, checked; None for an unknown keyword."""
         shape = SHAPES_IN[self.dialect].get(keyword)
         if shape is None and keyword not in ENFORCING:
             self.warnings.append(f"{place(at)}: unknown keyword, not enforced")
@@ -146,7 +146,7 @@ class Survey:
         if shape is None or not has_shape(value, shape):
             raise RegistrationError(self._refusal(keyword, value, at))
         if not self.declared and keyword not in SHAPES_IN[DRAFT_07]:
-            self._need_later(at, f"`{keyword}` is new in 2020-12 or 2019-09")
+            self._require_modern(at, f"`{keyword}` is new in 2020-12 or 2019-09")
         return shape
 
     def _refusal(self, keyword: str, value: Any, at: str) -> str:
@@ -161,14 +161,14 @@ class Survey:
             f" replace the keyword"
         )
 
-    def _need_later(self, at: str, why: str) -> None:
-        """Nothing but the optional engine enforces what stands at `at`."""
+    def _require_modern(self, at: str, why: str) -> None:
+        """Note that only the optional engine enforces the keyword at `at`."""
         if self.declared:
-            raise RegistrationError(f"{place(at)}: {why}; {_WAY_OUT}")
+            raise RegistrationError(f"{place(at)}: {why}; {_REMEDY}")
         self.reason = self.reason or f"{place(at)}: {why}"
 
     def _note_siblings(self, schema: dict[str, Any], path: str) -> None:
-        if self.declared and self.is_later:
+        if self.declared and self.is_modern:
             return
         for keyword in schema:
             if keyword in ENFORCING and keyword != "$ref":
@@ -176,15 +176,15 @@ class Survey:
                 if self.declared:
                     self.warnings.append(f"{place(at)}: {self.dialect} ignores it beside `$ref`")
                 else:
-                    self._need_later(at, f"`{keyword}` stands beside `$ref`")
+                    self._require_modern(at, f"`{keyword}` stands beside `$ref`")
 
     def _note_schema(self, value: str, at: str) -> None:
         if at != "/$schema" and value != self.root.get("$schema"):
             raise RegistrationError(f"{place(at)}: only the root may choose a dialect")
 
     def _note_id(self, value: str, at: str) -> None:
-        if at not in ("/$id", "/id") and not (self.declared and self.is_later):
-            self._need_later(at, "an identifier inside of the schema changes what `$ref` means")
+        if at not in ("/$id", "/id") and not (self.declared and self.is_modern):
+            self._require_modern(at, "an identifier inside of the schema changes what `$ref` means")
 
     def _note_reference(self, value: str, at: str) -> None:
         self._unresolved.append((value, at))
@@ -200,12 +200,12 @@ class Survey:
         from .patterns import PatternError, UnsupportedPatternError, translate
 
         self.pattern_count += 1
-        if value in self.patterns or (self.declared and self.is_later):
+        if value in self.patterns or (self.declared and self.is_modern):
             return
         try:
             self.patterns[value] = translate(value)
         except UnsupportedPatternError as error:
-            self._need_later(at, f"the pattern uses {error}")
+            self._require_modern(at, f"the pattern uses {error}")
         except PatternError as error:
             raise RegistrationError(f"{place(at)}: the pattern is not valid: {error}") from None
 
@@ -220,25 +220,25 @@ class Survey:
             self.formats.add(value)
 
     def _note_header(self, value: str, at: str) -> None:
-        self.mirrored.append(at.removesuffix(f"/{HEADER_KEYWORD}"))
+        self.header_params.append(at.removesuffix(f"/{HEADER_KEYWORD}"))
 
     def _note_content(self, value: object, at: str) -> None:
         self.warnings.append(f"{place(at)}: describes the content of a string, not enforced")
 
 
-_NOTES: Final[dict[str, Callable[[Survey, Any, str], None]]] = {
-    "$id": Survey._note_id,
-    "$recursiveRef": Survey._note_recursive_reference,
-    "$ref": Survey._note_reference,
-    "$schema": Survey._note_schema,
-    "contentEncoding": Survey._note_content,
-    "contentMediaType": Survey._note_content,
-    "contentSchema": Survey._note_content,
-    "format": Survey._note_format,
-    HEADER_KEYWORD: Survey._note_header,
-    "id": Survey._note_id,
-    "pattern": Survey._note_pattern,
-    "patternProperties": Survey._note_patterns,
+_NOTES: Final[dict[str, Callable[[SchemaAnalysis, Any, str], None]]] = {
+    "$id": SchemaAnalysis._note_id,
+    "$recursiveRef": SchemaAnalysis._note_recursive_reference,
+    "$ref": SchemaAnalysis._note_reference,
+    "$schema": SchemaAnalysis._note_schema,
+    "contentEncoding": SchemaAnalysis._note_content,
+    "contentMediaType": SchemaAnalysis._note_content,
+    "contentSchema": SchemaAnalysis._note_content,
+    "format": SchemaAnalysis._note_format,
+    HEADER_KEYWORD: SchemaAnalysis._note_header,
+    "id": SchemaAnalysis._note_id,
+    "pattern": SchemaAnalysis._note_pattern,
+    "patternProperties": SchemaAnalysis._note_patterns,
 }
 _PARTNERS: Final = {
     "additionalItems": "items",
@@ -252,23 +252,24 @@ _PARTNERS_IN_04: Final = {
     "exclusiveMaximum": "maximum",
     "exclusiveMinimum": "minimum",
 }
-"""Keywords that do nothing without another one."""
+"""Keywords that have no effect without another one."""
 
 
-def survey(root: dict[str, Any], *, check_formats: bool = True) -> Survey:
-    """Find out all that must be known to compile the schema `root`.
+def analyze(root: dict[str, Any], *, check_formats: bool = True) -> SchemaAnalysis:
+    """Return the analysis of the schema `root`.
 
     Args:
+        root: the schema.
         check_formats: whether `format` is enforced; otherwise it is an annotation.
 
     Raises:
-        RegistrationError: it is no schema, or none that can be enforced (SCHEMA-03).
+        RegistrationError: it is not a schema, or cannot be enforced (SCHEMA-03).
     """
     declared = "$schema" in root
     dialect = declared_dialect(root["$schema"]) if declared else DRAFT_2020_12
-    found = Survey(root, dialect, declared, check_formats)
+    found = SchemaAnalysis(root, dialect, declared, check_formats)
     found.walk(root, "")
-    if declared and found.is_later:
+    if declared and found.is_modern:
         return found
     if found.reason is None:
         found.resolve_references()
@@ -278,14 +279,16 @@ def survey(root: dict[str, Any], *, check_formats: bool = True) -> Survey:
 
 
 def target_of(root: Mapping[str, Any], own_id: str, reference: str, at: str) -> Any:
-    """Return what stands where a `$ref` points (RFC 6901).
+    """Return the target of a `$ref` (RFC 6901).
 
     Args:
-        own_id: identifier of the schema, which may stand before the `#`.
+        root: the whole schema.
+        own_id: the schema's identifier, which may precede the `#`.
+        reference: the value of `$ref`.
         at: the place of the reference, for errors.
 
     Raises:
-        RegistrationError: it leads nowhere, out of the schema, or is no pointer.
+        RegistrationError: it has no target, leaves the schema, or is not a pointer.
     """
     from urllib.parse import unquote
 
@@ -314,7 +317,7 @@ def target_of(root: Mapping[str, Any], own_id: str, reference: str, at: str) -> 
 def _is_circle(
     schema: Schema, references: Mapping[str, Schema], on_the_way: set[int], done: set[int]
 ) -> bool:
-    """Return whether following `schema` on one and the same value would never end."""
+    """Return whether applying `schema` to a value would never end."""
     if isinstance(schema, bool) or id(schema) in done:
         return False
     if id(schema) in on_the_way:
@@ -329,7 +332,7 @@ def _is_circle(
 
 
 def _on_same_value(schema: dict[str, Any], references: Mapping[str, Schema]) -> list[Schema]:
-    """The schemas that `schema` applies to the very value it is applied to."""
+    """Return the schemas that `schema` applies to its own value."""
     if "$ref" in schema:
         return [references[schema["$ref"]]]
     alternatives = (schema.get(keyword, ()) for keyword in ("allOf", "anyOf", "oneOf"))

@@ -1,8 +1,8 @@
-"""The dialects of JSON Schema: their names, and which keyword has which shape in which of them.
+"""The dialects of JSON Schema: their names, and the keywords of each with the shapes of values.
 
-One table answers whether a keyword is known, whether its value can be right, and where its
-subschemas are (SCHEMA-03). It stands in for the meta-schemas: compiling that of draft-07 alone
-takes six times as long as compiling the schema of a tool.
+One table defines which keywords exist, which shapes their values have, and where their subschemas
+are (SCHEMA-03). It replaces the meta-schemas: compiling that of draft-07 alone takes six times as
+long as compiling the schema of a tool.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ URIS: Final = {
 }
 
 HEADER_KEYWORD: Final = "x-mcp-header"
-"""No dialect has it; MCP 2026-07-28 does, for arguments that an HTTP header repeats."""
+"""A keyword of MCP 2026-07-28, for arguments that an HTTP header repeats; of no dialect."""
 
 SILENT: Final = frozenset(
     (
@@ -53,7 +53,7 @@ SILENT: Final = frozenset(
         HEADER_KEYWORD,
     )
 )
-"""Keywords that enforce nothing: they may stand beside `$ref` in any dialect."""
+"""The keywords that enforce nothing: `$ref` may have them as siblings in any dialect."""
 
 _TYPES: Final = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 
@@ -124,7 +124,7 @@ _SHAPES: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "string": (_is(str), "a string"),
     "type": (_is_type, f"one of {', '.join(sorted(_TYPES))}, or an array of different ones"),
 }
-"""Shape of a keyword's value: its test, and what a refusal calls it."""
+"""The shapes of keywords' values: the test of each, and its name in refusals."""
 
 _FIRST, _LAST = DIALECTS[0], DIALECTS[-1]
 _VOCABULARY: Final = (
@@ -179,17 +179,17 @@ def _shapes_in(dialect: str) -> dict[str, str]:
 
 
 SHAPES_IN: Final = {dialect: _shapes_in(dialect) for dialect in DIALECTS}
-"""Dialect to its keywords, each with the shape of its value."""
+"""The keywords of each dialect, with the shapes of their values."""
 
 ENFORCING: Final = frozenset().union(*SHAPES_IN.values()) - SILENT
-"""Keywords that enforce something in some dialect, or on which such keywords rely."""
+"""The keywords that enforce something in some dialect, or on which such keywords rely."""
 
 
 def declared_dialect(uri: Any) -> str:
-    """The dialect that `$schema` names; http and https, with and without `#`, are the same.
+    """Return the dialect that `$schema` names; ignore the scheme, and a `#` at the end.
 
     Raises:
-        RegistrationError: it names none that is known (SCHEMA-02).
+        RegistrationError: the dialect is unknown (SCHEMA-02).
     """
     for dialect, known in URIS.items():
         if isinstance(uri, str) and _bare(uri) == _bare(known):
@@ -207,12 +207,12 @@ def has_shape(value: Any, shape: str) -> bool:
 
 
 def shape_name(shape: str) -> str:
-    """What a refusal calls the shape."""
+    """Return the name of a shape in refusals."""
     return _SHAPES[shape][1]
 
 
 def dialects_with(keyword: str, value: Any) -> list[str]:
-    """The dialects in which `keyword` may have such a value, oldest first."""
+    """Return the dialects in which `keyword` may have such a value, the oldest first."""
     return [
         dialect
         for dialect, shapes in SHAPES_IN.items()
@@ -221,7 +221,7 @@ def dialects_with(keyword: str, value: Any) -> list[str]:
 
 
 def subschemas(shape: str, value: Any, path: str) -> Iterator[tuple[Any, str]]:
-    """The schemas in a keyword's value of that shape, each with its path."""
+    """Yield the schemas in a keyword's value of that shape, each with its path."""
     if shape == "schema" or (shape == "schema or boolean" and isinstance(value, dict)):
         yield value, path
     elif shape == "map":

@@ -1,7 +1,7 @@
 """Equality and divisibility of JSON values, exact, and linear in the size of the values.
 
-Values are never used as keys of sets or dicts: the hashes of numbers, and of tuples of numbers, can
-be chosen by whoever sends them, and equal hashes make a set quadratic. Strings are safe, because
+Numbers are never used as keys of sets or dicts: their sender can choose values with equal hashes,
+which make a set quadratic, and the same holds for tuples of numbers. Strings are safe, because
 Python hashes them with a secret.
 """
 
@@ -39,7 +39,7 @@ def identity(value: Any) -> str:
 
 
 def _integer(value: int) -> str:
-    """Return the digits; of an integer that a large float means too, the text of that float."""
+    """Return the digits; the text of the equal float for an integer that a large float equals."""
     if not -_EXACT < value < _EXACT:
         try:
             rounded = float(value)
@@ -51,9 +51,9 @@ def _integer(value: int) -> str:
 
 
 def size(value: Any) -> int:
-    """Return how many values there are in `value`, itself included; never fewer, sometimes more."""
+    """Return an upper bound of the number of values in `value`, itself included."""
     try:
-        text = orjson.dumps(value)  # a fiftieth of the time that walking takes
+        text = orjson.dumps(value)  # a fiftieth of the time of a walk
     except TypeError:  # nested deeper, or numbers larger, than orjson writes
         return _size(value)
     return 1 + text.count(b",") + text.count(b"[") + text.count(b"{")
@@ -74,7 +74,7 @@ def _size(value: Any) -> int:
 def are_different(values: list[Any]) -> bool:
     """Return whether no two values are equal.
 
-    Strings go into a set, numbers are sorted; both take a fraction of what identities take.
+    Strings go into a set, numbers are sorted; both take a fraction of the time of identities.
     """
     kinds = set(map(type, values))
     if kinds <= _TEXT:
@@ -86,9 +86,9 @@ def are_different(values: list[Any]) -> bool:
 
 
 def multiple_of(divisor: float) -> Callable[[float], bool]:
-    """Return the test for multiples of `divisor`, as both are written (SCHEMA-11).
+    """Return the test for decimal multiples of `divisor` (SCHEMA-11).
 
-    A float stands for the shortest decimal that means it, which is what `repr` gives.
+    A float stands for its shortest decimal form, which is that of `repr`.
     """
     unit, unit_exponent = _decimal(divisor)
 

@@ -1,10 +1,10 @@
 """The formats that are enforced, each as a predicate over strings (SCHEMA-13).
 
-`format` is optional to enforce in every dialect, and engines differ in what they check; here what
-is advertised is enforced, so these predicates follow the RFC that the format names and serve
-both engines. A format that is not here is not enforced and is warned about.
+Enforcing `format` is optional in every dialect, and engines differ in their checks. Here an
+advertised format is enforced, so these predicates follow the RFC of each format and serve both
+engines. Any other format is not enforced, with a warning.
 
-Expressions are compiled when a schema first asks for them: all of them together cost several
+Expressions are compiled when a schema first needs them: all of them together cost several
 milliseconds, and most servers use none.
 """
 
@@ -70,7 +70,7 @@ def _real_day(match: re.Match[str]) -> bool:
 
 
 def _real_second(match: re.Match[str]) -> bool:
-    """A leap second ends a day in UTC (RFC 3339 appendix D)."""
+    """Return whether a leap second is the last one of a day in UTC (RFC 3339 appendix D)."""
     if match["second"] != "60":
         return True
     minutes = int(match["hour"]) * 60 + int(match["minute"])
@@ -102,7 +102,7 @@ def _ipv6() -> Predicate:
 
     def fits(text: str) -> bool:
         try:
-            return IPv6Address(text).scope_id is None  # a zone is no part of RFC 4291
+            return IPv6Address(text).scope_id is None  # RFC 4291 has no zones
         except AddressValueError:
             return False
 
@@ -164,12 +164,12 @@ _BUILDERS: Final[dict[str, Callable[[], Predicate]]] = {
 }
 
 ENFORCED: Final = frozenset(_EXPRESSIONS) | frozenset(_BUILDERS)
-"""Names of the formats enforced in every dialect (SCHEMA-13)."""
+"""The names of the formats enforced in every dialect (SCHEMA-13)."""
 
 
 @cache
 def predicate(name: str) -> Predicate:
-    """The predicate of the format `name`, one of `ENFORCED`."""
+    """Return the predicate of the format `name`, one of `ENFORCED`."""
     if name in _BUILDERS:
         return _BUILDERS[name]()
     match = _fullmatch(_EXPRESSIONS[name])

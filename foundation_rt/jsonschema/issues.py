@@ -1,9 +1,9 @@
-"""What is wrong with a value: one issue, and the words for it.
+"""The issues of an invalid value, and their messages.
 
 Every message says what was expected and never repeats the value, which may be a secret
-(SCHEMA-20). Names of properties are the exception, since a caller cannot mend arguments without
-them; they come from outside, so they are cut (SCHEMA-22). Both ways of finding issues (`reading`
-and `later`) take their words from here, so a caller sees one voice.
+(SCHEMA-20). The names of properties are the exception, since a caller cannot correct arguments
+without them; they come from outside, so they are truncated (SCHEMA-22). Both engines
+(`interpreter` and `rust`) take their messages from here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attrs import frozen
 from ..protocol.exact_json import dumps
 
 MAX_ISSUES: Final = 10
-"""Most issues told about one value (SCHEMA-21)."""
+"""The most issues reported for one value (SCHEMA-21)."""
 
 MAX_NAME_CHARACTERS: Final = 100
 MAX_NAMES: Final = 5
@@ -25,11 +25,10 @@ _MAX_LISTING_CHARACTERS: Final = 1000
 
 @frozen
 class ValidationIssue:
-    """One reason why a value does not fit its schema (SCHEMA-19, SCHEMA-20).
+    """One reason why a value is invalid (SCHEMA-19, SCHEMA-20).
 
     Attributes:
-        path: JSON pointer (RFC 6901) into the arguments: `""` is the arguments themselves,
-            `/city`, `/days/0`.
+        path: a JSON pointer (RFC 6901) into the value: `/city`, `/days/0`; `""` is the whole.
         message: what was expected there, such as `must be integer`; never the value.
     """
 
@@ -38,20 +37,20 @@ class ValidationIssue:
 
 
 UNEXPLAINED: Final = (ValidationIssue("", "must fit its schema"),)
-"""The answer to a value that does not fit, where finding out why would take too long."""
+"""The issues of an invalid value whose explanation would take too long."""
 
 TOO_DEEP: Final = (ValidationIssue("", "is nested too deeply"),)
-"""The answer to a value that cannot be followed to its end (SCHEMA-18)."""
+"""The issues of a value that is nested too deeply to be checked (SCHEMA-18)."""
 
 TOO_COMPLEX: Final = (ValidationIssue("", "is too complex to be checked against its schema"),)
-"""The answer to a value whose check would exceed the budget of steps (SCHEMA-27).
+"""The issues of a value whose check would exceed the budget of steps (SCHEMA-27).
 
-It says nothing about the value; compare with `is` to recognise it.
+Whether the value is valid is unknown. Compare with `is` to recognise it.
 """
 
 
 def step(path: str, key: str | int) -> str:
-    """`path` and one step further, escaped as RFC 6901 has it; a long key is cut (SCHEMA-22)."""
+    """Return `path` extended by `key`, escaped as RFC 6901 says; truncate long keys (SCHEMA-22)."""
     if isinstance(key, int):
         return f"{path}/{key}"
     return f"{path}/{_cut(key, MAX_NAME_CHARACTERS).replace('~', '~0').replace('/', '~1')}"
@@ -70,7 +69,7 @@ def _listing(values: Iterable[Any]) -> str:
 
 
 def _names(names: list[str]) -> str:
-    """`the property "a"`, `the properties "a", "b" and 3 more`."""
+    """Return `the property "a"`, or `the properties "a", "b" and 3 more`."""
     shown = ", ".join(_json(_cut(name, MAX_NAME_CHARACTERS)) for name in names[:MAX_NAMES])
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return f"the {'property' if len(names) == 1 else 'properties'} {shown}{more}"
@@ -109,4 +108,4 @@ MESSAGES: Final[dict[str, Callable[[Any], str]]] = {
     "unevaluatedProperties": lambda names: f"must not have {_names(names)}",
     "uniqueItems": lambda _: "must have no two equal items",
 }
-"""Keyword to message; the argument is the keyword's value, or the names it is about."""
+"""The message of each keyword, made from the keyword's value, or from the names concerned."""

@@ -1,12 +1,12 @@
-r"""Regular expressions as JSON Schema means them, written so that Python reads the same.
+r"""The translation of JSON Schema's regular expressions, which are ECMA-262's, to Python's.
 
-JSON Schema takes its patterns from ECMA-262; Python's `re` reads many of them differently: `\d`
-and `\w` know all of Unicode, `$` matches before a last newline, `.` matches a carriage return, and
-`(?i)`, `\Z`, `a++`, `[[:x:]]` mean things that ECMA-262 has no words for. So a pattern is read as
-ECMA-262 (with code points as characters, as its `u` flag does; SCHEMA-12) and written anew in a
-form that has one meaning. What has no such form is refused, never approximated.
+Python's `re` gives many patterns another meaning: `\d` and `\w` match all of Unicode, `$` matches
+before a last newline, `.` matches a carriage return, and `(?i)`, `\Z`, `a++`, `[[:x:]]` mean
+something that ECMA-262 does not have. So a pattern is parsed as ECMA-262 (with code points as
+characters, as its `u` flag does; SCHEMA-12) and rewritten in a form with the same meaning in both.
+A pattern without such a form is refused, never approximated.
 
-The result has no bare `$`: fastjsonschema replaces those itself, and gets it wrong in a class.
+The result has no bare `$`: fastjsonschema replaces those itself, wrongly within a class.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class PatternError(ValueError):
 
 
 class UnsupportedPatternError(PatternError):
-    """The pattern is ECMA-262 that Python cannot match exactly; the message names what it uses."""
+    """Python cannot match the ECMA-262 pattern exactly; the message names the feature."""
 
 
 def translate(pattern: str) -> str:
-    """The Python pattern that matches what the ECMA-262 `pattern` matches, for `re.search`.
+    """Return the Python pattern for `re.search` that is equivalent to an ECMA-262 `pattern`.
 
     Raises:
         PatternError: the pattern is not ECMA-262.
@@ -70,9 +70,9 @@ def translate(pattern: str) -> str:
 
 
 def is_pattern(text: str) -> bool:
-    """Return whether `text` is an ECMA-262 pattern, one that Python cannot match included.
+    """Return whether `text` is an ECMA-262 pattern, even one that Python cannot match.
 
-    Nothing is compiled: what Python compiles takes 50 times as long, and is kept.
+    Nothing is compiled: compiling takes 50 times as long, and Python caches its result.
     """
     try:
         _rewrite(text)
@@ -84,10 +84,11 @@ def is_pattern(text: str) -> bool:
 
 
 def _rewrite(pattern: str) -> str:
-    """Return `pattern` in Python's words.
+    """Return `pattern` in Python's syntax.
 
     Raises:
-        PatternError, UnsupportedPatternError: as `translate`, but for look-behinds.
+        PatternError: see `translate`.
+        UnsupportedPatternError: see `translate`; not for look-behinds.
     """
     written: list[str] = []
     at = groups = 0
@@ -121,7 +122,7 @@ def _check_bounds(quantifier: str) -> None:
 
 
 def _atom(pattern: str, at: int) -> tuple[str, int]:
-    """What is written for the term at `at`, and where the next one starts."""
+    """Return the translation of the term at `at`, and the position of the next one."""
     character = pattern[at]
     if character == "\\":
         return _escape(pattern, at)
@@ -136,7 +137,7 @@ def _atom(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _escape(pattern: str, at: int) -> tuple[str, int]:
-    """An escape outside of a class."""
+    """Translate an escape outside of a class."""
     letter = pattern[at + 1 : at + 2]
     if letter in _ASSERTIONS:
         return _ASSERTIONS[letter], at + 2
@@ -147,7 +148,7 @@ def _escape(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _escaped_character(pattern: str, at: int) -> tuple[str, int]:
-    """The one character that the escape at `at` stands for."""
+    """Return the character that the escape at `at` stands for, and the next position."""
     escape = _ESCAPE.match(pattern, at)
     if not escape:
         raise PatternError("it ends in a backslash")
@@ -176,7 +177,7 @@ def _coded_character(escape: re.Match[str]) -> str:
 
 
 def _class(pattern: str, at: int) -> tuple[str, int]:
-    """A character class, from behind its opening bracket."""
+    """Translate a character class, from after its opening bracket."""
     negated = pattern.startswith("^", at)
     at += negated
     members: list[str] = []
@@ -200,7 +201,7 @@ def _character(member: str) -> str:
 
 
 def _class_atom(pattern: str, at: int) -> tuple[str, bool, int]:
-    """One member of a class: its text, whether it is a single character, and where it ends."""
+    """Return one member of a class, whether it is a single character, and the next position."""
     if at >= len(pattern):
         raise PatternError("a character class is not closed")
     if pattern[at] != "\\":

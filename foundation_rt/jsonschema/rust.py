@@ -1,9 +1,9 @@
-"""Schemas that the optional jsonschema-rs compiles: of 2019-09 and 2020-12 (SCHEMA-05), and those
-of other people that have patterns, whatever their dialect (CTOOL-05).
+"""Validators compiled by the optional jsonschema-rs.
 
-It is asked for what the rest of the package promises: formats are enforced by the same predicates
-and no others, a reference that leads out of the schema is refused, and an issue says what was
-expected in the same words and without the value.
+It compiles schemas of 2019-09 and 2020-12 (SCHEMA-05), and schemas of peers that have patterns, in
+any dialect (CTOOL-05). It is configured to behave as the other engine: formats are enforced by the
+same predicates, references that leave the schema are refused, and issues have the same messages,
+without the value.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import orjson
 
 from ..errors import MissingExtraError, RegistrationError
-from .analysis import Survey, place
+from .analysis import SchemaAnalysis, place
+from .budget import MAX_STEPS, TooComplex
 from .dialects import DRAFT_04, DRAFT_06, DRAFT_07, DRAFT_2019_09, DRAFT_2020_12
 from .formats import ENFORCED, predicate
 from .issues import MAX_ISSUES, MESSAGES, TOO_COMPLEX, TOO_DEEP, ValidationIssue, step
-from .steps import MAX_STEPS, TooComplex
-from .visits import limit_visits
+from .rust_cost import step_limit
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
@@ -33,25 +33,26 @@ _ENGINES: Final = {
     DRAFT_2020_12: "Draft202012Validator",
 }
 _NOT_ENFORCED: Final = ("idn-email", "idn-hostname", "iri", "iri-reference", "uri-template")
-"""Formats that jsonschema-rs would check by rules of its own."""
+"""The formats that jsonschema-rs would check by its own rules."""
 
 FOREIGN_PATTERN_BYTES: Final = 2 * 1024 * 1024
-"""Most bytes that all patterns of a schema of somebody else take, compiled: 10 to 50 ns a byte."""
+"""The most bytes that the compiled patterns of a peer's schema take: 10 to 50 ns a byte."""
 
 _MAX_BYTES_FOR_ALL: Final = 8192
-"""Longest value (bytes of JSON) of which all issues are told: the engine collects every error
-before it tells the first, 6 s for 500,000 of them; the first alone takes 50 us (SCHEMA-21)."""
+"""The longest value (bytes of JSON) whose issues are all reported: the engine collects every error
+before it yields the first, 6 s for 500,000 of them; the first alone takes 50 us (SCHEMA-21)."""
 
 
-def compile_later(
-    survey: Survey, *, linear: bool = False, max_steps: int = MAX_STEPS
+def build_rust_validator(
+    analysis: SchemaAnalysis, *, linear: bool = False, max_steps: int = MAX_STEPS
 ) -> Callable[[Any], tuple[ValidationIssue, ...]]:
-    """The validator of a schema.
+    """Return the validator for a schema.
 
     Args:
-        linear: refuse patterns that cannot be matched in a time that the length of the text bounds
-            (look-arounds and back-references).
-        max_steps: most steps that a check may take, as far as they can be known before (SCHEMA-27).
+        analysis: the analysis of the schema.
+        linear: whether to refuse patterns that cannot be matched in linear time (look-arounds and
+            back-references).
+        max_steps: the most steps of a check, as far as they can be known before (SCHEMA-27).
 
     Raises:
         RegistrationError: the extra is missing, or the engine refuses the schema.
@@ -59,22 +60,22 @@ def compile_later(
     try:
         import jsonschema_rs
     except ImportError:
-        need = f"dialect {survey.dialect} ({survey.reason or '#/$schema: declared'})"
-        if not survey.is_later:
+        need = f"dialect {analysis.dialect} ({analysis.reason or '#/$schema: declared'})"
+        if not analysis.is_modern:
             need = "running the pattern of somebody else"
         raise RegistrationError(str(MissingExtraError(need, "jsonschema"))) from None
-    engine = getattr(jsonschema_rs, _ENGINES[survey.dialect])
+    engine = getattr(jsonschema_rs, _ENGINES[analysis.dialect])
     options = None
     if linear:
-        each = FOREIGN_PATTERN_BYTES // max(1, survey.pattern_count)
+        each = FOREIGN_PATTERN_BYTES // max(1, analysis.pattern_count)
         options = jsonschema_rs.RegexOptions(size_limit=each, dfa_size_limit=2 * each)
     formats = {name: predicate(name) for name in ENFORCED}
     formats.update((name, _accept) for name in _NOT_ENFORCED)
     try:
         validator = engine(
-            survey.root,
+            analysis.root,
             formats=formats,
-            validate_formats=survey.check_formats,
+            validate_formats=analysis.check_formats,
             retriever=_refuse_to_fetch,
             pattern_options=options,
         )
@@ -84,7 +85,7 @@ def compile_later(
             f"{place(at)} is refused by jsonschema-rs: {error.message}"
         ) from None
 
-    limit = limit_visits(survey, max_steps)
+    limit = step_limit(analysis, max_steps)
 
     def validate(arguments: Any) -> tuple[ValidationIssue, ...]:
         try:

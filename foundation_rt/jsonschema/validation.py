@@ -1,11 +1,11 @@
-"""Compiling a JSON Schema into the function that checks arguments, results and answers.
+"""The compilation of a JSON Schema into the function that validates arguments and results.
 
-What is advertised is enforced, whole, or the tool is refused at registration: a schema is private
-data once it is here, its dialect is decided, every keyword of it is enforced exactly or named in a
-refusal or a warning, and nothing is compiled or fetched on a call (spec/schemas.md).
+An advertised schema is enforced as a whole, or the tool is refused at registration: the schema is
+copied, its dialect is determined, each of its keywords is enforced exactly or named in a refusal or
+a warning, and nothing is compiled or fetched during a call (spec/schemas.md).
 
-`compile_schema` imports what it needs when it is first called: a server without tools of its own
-should not pay for fastjsonschema.
+`compile_schema` imports its engine on the first call: a server without tools of its own does not
+load fastjsonschema.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from attrs import frozen
 
 from ..errors import RegistrationError
 from ..protocol import exact_json
+from .budget import MAX_STEPS
 from .issues import ValidationIssue
-from .steps import MAX_STEPS
 
 if TYPE_CHECKING:
-    from .analysis import Survey
+    from .analysis import SchemaAnalysis
 
 __all__ = ["CompiledSchema", "ValidationIssue", "ValidationResult", "Validator", "compile_schema"]
 
 Validator = Callable[[Any], tuple[ValidationIssue, ...]]
-"""Takes any JSON value, returns what is wrong with it: `()` when nothing is. It never raises, and
-never changes the value or fills in defaults (SCHEMA-17)."""
+"""Takes any JSON value and returns its issues, `()` if it is valid. It never raises, and never
+changes the value or fills in defaults (SCHEMA-17)."""
 
 
 @frozen
 class ValidationResult:
-    """Whether something is valid, and if not, why."""
+    """The result of a validation, with the reasons if it failed."""
 
     valid: bool
     errors: tuple[ValidationIssue, ...] = ()
@@ -41,19 +41,19 @@ class ValidationResult:
 
 @frozen
 class CompiledSchema:
-    """A schema ready for use.
+    """A compiled schema.
 
     Attributes:
         dialect: `draft-04`, `draft-06`, `draft-07`, `2019-09` or `2020-12`.
-        validate: checks a value.
-        warnings: what the schema says that is not enforced, each with its place.
-        mirrored: the places of schemas with an `x-mcp-header`.
+        validate: validates a value.
+        warnings: the parts of the schema that are not enforced, each with its place.
+        header_params: the places of schemas with an `x-mcp-header`.
     """
 
     dialect: str
     validate: Validator
     warnings: tuple[str, ...]
-    mirrored: tuple[str, ...] = ()
+    header_params: tuple[str, ...] = ()
 
 
 def compile_schema(
@@ -64,42 +64,46 @@ def compile_schema(
     check_formats: bool = True,
     max_steps: int = MAX_STEPS,
 ) -> CompiledSchema:
-    """Compile a schema: of the arguments of a tool, of its results, of what a user is asked for.
+    """Compile the schema of a tool's arguments, of its results, or of a form for a user.
 
     Args:
-        schema: JSON Schema of any dialect from draft-04 to 2020-12. Later changes of it have no
+        schema: a JSON Schema of any dialect from draft-04 to 2020-12. Later changes of it have no
             effect.
-        any_root: take any root that is an object; by default it says `"type": "object"`.
-        linear: the schema is not ours: run its patterns only in an engine that takes no more time
-            than the text is long (CTOOL-05).
-        check_formats: enforce the formats of SCHEMA-13; otherwise `format` is an annotation.
-        max_steps: most steps of a check; a value that would take more is answered with
+        any_root: whether the root may lack `"type": "object"`.
+        linear: whether the schema comes from a peer: its patterns then run only in an engine that
+            takes time linear in the length of the text (CTOOL-05).
+        check_formats: whether the formats of SCHEMA-13 are enforced; otherwise `format` is an
+            annotation.
+        max_steps: the most steps of a check; a value that would take more has the issues
             `issues.TOO_COMPLEX` (SCHEMA-27).
 
     Raises:
-        RegistrationError: it is no such schema, or cannot be enforced; the message says what is
-            wrong, where, and how to mend it (SCHEMA-01 to SCHEMA-16).
+        RegistrationError: it is not such a schema, or cannot be enforced; the message names the
+            fault, its place and a remedy (SCHEMA-01 to SCHEMA-16).
     """
-    from .analysis import survey
+    from .analysis import analyze
 
     root = _private_copy(schema, exact=linear)
     if not any_root and root.get("type") != "object":
         raise RegistrationError('the schema must have "type": "object" at its root')
     try:
-        found = survey(root, check_formats=check_formats)
+        found = analyze(root, check_formats=check_formats)
         validate = _compile(found, linear, max_steps)
     except RecursionError:
         raise RegistrationError(
             "the schema is nested too deeply: move inner parts into `definitions`"
         ) from None
-    return CompiledSchema(found.dialect, validate, tuple(found.warnings), tuple(found.mirrored))
+    return CompiledSchema(
+        found.dialect, validate, tuple(found.warnings), tuple(found.header_params)
+    )
 
 
 def _private_copy(schema: Mapping[str, Any], *, exact: bool) -> dict[str, Any]:
-    """Return the schema as a client will read it, that is as JSON.
+    """Return a copy of the schema by way of JSON, as a client will read it.
 
     Args:
-        exact: take integers beyond 64 bits, which a server of ours cannot advertise.
+        schema: the schema.
+        exact: whether integers beyond 64 bits are allowed, which this server cannot advertise.
     """
     try:
         copy: dict[str, Any]
@@ -112,11 +116,11 @@ def _private_copy(schema: Mapping[str, Any], *, exact: bool) -> dict[str, Any]:
     return copy
 
 
-def _compile(survey: Survey, linear: bool, max_steps: int) -> Validator:
-    if survey.is_later or (linear and survey.patterns):
-        from .rust import compile_later
+def _compile(analysis: SchemaAnalysis, linear: bool, max_steps: int) -> Validator:
+    if analysis.is_modern or (linear and analysis.patterns):
+        from .rust import build_rust_validator
 
-        return compile_later(survey, linear=linear, max_steps=max_steps)
-    from .codegen import compile_generated
+        return build_rust_validator(analysis, linear=linear, max_steps=max_steps)
+    from .codegen import generate_validator
 
-    return compile_generated(survey, max_steps=max_steps)
+    return generate_validator(analysis, max_steps=max_steps)

@@ -21,7 +21,7 @@ from attrs import define, evolve, field, frozen
 
 from ..config.types import SCOPE
 from ..errors import RegistrationError
-from ..jsonschema.steps import MAX_STEPS
+from ..jsonschema.budget import MAX_STEPS
 from ..jsonschema.validation import ValidationIssue, ValidationResult, Validator, compile_schema
 from ..values import Shown
 from .catalog import Catalog, ChangeNotifier
@@ -30,7 +30,7 @@ from .tool_definition import SEPARATOR, ToolDefinition, advertised_name, name_wa
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ..jsonschema.headers import HeaderParameter
+    from ..jsonschema.header_params import HeaderParameter
     from ..logs.logger import StructuredLogger
     from ..protocol.content import Icon
     from ..protocol.principal import Principal
@@ -535,10 +535,10 @@ def compile_tool(definition: ToolDefinition, *, check_formats: bool = True) -> T
     """
     compiled = compile_schema(definition.input_schema, check_formats=check_formats)
     parameters: tuple[HeaderParameter, ...] = ()
-    if compiled.mirrored:
-        from ..jsonschema.headers import header_parameters
+    if compiled.header_params:
+        from ..jsonschema.header_params import header_parameters
 
-        parameters = header_parameters(definition.input_schema, compiled.mirrored)
+        parameters = header_parameters(definition.input_schema, compiled.header_params)
     if definition.output_schema is None:
         return ToolSchemas(compiled.validate, None, parameters, compiled.warnings)
     try:

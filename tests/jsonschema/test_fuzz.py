@@ -12,12 +12,11 @@ import pytest
 from jsonschema import Draft7Validator
 
 from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema import codegen as generated
-from foundation_rt.jsonschema import interpreter as reading
+from foundation_rt.jsonschema import codegen, interpreter
+from foundation_rt.jsonschema.budget import MAX_STEPS, CheckRun
 from foundation_rt.jsonschema.dialects import URIS
 from foundation_rt.jsonschema.equality import size
 from foundation_rt.jsonschema.issues import TOO_COMPLEX, TOO_DEEP
-from foundation_rt.jsonschema.steps import MAX_STEPS, Run
 from foundation_rt.jsonschema.validation import compile_schema
 from tests.support import sizes
 
@@ -117,22 +116,22 @@ def stretched(random: Random, value: Any) -> Any:
 def test_steps_grow_in_proportion_whatever_the_schema_and_the_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    runs: list[Run] = []
-    readings: list[reading.Deciding] = []
+    runs: list[CheckRun] = []
+    readings: list[interpreter.Decider] = []
 
-    class Counted(Run):
+    class Counted(CheckRun):
         def __init__(self, formats: dict[str, Any], steps: int) -> None:
             super().__init__(formats, steps)
             runs.append(self)
 
-    decide = reading.Deciding
+    decide = interpreter.Decider
 
-    def read(*given: Any) -> reading.Deciding:
+    def read(*given: Any) -> interpreter.Decider:
         readings.append(decide(*given))
         return readings[-1]
 
-    monkeypatch.setattr(generated, "Run", Counted)
-    monkeypatch.setattr(reading, "Deciding", read)
+    monkeypatch.setattr(codegen, "CheckRun", Counted)
+    monkeypatch.setattr(interpreter, "Decider", read)
     random = Random(SEED)
     pairs = compared = 0
     worst = [0.0, 0.0]
@@ -160,7 +159,7 @@ def test_steps_grow_in_proportion_whatever_the_schema_and_the_value(
             for each in runs:
                 worst[0] = max(worst[0], (MAX_STEPS - each.left) / product)
             for one in readings:
-                worst[1] = max(worst[1], (reading.MAX_READINGS - one.left) / product)
+                worst[1] = max(worst[1], (interpreter.MAX_LOOKS - one.left) / product)
             if small and issues is not TOO_DEEP:
                 compared += 1
                 assert (issues == ()) is plain.is_valid(value), (root, value)

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema.analysis import survey
+from foundation_rt.jsonschema.analysis import analyze
 from foundation_rt.jsonschema.dialects import URIS
 from foundation_rt.jsonschema.formats import ENFORCED, predicate
-from foundation_rt.jsonschema.interpreter import Deciding, explain
+from foundation_rt.jsonschema.interpreter import Decider, explain
 from foundation_rt.jsonschema.validation import (
     CompiledSchema,
     ValidationIssue,
@@ -283,13 +283,13 @@ def test_three_engines_agree(drawn: tuple[int, dict[str, Any]], values: list[Any
         assert "round in a circle" in str(error)
         return
     oracle = ENGINES[draft](root, formats=FORMATS, validate_formats=True)
-    read = survey(root)
+    read = analyze(root)
     for value in values:
         arguments = {"v": value}
         before = repr(arguments)
         issues = compiled.validate(arguments)
         assert (not issues) is oracle.is_valid(arguments)
-        fits = not Deciding(read, 10_000).read(read.root, arguments, "")
+        fits = not Decider(read, 10_000).read(read.root, arguments, "")
         assert issues == (() if fits else explain(read, arguments))
         assert repr(arguments) == before
 

@@ -509,7 +509,7 @@ def test_a_call_compiles_nothing() -> None:
         with CallCounter() as counter:
             core.call("tool", arguments, request_id=str(arguments))
         names = {name for _, name in counter.called}
-        assert not {name for name in names if "compile" in name or "survey" in name}
+        assert not {name for name in names if "compile" in name or "analyze" in name}
         assert "CodeGenerator" not in names
 
 

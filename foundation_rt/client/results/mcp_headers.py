@@ -13,7 +13,7 @@ from typing import Any, Final
 from ...errors import RegistrationError
 from ...jsonschema.analysis import place
 from ...jsonschema.dialects import HEADER_KEYWORD, SHAPES_IN, dialects_with, subschemas
-from ...jsonschema.headers import HeaderParameter, header_parameters
+from ...jsonschema.header_params import HeaderParameter, header_parameters
 from ...jsonschema.issues import ValidationIssue, step
 
 MAX_INTEGER: Final = 2**53 - 1

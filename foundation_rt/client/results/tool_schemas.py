@@ -18,7 +18,7 @@ from .results import text_of
 from .schema_check import SchemaCheck
 
 if TYPE_CHECKING:
-    from ...jsonschema.headers import HeaderParameter
+    from ...jsonschema.header_params import HeaderParameter
     from ...jsonschema.issues import ValidationIssue
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from foundation_rt.client.errors import InvalidArgumentsError, InvalidResponseError
 from foundation_rt.client.results.schema_check import MAX_SCHEMA_BYTES
 from foundation_rt.client.results.tool_schemas import ToolSchema
-from foundation_rt.jsonschema.headers import HeaderParameter
+from foundation_rt.jsonschema.header_params import HeaderParameter
 
 FORECAST = {
     "name": "forecast",

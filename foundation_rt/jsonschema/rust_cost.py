@@ -1,11 +1,11 @@
-"""How many steps the optional engine may take for a value, found out without it (SCHEMA-27).
+"""An upper bound of the steps that the optional engine takes for a value (SCHEMA-27).
 
-jsonschema-rs decides each way through a schema anew, holds the interpreter lock and cannot be
-stopped. So what it is given is bounded before: the ways are counted, in time linear in value and
-schema, because what has been counted is remembered. All alternatives count, as if each failed.
+jsonschema-rs checks a shared subschema again on each path, holds the interpreter lock and cannot be
+stopped. So values are bounded before the check: the steps are counted, in time linear in value and
+schema, because counts are remembered. All alternatives count, as if each failed.
 
-Where no part of a schema is reached on two ways, the most that one value can be held against, times
-the number of values in it, is a bound that needs no counting.
+If a schema has no shared subschemas, the largest weight of a state (see `reachability`), times the
+number of values within the value, is a bound that needs no counting.
 """
 
 from __future__ import annotations
@@ -16,64 +16,64 @@ from typing import Any, Final
 from attrs import define, field
 
 from ..errors import RegistrationError
-from .analysis import Survey, target_of
+from .analysis import SchemaAnalysis, target_of
+from .budget import PATTERN, TooComplex
 from .equality import size
-from .paths import (
-    find_ways,
+from .reachability import (
     named_members,
     on_any_item,
     on_any_member,
     on_leading_items,
     on_same_value,
+    walk_states,
 )
-from .steps import PATTERN, TooComplex
 
 MAX_COUNTED: Final = 100_000
-"""Most pairs of a schema and a value that are counted one by one: about 0.2 s."""
+"""The most pairs of a schema and a value that are counted one by one: about 0.2 s."""
 
 _ALTERNATIVES: Final = ("anyOf", "oneOf")
 _UNEVALUATED: Final = ("unevaluatedItems", "unevaluatedProperties")
 _FORMAT: Final = 25
-"""Steps to check a format of SCHEMA-13, which is a function of ours."""
+"""The steps to check a format of SCHEMA-13, which is a Python function."""
 
 
-def limit_visits(survey: Survey, max_steps: int) -> Callable[[Any], None] | None:
-    """Return what raises for a value if the engine may take more than `max_steps` for it.
+def step_limit(analysis: SchemaAnalysis, max_steps: int) -> Callable[[Any], None] | None:
+    """Return a function that raises for values for which the engine may exceed `max_steps`.
 
     The function raises `TooComplex`, and `RecursionError` for a value nested too deeply.
 
     Returns:
-        None if the schema looks at a number of parts of a value that it alone decides.
+        The function; None if the steps do not depend on the size of the value.
     """
-    references = _References(survey.root).targets if survey.is_later else survey.referred
-    schemas = list(_all_schemas(survey.root))
-    ways = find_ways(survey.root, references, _own_steps)
-    counts = ways is None or bool(ways.shared)
+    references = _References(analysis.root).targets if analysis.is_modern else analysis.referred
+    schemas = list(_all_schemas(analysis.root))
+    reach = walk_states(analysis.root, references, _own_steps)
+    counts = reach is None or bool(reach.shared)
     counts = counts or any(keyword in one for one in schemas for keyword in _UNEVALUATED)
-    counts = counts or "regex" in survey.formats
+    counts = counts or "regex" in analysis.formats
     if not counts and not any(map(_loops, schemas)):
         return None
-    widest = 0 if ways is None else ways.widest
+    widest = 0 if reach is None else reach.widest
     once = sum(map(_own_steps, schemas))
 
     def limit(value: Any) -> None:
         if not counts and once + widest * size(value) <= max_steps:
             return
-        if _Counting(references).count(survey.root, value)[1] > max_steps:
+        if _StepCount(references).count(analysis.root, value)[1] > max_steps:
             raise TooComplex
 
     return limit
 
 
 def _loops(schema: dict[str, Any]) -> bool:
-    """Return whether a schema looks at more parts of a value than it states."""
+    """Return whether the steps of a schema depend on the size of the value."""
     found = (*on_any_item(schema), *on_any_member(schema), schema.get("propertyNames"))
     return "$ref" in schema or any(map(_is_schema, found))
 
 
 @define
 class _References:
-    """What references of 2019-09 and 2020-12 lead to; all that one of them may mean."""
+    """The possible targets of references of 2019-09 and 2020-12."""
 
     root: dict[str, Any]
     _resources: dict[str, dict[str, Any]] = field(factory=dict)
@@ -91,7 +91,7 @@ class _References:
                 self._recursive.append(schema)
 
     def targets(self, schema: dict[str, Any]) -> Iterator[Any]:
-        """Yield what `schema` refers to."""
+        """Yield the schemas to which `schema` may refer."""
         for keyword in ("$ref", "$dynamicRef"):
             if isinstance(schema.get(keyword), str):
                 yield from self._find(schema[keyword])
@@ -115,7 +115,7 @@ class _References:
 
 
 def _all_schemas(root: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object in a schema: all that may be a schema."""
+    """Yield every object in a schema, since each may be a schema."""
     waiting = [root]
     while waiting:
         one = waiting.pop()
@@ -127,7 +127,7 @@ def _all_schemas(root: Any) -> Iterator[dict[str, Any]]:
 
 
 def _own_steps(schema: dict[str, Any]) -> int:
-    """Return the steps that a schema takes for one value, what it leads to not counted."""
+    """Return the steps of a schema for one value, without its subschemas."""
     steps = 1 + len(schema) // 4 + len(named_members(schema)) // 4
     for keyword in ("enum", "required", "patternProperties"):
         if isinstance(schema.get(keyword), list | dict):
@@ -138,18 +138,18 @@ def _own_steps(schema: dict[str, Any]) -> int:
 
 
 @define
-class _Counting:
-    """Counts steps for one value: those of a decision, and those until its errors are known."""
+class _StepCount:
+    """Counts steps for one value: those to validate it, and those to find its errors."""
 
     references: Callable[[dict[str, Any]], Any]
     left: int = MAX_COUNTED
     _known: dict[tuple[int, int], tuple[int, int]] = field(factory=dict)
 
     def count(self, schema: Any, value: Any) -> tuple[int, int]:
-        """Return the steps to decide `value` under `schema`, and to find its errors besides.
+        """Return the steps to validate `value` under `schema`, and to find its errors.
 
         Raises:
-            TooComplex: there are too many pairs of them to count.
+            TooComplex: there are too many pairs of schemas and values to count.
         """
         if not isinstance(schema, dict):
             return 0, 0
@@ -166,12 +166,12 @@ class _Counting:
         errors = steps
         again = 1
         if any(keyword in schema for keyword in _UNEVALUATED) and isinstance(value, list | dict):
-            again = 2 + len(value)  # which items and members count is asked for each of them
+            again = 2 + len(value)  # evaluated again for each item or member
         for one in (*self.references(schema), *on_same_value(schema)):
             decide, explain = self.count(one, value)
             steps += decide * again
             errors += explain * again
-        for keyword in _ALTERNATIVES:  # decided first, and then explained
+        for keyword in _ALTERNATIVES:  # validated first, then explained
             for one in schema.get(keyword, ()):
                 errors += self.count(one, value)[0]
         for one, part in _on_parts(schema, value):
@@ -183,7 +183,7 @@ class _Counting:
 
 
 def _on_parts(schema: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield what applies to the parts of `value`, each with its part."""
+    """Yield the subschemas for the parts of `value`, each with its part."""
     if isinstance(value, list):
         leading = on_leading_items(schema)
         yield from zip(leading, value, strict=False)

@@ -1,7 +1,7 @@
-"""Arguments that an HTTP header repeats: `x-mcp-header` in the input schema of a tool (SEP-2243).
+"""Arguments that HTTP headers repeat: `x-mcp-header` in the input schema of a tool (SEP-2243).
 
 A client must drop a tool whose annotations break the rules of the specification, so a server must
-never advertise one: it is refused when it is registered (SCHEMA-23).
+never advertise one: registration refuses it (SCHEMA-23).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class HeaderParameter(NamedTuple):
     """An argument that the header `Mcp-Param-{name}` repeats.
 
     Attributes:
-        path: the keys that lead to its value in the arguments.
+        name: the last part of the header's name.
+        path: the keys of its value in the arguments.
         type: `boolean`, `integer` or `string`.
     """
 
@@ -37,14 +38,14 @@ class HeaderParameter(NamedTuple):
 def header_parameters(
     schema: Mapping[str, Any], places: Iterable[str]
 ) -> tuple[HeaderParameter, ...]:
-    """The arguments that headers repeat, checked.
+    """Return the arguments that headers repeat, checked.
 
     Args:
         schema: the input schema of a tool. It need not compile; its annotations are strings.
-        places: where in it there is an `x-mcp-header`, as the survey found them.
+        places: the places of its `x-mcp-header` annotations, from the analysis.
 
     Raises:
-        RegistrationError: one stands where it must not, or its name is not allowed (SCHEMA-23).
+        RegistrationError: the place or the name of one is not allowed (SCHEMA-23).
     """
     found = list(_reachable(schema, "", ()))
     reachable = {at for at, _ in found}

@@ -11,11 +11,11 @@ import orjson
 import pytest
 
 from foundation_rt import Constraints
-from foundation_rt.jsonschema import codegen as generated
-from foundation_rt.jsonschema.analysis import survey
+from foundation_rt.jsonschema import codegen
+from foundation_rt.jsonschema.analysis import analyze
 from foundation_rt.jsonschema.dialects import URIS
 from foundation_rt.jsonschema.equality import are_different, identity
-from foundation_rt.jsonschema.interpreter import Deciding
+from foundation_rt.jsonschema.interpreter import Decider
 from foundation_rt.jsonschema.issues import TOO_COMPLEX, UNEXPLAINED
 from foundation_rt.jsonschema.validation import compile_schema
 from tests.support.signatures import derive_tool
@@ -173,7 +173,7 @@ def test_a_function_of_a_schema_is_not_given_the_path_to_its_value() -> None:
         source.append(code)
         exec(code, names)
 
-    with mock.patch.object(generated, "exec", execute, create=True):
+    with mock.patch.object(codegen, "exec", execute, create=True):
         validate = compile_schema(root).validate
     assert "validate___definitions_" in source[0]
     assert "locals()" not in source[0]
@@ -317,12 +317,12 @@ def test_what_is_wrong_is_looked_for_within_a_budget() -> None:
 
 @pytest.mark.rule("SCHEMA-28")
 def test_looking_for_what_is_wrong_decides_nothing_twice() -> None:
-    found = survey(EXPRESSION)
-    reading = Deciding(found, 2_000)
-    assert reading.read(found.root, {"x": nested(80, "no", "times")}, "") != ()
-    found = survey(lattice(60, "anyOf", {"type": "string"}))
-    reading = Deciding(found, 500)
-    assert reading.read(found.root, {"v": 5}, "") != ()
+    found = analyze(EXPRESSION)
+    decider = Decider(found, 2_000)
+    assert decider.read(found.root, {"x": nested(80, "no", "times")}, "") != ()
+    found = analyze(lattice(60, "anyOf", {"type": "string"}))
+    decider = Decider(found, 500)
+    assert decider.read(found.root, {"v": 5}, "") != ()
 
 
 @pytest.mark.rule("SCHEMA-29", "SCHEMA-10")

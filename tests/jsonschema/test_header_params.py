@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.errors import RegistrationError
-from foundation_rt.jsonschema.headers import HeaderParameter, header_parameters
+from foundation_rt.jsonschema.header_params import HeaderParameter, header_parameters
 from foundation_rt.jsonschema.validation import compile_schema
 from foundation_rt.signatures.constraints import Header
 from tests.support.signatures import derive_tool
@@ -18,7 +18,7 @@ REGION = {"type": "string", "x-mcp-header": "Region"}
 
 
 def found(schema: dict[str, Any]) -> tuple[HeaderParameter, ...]:
-    return header_parameters(schema, compile_schema(schema).mirrored)
+    return header_parameters(schema, compile_schema(schema).header_params)
 
 
 def with_properties(**properties: Any) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-"""The ways through a schema: which of its parts one value can be held against, and how often.
+"""The subschemas that can apply to one value, and those that can apply to it more than once.
 
-A value is decided once by a part that is reached on one way. A part that `$ref` reaches on two
-ways, both for the same value, would be decided twice; where such a part contains itself, twice at
-every level, which is exponential in the depth of the value. So the two must be told apart from the
-schema alone, when it is compiled (SCHEMA-27).
+A subschema that a value reaches by one path is checked once. One that `$ref` reaches by two paths,
+both for the same value, would be checked twice; if it contains itself, twice at every level, which
+is exponential in the depth of the value. These *shared* subschemas must be found from the schema
+alone, when it is compiled (SCHEMA-27).
 
-All that can apply to one value together is a state, and a step into the value leads from state to
-state. Patterns of names are taken to match every name.
+All subschemas that can apply to one value together are a state; each step into the value produces
+another state. Patterns of names are assumed to match every name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from attrs import define, field, frozen
 from .dialects import Schema
 
 _MAX_VISITS: Final = 4_000
-"""Most schemas looked at; where more would have to be, all of them are taken to be shared."""
+"""The most visits of subschemas; if they do not suffice, all subschemas count as shared."""
 
 _SAME: Final = ("allOf", "anyOf", "oneOf")
 _SAME_ONE: Final = ("not", "if", "then", "else")
@@ -28,14 +28,14 @@ _ANY_MEMBER: Final = ("additionalProperties", "unevaluatedProperties")
 _ANY_ITEM: Final = ("items", "additionalItems", "contains", "unevaluatedItems")
 
 Resolve = Callable[[dict[str, Any]], Iterable[Any]]
-"""Gives the schemas that a schema refers to."""
+"""Returns the schemas that a schema refers to."""
 
 
 def on_same_value(schema: dict[str, Any]) -> Iterator[Any]:
-    """Yield what `schema` applies to the value it is applied to, without its references.
+    """Yield the subschemas that `schema` applies to its own value, except by references.
 
-    Here and below, keywords of all dialects are followed. One that is unknown in the dialect of the
-    schema may hold anything: what is no dict, is no schema to follow.
+    Here and below, the keywords of all dialects are followed. One that is unknown in the schema's
+    dialect may hold any value: callers skip values that are not dicts.
     """
     for keyword in _SAME:
         yield from _list(schema, keyword)
@@ -46,25 +46,25 @@ def on_same_value(schema: dict[str, Any]) -> Iterator[Any]:
 
 
 def on_any_member(schema: dict[str, Any]) -> Iterator[Any]:
-    """Yield what applies to members of an object whose names `schema` does not state."""
+    """Yield the subschemas of members of an object that `schema` does not name."""
     yield from _map(schema, "patternProperties").values()
     for keyword in _ANY_MEMBER:
         yield schema.get(keyword)
 
 
 def on_leading_items(schema: dict[str, Any]) -> list[Any]:
-    """Return what applies to the first items of an array, one for each."""
+    """Return the subschemas of the first items of an array, one for each."""
     return _list(schema, "items") or _list(schema, "prefixItems")
 
 
 def on_any_item(schema: dict[str, Any]) -> Iterator[Any]:
-    """Yield what applies to items of an array wherever they stand, or behind the leading ones."""
+    """Yield the subschemas of all items of an array, or of those after the leading ones."""
     for keyword in _ANY_ITEM:
         yield schema.get(keyword)
 
 
 def named_members(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return what applies to members of an object by their names."""
+    """Return the subschemas of members of an object by their names."""
     return _map(schema, "properties")
 
 
@@ -79,38 +79,41 @@ def _map(schema: dict[str, Any], keyword: str) -> dict[str, Any]:
 
 
 @frozen(eq=False, repr=False)
-class Ways:
-    """What a walk over all states has found.
+class Reachability:
+    """The result of a walk over all states.
 
     Attributes:
-        shared: the `id` of every schema that is reached on several ways for one value.
-        widest: the largest weight of a state below the root: of all that one value can be held
-            against.
+        shared: the `id` of every schema that one value reaches by several paths.
+        widest: the largest weight of a state below the root.
     """
 
     shared: frozenset[int]
     widest: int
 
 
-def find_ways(root: Schema, resolve: Resolve, weight: Callable[[Any], int]) -> Ways | None:
+def walk_states(
+    root: Schema, resolve: Resolve, weight: Callable[[Any], int]
+) -> Reachability | None:
     """Walk over all states of a schema.
 
     Args:
-        resolve: gives the schemas that a schema refers to.
-        weight: what a schema, its parts and references not counted, adds to its state.
+        root: the whole schema.
+        resolve: returns the schemas that a schema refers to.
+        weight: returns the weight of a schema without its subschemas and references.
 
     Returns:
-        None if the walk would take too long: any schema may be shared, any state any weight.
+        The result; None if the walk takes too long, so that any schema may be shared, and any
+        state may have any weight.
     """
     states = _States(resolve, weight)
     if not states.explore(root):
         return None
-    return Ways(frozenset(states.shared), states.widest)
+    return Reachability(frozenset(states.shared), states.widest)
 
 
 @define(eq=False, repr=False)
 class _States:
-    """A walk over all states; `shared` and `widest` are what it finds."""
+    """A walk over all states; `shared` and `widest` are its results."""
 
     resolve: Resolve
     weight: Callable[[Any], int]
@@ -119,7 +122,7 @@ class _States:
     _visits: int = 0
 
     def explore(self, root: Schema) -> bool:
-        """Walk from `root`; return whether the walk came to its end."""
+        """Walk from `root`; return whether the walk was completed."""
         seen = set[frozenset[int]]()
         waiting = list(self._steps(self._close([root])))
         while waiting:
@@ -135,7 +138,7 @@ class _States:
         return True
 
     def _close(self, parts: list[Any]) -> list[dict[str, Any]]:
-        """Return all that applies to one value together, each schema once."""
+        """Return all schemas that apply to one value together, each once."""
         closed: dict[int, dict[str, Any]] = {}
         waiting = list(parts)
         while waiting and self._visits <= _MAX_VISITS:
@@ -152,7 +155,7 @@ class _States:
         return list(closed.values())
 
     def _steps(self, state: list[dict[str, Any]]) -> Iterator[list[Any]]:
-        """Yield what applies to the parts of the value, for each part that differs in that."""
+        """Yield the schemas of each part of the value that has different ones."""
         any_member = [one for schema in state for one in on_any_member(schema)]
         members = [named_members(schema) for schema in state]
         for name in dict.fromkeys(name for each in members for name in each):

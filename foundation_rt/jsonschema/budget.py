@@ -1,7 +1,7 @@
-"""The budget of one check: how many steps it may take, and which questions it has answered.
+"""The budget of one check in steps, and its memory of what it has already decided.
 
 A step is some 50 ns of generated code. Steps are counted, never timed, so that a value gets the
-same answer on every machine (SCHEMA-27).
+same result on every machine (SCHEMA-27).
 """
 
 from __future__ import annotations
@@ -9,33 +9,31 @@ from __future__ import annotations
 from typing import Any, Final
 
 MAX_STEPS: Final = 6_000_000
-"""Most steps of one check: about 0.3 s."""
+"""The most steps of one check: about 0.3 s."""
 
 IDENTITY: Final = 20
-"""Steps for each value in a value whose identity is made (see `equality`)."""
+"""The steps to compute an identity, for each value within a value (see `equality`)."""
 
 DIVISION: Final = 20
-"""Steps to divide a float exactly."""
-
+"""The steps to divide a float exactly."""
 
 PATTERN: Final = 20
-"""Steps for each character of a string whose format is `regex`."""
+"""The steps for each character of a string whose format is `regex`."""
 
 
 class TooComplex(Exception):
-    """The check of a value has used up its steps; says nothing about the value."""
+    """The check has used up its steps; whether the value is valid is unknown."""
 
 
-class Run(dict[str, Any]):
+class CheckRun(dict[str, Any]):
     """One check of one value.
 
-    It is the dict of formats that the generated code hands from function to function, because that
-    is the only thing it hands on.
+    It is a dict of formats because that is the only object that the generated functions pass on.
 
     Attributes:
-        left: steps that may still be taken.
-        decided: function and value to whether the value fits, for functions that are asked about
-            one value more than once. A value is known by its `id`: all of it outlives the check.
+        left: the number of steps left.
+        decided: whether a value is valid, by function and value, for functions that are called
+            for one value more than once. The value is identified by `id`: it outlives the check.
     """
 
     __slots__ = ("decided", "left")
@@ -48,10 +46,10 @@ class Run(dict[str, Any]):
             self["regex"] = self._is_pattern
 
     def take(self, steps: int) -> None:
-        """Take `steps` out of the budget.
+        """Take `steps` from the budget.
 
         Raises:
-            TooComplex: there are not as many left.
+            TooComplex: the budget is used up.
         """
         self.left -= steps
         if self.left < 0:
