@@ -14,7 +14,6 @@ import psycopg
 from attrs import define, evolve, field
 
 from foundation_rt.agents.ledger.effects import Operation
-from foundation_rt.agents.ledger.rules import is_repeated, may_complete
 from foundation_rt.agents.ledger.session_manager import LinkState
 from foundation_rt.agents.ledger.types import Completed, Completion, Link, RequestRecord
 from foundation_rt.agents.persistence import StoreError
@@ -64,7 +63,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
             self.rows.setdefault(request_id, []).append(run)
         self._writes.forget(each.request_id for each in completions)
         return [
-            self._complete(evolve(each, in_transaction=None), now_ms)
+            self.ledger.complete(evolve(each, in_transaction=None), now_ms)
             if failure is None
             else Completed(None, None, failure)
             for each, failure in zip(completions, failures, strict=True)
@@ -95,20 +94,19 @@ class Disk(InMemoryAACPPersistenceAdapter):
         raise StoreError("the database does not answer")
 
     async def _write(self, connection: Connection, completion: Completion) -> Exception | None:
-        record = self._requests.get(completion.request_id)
-        if is_repeated(record, completion) or not may_complete(record, completion):
+        if self.ledger.refuse(completion) is not None:
             return None
         return await self._writes.perform(cast(Any, connection), completion)
 
     @property
     def requests(self) -> dict[str, RequestRecord]:
         """The records of requests by id."""
-        return self._requests
+        return self.ledger.requests
 
     @property
     def links(self) -> dict[Link, LinkState]:
         """Both ends of the links that have one here."""
-        return self._links
+        return self.ledger.links
 
     def unfinished(self, now_ms: int, lossy: set[str]) -> str | None:
         """What is still to be done here, in words; None when nothing is.
@@ -118,13 +116,13 @@ class Disk(InMemoryAACPPersistenceAdapter):
             lossy: agents whose ledger was lost: what came from them or to them may wait in vain for
                 what came before it.
         """
-        for link, outbox in self._outbox.items():
+        for link, outbox in self.ledger.outbox.items():
             if outbox:
                 return f"{link[0]}>{link[1]} has not had acknowledged {sorted(outbox)}"
-        queued = (record for queue in self._queues.values() for record in queue.values())
+        queued = (record for queue in self.ledger.waiting.values() for record in queue.values())
         held = (
             record
-            for link, waiting in self._held.items()
+            for link, waiting in self.ledger.held.items()
             if lossy.isdisjoint(link)
             for record in waiting.values()
         )

@@ -14,6 +14,7 @@ import psycopg
 from attrs import evolve
 
 from foundation_rt.agents.ledger import node as node_module
+from foundation_rt.agents.ledger import rules, unit_of_work
 from foundation_rt.agents.ledger.claims import Claims
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.rules import Claimability, claimability
@@ -28,9 +29,9 @@ from foundation_rt.agents.ledger.types import (
     RequestRecord,
     RequestState,
 )
+from foundation_rt.agents.ledger.unit_of_work import UnitOfWork
 from foundation_rt.agents.messages import Write
-from foundation_rt.agents.stores import memory, records
-from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter as Ledger
+from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.agents.stores.postgres import outcome_writes
 from foundation_rt.agents.stores.postgres.connections import Raced
 from foundation_rt.agents.stores.postgres.outcome_writes import WRITE_S, OutcomeWrites
@@ -51,18 +52,18 @@ class Patch(Protocol):
 
 def requests_not_deduplicated(patch: Patch) -> None:
     """A request whose id is known is entered once more."""
-    append, take_in = Ledger._append, Ledger._take_in
+    append, take_in = UnitOfWork.append, UnitOfWork._take_in
 
-    def forgetful_append(self: Ledger, outgoing: OutgoingMessage) -> Any:
-        self._requests.pop(outgoing.key, None)
+    def forgetful_append(self: UnitOfWork, outgoing: OutgoingMessage) -> Any:
+        self.requests.pop(outgoing.key, None)
         return append(self, outgoing)
 
-    def forgetful_take_in(self: Ledger, incoming: Any, *rest: Any) -> None:
-        self._requests.pop(incoming.envelope.request_id, None)
+    def forgetful_take_in(self: UnitOfWork, incoming: Any, *rest: Any) -> None:
+        self.requests.pop(incoming.envelope.request_id, None)
         take_in(self, incoming, *rest)
 
-    patch.setattr(Ledger, "_append", forgetful_append)
-    patch.setattr(Ledger, "_take_in", forgetful_take_in)
+    patch.setattr(UnitOfWork, "append", forgetful_append)
+    patch.setattr(UnitOfWork, "_take_in", forgetful_take_in)
 
 
 def numbers_not_deduplicated(patch: Patch) -> None:
@@ -72,20 +73,20 @@ def numbers_not_deduplicated(patch: Patch) -> None:
         record_arrival(link, seq, *rest, **more)
         return SequenceStatus.NEW
 
-    patch.setattr(memory, "record_arrival", arrive_always)
+    patch.setattr(unit_of_work, "record_arrival", arrive_always)
 
 
 def conflicts_not_seen(patch: Patch) -> None:
     """A request gets the outcome of another that has its id."""
-    append = Ledger._append
+    append = UnitOfWork.append
 
-    def trusting_append(self: Ledger, outgoing: OutgoingMessage) -> Any:
-        existing = self._requests.get(outgoing.key)
+    def trusting_append(self: UnitOfWork, outgoing: OutgoingMessage) -> Any:
+        existing = self.requests.get(outgoing.key)
         if existing is not None:
             outgoing.digest = existing.digest
         return append(self, outgoing)
 
-    patch.setattr(Ledger, "_append", trusting_append)
+    patch.setattr(UnitOfWork, "append", trusting_append)
 
 
 def ack_over_a_gap(patch: Patch) -> None:
@@ -97,7 +98,7 @@ def ack_over_a_gap(patch: Patch) -> None:
         link.out_of_order.clear()
         return found
 
-    patch.setattr(memory, "record_arrival", arrive_over_gaps)
+    patch.setattr(unit_of_work, "record_arrival", arrive_over_gaps)
 
 
 def ack_before_the_ledger(patch: Patch) -> None:
@@ -158,7 +159,7 @@ def send_before_the_ledger(patch: Patch) -> None:
 
     def hasty_send(self: Node, outgoing: OutgoingMessage, waiter: Any, now_ms: int) -> None:
         if not outgoing.local:
-            message = records.outgoing_message(outgoing, 1)
+            message = unit_of_work.new_message(outgoing, 1)
             self.operations.send([self.exchange.first_attempt(message)])
         send(self, outgoing, waiter, now_ms)
 
@@ -171,21 +172,21 @@ def fence_removed(patch: Patch) -> None:
     def may_complete(record: RequestRecord | None, completion: Any) -> bool:
         return record is not None and record.state is RequestState.CLAIMED
 
-    patch.setattr(memory, "may_complete", may_complete)
+    patch.setattr(unit_of_work, "may_complete", may_complete)
 
 
 def outcome_overwritten(patch: Patch) -> None:
     """A late outcome replaces the one that was recorded."""
-    complete = Ledger._complete
+    complete = UnitOfWork.complete
 
-    def overwriting_complete(self: Ledger, completion: Any, now_ms: int) -> Any:
-        record = self._requests.get(completion.request_id)
+    def overwriting_complete(self: UnitOfWork, completion: Any, now_ms: int) -> Any:
+        record = self.requests.get(completion.request_id)
         if record is not None and record.state in (RequestState.COMPLETED, RequestState.FAILED):
             record.state, record.result = completion.state, completion.result
             record.error = completion.error
         return complete(self, completion, now_ms)
 
-    patch.setattr(Ledger, "_complete", overwriting_complete)
+    patch.setattr(UnitOfWork, "complete", overwriting_complete)
 
 
 def lease_ignored(patch: Patch) -> None:
@@ -195,7 +196,7 @@ def lease_ignored(patch: Patch) -> None:
         found = claimability(record, owner, now_ms)
         return Claimability.TAKE if found is Claimability.STOP else found
 
-    patch.setattr(memory, "claimability", claimable)
+    patch.setattr(rules, "claimability", claimable)
 
 
 def lease_not_renewed(patch: Patch) -> None:
@@ -217,37 +218,37 @@ def seq_reused_after_a_crash(patch: Patch) -> None:
 
 def tombstone_not_sent(patch: Patch) -> None:
     """A message that expires, or is given up, is not sent any more."""
-    take_due = Ledger.take_due
+    take_due = InMemoryAACPPersistenceAdapter.take_due
 
-    async def forgetful_take_due(self: Ledger, *arguments: Any) -> Any:
+    async def forgetful_take_due(self: InMemoryAACPPersistenceAdapter, *arguments: Any) -> Any:
         due = await take_due(self, *arguments)
         due.messages = [each for each in due.messages if each.state is MessageState.PENDING]
         return due
 
-    patch.setattr(Ledger, "take_due", forgetful_take_due)
+    patch.setattr(InMemoryAACPPersistenceAdapter, "take_due", forgetful_take_due)
 
 
 def tombstone_executed(patch: Patch) -> None:
     """A message that was void when its number came is executed when it comes itself."""
-    receive = Ledger._receive
+    receive = UnitOfWork._receive
 
-    def credulous_receive(self: Ledger, incoming: Any, *rest: Any) -> None:
+    def credulous_receive(self: UnitOfWork, incoming: Any, *rest: Any) -> None:
         envelope = incoming.envelope
         if envelope.message_type is not MessageType.RESPONSE:  # which is not executed
             incoming = evolve(incoming, envelope=evolve(envelope, tombstone=False))
         receive(self, incoming, *rest)
 
-    patch.setattr(Ledger, "_receive", credulous_receive)
+    patch.setattr(UnitOfWork, "_receive", credulous_receive)
 
 
 def held_not_held(patch: Patch) -> None:
     """What comes before an earlier message is executed before it."""
-    enter = Ledger._enter
+    enter = UnitOfWork._enter
 
-    def hasty_enter(self: Ledger, record: RequestRecord, link: Any, state: LinkState) -> None:
+    def hasty_enter(self: UnitOfWork, record: RequestRecord, link: Any, state: LinkState) -> None:
         enter(self, record, link, LinkState(received_up_to=record.seq))
 
-    patch.setattr(Ledger, "_enter", hasty_enter)
+    patch.setattr(UnitOfWork, "_enter", hasty_enter)
 
 
 def incarnation_ignored(patch: Patch) -> None:
@@ -258,7 +259,7 @@ def incarnation_ignored(patch: Patch) -> None:
     ) -> SequenceStatus:
         return record_arrival(link, seq, link.incarnation or incarnation, *rest, **more)
 
-    patch.setattr(memory, "record_arrival", arrive_of_any)
+    patch.setattr(unit_of_work, "record_arrival", arrive_of_any)
 
 
 def floor_ignored(patch: Patch) -> None:
@@ -269,7 +270,7 @@ def floor_ignored(patch: Patch) -> None:
     ) -> SequenceStatus:
         return record_arrival(link, seq, incarnation, **more)
 
-    patch.setattr(memory, "record_arrival", arrive_without)
+    patch.setattr(unit_of_work, "record_arrival", arrive_without)
 
 
 # -- the simulation found these -----------------------------------------------------------------

@@ -7,22 +7,34 @@ stores pass.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, auto
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import orjson
+from attrs import evolve
 
 from ...errors import ErrorCode, StructuredError
 from .ownership import given_id
 from .types import (
     TERMINAL,
+    VOID_PAYLOAD,
+    Claim,
+    Claimed,
     Completion,
+    Due,
     Envelope,
+    MessageRecord,
+    MessageState,
     MessageType,
     RequestRecord,
     RequestState,
     Verdict,
 )
+
+if TYPE_CHECKING:
+    from ..persistence import RetryDecision
 
 _DIGEST_BYTES = 16
 
@@ -125,3 +137,92 @@ def conflict_error(request_id: str) -> StructuredError:
         "Another request has this id: use a new id for a new request.",
         {"reason": "request_id_conflict", "requestId": given_id(request_id)},
     )
+
+
+# -- claims -------------------------------------------------------------------------------------
+
+
+def claim_from(
+    queue: Iterable[RequestRecord],
+    limit: int,
+    owner: str,
+    now_ms: int,
+    lease_until_ms: int,
+    begins: bool,
+    claimed: Claimed,
+) -> list[RequestRecord]:
+    """Claim requests from the head of a queue; return their records (AACP-22).
+
+    Args:
+        limit: the most that are claimed.
+        begins: the execution of the first one is begun at once.
+        claimed: gets the claims, and the time when the request that stops the queue may be claimed.
+    """
+    taken: list[RequestRecord] = []
+    for record in queue:
+        if len(taken) == limit:
+            break
+        decision = claimability(record, owner, now_ms)
+        if decision is Claimability.STOP:
+            _note_stop(claimed, record)
+            break
+        if decision is Claimability.TAKE:
+            claimed.claims.append(_claim(record, owner, lease_until_ms, begins and not taken))
+            taken.append(record)
+    return taken
+
+
+def _claim(record: RequestRecord, owner: str, lease_until_ms: int, begins: bool) -> Claim:
+    record.state = RequestState.CLAIMED
+    record.epoch += 1
+    record.executions += begins
+    record.owner, record.lease_until_ms, record.not_before_ms = owner, lease_until_ms, None
+    return Claim(
+        record.request_id,
+        record.epoch,
+        record.executions + (not begins),
+        record.source_agent_id,
+        record.target_agent_id,
+        record.message_type,
+        record.payload,
+        record.seq,
+        record.created_at_ms,
+        record.expires_at_ms,
+    )
+
+
+def _note_stop(claimed: Claimed, record: RequestRecord) -> None:
+    is_claimed = record.state is RequestState.CLAIMED
+    until_ms = record.lease_until_ms if is_claimed else record.not_before_ms
+    if until_ms is not None and (claimed.next_at_ms is None or until_ms < claimed.next_at_ms):
+        claimed.next_at_ms = until_ms
+
+
+# -- messages that are sent again ---------------------------------------------------------------
+
+
+def retry(
+    message: MessageRecord, low_watermark: int, now_ms: int, decide: RetryDecision, due: Due
+) -> None:
+    """Set the next attempt of a message that is due, or give it up (AACP-13, AACP-14).
+
+    Args:
+        low_watermark: that of its link.
+        due: gets a copy of the message.
+    """
+    if message.state is MessageState.PENDING and message.expires_at_ms <= now_ms:
+        make_void(message)
+        due.given_up.append(evolve(message))
+    next_at_ms = decide(evolve(message))
+    if next_at_ms is None:
+        make_void(message)
+        due.given_up.append(evolve(message))
+        next_at_ms = decide(evolve(message))
+    message.attempts += 1
+    message.next_attempt_at_ms = next_at_ms
+    due.messages.append(evolve(message, low_watermark=low_watermark))
+
+
+def make_void(message: MessageRecord) -> None:
+    """Make a message a tombstone (AACP-14)."""
+    message.state, message.payload = MessageState.TOMBSTONE, VOID_PAYLOAD

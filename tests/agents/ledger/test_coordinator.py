@@ -1464,7 +1464,7 @@ def test_a_ledger_that_was_lost_and_made_anew_is_not_taken_for_its_predecessor(l
                 await asyncio.sleep(60)
                 assert seen == list(range(3 * life + 3))
                 for store in stores.values():
-                    assert not any(store._outbox.values())
+                    assert not any(store.ledger.outbox.values())
 
     play(scene)
 
@@ -1491,7 +1491,7 @@ def test_an_acknowledgement_to_a_lost_ledger_settles_nothing_of_the_new_one() ->
                 request_id = await unknown(one, "b", "new")
                 network.carry(acks[0])
                 await asyncio.sleep(1)
-                assert [*new._outbox["one", "b"]] == [1]
+                assert [*new.ledger.outbox["one", "b"]] == [1]
                 network.cut_off.clear()
                 await until_finished(one, request_id)
                 assert seen == ["old", "new"]

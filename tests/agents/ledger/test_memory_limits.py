@@ -58,13 +58,13 @@ ALICE, BOB = Principal("key:alice"), Principal("key:bob")
 def recount(store: InMemoryAACPPersistenceAdapter) -> tuple[int, int]:
     """What a ledger holds, counted anew."""
     fresh = Usage(store.limits)
-    for record in [*store._requests.values(), *store._messages.values()]:
+    for record in [*store.ledger.requests.values(), *store.ledger.messages.values()]:
         fresh.add(record)
     return fresh.records, fresh.size
 
 
 def counted(store: InMemoryAACPPersistenceAdapter) -> tuple[int, int]:
-    return store._usage.records, store._usage.size
+    return store.ledger.usage.records, store.ledger.usage.size
 
 
 def ledger_of(**limits: Any) -> Ledger:

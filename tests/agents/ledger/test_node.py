@@ -336,8 +336,8 @@ def test_an_agent_has_twice_the_room_with_every_outcome_and_begins_anew_after_a_
         held += bench.claims()
         sizes.append(len(held))
     assert sizes == [1, 2, 4, 5, 5]
-    bench.store._requests[held[0].request_id].epoch += 1  # another has it
-    bench.store._requests[held[0].request_id].owner = "another"
+    bench.store.ledger.requests[held[0].request_id].epoch += 1  # another has it
+    bench.store.ledger.requests[held[0].request_id].owner = "another"
     bench.pass_time(1000)
     assert bench.claims() == []  # all that was claimed is behind what another has
     bench.pass_time(3000)
@@ -368,7 +368,7 @@ def test_what_was_begun_too_often_is_failed_and_what_is_behind_it_goes_on() -> N
     bench.perform()
     [notice] = bench.take(NoticeAbandoned)
     assert notice.claim.request_id == "r0"
-    record = store._requests["r0"]
+    record = store.ledger.requests["r0"]
     assert record.state is RequestState.FAILED
     error = orjson.loads(record.error or b"")
     assert (error["code"], error["details"]) == ("INTERNAL", {"reason": "abandoned"})
@@ -393,8 +393,8 @@ def test_only_executions_that_were_begun_count() -> None:
     for claim in claims:
         bench.finish(claim, None, BUSY if claim is claims[0] else None)
     bench.perform()
-    assert bench.store._requests["r0"].state is RequestState.FAILED
-    assert bench.store._requests["r2"].state is RequestState.COMPLETED
+    assert bench.store.ledger.requests["r0"].state is RequestState.FAILED
+    assert bench.store.ledger.requests["r2"].state is RequestState.COMPLETED
 
 
 @pytest.mark.rule("AACP-24")
@@ -415,7 +415,7 @@ def test_leases_are_renewed_three_times_in_their_length_until_the_outcome_is_the
 @pytest.mark.rule("AACP-04", "AACP-23", "AACP-24")
 def test_a_claim_that_was_lost_is_abandoned_and_its_outcome_not_recorded() -> None:
     bench, claims = executing(3, lease_ms=3000)
-    record = bench.store._requests["r0"]
+    record = bench.store.ledger.requests["r0"]
     record.epoch += 1  # another has it
     bench.pass_time(1000)
     assert claims[0] in [each.claim for each in bench.take(Abandon)]
@@ -460,7 +460,7 @@ def test_a_permanent_error_is_an_outcome_and_so_is_a_temporary_one_at_last() -> 
     bench, claims = executing(2)
     bench.finish(claims[0], None, StructuredError(ErrorCode.NOT_FOUND, "no"))
     bench.perform()
-    assert bench.store._requests["r0"].state is RequestState.FAILED
+    assert bench.store.ledger.requests["r0"].state is RequestState.FAILED
     [claim] = claims[1:]
     for _ in range(POLICY.max_executions - 1):
         bench.finish(claim, None, BUSY)
@@ -468,7 +468,7 @@ def test_a_permanent_error_is_an_outcome_and_so_is_a_temporary_one_at_last() -> 
         [claim] = bench.claims()
     bench.finish(claim, None, BUSY)
     bench.perform()
-    record = bench.store._requests["r1"]
+    record = bench.store.ledger.requests["r1"]
     assert (record.state, record.epoch) == (RequestState.FAILED, POLICY.max_executions)
 
 
@@ -650,10 +650,10 @@ def test_an_acknowledgement_of_numbers_of_another_ledger_settles_nothing() -> No
         old = arrived(1, target="a", ack=1, ack_incarnation=incarnation)
         bench.node.deliver([old], "waiter", bench.now)
     bench.perform()
-    assert [each.seq for each in bench.store._outbox["a", "far"].values()] == [1]
+    assert [each.seq for each in bench.store.ledger.outbox["a", "far"].values()] == [1]
     bench.node.deliver([arrived(1, target="a", ack=1)], "waiter", bench.now)
     bench.perform()
-    assert bench.store._outbox["a", "far"] == {}
+    assert bench.store.ledger.outbox["a", "far"] == {}
 
 
 @pytest.mark.rule("AACP-66")
@@ -703,4 +703,6 @@ def test_the_digest_of_what_comes_in_is_that_of_what_is_sent() -> None:
     bench = Bench(has_transport=True)
     bench.node.deliver([arrived(1, payload=b"7")], "waiter", bench.now)
     bench.perform()
-    assert bench.store._requests["q1"].digest == digest_of("far", "b", MessageType.REQUEST, b"7")
+    assert bench.store.ledger.requests["q1"].digest == digest_of(
+        "far", "b", MessageType.REQUEST, b"7"
+    )

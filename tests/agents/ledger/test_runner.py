@@ -82,7 +82,7 @@ class Scene:
             self.runner.close_waiter(waiter)
 
     def states(self) -> dict[str, RequestState]:
-        return {key: record.state for key, record in self.store._requests.items()}
+        return {key: record.state for key, record in self.store.ledger.requests.items()}
 
     def logged(self, message: str) -> list[dict[str, Any]]:
         return [line for line in self.sink.lines if line["message"] == message]
@@ -190,7 +190,7 @@ def test_the_callbacks_of_signals_may_fail() -> None:
         stage.run = wait
         await stage.send("r1")
         await asyncio.sleep(0.1)
-        stage.store._requests["r1"].epoch += 1
+        stage.store.ledger.requests["r1"].epoch += 1
         await asyncio.sleep(1.5)
         [lost] = stage.logged("lease lost")
         assert (lost["requestId"], lost["correlationId"], lost["agentId"]) == ("r1", "r1", "b")

@@ -75,7 +75,7 @@ def test_what_is_handed_out_is_not_the_ledgers_own() -> None:
 
 class _TakesLateOutcomes(InMemoryAACPPersistenceAdapter):
     async def complete(self, completions: Any, now_ms: int) -> Any:
-        records = (self._requests.get(each.request_id) for each in completions)
+        records = (self.ledger.requests.get(each.request_id) for each in completions)
         newest = [
             each if record is None else evolve(each, epoch=record.epoch)
             for each, record in zip(completions, records, strict=True)
@@ -85,7 +85,7 @@ class _TakesLateOutcomes(InMemoryAACPPersistenceAdapter):
 
 class _ClaimsTheLastFirst(InMemoryAACPPersistenceAdapter):
     async def claim(self, wanted: Any, *rest: Any) -> Any:
-        for queue in self._queues.values():
+        for queue in self.ledger.waiting.values():
             for request_id in sorted(queue, reverse=True):
                 queue[request_id] = queue.pop(request_id)
         return await super().claim(wanted, *rest)
@@ -95,7 +95,7 @@ class _AcknowledgesOverGaps(InMemoryAACPPersistenceAdapter):
     async def receive(self, arrivals: Any, now_ms: int, ttl_ms: int) -> Any:
         for each in arrivals:
             envelope = each.envelope
-            state = self._link((envelope.source_agent_id, envelope.target_agent_id))
+            state = self.ledger._link((envelope.source_agent_id, envelope.target_agent_id))
             state.received_up_to = max(state.received_up_to, envelope.seq - 2)
         return await super().receive(arrivals, now_ms, ttl_ms)
 
@@ -109,7 +109,7 @@ class _EntersTwice(InMemoryAACPPersistenceAdapter):
 
 class _ForgetsOnReopen(InMemoryAACPPersistenceAdapter):
     async def open(self) -> None:
-        self._messages.clear()
+        self.ledger.messages.clear()
 
 
 @pytest.mark.rule("AACP-30")

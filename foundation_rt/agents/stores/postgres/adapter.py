@@ -14,7 +14,7 @@ from attrs import define, field
 
 from ....errors import StructuredError, UsageError
 from ....logs.logger import StructuredLogger
-from ...ledger.rules import is_repeated, may_complete, response_payload
+from ...ledger.rules import retry
 from ...ledger.types import (
     MESSAGE_STATES,
     Appended,
@@ -33,6 +33,7 @@ from ...ledger.types import (
     RequestRecord,
     RequestState,
 )
+from ...ledger.unit_of_work import UnitOfWork
 from ...persistence import RetryDecision, StoreError
 from .. import records
 from . import statements
@@ -40,7 +41,7 @@ from .connections import Connections, Query, Row, Transaction, read_url
 from .listening import Listener
 from .migrations import migrate
 from .outcome_writes import OutcomeWrites
-from .sheet import Sheet
+from .working_set import flush, load, load_held
 
 T = TypeVar("T")
 
@@ -158,7 +159,7 @@ class PostgresAACPPersistenceAdapter:
         off_ms = int(self._wall_ms() - server_ms)
         if abs(off_ms) > _MAX_CLOCK_DIFFERENCE_MS:
             raise StoreError(
-                f"the clock of this machine is {off_ms} ms ahead of the database server's:"
+                f"the clock of this machine is {off_ms} ms out_of_order of the database server's:"
                 " put them right"
             )
 
@@ -192,10 +193,10 @@ class PostgresAACPPersistenceAdapter:
             return []
 
         async def work(transaction: Transaction) -> list[Appended]:
-            sheet = await Sheet.read(
+            unit = await load(
                 transaction,
                 self.incarnation,
-                on_links=[(each.source_agent_id, each.target_agent_id) for each in messages],
+                links=[(each.source_agent_id, each.target_agent_id) for each in messages],
                 agents=[each.target_agent_id for each in messages if each.local],
                 request_ids=[each.key for each in messages],
                 message_ids=[
@@ -204,9 +205,9 @@ class PostgresAACPPersistenceAdapter:
                     if each.request_id is None or not each.local
                 ],
             )
-            await sheet.read_held_before(transaction, messages)
-            appended = [sheet.append(outgoing) for outgoing in messages]
-            await sheet.write(transaction, self._news if any(d.local for d in messages) else ())
+            await load_held(transaction, unit, unit.releases_here(messages))
+            appended = [unit.append(outgoing) for outgoing in messages]
+            await flush(transaction, unit, self._news if any(d.local for d in messages) else ())
             return appended
 
         return await self._transact(work)
@@ -224,21 +225,19 @@ class PostgresAACPPersistenceAdapter:
         others = [each for each in numbered if each.message_type is not MessageType.RESPONSE]
 
         async def work(transaction: Transaction) -> Received:
-            received = Received({}, [], [], [], [], 0, False)
-            sheet = await Sheet.read(
+            unit = await load(
                 transaction,
                 self.incarnation,
-                on_links=links,
+                links,
                 # Of RESPONSEs too: one may fill the gap for which a request waits.
                 agents=[each.target_agent_id for each in numbered],
                 request_ids=[each.request_id or each.message_id for each in others],
                 sent=[each.request_id or "" for each in responses],
             )
-            await sheet.read_held(transaction, numbered)
-            for incoming in arrivals:
-                sheet.receive(incoming, now_ms, ttl_ms, received)
+            await load_held(transaction, unit, unit.releases(numbered))
+            received = unit.receive(arrivals, now_ms, ttl_ms)
             news = self._news if received.ready or received.finished else ()
-            received.acknowledged = await sheet.write(transaction, news)
+            received.acknowledged = await flush(transaction, unit, news)
             return received
 
         return await self._transact(work)
@@ -285,46 +284,37 @@ class PostgresAACPPersistenceAdapter:
 
         async def work(transaction: Transaction) -> list[Completed]:
             [rows] = await transaction.ask(statements.lock_claims(request_ids))
-            known = {row[0]: records.request_of(row) for row in rows}
-            completed, taken = [], []
+            unit = UnitOfWork(
+                self.incarnation, requests={row[0]: records.request_of(row) for row in rows}
+            )
+            completed: list[Completed] = []
+            taken: list[tuple[int, Completion, RequestRecord]] = []
             for completion in completions:
-                record = known.get(completion.request_id)
-                if is_repeated(record, completion):
-                    completed.append(Completed(record, None))
-                elif record is None or not may_complete(record, completion):
-                    completed.append(Completed(None, None))
-                elif failure := await self._writes.perform(transaction.connection, completion):
-                    completed.append(Completed(None, None, failure))
-                else:
-                    records.finish(record, completion, now_ms)
-                    completed.append(Completed(record, None))
-                    taken.append((completion, record, completed[-1]))
-            await self._write(transaction, taken, now_ms)
+                answer = unit.refuse(completion)
+                if answer is None:
+                    failure = await self._writes.perform(transaction.connection, completion)
+                    if failure is not None:
+                        answer = Completed(None, None, failure)
+                    else:
+                        record = unit.finish(completion, now_ms)
+                        taken.append((len(completed), completion, record))
+                        answer = Completed(record, None)
+                completed.append(answer)
+            await self._lock_links_of_responses(transaction, unit)
+            for place, completion, record in taken:
+                completed[place] = unit.answer(record, completion, now_ms)
+            await flush(transaction, unit, self._news if taken else ())
             return completed
 
         completed = await self._transact(work)
         self._writes.forget(request_ids)
         return completed
 
-    async def _write(
-        self,
-        transaction: Transaction,
-        taken: Sequence[tuple[Completion, RequestRecord, Completed]],
-        now_ms: int,
-    ) -> None:
-        """Write outcomes, and enter the RESPONSEs."""
-        answered = [record for _, record, _ in taken if record.needs_response]
+    async def _lock_links_of_responses(self, transaction: Transaction, unit: UnitOfWork) -> None:
+        answered = [record for record in unit.finished.values() if record.needs_response]
         links = [(record.target_agent_id, record.source_agent_id) for record in answered]
-        sheet = Sheet(self.incarnation)
         if links:
-            sheet = await Sheet.read(transaction, self.incarnation, links)
-        for completion, record, each in taken:
-            sheet.finish(record)
-            if record.needs_response:
-                payload = response_payload(record.state, record.result, record.error)
-                expires_at_ms = record.expires_at_ms
-                each.response = sheet.respond(record, payload, expires_at_ms, completion, now_ms)
-        await sheet.write(transaction, self._news if taken else ())
+            unit.links = (await load(transaction, self.incarnation, links)).links
 
     async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
         """See `AACPPersistenceAdapter`."""
@@ -349,7 +339,7 @@ class PostgresAACPPersistenceAdapter:
                 await transaction.commit()
                 return due
             for *row, low_watermark in rows:
-                records.retry(records.message_of(row), low_watermark, now_ms, decide, due)
+                retry(records.message_of(row), low_watermark, now_ms, decide, due)
             _, [(due.next_at_ms,)] = await transaction.commit(
                 statements.plan(due.messages), statements.next_due()
             )
@@ -375,13 +365,9 @@ class PostgresAACPPersistenceAdapter:
         link = (record.source_agent_id, record.target_agent_id)
 
         async def work(transaction: Transaction) -> None:
-            sheet = await Sheet.read(
-                transaction, self.incarnation, [link], message_ids=[message_id]
-            )
-            if message_id not in sheet.numbers:
-                sheet.advance(link, record.seq)
-                sheet.post(record)
-            await sheet.write(transaction)
+            unit = await load(transaction, self.incarnation, [link], message_ids=[message_id])
+            unit.put_message(record)
+            await flush(transaction, unit)
 
         await self._transact(work)
 
@@ -438,9 +424,9 @@ class PostgresAACPPersistenceAdapter:
         link = (source_agent_id, target_agent_id)
 
         async def work(transaction: Transaction) -> None:
-            sheet = await Sheet.read(transaction, self.incarnation, [link])
-            sheet.advance(link, seq)
-            await sheet.write(transaction)
+            unit = await load(transaction, self.incarnation, [link])
+            unit.advance(link, seq)
+            await flush(transaction, unit)
 
         await self._transact(work)
 

@@ -148,9 +148,9 @@ ORDER BY target_agent_id, position, request_id FOR UPDATE
 # Of what is held only its place counts.
 _LOCK_HELD = f"""
 SELECT {_REQUEST.replace("payload", "''::bytea")} FROM {{schema}}.request
-JOIN unnest(%b::text[], %b::text[]) AS given (source_agent_id, target_agent_id)
+JOIN unnest(%b::text[], %b::text[], %b::bigint[]) AS given (source_agent_id, target_agent_id, up_to)
     USING (source_agent_id, target_agent_id)
-WHERE held ORDER BY target_agent_id, position, request_id FOR UPDATE OF request
+WHERE held AND seq <= up_to ORDER BY target_agent_id, position, request_id FOR UPDATE OF request
 """
 _PENDING = f"""
 SELECT {_REQUEST} FROM {{schema}}.request
@@ -226,9 +226,9 @@ def lock_claims(request_ids: Iterable[str]) -> Query:
     return _LOCK_CLAIMS, [texts(request_ids)]
 
 
-def lock_held(links: Iterable[Link]) -> Query:
-    """Rows for `records.request_of`, without payloads: what waits for a gap of these links."""
-    return _LOCK_HELD, _ends(links)
+def lock_held(links: Mapping[Link, int]) -> Query:
+    """Rows for `records.request_of`, without payloads: what waits on links, up to a number."""
+    return _LOCK_HELD, [*_ends(links), numbers(links.values())]
 
 
 def pending(older_than_ms: int | None) -> Query:

@@ -26,7 +26,9 @@ from ...ledger.types import (
     RequestRecord,
 )
 from ...persistence import RetryDecision, StoreError
-from . import entering, executing, keeping, schema
+from . import claims as claiming
+from . import maintenance, schema
+from . import messages as messaging
 from .committer import Committer
 from .presence import Presence
 
@@ -147,9 +149,9 @@ class SqliteAACPPersistenceAdapter:
             connection = sqlite3.connect(self.path, BUSY_TIMEOUT_S, isolation_level=None)
             _set_up(connection)
             schema.migrate(connection, self.path)
-            self.incarnation = keeping.get_incarnation(connection)
+            self.incarnation = maintenance.get_incarnation(connection)
             if presence.alone:
-                executing.release_all(connection)
+                claiming.release_all(connection)
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -197,13 +199,13 @@ class SqliteAACPPersistenceAdapter:
 
     async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(entering.append, messages, self.incarnation)
+        return await self._perform(messaging.append, messages, self.incarnation)
 
     async def receive(
         self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int
     ) -> Received:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(entering.receive, arrivals, self.incarnation, now_ms, ttl_ms)
+        return await self._perform(messaging.receive, arrivals, self.incarnation, now_ms, ttl_ms)
 
     async def claim(
         self,
@@ -214,37 +216,37 @@ class SqliteAACPPersistenceAdapter:
         idle: Collection[str] = (),
     ) -> Claimed:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(executing.claim, wanted, owner, now_ms, lease_until_ms, idle)
+        return await self._perform(claiming.claim, wanted, owner, now_ms, lease_until_ms, idle)
 
     async def complete(self, completions: Sequence[Completion], now_ms: int) -> list[Completed]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(executing.complete, completions, now_ms)
+        return await self._perform(claiming.complete, completions, self.incarnation, now_ms)
 
     async def renew(self, claims: Sequence[tuple[str, int]], lease_until_ms: int) -> list[bool]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(executing.renew, claims, lease_until_ms)
+        return await self._perform(claiming.renew, claims, lease_until_ms)
 
     async def release(self, releases: Sequence[Release]) -> None:
         """See `AACPPersistenceAdapter`."""
-        await self._perform(executing.release, releases)
+        await self._perform(claiming.release, releases)
 
     async def take_due(self, now_ms: int, limit: int, decide: RetryDecision) -> Due:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(keeping.take_due, now_ms, limit, decide)
+        return await self._perform(messaging.take_due, now_ms, limit, decide)
 
     async def reschedule(
         self, message_id: str, at_ms: int, *, give_up: bool = False
     ) -> MessageRecord | None:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(keeping.reschedule, message_id, at_ms, give_up)
+        return await self._perform(messaging.reschedule, message_id, at_ms, give_up)
 
     async def put_request_record(self, request_id: str, record: RequestRecord) -> None:
         """See `AACPPersistenceAdapter`."""
-        await self._perform(keeping.put_request, record)
+        await self._perform(maintenance.put_request, record)
 
     async def put_message_record(self, message_id: str, record: MessageRecord) -> None:
         """See `AACPPersistenceAdapter`."""
-        await self._perform(keeping.put_message, record)
+        await self._perform(messaging.put_message, record, self.incarnation)
 
     async def get_request_record(self, request_id: str) -> RequestRecord | None:
         """See `AACPPersistenceAdapter`."""
@@ -253,54 +255,56 @@ class SqliteAACPPersistenceAdapter:
 
     async def get_request_records(self, request_ids: Sequence[str]) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(keeping.get_requests, request_ids)
+        return await self._perform(maintenance.get_requests, request_ids)
 
     async def get_message_record(self, message_id: str) -> MessageRecord | None:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(keeping.get_message, message_id)
+        return await self._perform(messaging.get_message, message_id)
 
     async def mark_completed(
         self, request_id: str, result: bytes | None, now_ms: int, completion_ref: str | None = None
     ) -> bool:
         """See `AACPPersistenceAdapter`."""
         return await self._perform(
-            keeping.mark_completed, request_id, result, now_ms, completion_ref
+            maintenance.mark_completed, request_id, result, now_ms, completion_ref
         )
 
     async def mark_failed(self, request_id: str, error: StructuredError, now_ms: int) -> bool:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(keeping.mark_failed, request_id, error, now_ms)
+        return await self._perform(maintenance.mark_failed, request_id, error, now_ms)
 
     async def get_last_sequence(self, source_agent_id: str, target_agent_id: str) -> int:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(keeping.get_last_seq, (source_agent_id, target_agent_id))
+        return await self._perform(messaging.get_last_seq, (source_agent_id, target_agent_id))
 
     async def update_last_sequence(
         self, source_agent_id: str, target_agent_id: str, seq: int
     ) -> None:
         """See `AACPPersistenceAdapter`."""
-        await self._perform(keeping.update_last_seq, (source_agent_id, target_agent_id), seq)
+        await self._perform(
+            messaging.update_last_seq, (source_agent_id, target_agent_id), seq, self.incarnation
+        )
 
     async def get_unacknowledged_messages(
         self, source_agent_id: str, target_agent_id: str
     ) -> list[Envelope]:
         """See `AACPPersistenceAdapter`."""
         link = (source_agent_id, target_agent_id)
-        return await self._perform(keeping.get_unacknowledged, link, self.incarnation)
+        return await self._perform(maintenance.get_unacknowledged, link, self.incarnation)
 
     async def list_pending_requests(self, older_than_ms: int | None = None) -> list[RequestRecord]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(keeping.list_pending, older_than_ms)
+        return await self._perform(maintenance.list_pending, older_than_ms)
 
     async def list_messages_in_state(
         self, outcome: Outcome, older_than_ms: int | None = None
     ) -> list[MessageRecord]:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(keeping.list_messages, outcome, older_than_ms)
+        return await self._perform(maintenance.list_messages, outcome, older_than_ms)
 
     async def purge_expired(self, now_ms: int) -> int:
         """See `AACPPersistenceAdapter`."""
-        return await self._perform(keeping.purge, now_ms)
+        return await self._perform(maintenance.purge, now_ms)
 
 
 def _set_up(connection: sqlite3.Connection) -> None:

@@ -1,4 +1,4 @@
-"""What stands in the tables, and how it becomes records and back."""
+"""The rows of the tables, and how they become records and back."""
 
 from __future__ import annotations
 
@@ -34,6 +34,13 @@ FINISH_REQUEST = (
     "UPDATE requests SET state = ?, owner = NULL, lease_until_ms = NULL, result = ?, error = ?,"
     " finished_at_ms = ? WHERE request_id = ?"
 )
+WRITE_LINK = (
+    "INSERT INTO links VALUES (?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (source_agent_id, target_agent_id) DO UPDATE SET"
+    " last_seq = excluded.last_seq, acked = excluded.acked,"
+    " received_up_to = excluded.received_up_to, out_of_order = excluded.out_of_order,"
+    " incarnation = excluded.incarnation"
+)
 IS_QUEUED = "position IS NOT NULL AND finished_at_ms IS NULL"
 IS_OUTBOUND = "state IN ('PENDING', 'TOMBSTONE')"
 LOW_WATERMARK = (
@@ -43,7 +50,7 @@ LOW_WATERMARK = (
 
 
 def _maker_of_rows(columns: Sequence[str]) -> Callable[[Any], Row]:
-    """A function from a record to the values of its columns.
+    """Return a function from a record to the values of its columns.
 
     A StrEnum is a string to SQLite only by way of an adapter that is looked up for every value;
     its `_value_` is one (0.3 us a row less).
@@ -63,12 +70,12 @@ finished_row = attrgetter("state._value_", "result", "error", "finished_at_ms", 
 
 
 def ids_of(ids: Iterable[str]) -> str:
-    """Ids for ``json_each``."""
+    """Return ids as ``json_each`` takes them."""
     return orjson.dumps(list(ids)).decode()
 
 
 def read_requests(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, RequestRecord]:
-    """The requests of these ids that are there."""
+    """Return the requests of these ids that are there."""
     rows = connection.execute(
         f"SELECT {REQUEST} FROM requests WHERE request_id IN (SELECT value FROM json_each(?))",
         (ids_of(ids),),
@@ -77,7 +84,7 @@ def read_requests(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[st
 
 
 def read_link(connection: sqlite3.Connection, link: Link) -> LinkState | None:
-    """Both ends of a link, if there is one."""
+    """Return both ends of a link, if there is one."""
     row = connection.execute(
         "SELECT last_seq, acked, received_up_to, out_of_order, incarnation FROM links"
         " WHERE source_agent_id = ? AND target_agent_id = ?",
@@ -90,7 +97,7 @@ def read_link(connection: sqlite3.Connection, link: Link) -> LinkState | None:
 
 
 def link_row(link: Link, state: LinkState) -> Row:
-    """The values of the columns of a link."""
+    """Return the values of the columns of a link."""
     out_of_order = orjson.dumps(sorted(state.out_of_order)).decode()
     return (
         *link,

@@ -1,7 +1,7 @@
-"""Requests are claimed and come to an end.
+"""Requests are claimed, completed and given back.
 
-The one decision that SQL takes itself is what a claimer passes over: an agent with a thousand
-claims under way would else have them all read for every new one.
+SQL takes one decision itself: which requests a claimer passes over. Otherwise an agent with a
+thousand claims under way would have them all read for every new one.
 """
 
 from __future__ import annotations
@@ -11,17 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 import orjson
 
-from ...ledger.rules import (
-    Claimability,
-    claimability,
-    is_repeated,
-    may_complete,
-    response_payload,
-)
+from ...ledger.rules import claim_from
 from ...ledger.types import Claimed, Completed, Completion, Release
 from .. import records
-from .batch import Batch
-from .rows import IS_QUEUED, REQUEST, read_requests
+from .rows import IS_QUEUED, REQUEST
+from .working_set import flush, load, read_links
 
 
 def claim(
@@ -35,7 +29,7 @@ def claim(
     """See `AACPPersistenceAdapter`."""
     claimed = Claimed([], None)
     for agent_id, most in wanted.items():
-        # What `claimability` passes over is left out here: see the head of the module.
+        # `claimability` passes over the requests that are left out here: see the module's head.
         rows = connection.execute(
             f"SELECT {REQUEST} FROM requests WHERE {IS_QUEUED} AND target_agent_id = ?"
             " AND expires_at_ms > ?"
@@ -43,55 +37,43 @@ def claim(
             " ORDER BY position LIMIT ?",
             (agent_id, now_ms, owner, now_ms, most),
         )
-        positions: list[int | None] = []
-        first = None  # the place of what is begun at once
-        for record in map(records.request_of, rows):
-            if claimability(record, owner, now_ms) is Claimability.STOP:
-                records.note_stop(claimed, record)
-                break
-            begins = not positions and agent_id in idle
-            if begins:
-                first = record.position
-            positions.append(record.position)
-            claimed.claims.append(records.claim(record, owner, lease_until_ms, begins))
+        begins = agent_id in idle
+        queue = map(records.request_of, rows)
+        taken = claim_from(queue, most, owner, now_ms, lease_until_ms, begins, claimed)
         rows.close()
-        if positions:
+        if taken:
             connection.execute(
                 "UPDATE requests SET state = 'CLAIMED', epoch = epoch + 1, owner = ?,"
                 " executions = executions + (position IS ?),"
                 " lease_until_ms = ?, not_before_ms = NULL WHERE finished_at_ms IS NULL"
                 " AND target_agent_id = ? AND position IN (SELECT value FROM json_each(?))",
-                (owner, first, lease_until_ms, agent_id, orjson.dumps(positions).decode()),
+                (
+                    owner,
+                    taken[0].position if begins else None,
+                    lease_until_ms,
+                    agent_id,
+                    orjson.dumps([record.position for record in taken]).decode(),
+                ),
             )
     return claimed
 
 
 def complete(
-    connection: sqlite3.Connection, completions: Sequence[Completion], now_ms: int
+    connection: sqlite3.Connection, completions: Sequence[Completion], incarnation: int, now_ms: int
 ) -> list[Completed]:
-    """See `AACPPersistenceAdapter`."""
-    found = read_requests(connection, [completion.request_id for completion in completions])
-    batch = Batch(connection, found)
-    completed = [_complete(batch, completion, now_ms) for completion in completions]
-    batch.flush()
+    """See `AACPPersistenceAdapter`.
+
+    Args:
+        incarnation: of this ledger.
+    """
+    unit = load(connection, incarnation, request_ids=[each.request_id for each in completions])
+    answered = [record for record in unit.requests.values() if record.needs_response]
+    unit.links = read_links(
+        connection, ((each.target_agent_id, each.source_agent_id) for each in answered)
+    )
+    completed = [unit.complete(completion, now_ms) for completion in completions]
+    flush(connection, unit)
     return completed
-
-
-def _complete(batch: Batch, completion: Completion, now_ms: int) -> Completed:
-    record = batch.requests.get(completion.request_id)
-    if is_repeated(record, completion):
-        return Completed(record, None)
-    if record is None or not may_complete(record, completion):
-        return Completed(None, None)
-    if completion.in_transaction is not None:
-        return records.not_within()
-    records.finish(record, completion, now_ms)
-    batch.finish(record)
-    if not record.needs_response:
-        return Completed(record, None)
-    payload = response_payload(record.state, record.result, record.error)
-    response = batch.respond(record, payload, record.expires_at_ms, completion, now_ms)
-    return Completed(record, response)
 
 
 def renew(

@@ -1,0 +1,501 @@
+"""The rules of a ledger, applied to the records that one transaction works on.
+
+A `UnitOfWork` is a working set of links, queues, requests and messages. `append`, `receive` and
+`complete` change it item by item, by the functions of `session_manager` and `rules`, and note what
+a store has to write. The stores differ only in where the working set comes from and where it goes:
+
+* SQLite and PostgreSQL load the rows that a batch touches, run the batch, and flush what was noted.
+* The store in memory is one working set that is never flushed. It overrides the methods below "what
+  changes", and so keeps its indexes up to date at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import orjson
+from attrs import define, evolve, field
+
+from ...errors import UsageError
+from .rules import (
+    conflict_error,
+    is_repeated,
+    judge,
+    may_complete,
+    may_settle,
+    read_response,
+    response_payload,
+)
+from .session_manager import (
+    LinkState,
+    SequenceStatus,
+    acknowledge,
+    allocate,
+    record_arrival,
+    record_local_arrival,
+)
+from .types import (
+    TERMINAL,
+    Appended,
+    Completed,
+    Completion,
+    Envelope,
+    IncomingEnvelope,
+    Link,
+    MessageRecord,
+    MessageState,
+    MessageType,
+    OutgoingMessage,
+    Received,
+    RequestRecord,
+    RequestState,
+    Verdict,
+)
+
+ALL = 2**63 - 1
+"""A number that no message of a link exceeds."""
+
+_NO_WRITES = "this ledger takes no writes of a handler: use PostgreSQL for them"
+
+
+@define(eq=False, repr=False)
+class UnitOfWork:
+    """Links, queues, requests and messages, as they are within one transaction.
+
+    Attributes:
+        incarnation: of this ledger.
+        links: both ends of every link that the batch touches; one that is missing is new.
+        queues: the last position given out in the queue of each agent.
+        requests: by id, every request that the batch names and the ledger has.
+        messages: by message id, likewise.
+        held: the requests that wait for an earlier message, by link and number.
+        added: requests that are not in the store yet.
+        entered: requests of the store that were queued or held.
+        finished: requests of the store that have an outcome now.
+        posted: messages that are not in the store yet.
+        acknowledged: for each link the first and the last number that were acknowledged.
+        touched: links that were changed.
+        moved: agents in whose queues positions were given out.
+    """
+
+    incarnation: int
+    links: dict[Link, LinkState] = field(factory=dict, kw_only=True)
+    queues: dict[str, int] = field(factory=dict, kw_only=True)
+    requests: dict[str, RequestRecord] = field(factory=dict, kw_only=True)
+    messages: dict[str, MessageRecord] = field(factory=dict, kw_only=True)
+    held: dict[Link, dict[int, RequestRecord]] = field(factory=dict, init=False)
+    added: dict[str, RequestRecord] = field(factory=dict, init=False)
+    entered: dict[str, RequestRecord] = field(factory=dict, init=False)
+    finished: dict[str, RequestRecord] = field(factory=dict, init=False)
+    posted: list[MessageRecord] = field(factory=list, init=False)
+    acknowledged: dict[Link, tuple[int, int]] = field(factory=dict, init=False)
+    touched: set[Link] = field(factory=set, init=False)
+    moved: set[str] = field(factory=set, init=False)
+
+    # -- messages that are made here ----------------------------------------------------------
+
+    def append(self, outgoing: OutgoingMessage) -> Appended:
+        """Enter a message that is made here."""
+        existing = self.requests.get(outgoing.key)
+        if existing is not None:
+            verdict = judge(existing, outgoing.digest)
+            seq = existing.seq if verdict is Verdict.DUPLICATE else 0
+            return Appended(verdict, seq, snapshot(existing))
+        sent = self.messages.get(outgoing.message_id)
+        if sent is not None:  # an event to another ledger, entered before
+            return Appended(Verdict.DUPLICATE, sent.seq)
+        if not self._has_room_for_message(outgoing):
+            return Appended(Verdict.FULL, 0)
+        link = (outgoing.source_agent_id, outgoing.target_agent_id)
+        state = self._touch(link)
+        seq = allocate(state)
+        if outgoing.local:
+            self._append_local(outgoing, link, state, seq)
+            return Appended(Verdict.NEW, seq)
+        if outgoing.message_type is MessageType.REQUEST:
+            self._add(new_request(outgoing, seq))
+        return Appended(Verdict.NEW, seq, None, self._send(new_message(outgoing, seq), state))
+
+    def _append_local(
+        self, outgoing: OutgoingMessage, link: Link, state: LinkState, seq: int
+    ) -> None:
+        """Enter a message that is sent and received in one."""
+        incarnation = state.incarnation
+        record_local_arrival(state, seq, self.incarnation)
+        if state.incarnation != incarnation:
+            self._release_held(link, ALL)
+        record = new_request(outgoing, seq)
+        self._add(record)
+        self._enter(record, link, state)
+        self._release_held(link, state.received_up_to)
+
+    def respond(
+        self,
+        request: Envelope | RequestRecord,
+        payload: bytes,
+        expires_at_ms: int,
+        reply: IncomingEnvelope | Completion,
+        now_ms: int,
+    ) -> MessageRecord:
+        """Enter the RESPONSE to a request that came from another ledger (AACP-16).
+
+        Args:
+            reply: gives the RESPONSE its id, and the time of its second attempt.
+        """
+        state = self._touch((request.target_agent_id, request.source_agent_id))
+        message = MessageRecord(
+            reply.reply_id,
+            request.request_id,
+            request.target_agent_id,
+            request.source_agent_id,
+            allocate(state),
+            MessageType.RESPONSE,
+            payload,
+            MessageState.PENDING,
+            now_ms,
+            expires_at_ms,
+            1,
+            reply.reply_next_attempt_at_ms,
+        )
+        return self._send(message, state)
+
+    def put_message(self, message: MessageRecord) -> None:
+        """Keep a message that is not there, and give out no number up to its own any more."""
+        if message.message_id not in self.messages:
+            self.advance((message.source_agent_id, message.target_agent_id), message.seq)
+            self._post(message)
+
+    def advance(self, link: Link, seq: int) -> None:
+        """Make `seq` the last number given out, unless a larger one was."""
+        state = self._touch(link)
+        state.last_seq = max(state.last_seq, seq)
+
+    def _send(self, message: MessageRecord, state: LinkState) -> MessageRecord:
+        self._post(message)
+        message.low_watermark = state.low_watermark
+        return message
+
+    def _touch(self, link: Link) -> LinkState:
+        self.touched.add(link)
+        return self._link(link)
+
+    def _link(self, link: Link) -> LinkState:
+        state = self.links.get(link)
+        if state is None:
+            state = self.links[link] = LinkState()
+        return state
+
+    # -- envelopes that come in ---------------------------------------------------------------
+
+    def releases(self, envelopes: Iterable[Envelope]) -> dict[Link, int]:
+        """Return the links whose held requests these envelopes may release, with the last number.
+
+        A store loads these requests by `hold` before it calls `receive`.
+        """
+        links: dict[Link, int] = {}
+        tried: dict[Link, LinkState] = {}
+        for each in envelopes:
+            link = (each.source_agent_id, each.target_agent_id)
+            state = self.links.get(link)
+            if state is None or not state.out_of_order:
+                continue
+            if each.incarnation != state.incarnation or each.incarnation == self.incarnation:
+                links[link] = ALL
+            elif each.seq and links.get(link) != ALL:
+                if link not in tried:
+                    tried[link] = evolve(state, out_of_order=set(state.out_of_order))
+                record_arrival(tried[link], each.seq, each.incarnation, each.low_watermark)
+                if tried[link].received_up_to > state.received_up_to:
+                    links[link] = tried[link].received_up_to
+        return links
+
+    def releases_here(self, messages: Iterable[OutgoingMessage]) -> dict[Link, int]:
+        """Return the same for messages that are made here, before `append` is called."""
+        links = {(each.source_agent_id, each.target_agent_id) for each in messages if each.local}
+        return {link: ALL for link in links if link in self.links and self.links[link].out_of_order}
+
+    def hold(self, records: Iterable[RequestRecord]) -> None:
+        """Take requests that wait for an earlier message into the working set."""
+        for found in records:
+            # The one that is there already, so that its answer shows what is changed here.
+            record = self.requests.setdefault(found.request_id, found)
+            link = (record.source_agent_id, record.target_agent_id)
+            self.held.setdefault(link, {})[record.seq] = record
+
+    def receive(self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int) -> Received:
+        """Take note of envelopes and of the acknowledgements in them."""
+        received = Received({}, [], [], [], [], 0, False)
+        for incoming in arrivals:
+            self._receive(incoming, now_ms, ttl_ms, received)
+        return received
+
+    def _receive(
+        self, incoming: IncomingEnvelope, now_ms: int, ttl_ms: int, received: Received
+    ) -> None:
+        envelope = incoming.envelope
+        link = (envelope.source_agent_id, envelope.target_agent_id)
+        if envelope.ack is not None:
+            self._take_ack((link[1], link[0]), envelope.ack, received)
+        if envelope.seq == 0:
+            return
+        if not self._has_room_for_envelope(envelope):
+            received.refused += 1
+            return
+        state = self._link(link)
+        incarnation, before = state.incarnation, state.received_up_to
+        ours = envelope.incarnation == self.incarnation
+        found = record_arrival(
+            state, envelope.seq, envelope.incarnation, envelope.low_watermark, ours=ours
+        )
+        if found is SequenceStatus.OUTDATED:
+            received.refused += 1
+            received.outdated.append(envelope)
+            return
+        if state.incarnation != incarnation:
+            self.touched.add(link)
+            received.ready |= self._release_held(link, ALL)
+        received.acks[link], received.incarnation[link] = state.received_up_to, state.incarnation
+        if found is SequenceStatus.BEYOND:
+            received.refused += 1
+        elif found is SequenceStatus.NEW and not envelope.tombstone:
+            passed = min(state.received_up_to, envelope.seq - 1)
+            if passed > before:  # its low watermark filled a gap below it: that comes first
+                received.ready |= self._release_held(link, passed)
+            received.accepted.append(envelope)
+            self._take_in(incoming, link, state, now_ms, ttl_ms, received)
+        if found is SequenceStatus.NEW:
+            self.touched.add(link)
+        if state.received_up_to > before:
+            self.touched.add(link)
+            received.ready |= self._release_held(link, state.received_up_to)
+
+    def _take_ack(self, link: Link, ack: int, received: Received) -> None:
+        state = self.links.get(link)
+        settled = acknowledge(state, ack) if state is not None else None
+        if settled:
+            self.touched.add(link)
+            self._acknowledge(link, settled, received)
+
+    def _take_in(
+        self,
+        incoming: IncomingEnvelope,
+        link: Link,
+        state: LinkState,
+        now_ms: int,
+        ttl_ms: int,
+        received: Received,
+    ) -> None:
+        """Enter a message that was not here before, whose number has just been noted."""
+        envelope = incoming.envelope
+        if envelope.message_type is MessageType.RESPONSE:
+            self._settle(envelope, now_ms, received)
+            return
+        record = self.requests.get(envelope.request_id or envelope.message_id)
+        verdict = judge(record, incoming.digest)
+        if record is None:
+            record = _received_request(incoming, now_ms, ttl_ms)
+            self._add(record)
+        elif verdict is not Verdict.DUPLICATE or record.state is not RequestState.SENT:
+            if envelope.message_type is MessageType.REQUEST:
+                self._answer_again(incoming, record, verdict, now_ms, received)
+            return
+        record.seq = envelope.seq
+        record.needs_response = envelope.message_type is MessageType.REQUEST
+        self._enter(record, link, state)
+        received.ready |= record.state is RequestState.RECEIVED
+
+    def _settle(self, response: Envelope, now_ms: int, received: Received) -> None:
+        """Enter the outcome of a request that was made here (AACP-16)."""
+        record = self.requests.get(response.request_id or "")
+        if record is not None and may_settle(record, response):
+            self._finish(record, *read_response(response.payload), now_ms)
+            received.finished.append(record)
+
+    def _answer_again(
+        self,
+        incoming: IncomingEnvelope,
+        existing: RequestRecord,
+        verdict: Verdict,
+        now_ms: int,
+        received: Received,
+    ) -> None:
+        """Answer a request whose id is known, under a number that is not, unless it is in progress.
+
+        It is asked again, or another request has its id (AACP-12, AACP-22).
+        """
+        if verdict is Verdict.CONFLICT:
+            error = orjson.dumps(conflict_error(existing.request_id).to_wire())
+            payload = response_payload(RequestState.FAILED, None, error)
+        elif existing.state in TERMINAL:
+            payload = response_payload(existing.state, existing.result, existing.error)
+        else:
+            return
+        received.responses.append(
+            self.respond(incoming.envelope, payload, existing.expires_at_ms, incoming, now_ms)
+        )
+
+    # -- requests that wait to be executed ----------------------------------------------------
+
+    def _enter(self, record: RequestRecord, link: Link, state: LinkState) -> None:
+        """Queue a request whose number was noted, or hold it until the earlier ones are there."""
+        if record.seq > state.received_up_to:
+            record.state = RequestState.HELD
+            self.held.setdefault(link, {})[record.seq] = record
+            self._note_entry(record)
+        else:
+            self._queue(record)
+
+    def _queue(self, record: RequestRecord) -> None:
+        agent_id = record.target_agent_id
+        self.moved.add(agent_id)
+        self.queues[agent_id] = record.position = self.queues.get(agent_id, 0) + 1
+        record.state = RequestState.RECEIVED
+        self._note_entry(record)
+
+    def _release_held(self, link: Link, up_to: int) -> bool:
+        """Queue the requests that waited for a gap that is filled now, in the order of numbers.
+
+        Args:
+            up_to: nothing is missing up to this number; `ALL`: those missing will never come.
+        """
+        held = self.held.get(link)
+        if not held:
+            return False
+        ready = sorted(seq for seq in held if seq <= up_to)
+        for seq in ready:
+            self._queue(held.pop(seq))
+        return bool(ready)
+
+    # -- outcomes -----------------------------------------------------------------------------
+
+    def complete(self, completion: Completion, now_ms: int) -> Completed:
+        """Enter an outcome if its claim is still the newest; with it, the RESPONSE (AACP-23)."""
+        refused = self.refuse(completion)
+        if refused is not None:
+            return refused
+        if completion.in_transaction is not None:
+            return Completed(None, None, UsageError(_NO_WRITES))
+        return self.answer(self.finish(completion, now_ms), completion, now_ms)
+
+    def refuse(self, completion: Completion) -> Completed | None:
+        """Return the answer to an outcome that is not taken, or was taken before."""
+        record = self.requests.get(completion.request_id)
+        if is_repeated(record, completion):
+            return Completed(record, None)
+        return None if may_complete(record, completion) else Completed(None, None)
+
+    def finish(self, completion: Completion, now_ms: int) -> RequestRecord:
+        """Enter an outcome that is taken."""
+        record = self.requests[completion.request_id]
+        self._finish(record, completion.state, completion.result, completion.error, now_ms)
+        return record
+
+    def answer(self, record: RequestRecord, completion: Completion, now_ms: int) -> Completed:
+        """Enter the RESPONSE to a request that was just finished, if it came by a message."""
+        if not record.needs_response:
+            return Completed(record, None)
+        payload = response_payload(record.state, record.result, record.error)
+        return Completed(
+            record, self.respond(record, payload, record.expires_at_ms, completion, now_ms)
+        )
+
+    # -- what changes -------------------------------------------------------------------------
+
+    def _has_room_for_message(self, outgoing: OutgoingMessage) -> bool:
+        return True
+
+    def _has_room_for_envelope(self, envelope: Envelope) -> bool:
+        return True
+
+    def _add(self, record: RequestRecord) -> None:
+        """Take a request into the ledger."""
+        self.requests[record.request_id] = self.added[record.request_id] = record
+
+    def _note_entry(self, record: RequestRecord) -> None:
+        """Note that a request of the ledger was queued or held."""
+        if record.request_id not in self.added:
+            self.entered[record.request_id] = record
+
+    def _finish(
+        self,
+        record: RequestRecord,
+        state: RequestState,
+        result: bytes | None,
+        error: bytes | None,
+        now_ms: int,
+    ) -> None:
+        """Give a request its outcome."""
+        record.state, record.result, record.error = state, result, error
+        record.owner = record.lease_until_ms = None
+        record.finished_at_ms = now_ms
+        self.finished[record.request_id] = record
+
+    def _post(self, message: MessageRecord) -> None:
+        """Take a message into the ledger; its fields may be changed later by the caller."""
+        self.messages[message.message_id] = message
+        self.posted.append(message)
+
+    def _acknowledge(self, link: Link, settled: range, received: Received) -> None:
+        """Make messages ACKNOWLEDGED; what was void among them is not kept any longer."""
+        first, _ = self.acknowledged.get(link, (settled[0], 0))
+        self.acknowledged[link] = (first, settled[-1])
+
+
+# -- new records ----------------------------------------------------------------------------------
+
+
+def new_request(outgoing: OutgoingMessage, seq: int) -> RequestRecord:
+    """Return the record of a request in the ledger of its maker."""
+    return RequestRecord(
+        outgoing.key,
+        outgoing.message_type,
+        outgoing.source_agent_id,
+        outgoing.target_agent_id,
+        seq,
+        outgoing.digest,
+        outgoing.payload,
+        RequestState.SENT,
+        outgoing.created_at_ms,
+        outgoing.expires_at_ms,
+    )
+
+
+def new_message(outgoing: OutgoingMessage, seq: int) -> MessageRecord:
+    """Return the message that carries an outgoing message to another ledger."""
+    return MessageRecord(
+        outgoing.message_id,
+        outgoing.request_id,
+        outgoing.source_agent_id,
+        outgoing.target_agent_id,
+        seq,
+        outgoing.message_type,
+        outgoing.payload,
+        MessageState.PENDING,
+        outgoing.created_at_ms,
+        outgoing.expires_at_ms,
+        1,
+        outgoing.next_attempt_at_ms,
+    )
+
+
+def _received_request(incoming: IncomingEnvelope, now_ms: int, ttl_ms: int) -> RequestRecord:
+    """Return the record of a request, or an event, in the ledger that executes it."""
+    envelope = incoming.envelope
+    expires_at_ms = envelope.expires_at_ms
+    return RequestRecord(
+        envelope.request_id or envelope.message_id,
+        envelope.message_type,
+        envelope.source_agent_id,
+        envelope.target_agent_id,
+        envelope.seq,
+        incoming.digest,
+        envelope.payload,
+        RequestState.RECEIVED,
+        now_ms,
+        now_ms + ttl_ms if expires_at_ms is None else expires_at_ms,
+    )
+
+
+def snapshot(record: RequestRecord) -> RequestRecord:
+    """Return a record that will not change: a copy, unless it has its outcome."""
+    return record if record.state in TERMINAL else evolve(record)

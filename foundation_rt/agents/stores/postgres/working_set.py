@@ -1,0 +1,95 @@
+"""Loading a unit of work under locks, and flushing it in sets.
+
+A batch locks the links and queues that it touches, reads what is known of its requests, runs the
+unit of work, and writes everything at once: two round trips for a batch of any size.
+
+While the links are locked no other transaction enters anything on them. When another link brings
+the same request in the same instant, the database notices, because its key is violated; the
+transaction is repeated and then finds the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ...ledger.types import Link, MessageRecord
+from ...ledger.unit_of_work import UnitOfWork
+from .. import records
+from . import statements
+from .connections import Query, Raced, Transaction
+
+
+async def load(
+    transaction: Transaction,
+    incarnation: int,
+    links: Iterable[Link],
+    agents: Iterable[str] = (),
+    request_ids: Sequence[str] = (),
+    message_ids: Sequence[str] = (),
+    sent: Sequence[str] = (),
+) -> UnitOfWork:
+    """Lock links and queues, which are made if they are not there, and read the rest.
+
+    Args:
+        incarnation: of this ledger.
+        request_ids, message_ids: what may be there already.
+        sent: requests that may get their outcomes.
+    """
+    names, targets = set(links), set(agents)
+    # A statement costs about 0.1 ms, whether it finds something or not.
+    queries = [
+        statements.lock_links(names) if names else None,
+        statements.lock_queues(targets) if targets else None,
+        statements.lock_sent(sent) if sent else None,
+        statements.requests(request_ids) if request_ids else None,
+        statements.messages(message_ids) if message_ids else None,
+    ]
+    rows = iter(await transaction.ask(*(query for query in queries if query)))
+    linked, queues, settling, known, sent_before = (next(rows) if each else [] for each in queries)
+    if len(linked) < len(names) or len(queues) < len(targets):
+        # In a transaction of their own: made in this one, they would be locked out of order.
+        await transaction.rollback()
+        await transaction.commit(*statements.make_rows(names, targets))
+        raise Raced
+    requests = map(records.request_of, [*settling, *known])
+    messages = map(records.message_of, sent_before)
+    return UnitOfWork(
+        incarnation,
+        links=dict(map(statements.link_of, linked)),
+        queues=dict(queues),
+        requests={record.request_id: record for record in requests},
+        messages={message.message_id: message for message in messages},
+    )
+
+
+async def load_held(transaction: Transaction, unit: UnitOfWork, links: Mapping[Link, int]) -> None:
+    """Lock and read the requests that wait on these links, each up to a number."""
+    if links:
+        [rows] = await transaction.ask(statements.lock_held(links))
+        unit.hold(map(records.request_of, rows))
+
+
+async def flush(
+    transaction: Transaction, unit: UnitOfWork, then: Sequence[Query] = ()
+) -> list[MessageRecord]:
+    """Write what was changed and commit; return the messages that have been acknowledged."""
+    queries = []
+    if unit.added:
+        queries.append(statements.add_requests(list(unit.added.values())))
+    if unit.entered:
+        queries.append(statements.enter(list(unit.entered.values())))
+    if unit.finished:
+        queries.append(statements.finish(list(unit.finished.values())))
+    if unit.posted:
+        queries.append(statements.add_messages(unit.posted))
+    if unit.touched:
+        queries.append(statements.write_links({k: unit.links[k] for k in unit.touched}))
+    if unit.moved:
+        queries.append(statements.write_queues({k: unit.queues[k] for k in unit.moved}))
+    if not unit.acknowledged:
+        await transaction.commit(*queries, then=then)
+        return []
+    queries.append(statements.forget_tombstones(unit.acknowledged))
+    queries.append(statements.acknowledge(unit.acknowledged))
+    rows = await transaction.commit(*queries, then=then)
+    return [records.message_of(row) for row in rows[-1]]

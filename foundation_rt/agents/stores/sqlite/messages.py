@@ -1,0 +1,152 @@
+"""Messages enter the ledger, are sent again, and are acknowledged."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from ...ledger.rules import retry
+from ...ledger.types import (
+    VOID_PAYLOAD,
+    Appended,
+    Due,
+    IncomingEnvelope,
+    Link,
+    MessageRecord,
+    OutgoingMessage,
+    Received,
+)
+from ...persistence import RetryDecision
+from .. import records
+from .rows import IS_OUTBOUND, LOW_WATERMARK, MESSAGE, read_link
+from .working_set import flush, load, load_held
+
+
+def append(
+    connection: sqlite3.Connection, messages: Sequence[OutgoingMessage], incarnation: int
+) -> list[Appended]:
+    """See `AACPPersistenceAdapter`.
+
+    Args:
+        incarnation: of this ledger.
+    """
+    unit = load(
+        connection,
+        incarnation,
+        links=[(each.source_agent_id, each.target_agent_id) for each in messages],
+        agents=[each.target_agent_id for each in messages if each.local],
+        request_ids=[each.key for each in messages],
+        # A request that is executed here has no message.
+        message_ids=[
+            each.message_id for each in messages if not each.local or each.request_id is None
+        ],
+    )
+    load_held(connection, unit, unit.releases_here(messages))
+    appended = [unit.append(outgoing) for outgoing in messages]
+    flush(connection, unit)
+    return appended
+
+
+def receive(
+    connection: sqlite3.Connection,
+    arrivals: Sequence[IncomingEnvelope],
+    incarnation: int,
+    now_ms: int,
+    ttl_ms: int,
+) -> Received:
+    """See `AACPPersistenceAdapter`.
+
+    Args:
+        incarnation: of this ledger.
+    """
+    envelopes = [incoming.envelope for incoming in arrivals]
+    numbered = [each for each in envelopes if each.seq]
+    there = [(each.source_agent_id, each.target_agent_id) for each in envelopes]
+    unit = load(
+        connection,
+        incarnation,
+        # The other direction: for acknowledgements, and for answers that are known already.
+        links=[*there, *((target, source) for source, target in there)],
+        # Of RESPONSEs too: one may fill the gap for which a request waits.
+        agents=[each.target_agent_id for each in numbered],
+        request_ids=[each.request_id or each.message_id for each in numbered],
+    )
+    load_held(connection, unit, unit.releases(numbered))
+    received = unit.receive(arrivals, now_ms, ttl_ms)
+    received.acknowledged = flush(connection, unit)
+    return received
+
+
+def take_due(connection: sqlite3.Connection, now_ms: int, limit: int, decide: RetryDecision) -> Due:
+    """See `AACPPersistenceAdapter`."""
+    due = Due([], [], None)
+    rows = connection.execute(
+        f"SELECT {MESSAGE}, {LOW_WATERMARK} FROM messages AS m WHERE next_attempt_at_ms <= ?"
+        " ORDER BY next_attempt_at_ms, message_id LIMIT ?",
+        (now_ms, limit),
+    ).fetchall()
+    for *row, low_watermark in rows:
+        retry(records.message_of(row), low_watermark, now_ms, decide, due)
+    connection.executemany(
+        "UPDATE messages SET state = ?, payload = ?, attempts = ?, next_attempt_at_ms = ?"
+        " WHERE message_id = ?",
+        [
+            (
+                message.state._value_,
+                message.payload,
+                message.attempts,
+                message.next_attempt_at_ms,
+                message.message_id,
+            )
+            for message in due.messages
+        ],
+    )
+    [due.next_at_ms] = connection.execute(
+        "SELECT min(next_attempt_at_ms) FROM messages WHERE next_attempt_at_ms IS NOT NULL"
+    ).fetchone()
+    return due
+
+
+def reschedule(
+    connection: sqlite3.Connection, message_id: str, at_ms: int, give_up: bool
+) -> MessageRecord | None:
+    """See `AACPPersistenceAdapter`."""
+    void = ("TOMBSTONE", VOID_PAYLOAD) if give_up else (None, None)
+    changed = connection.execute(
+        "UPDATE messages SET state = ifnull(?, state), payload = ifnull(?, payload),"
+        f" next_attempt_at_ms = ? WHERE message_id = ? AND {IS_OUTBOUND}",
+        (*void, at_ms, message_id),
+    )
+    return get_message(connection, message_id) if changed.rowcount else None
+
+
+def put_message(connection: sqlite3.Connection, message: MessageRecord, incarnation: int) -> None:
+    """See `AACPPersistenceAdapter.put_message_record`."""
+    link = (message.source_agent_id, message.target_agent_id)
+    unit = load(connection, incarnation, [link], message_ids=[message.message_id])
+    unit.put_message(message)
+    flush(connection, unit)
+
+
+def get_message(connection: sqlite3.Connection, message_id: str) -> MessageRecord | None:
+    """See `AACPPersistenceAdapter.get_message_record`."""
+    row = connection.execute(
+        f"SELECT {MESSAGE} FROM messages WHERE message_id = ?", (message_id,)
+    ).fetchone()
+    return None if row is None else records.message_of(row)
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+def get_last_seq(connection: sqlite3.Connection, link: Link) -> int:
+    """See `AACPPersistenceAdapter.get_last_sequence`."""
+    state = read_link(connection, link)
+    return 0 if state is None else state.last_seq
+
+
+def update_last_seq(connection: sqlite3.Connection, link: Link, seq: int, incarnation: int) -> None:
+    """See `AACPPersistenceAdapter.update_last_sequence`."""
+    unit = load(connection, incarnation, [link])
+    unit.advance(link, seq)
+    flush(connection, unit)
