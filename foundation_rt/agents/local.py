@@ -1,8 +1,8 @@
 """Agents by id, and messages to them: each agent takes one at a time, in the order they came.
 
-What `turns` guarantees for a lane, the coordinator guarantees for an id: a lane lives as long as an
-agent of its id is registered or a message to one is under way, so an agent that is registered anew
-while the old handler still runs waits for its end (AGENT-08).
+What `mailbox` guarantees for a mailbox, the coordinator guarantees for an id: a mailbox lives as
+long as an agent of its id is registered or a message to one is under way. So an agent that is
+registered again while the old handler still runs waits for its end (AGENT-08).
 
 A coordinator belongs to one event loop, the first it is used on, and takes no locks (AGENT-10).
 asyncio is imported with the first message, not before.
@@ -25,14 +25,15 @@ from ..ids import IdGenerator, UuidGenerator
 from ..logs.logger import StderrSink, StructuredLogger
 from ..registry.tools import check_scopes, is_async_callable
 from .errors import AgentNotFoundError, AgentUnregisteredError
-from .mailbox import Lane, Turn, acting_for, current_turn, waiting_for
+from .mailbox import Mailbox, MailboxEntry, acting_for, current_entry, waiting_for
 from .messages import AgentContext, AgentHandler, AgentMessage, Handle
 from .state import DEFAULT_MAX_BYTES, AgentState
 
 if TYPE_CHECKING:
     import asyncio
 
-    from ..core.invocation import Invocation, Outcome
+    from ..core.invocation import Invocation
+    from ..core.invocation import Outcome as CallOutcome
     from ..protocol.principal import Principal
 
 T = TypeVar("T")
@@ -42,15 +43,15 @@ MAX_AGENT_ID_LENGTH = 256
 _NO_SCOPES: frozenset[str] = frozenset()
 
 OnStateChange = Callable[[str, Mapping[str, Any]], object]
-"""Is told the id of an agent and a snapshot of its state."""
+"""Called with the id of an agent and a snapshot of its state."""
 
 
 @define(eq=False, repr=False)
 class _Agent:
-    """One registration; registering the id anew makes another."""
+    """One registration; registering the id again makes another."""
 
     handler: AgentHandler
-    lane: Lane
+    mailbox: Mailbox
     state: AgentState
     scopes: frozenset[str]
 
@@ -84,12 +85,12 @@ class AgentCoordinator:
     _agents: dict[str, _Agent] = field(factory=dict, init=False)
     # By id, whether an agent of the id is registered here or not.
     _required_scopes: dict[str, frozenset[str]] = field(factory=dict, init=False)
-    # Agents and turns keep them alive.
-    _lanes: WeakValueDictionary[str, Lane] = field(factory=WeakValueDictionary, init=False)
+    # Agents and mailbox entries keep them alive.
+    _mailboxes: WeakValueDictionary[str, Mailbox] = field(factory=WeakValueDictionary, init=False)
 
     @on_state_change.validator
     def _check_hook(self, attribute: object, hook: object) -> None:
-        """Runs whenever it is set."""
+        """Check `on_state_change` whenever it is set."""
         if hook is not None and (not callable(hook) or is_async_callable(hook)):
             raise UsageError(
                 "on_state_change must be a function (agent_id, state), not async def:"
@@ -97,17 +98,17 @@ class AgentCoordinator:
             )
 
     def attach(self, logger: StructuredLogger, config: ServerConfig, ids: IdGenerator) -> None:
-        """Use these from now on: what a server does with its coordinator."""
+        """Use a server's logger, configuration and ids from now on."""
         self._logger, self.limits, self._ids = logger, config.agents, ids
         self._max_state_bytes = config.tools.max_state_bytes
         for agent in self._agents.values():
             agent.state.max_bytes = self._max_state_bytes
 
-    def note_call(self, call: Invocation, outcome: Outcome | None) -> None:
-        """A tool call was left without an answer, or has ended after that: nobody asks here."""
+    def note_call(self, call: Invocation, outcome: CallOutcome | None) -> None:
+        """Ignore a tool call that was left without an answer, or has ended after that."""
 
     def background(self) -> Coroutine[Any, Any, None] | None:
-        """What has to run as long as the server does; None, since nothing has to."""
+        """Return the coroutine to run as long as the server does; None: there is nothing to run."""
         return None
 
     # -- agents ------------------------------------------------------------------------------
@@ -119,9 +120,8 @@ class AgentCoordinator:
 
         Args:
             agent_id: a printable string of 1 to 256 characters, no white space at its ends.
-            handler: ``async def handler(message, context)``; what it returns is the response.
-            scopes: what the token of a client must have been granted to use the agent by a tool,
-                all of it (AUTH-27).
+            handler: ``async def handler(message, context)``; it returns the response.
+            scopes: all scopes that a client's token needs to use the agent by a tool (AUTH-27).
 
         Raises:
             RegistrationError: the id, the handler or a scope is not valid, or the id is taken.
@@ -135,16 +135,16 @@ class AgentCoordinator:
                 f"agent {agent_id!r} is already registered: choose another id,"
                 " or unregister it first"
             )
-        lane = self._lanes.get(agent_id)
-        if lane is None:
-            self._lanes[agent_id] = lane = Lane(agent_id)
-        self._agents[agent_id] = _Agent(handler, lane, AgentState(self._max_state_bytes), needed)
+        mailbox = self._mailboxes.get(agent_id)
+        if mailbox is None:
+            self._mailboxes[agent_id] = mailbox = Mailbox(agent_id)
+        self._agents[agent_id] = _Agent(handler, mailbox, AgentState(self._max_state_bytes), needed)
 
     def unregister_agent(self, agent_id: str) -> bool:
         """Remove an agent and its state; return whether there was one.
 
-        What waits for it fails with `AgentUnregisteredError`; the message it is handling, if there
-        is one, is handled to its end (AGENT-07).
+        Messages that wait for it fail with `AgentUnregisteredError`; the message that it is
+        handling, if there is one, is handled to its end (AGENT-07).
 
         Raises:
             UsageError: it is called away from the coordinator's event loop.
@@ -153,17 +153,18 @@ class AgentCoordinator:
         agent = self._agents.pop(agent_id, None)
         if agent is None:
             return False
-        agent.lane.refuse_waiting(AgentUnregisteredError)
+        agent.mailbox.refuse_waiting(AgentUnregisteredError)
         return True
 
     def require_scopes(self, agent_id: str, scopes: Iterable[str]) -> None:
         """Set scopes that an id needs, whether or not an agent of it is registered (AGENT-21).
 
-        For agents that other processes on the same ledger register, and for agents that come and
-        go while the ledger keeps messages for them. Those of `register_agent` are needed besides.
+        It is for agents that other processes on the same ledger register, and for agents that come
+        and go while the ledger keeps messages for them. The scopes of `register_agent` are needed
+        besides.
 
         Args:
-            scopes: replace what was set before; none removes it.
+            scopes: replace the scopes that were set before; none removes those.
 
         Raises:
             RegistrationError: the id or a scope is not valid.
@@ -197,7 +198,7 @@ class AgentCoordinator:
         return [each for each in found if not principal.lacks(self.agent_scopes(each))]
 
     def get_agent_state(self, agent_id: str) -> dict[str, Any] | None:
-        """A snapshot of an agent's state, None if there is no such agent; from any thread.
+        """Return a snapshot of an agent's state, None if there is no such agent; from any thread.
 
         It is a shallow copy: its values are those of the state.
         """
@@ -217,15 +218,15 @@ class AgentCoordinator:
     ) -> Any:
         """Have an agent handle `message` when its turn has come; return its response.
 
-        The handler runs in the calling task: cancelling the caller cancels it, and what it raises
-        is raised here (AGENT-03). What the keyword arguments leave out, a message sent by a handler
-        has from the message that is being handled (AGENT-04).
+        The handler runs in the calling task: cancelling the caller cancels it, and its exceptions
+        are raised here (AGENT-03). A message that a handler sends inherits the keyword arguments
+        that are left out from the message that is being handled (AGENT-04).
 
         Args:
-            abort_signal: handed on to the agent. When it fires, a message that still waits is
+            abort_signal: passed to the agent. When it fires, a message that still waits is
                 withdrawn. By default one that never fires.
-            correlation_id: handed on as well; by default a new one.
-            logger: what the agent's logger is a child of; by default the server's.
+            correlation_id: passed to the agent; by default a new one.
+            logger: the parent of the agent's logger; by default the server's.
 
         Raises:
             AgentNotFoundError: there is no such agent.
@@ -255,46 +256,46 @@ class AgentCoordinator:
     ) -> T:
         """Run ``work(handle)`` when it is an agent's turn; return what it returns.
 
-        For those who have more to do in the turn than to call the handler, before it or after:
-        ``await handle(message)`` calls it. The next turn begins when `work` has ended. Everything
-        else is as of `send_message`, which is built on this (AGENT-12).
+        It is for callers that have work before or after the handler in the same turn:
+        ``await handle(message)`` calls the handler. The next turn begins when `work` has ended.
+        Everything else is as for `send_message`, which is built on this (AGENT-12).
 
         Args:
-            max_queue: how many may wait; by default `agents.max_queue`.
+            max_queue: how many messages may wait; by default `agents.max_queue`.
         """
         self._enter_loop()
         agent = self._agents.get(agent_id)
         if agent is None:
             raise AgentNotFoundError(agent_id)
-        sender = current_turn()
+        sender = current_entry()
         context = self._context(agent, sender, abort_signal, correlation_id, logger)
-        turn, lane = Turn(agent.lane, context), agent.lane
-        with waiting_for(lane, sender):
-            await lane.take(turn, self.limits.max_queue if max_queue is None else max_queue)
+        entry, mailbox = MailboxEntry(agent.mailbox, context), agent.mailbox
+        with waiting_for(mailbox, sender):
+            await mailbox.take(entry, self.limits.max_queue if max_queue is None else max_queue)
             try:
                 if self._agents.get(agent_id) is not agent:
                     raise AgentUnregisteredError(agent_id)
                 context.abort_signal.raise_if_aborted()
-                with acting_for(turn):
+                with acting_for(entry):
                     return await work(partial(self._handle, agent, context))
             finally:
-                lane.release(turn)
+                mailbox.release(entry)
 
     def _context(
         self,
         agent: _Agent,
-        sender: Turn | None,
+        sender: MailboxEntry | None,
         abort_signal: AbortSignal | None,
         correlation_id: str | None,
         logger: StructuredLogger | None,
     ) -> AgentContext:
-        """What is not given is the sender's; without one it is new."""
+        """Return a context; what is not given is the sender's, or new without a sender."""
         if sender is not None:
             abort_signal = abort_signal or sender.context.abort_signal
             correlation_id = correlation_id or sender.context.correlation_id
             logger = logger or sender.context.base_logger
         return AgentContext(
-            agent.lane.agent_id,
+            agent.mailbox.agent_id,
             agent.state,
             abort_signal or AbortSignal(),
             correlation_id or self._ids.correlation_id(),
@@ -310,8 +311,8 @@ class AgentCoordinator:
                 self._report_change(agent, context)
 
     def _report_change(self, agent: _Agent, context: AgentContext) -> None:
-        """Tell the hook, unless the agent is no longer the one of its id."""
-        agent_id = agent.lane.agent_id
+        """Call the hook, unless another agent has been registered with the id."""
+        agent_id = agent.mailbox.agent_id
         if self.on_state_change is None or self._agents.get(agent_id) is not agent:
             return
         try:
@@ -328,12 +329,12 @@ class AgentCoordinator:
     # -- the one event loop ------------------------------------------------------------------
 
     def _enter_loop(self) -> None:
-        """This loop is the coordinator's, or becomes it when its last one was closed."""
+        """Make the running loop the coordinator's if it has none, or its last one was closed."""
         loop = _running_loop()
         self._stay_on_loop(loop)
         if loop is self._loop:
             return
-        if any(lane.holder is not None for lane in self._lanes.values()):
+        if any(mailbox.holder is not None for mailbox in self._mailboxes.values()):
             raise UsageError(
                 "messages were left unfinished on an event loop that was closed:"
                 " make a new AgentCoordinator"
@@ -354,7 +355,7 @@ class AgentCoordinator:
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs in this thread, if asyncio is in use at all."""
+    """Return the event loop that runs in this thread, if asyncio is in use at all."""
     import sys
 
     if "asyncio" not in sys.modules:

@@ -1,19 +1,20 @@
-"""Whose turn it is: one lane for each agent, first come, first served, and no waiting in a circle.
+"""Mailboxes: each agent handles one message at a time, first come, first served, without cycles.
 
-A message is handled in the task of its sender, once its `Turn` holds the agent's `Lane`. So the
-sender's cancellation, its context variables and its exceptions reach the handler and come back by
-themselves, and there are no tasks of ours to leak. What holds at any time:
+A message is handled in the task of its sender, once its `MailboxEntry` holds the agent's `Mailbox`.
+So the sender's cancellation, context variables and exceptions reach the handler and come back by
+themselves, and no task of ours can leak. At any time:
 
-* A lane has at most one holder. The holder gives it back when its handler has really ended, the
+* A mailbox has at most one holder. The holder releases it when its handler has really ended, the
   cleanup after a cancellation included.
-* It is handed straight to the first that waits, so nobody can push in. A turn that was cancelled
-  just when it was handed the lane hands it on: no wake-up is lost.
-* While the handler of X waits for a message to Y, X's turn names Y's lane in `awaits`. As only
-  holders have handlers and a lane has one holder, these edges between lanes are the whole wait-for
-  graph: whoever is about to wait for a lane from which a path leads back to its own would wait for
-  ever, and is refused. The path goes through lanes, not ids, so it is found across coordinators.
+* It is handed straight to the first entry that waits, so none can overtake. An entry that was
+  cancelled just when it was handed the mailbox hands it on: no wake-up is lost.
+* While the handler of X waits for a message to Y, X's entry names Y's mailbox in `awaits`. Only
+  holders have handlers and a mailbox has one holder, so these edges between mailboxes are the whole
+  wait-for graph: a sender that is about to wait for a mailbox from which a path leads back to its
+  own would wait for ever, and is refused. The path goes through mailboxes, not ids, so it is found
+  across coordinators.
 
-Nothing here is locked: a lane is used on one event loop only.
+Nothing here is locked: a mailbox is used on one event loop only.
 """
 
 from __future__ import annotations
@@ -36,27 +37,30 @@ if TYPE_CHECKING:
 
 
 @define(eq=False, repr=False)
-class Turn:
-    """One message's place in the lane of its agent.
+class MailboxEntry:
+    """One message's place in the mailbox of its agent.
 
     Attributes:
         context: what the handler will be given.
-        awaits: the lanes that the handler waits for, once for each message it has under way.
-        ended: the handler has ended; a task it left behind no longer acts for it.
+        awaits: the mailboxes that the handler waits for, once for each message under way.
+        ended: the handler has ended; a task that it left behind no longer acts for it.
     """
 
-    lane: Lane
+    mailbox: Mailbox
     context: AgentContext
-    awaits: list[Lane] = field(factory=list, init=False)
+    awaits: list[Mailbox] = field(factory=list, init=False)
     ended: bool = field(default=False, init=False)
     _handed: asyncio.Future[None] | None = field(default=None, init=False)
 
+    def __repr__(self) -> str:
+        return f"MailboxEntry({self.mailbox!r}, ended={self.ended})"
+
     async def wait(self) -> None:
-        """Wait until the lane is handed to this turn.
+        """Wait until the mailbox is handed to this entry.
 
         Raises:
             AbortError: the abort signal fired first.
-            AgentUnregisteredError: or whatever else `give_up` was told.
+            AgentUnregisteredError: or another error that `give_up` was called with.
         """
         import asyncio
 
@@ -72,12 +76,12 @@ class Turn:
             remove()
 
     def hand_over(self) -> None:
-        """Wake whoever waits; one that has given up, and has not run since, hands it on itself."""
+        """Wake the waiting task; one that has given up, and has not run since, hands it on."""
         if self._is_waited_for():
             self._future.set_result(None)
 
     def give_up(self, error: Exception) -> None:
-        """Let whoever waits fail with `error`; too late, nothing happens."""
+        """Make the waiting task fail with `error`; do nothing if it is too late."""
         if self._is_waited_for():
             self._future.set_exception(error)
 
@@ -92,77 +96,80 @@ class Turn:
 
 
 @define(eq=False, repr=False)
-class Lane:
-    """The turns of one agent: the one that holds it, and those that wait, in order."""
+class Mailbox:
+    """The messages of one agent: the entry that holds it, and those that wait, in order."""
 
     agent_id: str
-    holder: Turn | None = field(default=None, init=False)
+    holder: MailboxEntry | None = field(default=None, init=False)
     # Ordered, and any of them can leave at once.
-    _waiting: OrderedDict[Turn, None] = field(factory=OrderedDict, init=False)
+    _waiting: OrderedDict[MailboxEntry, None] = field(factory=OrderedDict, init=False)
 
-    async def take(self, turn: Turn, max_queue: int) -> None:
-        """Wait until `turn` holds the lane; at once if nobody does.
+    def __repr__(self) -> str:
+        return f"Mailbox({self.agent_id!r}, held={self.holder is not None})"
+
+    async def take(self, entry: MailboxEntry, max_queue: int) -> None:
+        """Wait until `entry` holds the mailbox; a free mailbox is taken at once.
 
         Args:
-            max_queue: how many may wait.
+            max_queue: how many entries may wait.
 
         Raises:
             AgentQueueFullError: so many wait already.
-            AbortError, AgentUnregisteredError: as `Turn.wait`.
+            AbortError, AgentUnregisteredError: as `MailboxEntry.wait`.
         """
         if self.holder is None:
-            self.holder = turn
+            self.holder = entry
             return
         if len(self._waiting) >= max_queue:
             raise AgentQueueFullError(self.agent_id, max_queue)
-        self._waiting[turn] = None
+        self._waiting[entry] = None
         try:
-            await turn.wait()
+            await entry.wait()
         except BaseException:
-            self._waiting.pop(turn, None)
-            if self.holder is turn:
-                self.release(turn)
+            self._waiting.pop(entry, None)
+            if self.holder is entry:
+                self.release(entry)
             raise
 
-    def release(self, turn: Turn) -> None:
-        """`turn`, the holder, has ended: the lane is the next one's."""
-        turn.ended = True
+    def release(self, entry: MailboxEntry) -> None:
+        """Hand the mailbox to the next entry: `entry`, the holder, has ended."""
+        entry.ended = True
         self.holder = None
         if self._waiting:
             self.holder, _ = self._waiting.popitem(last=False)
             self.holder.hand_over()
 
     def refuse_waiting(self, error: type[Exception]) -> None:
-        """Let every turn that waits fail with an `error` of its own, made with the agent's id."""
+        """Make every waiting entry fail with an `error` of its own, made with the agent's id."""
         while self._waiting:
-            turn, _ = self._waiting.popitem(last=False)
-            turn.give_up(error(self.agent_id))
+            entry, _ = self._waiting.popitem(last=False)
+            entry.give_up(error(self.agent_id))
 
 
-_current: ContextVar[Turn | None] = ContextVar("foundation_rt_agent_turn", default=None)
+_current: ContextVar[MailboxEntry | None] = ContextVar("foundation_rt_mailbox_entry", default=None)
 
 
-def current_turn() -> Turn | None:
-    """The turn whose handler is running here, or has started the task that is."""
-    turn = _current.get()
-    return None if turn is None or turn.ended else turn
+def current_entry() -> MailboxEntry | None:
+    """Return the entry whose handler is running here, or has started the running task."""
+    entry = _current.get()
+    return None if entry is None or entry.ended else entry
 
 
 @contextmanager
-def acting_for(turn: Turn) -> Iterator[None]:
-    """What is sent in this block is sent by the handler of `turn`."""
-    token = _current.set(turn)
+def acting_for(entry: MailboxEntry) -> Iterator[None]:
+    """Make the handler of `entry` the sender of what is sent in this block."""
+    token = _current.set(entry)
     try:
         yield
     finally:
-        # A coroutine that nobody resumes is closed by the collector, in whatever context it runs.
+        # A coroutine that is never resumed is closed by the collector, in any context.
         with suppress(ValueError):
             _current.reset(token)
 
 
 @contextmanager
-def waiting_for(lane: Lane, sender: Turn | None) -> Iterator[None]:
-    """The handler of `sender`, if there is one, waits in this block for a message in `lane`.
+def waiting_for(mailbox: Mailbox, sender: MailboxEntry | None) -> Iterator[None]:
+    """Record that the handler of `sender`, if any, waits in this block for a message in `mailbox`.
 
     Raises:
         AgentCycleError: it would wait for itself.
@@ -170,33 +177,33 @@ def waiting_for(lane: Lane, sender: Turn | None) -> Iterator[None]:
     if sender is None:
         yield
         return
-    path = _path(lane, sender.lane)
+    path = _path(mailbox, sender.mailbox)
     if path:
-        raise AgentCycleError([each.agent_id for each in (*path, lane)])
-    sender.awaits.append(lane)
+        raise AgentCycleError([each.agent_id for each in (*path, mailbox)])
+    sender.awaits.append(mailbox)
     try:
         yield
     finally:
-        sender.awaits.remove(lane)
+        sender.awaits.remove(mailbox)
 
 
-def _path(start: Lane, goal: Lane) -> list[Lane]:
-    """A shortest path along which `start` waits for `goal`, both included; empty if none does."""
-    reached: dict[Lane, Lane | None] = {start: None}
+def _path(start: Mailbox, goal: Mailbox) -> list[Mailbox]:
+    """Return a shortest path along which `start` waits for `goal`, both included; or none."""
+    reached: dict[Mailbox, Mailbox | None] = {start: None}
     pending = [start]
-    for lane in pending:  # which grows meanwhile
-        if lane is goal:
-            return _way_back(lane, reached)[::-1]
-        for following in lane.holder.awaits if lane.holder is not None else ():
+    for mailbox in pending:  # which grows meanwhile
+        if mailbox is goal:
+            return _way_back(mailbox, reached)[::-1]
+        for following in mailbox.holder.awaits if mailbox.holder is not None else ():
             if following not in reached:
-                reached[following] = lane
+                reached[following] = mailbox
                 pending.append(following)
     return []
 
 
-def _way_back(lane: Lane | None, reached: dict[Lane, Lane | None]) -> list[Lane]:
+def _way_back(mailbox: Mailbox | None, reached: dict[Mailbox, Mailbox | None]) -> list[Mailbox]:
     way = []
-    while lane is not None:
-        way.append(lane)
-        lane = reached[lane]
+    while mailbox is not None:
+        way.append(mailbox)
+        mailbox = reached[mailbox]
     return way

@@ -516,7 +516,7 @@ def test_nothing_is_kept_of_an_agent_that_is_gone() -> None:
             office.coordinator.unregister_agent(f"a{number}")
         office.contexts.clear()
         gc.collect()
-        assert len(office.coordinator._lanes) == 0
+        assert len(office.coordinator._mailboxes) == 0
 
     play(scene)
 

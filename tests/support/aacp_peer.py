@@ -225,7 +225,7 @@ async def play(part: Part) -> None:
 
 async def make_pending(coordinator: Any) -> list[Any]:
     """The requests without an outcome."""
-    pending: list[Any] = await coordinator._runner.store.list_pending_requests()
+    pending: list[Any] = await coordinator._running.runner.store.list_pending_requests()
     return pending
 
 

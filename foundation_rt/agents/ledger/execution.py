@@ -1,4 +1,4 @@
-"""How an agent executes what was claimed for it: in its turn, and to a recorded end."""
+"""Executing one claim by its agent: in its turn, to an outcome that can be recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attrs import define
 from ...abort import AbortSignal, is_task_cancelled
 from ...errors import AbortError, ErrorCode, StructuredError, ToolError, describe_exception
 from ..errors import AgentNotFoundError, AgentUnregisteredError
-from ..mailbox import current_turn
+from ..mailbox import current_entry
 from ..messages import Handle, Write
 from .payloads import encode_result, keepable, read_message
 from .types import Claim
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from .workers import Ended
 
 _NO_LIMIT = 2**62
-"""The queue of an agent has room for what it has claimed: that is one at a time."""
+"""For the mailbox of an agent, which has one claim at a time to take."""
 
 
 @define(eq=False, repr=False)
 class Executor:
-    """Has the agents of a coordinator execute claims.
+    """Executes claims by the agents of a coordinator.
 
     Args:
         takes_writes: whether handlers may write with their outcome (AACP-05).
-        max_result_bytes: gives the size of the largest result.
+        max_result_bytes: returns the size of the largest result.
     """
 
     coordinator: AgentCoordinator
@@ -41,12 +41,12 @@ class Executor:
     max_result_bytes: Callable[[], int]
 
     async def execute(self, claim: Claim, signal: AbortSignal) -> Ended | None:
-        """Have the agent handle what was claimed for it, in its turn.
+        """Have the agent handle a claim in its turn.
 
-        Whatever the handler raises is an outcome, `SystemExit` included (ERR-05).
+        Every exception of the handler is an outcome, `SystemExit` included (ERR-05).
 
         Returns:
-            None if it did not begin, or was stopped: another may execute it.
+            None if it did not begin, or was stopped: it may be executed again.
         """
         try:
             return await self.coordinator.run_in_turn(
@@ -60,13 +60,13 @@ class Executor:
             return None
 
     async def _handle(self, claim: Claim, signal: AbortSignal, handle: Handle) -> Ended:
-        turn = current_turn()
-        assert turn is not None
+        entry = current_entry()
+        assert entry is not None
         if self.takes_writes:
-            turn.context.begin_writes()
+            entry.context.begin_writes()
         try:
             result = encode_result(await handle(read_message(claim)), self.max_result_bytes())
-            writes = turn.context.end_writes()
+            writes = entry.context.end_writes()
             return result, None, partial(_write_all, writes) if writes else None
         except ToolError as error:
             return None, keepable(error.to_structured()), None
@@ -87,7 +87,7 @@ async def _write_all(writes: list[Write], connection: Any) -> None:
 
 
 def _is_stopped(error: BaseException, signal: AbortSignal) -> bool:
-    """Return whether a handler ended because it was told to, and not of its own accord."""
+    """Return whether a handler ended because it was stopped, not by itself."""
     if isinstance(error, asyncio.CancelledError):
         return is_task_cancelled()
     return isinstance(error, AbortError) and signal.aborted

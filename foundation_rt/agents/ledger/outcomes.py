@@ -9,7 +9,7 @@ from attrs import define, field
 from ...errors import StructuredError
 from .effects import NoticeSettled, Operation, Persist, Resolve, Waiter
 from .operations import Operations
-from .status import recorded_error
+from .rules import recorded_error
 from .types import TERMINAL, OutgoingMessage, RequestRecord
 
 

@@ -1,8 +1,8 @@
-"""Messages, results and errors as a ledger keeps them, and what is too large for it (AACP-44)."""
+"""Messages, results and errors as a ledger keeps them, and their limits (AACP-44)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -12,19 +12,33 @@ from .encoder import PayloadError, encode_payload
 from .errors import invalid
 from .types import Claim
 
+if TYPE_CHECKING:
+    from ...config.settings import AacpSection
+    from ..transports import AACPTransport
+
 _DEFAULT_TYPE = "message"
 
-_ALWAYS_TOLD_BYTES = 4096
+_MAX_ERROR_BYTES = 4096
+
+_ENVELOPE_BYTES = 8192
+"""More than the rest of an envelope takes: most of it for two ids of 256 characters of any kind."""
+
+
+def max_payload_bytes(settings: AacpSection, transport: AACPTransport | None) -> int:
+    """Return the largest payload that the ledger may hold and the transport, if any, can carry."""
+    if transport is None:
+        return settings.max_payload_bytes
+    return min(settings.max_payload_bytes, transport.max_envelope_bytes - _ENVELOPE_BYTES)
 
 
 def encode_message(message: Any, max_bytes: int) -> bytes:
-    """A message as it is kept.
+    """Return a message as the ledger keeps it.
 
     Args:
         message: an `AgentMessage`, or the payload of one of the default type.
 
     Raises:
-        ToolError: INVALID_ARGUMENT, JSON cannot say it; RESOURCE_EXHAUSTED, it is too large.
+        ToolError: INVALID_ARGUMENT, JSON cannot represent it; RESOURCE_EXHAUSTED, it is too large.
     """
     if not isinstance(message, AgentMessage):
         message = AgentMessage(_DEFAULT_TYPE, message)
@@ -44,7 +58,7 @@ def encode_message(message: Any, max_bytes: int) -> bytes:
 
 
 def read_message(claim: Claim) -> AgentMessage:
-    """The message in a claim; a payload of another form than ours is one of the default type."""
+    """Return the message in a claim; a payload of another form is one of the default type."""
     payload = orjson.loads(claim.payload)
     if (
         type(payload) is dict
@@ -56,10 +70,10 @@ def read_message(claim: Claim) -> AgentMessage:
 
 
 def encode_result(value: Any, max_bytes: int) -> bytes:
-    """What a handler returned, as it is kept.
+    """Return a handler's result as the ledger keeps it.
 
     Raises:
-        ToolError: INTERNAL, JSON cannot say it, or it is too large.
+        ToolError: INTERNAL, JSON cannot represent it, or it is too large.
     """
     try:
         result = encode_payload(value)
@@ -79,9 +93,9 @@ def encode_result(value: Any, max_bytes: int) -> bytes:
 
 
 def keepable(error: StructuredError) -> StructuredError:
-    """The error as it is kept: what JSON cannot say, or is too much, is left out."""
+    """Return the error as the ledger keeps it, without details that are too large or not JSON."""
     try:
-        if len(orjson.dumps(error.to_wire())) <= _ALWAYS_TOLD_BYTES:
+        if len(orjson.dumps(error.to_wire())) <= _MAX_ERROR_BYTES:
             return error
         details = {"reason": "error_too_large"}
     except (TypeError, RecursionError):

@@ -112,6 +112,11 @@ def may_settle(record: RequestRecord | None, response: Envelope) -> bool:
     )
 
 
+def recorded_error(record: RequestRecord) -> StructuredError | None:
+    """Return the error of a request that FAILED; None of any other."""
+    return None if record.error is None else StructuredError.from_wire(orjson.loads(record.error))
+
+
 # -- what a RESPONSE carries --------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Stores and transports by their addresses in the configuration."""
+"""Stores, transports and nodes as the configuration names and sets them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from ...errors import MissingExtraError, UsageError
 from .encoder import is_agent_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...config.settings import AacpSection, ServerConfig
     from ...logs.logger import StructuredLogger
     from ..persistence import AACPPersistenceAdapter
-    from ..stores.memory_usage import MemoryLimits
+    from ..stores.memory_usage import MemoryLimits, Usage
     from ..transports import AACPTransport
+    from .node import Node
+    from .retransmitter import RetryPolicy
 
 
-_ANYBODY = ""
-"""Some principal: all have the same share."""
+_ANY_PRINCIPAL = ""
+"""All principals have the same share."""
 
 
 def check_settings(settings: AacpSection) -> None:
-    """See before anything starts what cannot work, as far as that can be seen without trying.
+    """Refuse settings that cannot work, as far as that can be known without trying.
 
-    Nothing expensive is imported.
+    No store or transport is imported.
 
     Raises:
         UsageError: says what to change; no password is repeated.
@@ -51,7 +55,7 @@ def check_settings(settings: AacpSection) -> None:
 
 
 def _check_identity(settings: AacpSection) -> None:
-    """What other ledgers were told is here has to be here after a restart, under the same name."""
+    """Require a durable ledger and a name of its own: other ledgers keep numbers for both."""
     if settings.store == "memory":
         raise UsageError(
             "aacp.transport needs a ledger that outlives the process: set aacp.store to sqlite:PATH"
@@ -93,7 +97,7 @@ def make_store(
     """Return the ledger that `aacp.store` names; not opened yet.
 
     Args:
-        shares: says how much of a ledger in memory one principal may use; None: all.
+        shares: gives how much of a ledger in memory one principal may use; None: all.
 
     Raises:
         MissingExtraError: names the extra it needs.
@@ -118,12 +122,12 @@ def make_limits(records: int, size: int, shares: ServerConfig | None) -> MemoryL
     from ..stores.memory_usage import MemoryLimits
 
     most = (records, size)
-    share = most if shares is None else (shares.share_of(each, _ANYBODY) for each in most)
+    share = most if shares is None else (shares.share_of(each, _ANY_PRINCIPAL) for each in most)
     return MemoryLimits(*most, *share)
 
 
 def make_transport(address: str, logger: StructuredLogger) -> AACPTransport | None:
-    """The transport that `aacp.transport` names, if it names one; not opened yet.
+    """Return the transport that `aacp.transport` names, if any; not opened yet.
 
     Raises:
         MissingExtraError: names the extra it needs.
@@ -133,3 +137,44 @@ def make_transport(address: str, logger: StructuredLogger) -> AACPTransport | No
     from ..transports.nats import NatsTransport
 
     return NatsTransport(address, logger=logger)
+
+
+def make_node(
+    settings: AacpSection,
+    name: str,
+    new_id: Callable[[], str],
+    policy: RetryPolicy | None,
+    store: AACPPersistenceAdapter,
+    transport: AACPTransport | None,
+    *,
+    notices: bool,
+    backlog: Usage,
+) -> Node:
+    """Return a node for a store and a transport.
+
+    Args:
+        name: that of the coordinator; its claims are in the name of this life of it.
+        policy: when messages are sent, and requests executed, again; by default one that suits the
+            transport.
+        notices: whether there are hooks.
+        backlog: counts what waits to be entered in the ledger.
+    """
+    from random import random
+
+    from .node import Node
+    from .operations import NodeSettings
+    from .retransmitter import PATIENT_POLICY, Retransmitter, RetryPolicy
+
+    node_settings = NodeSettings(
+        owner=f"{name}/{new_id()}",
+        lease_ms=settings.lease_ms,
+        ttl_ms=settings.default_ttl_ms,
+        has_transport=transport is not None,
+        shared=store.shared,
+    )
+    retransmitter = sending = Retransmitter(policy or RetryPolicy(), random)
+    if policy is None and transport is not None and transport.keeps:
+        sending = Retransmitter(PATIENT_POLICY, random)
+    return Node(
+        node_settings, new_id, retransmitter, sending=sending, notices=notices, backlog=backlog
+    )

@@ -1,4 +1,4 @@
-"""What a ledger says of a message, as callers see it (AACP-20)."""
+"""The status of a message, as callers see it (AACP-20)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from attrs import define
 
 from ...errors import StructuredError
 from .ownership import given_id
+from .rules import recorded_error
 from .types import MessageRecord, MessageType, Outcome, RequestRecord
 
 
 @define
 class MessageStatus:
-    """What the ledger says of a message (AACP-20).
+    """The status of a message in the ledger (AACP-20).
 
     Attributes:
         message_id: of the first attempt; None where the ledger keeps the request only.
         request_id: None for an EVENT without one.
-        result: what the handler returned, once COMPLETED.
+        result: the handler's result, once COMPLETED.
         error: once FAILED.
-        timestamp_ms: when that became so, or else when the message was made.
+        timestamp_ms: when it was finished, or else when the message was made.
         target_agent_id: the receiver; None for a tool call that the ledger does not have yet.
     """
 
@@ -36,7 +37,7 @@ class MessageStatus:
 
 
 def request_status(record: RequestRecord) -> MessageStatus:
-    """What a request's record, or that of an event that is to be executed, says."""
+    """Return the status in the record of a request, or of an event that is to be executed."""
     is_request = record.message_type is MessageType.REQUEST
     given = given_id(record.request_id)
     return MessageStatus(
@@ -52,7 +53,7 @@ def request_status(record: RequestRecord) -> MessageStatus:
 
 
 def message_status(message: MessageRecord) -> MessageStatus:
-    """What the record of a message to another ledger says."""
+    """Return the status in the record of a message to another ledger."""
     given = None if message.request_id is None else given_id(message.request_id)
     return MessageStatus(
         message.message_id,
@@ -61,8 +62,3 @@ def message_status(message: MessageRecord) -> MessageStatus:
         message.created_at_ms,
         target_agent_id=message.target_agent_id,
     )
-
-
-def recorded_error(record: RequestRecord) -> StructuredError | None:
-    """The error of a request that FAILED."""
-    return None if record.error is None else StructuredError.from_wire(orjson.loads(record.error))

@@ -421,8 +421,8 @@ def test_callers_that_go_leave_nothing_behind() -> None:
         gate = Gate()
         async with stage.coordinator() as agents:
             agents.register_agent("a", gate)
-            runner = agents._runner
-            assert runner is not None
+            assert agents._running is not None
+            runner = agents._running.runner
             for _ in range(3):
                 sent = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
                 await asyncio.sleep(0.01)

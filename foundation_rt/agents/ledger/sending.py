@@ -1,0 +1,249 @@
+"""Entering messages in the ledger and waiting for outcomes (AACP-26)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from attrs import define
+
+from ...errors import AbortError, ErrorCode, ToolError
+from ..errors import AgentNotFoundError
+from ..mailbox import current_entry
+from ..persistence import StoreError
+from .encoder import is_agent_id
+from .errors import LedgerRefusalError, OutcomeUnknownError, RequestConflictError, invalid
+from .ownership import given_id, is_request_id
+from .payloads import encode_message, max_payload_bytes
+from .retransmitter import MAX_DELAY_MS
+from .rules import conflict_error, digest_of
+from .types import TERMINAL, Appended, MessageType, OutgoingMessage, RequestRecord, Verdict
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ...abort import AbortSignal
+    from ...config.settings import AacpSection
+    from ...ids import IdGenerator
+    from .runner import NodeRunner
+
+
+def check_request_id(request_id: str) -> str:
+    """Return a caller's request id (AACP-12).
+
+    Raises:
+        ToolError: INVALID_ARGUMENT, it is not valid.
+    """
+    if not is_request_id(request_id):
+        raise invalid(
+            "A request id is 1 to 128 letters, digits and . _ : -, the first a letter or a digit.",
+            "invalid_request_id",
+        )
+    return request_id
+
+
+def milliseconds(given: int | None, default: int) -> int:
+    """Return a caller's time in ms, or else the default.
+
+    Raises:
+        ToolError: INVALID_ARGUMENT, it is not valid.
+    """
+    if given is None:
+        return default
+    if type(given) is not int or not 0 < given <= MAX_DELAY_MS:
+        raise invalid(f"A time is a number of ms from 1 to {MAX_DELAY_MS}.", "invalid_time")
+    return given
+
+
+@define(eq=False, repr=False)
+class Sender:
+    """Sends messages through a node that runs.
+
+    Args:
+        name: the source of messages that no agent sends.
+        is_registered: tells whether an agent is registered here.
+    """
+
+    runner: NodeRunner
+    name: str
+    settings: AacpSection
+    ids: IdGenerator
+    is_registered: Callable[[str], bool]
+
+    def make_event(
+        self, message_id: str, key: str | None, target_agent_id: str, message: Any
+    ) -> OutgoingMessage:
+        """Return an EVENT to enter in the ledger.
+
+        Args:
+            key: the id under which the ledger keeps it; None if that is its message id.
+
+        Raises:
+            AgentNotFoundError, ToolError: it cannot be sent.
+        """
+        return self._make(MessageType.EVENT, message_id, key, target_agent_id, message, None)
+
+    def make_request(
+        self, key: str, target_agent_id: str, message: Any, ttl_ms: int | None
+    ) -> OutgoingMessage:
+        """Return a REQUEST to enter in the ledger.
+
+        Args:
+            key: the id under which the ledger keeps it.
+
+        Raises:
+            AgentNotFoundError, ToolError: it cannot be sent.
+        """
+        message_id = self.ids.run_id()
+        return self._make(MessageType.REQUEST, message_id, key, target_agent_id, message, ttl_ms)
+
+    def _make(
+        self,
+        message_type: MessageType,
+        message_id: str,
+        key: str | None,
+        target_agent_id: str,
+        message: Any,
+        ttl_ms: int | None,
+    ) -> OutgoingMessage:
+        runner = self.runner
+        if not is_agent_id(target_agent_id):
+            raise invalid("The target must be the id of an agent.", "invalid_agent_id")
+        local = self.is_registered(target_agent_id)
+        if not local and runner.transport is None and not runner.store.shared:
+            raise AgentNotFoundError(target_agent_id)
+        local = local or runner.transport is None
+        entry = current_entry()
+        source_agent_id = self.name if entry is None else entry.mailbox.agent_id
+        payload = encode_message(message, max_payload_bytes(self.settings, runner.transport))
+        now_ms = runner.now_ms()
+        return OutgoingMessage(
+            message_id,
+            key,
+            source_agent_id,
+            target_agent_id,
+            message_type,
+            payload,
+            digest_of(source_agent_id, target_agent_id, message_type, payload),
+            now_ms,
+            now_ms + milliseconds(ttl_ms, self.settings.default_ttl_ms),
+            local,
+            0 if local else now_ms + runner.node.sending.backoff_delay_ms(1),
+        )
+
+    async def enter(self, message: OutgoingMessage, timeout: float) -> None:
+        """Enter an EVENT and wait until it is in the ledger, `timeout` seconds at most.
+
+        Raises:
+            OutcomeUnknownError, LedgerRefusalError, StoreError: it is not, as far as is known.
+        """
+        import asyncio
+
+        entered = self.runner.open_waiter()
+        timer = asyncio.get_running_loop().call_later(
+            timeout, _time_out, entered, message.message_id
+        )
+        try:
+            self._enter(message, entered)
+            appended: Appended = await entered
+        finally:
+            timer.cancel()
+            self.runner.close_waiter(entered)
+        if appended.verdict is Verdict.FULL:
+            raise LedgerRefusalError
+
+    async def outcome(
+        self, message: OutgoingMessage, timeout: float, abort_signal: AbortSignal | None
+    ) -> RequestRecord:
+        """Enter a REQUEST and return its record when it is finished, in `timeout` seconds at most.
+
+        Raises:
+            OutcomeUnknownError, LedgerRefusalError, RequestConflictError, AbortError: it is not.
+        """
+        import asyncio
+
+        runner, loop, given = self.runner, asyncio.get_running_loop(), given_id(message.key)
+        finished: asyncio.Future[RequestRecord] = runner.open_waiter()
+        # First: it may be finished before this task learns that it was entered.
+        runner.node.wait_for(message.key, finished, runner.now_ms())
+        timer = loop.call_later(timeout, _time_out, finished, given)
+        remove = _fail_when_aborted(abort_signal, finished, loop)
+        try:
+            self._enter(message, _Entry(given, finished))
+            record = await finished
+        except StoreError as error:
+            raise OutcomeUnknownError(given) from error
+        finally:
+            runner.close_waiter(finished)
+            timer.cancel()
+            remove()
+            runner.node.stop_waiting(message.key, finished)
+            # Its exception has this frame in its traceback: the two would keep the message until
+            # the garbage collector runs (RES-13).
+            del finished, remove
+        if record.digest != message.digest:
+            # Another request of this id was finished before this one was refused.
+            raise RequestConflictError(conflict_error(given))
+        return record
+
+    def _enter(self, message: OutgoingMessage, waiter: Any) -> None:
+        runner = self.runner
+        backlog = runner.node.backlog
+        # A message that need not wait is never refused, however large it is.
+        if backlog.records and not backlog.has_room(message.request_id, 1, len(message.payload)):
+            raise ToolError(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                "Too many messages wait for the ledger; try again later.",
+                {"reason": "ledger_backlog"},
+            )
+        runner.node.send(message, waiter, runner.now_ms())
+        runner.kick()
+
+
+@define(eq=False, repr=False)
+class _Entry:
+    """The waiter for a request's entry: passes on what that decides to the waiter for its end."""
+
+    request_id: str
+    finished: asyncio.Future[RequestRecord]
+
+    def done(self) -> bool:
+        """Return whether the request's waiter is resolved, as `asyncio.Future.done` does."""
+        return self.finished.done()
+
+    def set_result(self, appended: Appended) -> None:
+        """Pass on that the ledger refused the request, or had finished it before."""
+        if appended.verdict is Verdict.CONFLICT:
+            self.finished.set_exception(RequestConflictError(conflict_error(self.request_id)))
+        elif appended.verdict is Verdict.FULL:
+            self.finished.set_exception(LedgerRefusalError())
+        elif appended.existing is not None and appended.existing.state in TERMINAL:
+            self.finished.set_result(appended.existing)
+
+    def set_exception(self, error: Exception) -> None:
+        """Pass on that the request may not be in the ledger."""
+        self.finished.set_exception(error)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _time_out(future: asyncio.Future[Any], request_id: str) -> None:
+    _fail(future, OutcomeUnknownError(request_id))
+
+
+def _fail_when_aborted(
+    signal: AbortSignal | None, future: asyncio.Future[Any], loop: asyncio.AbstractEventLoop
+) -> Callable[[], None]:
+    """Fail a future when `signal` fires; return a function that takes that back."""
+    if signal is None:
+        return _nothing
+    return signal.add_callback(
+        lambda: loop.call_soon_threadsafe(_fail, future, AbortError(signal.reason))
+    )
+
+
+def _nothing() -> None:
+    pass
