@@ -44,13 +44,14 @@ if TYPE_CHECKING:
     from .middleware.audit import AuditLog
     from .middleware.metrics import Metrics
     from .middleware.rate_limit import RateLimit
+    from .middleware.setup import MiddlewareStack
     from .middleware.stack import Middleware
     from .protocol.content import Icon
     from .protocol.principal import Principal
     from .registry.features import Features
 
 
-_QUIET = 0.5
+_DRAIN_SHARE = 0.5
 """The share of the time for leaving the lifespan in which handlers may still end."""
 
 
@@ -81,7 +82,7 @@ class ServerOptions:
     icons: Sequence[Icon] = ()
     publisher: Publisher | None = None
     features: Features | None = None
-    lifespan: Lifespan | None = None
+    lifespan: Lifespan[Any] | None = None
     middleware: tuple[Middleware, ...] = ()
 
 
@@ -109,7 +110,7 @@ class Runtime:
     dispatcher: Dispatcher
     publisher: Publisher
     engine: Engine
-    lifespan: Lifespan | None
+    lifespan: Lifespan[Any] | None
     middleware: tuple[Middleware, ...]
     _sink: StderrSink | None
     agents: AgentCoordinator | None = field(default=None, init=False)
@@ -136,6 +137,13 @@ class Runtime:
         """Offer `features` from now on."""
         self.dispatcher.features = features
         features.observe(self.publisher)
+
+    def use_stack(self, stack: MiddlewareStack) -> None:
+        """Put `stack` around the calls of this server from now on."""
+        self.audit, self.metrics, self.rate_limit = stack.audit, stack.metrics, stack.rate_limit
+        self.observers += stack.observers
+        self.dispatcher.around = stack.rate_limit
+        self.engine.around = stack.around
 
     def open_session(self, transport_type: TransportType) -> Session:
         """A new session, for hosts that perform effects themselves."""
@@ -186,8 +194,13 @@ class Runtime:
         features = self.dispatcher.features
         return features is not None and features.has_async_handlers()
 
+    @property
+    def has_resources(self) -> bool:
+        """Return whether there is anything to release when serving ends."""
+        return self.lifespan is not None or self.rate_limit is not None
+
     async def start_lifespan(self) -> None:
-        """Hold the lifespan, as long as messages are served (OPS-01); without hooks do nothing.
+        """Enter the lifespan hooks before messages are served (OPS-01); without hooks do nothing.
 
         Raises:
             LifespanError: a hook failed.
@@ -196,10 +209,10 @@ class Runtime:
             await self.lifespan.start()
 
     async def stop_lifespan(self, timeout: float | None = None) -> None:
-        """Hold it no more, on the same event loop; handlers that still run may end before.
+        """Leave the lifespan hooks, on the same event loop; handlers may end before.
 
         Args:
-            timeout: seconds it may take; by default `server.shutdown_timeout_ms`.
+            timeout: seconds this may take; by default `server.shutdown_timeout_ms`.
         """
         if self.lifespan is None:
             return
@@ -207,12 +220,12 @@ class Runtime:
         if self.lifespan.holders == 1 and self.engine.running:
             import asyncio
 
-            await asyncio.to_thread(self.engine.wait_idle, left * _QUIET)
-            left *= 1 - _QUIET
+            await asyncio.to_thread(self.engine.wait_idle, left * _DRAIN_SHARE)
+            left *= 1 - _DRAIN_SHARE
         await self.lifespan.stop(left)
 
-    async def close_operations(self) -> None:
-        """Give back what rate limits hold, on the same event loop; when nobody is served."""
+    async def close_middleware(self) -> None:
+        """Close the store of the rate limit, on the same event loop, once no call is served."""
         if self.rate_limit is not None:
             await self.rate_limit.close()
 
@@ -390,9 +403,11 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
     if options.agent_coordinator is not None:
         runtime.attach_agents(options.agent_coordinator)
     if middleware or config.is_operated():
-        from .middleware.setup import set_up_operations
+        from .middleware.setup import build_stack
 
-        set_up_operations(runtime)
+        runtime.use_stack(
+            build_stack(config, registry, resources, dispatcher, clock, logger, middleware)
+        )
     if config.is_dynamic_registration_effective():
         from .builtin.admin import add_admin_tools
 

@@ -342,7 +342,7 @@ async def connect(
         client.close()
         await runtime.stop_agents()
         await runtime.stop_lifespan()
-        await runtime.close_operations()
+        await runtime.close_middleware()
         runtime.registry.attach_logger(server.runtime.logger)
         if runtime.agents is not None:
             server.runtime.attach_agents(runtime.agents)

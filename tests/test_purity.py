@@ -113,10 +113,6 @@ ARITHMETIC = {"agents.ledger.encoder": {"datetime"}, "protocol.content": {"datet
 
 # Upward imports that still have to be cut. This list only gets shorter.
 TO_CUT = {
-    ("engine.lifespan", "runtime"),
-    ("engine.lifespan", "server"),
-    ("errors", "config.loading"),
-    ("middleware.setup", "runtime"),
     ("registry.reading", "core.results"),
 }
 

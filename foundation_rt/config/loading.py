@@ -22,11 +22,11 @@ from reprlib import Repr
 from types import MappingProxyType
 from typing import Any
 
-from attrs import Attribute, Factory, asdict, define, field, fields, fields_dict, frozen
+from attrs import Attribute, Factory, asdict, define, fields, fields_dict
 from cattrs import ClassValidationError, Converter, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
-from ..errors import ConfigError
+from ..errors import ConfigError, ConfigProblem
 from ..logs.redaction import sanitize
 from ..logs.shapes import REDACTED
 from .file import UnusableFileError, read_file
@@ -44,25 +44,9 @@ _FLAGS = {
 }
 
 
-@frozen
-class ConfigProblem:
-    """One reason why a configuration is refused (CONF-04).
-
-    Attributes:
-        key: the setting, as in ``tools.default_timeout_ms``; empty if a whole file is refused.
-        value: what was found there, or ``"[REDACTED]"`` (CONF-05); None if nothing was.
-        expected: what would have been accepted; completes "expected ...".
-        source: ``environment NAME``, ``file PATH`` or ``code``.
-    """
-
-    key: str
-    value: object = field(repr=False)
-    expected: str
-    source: str
-
-    def __str__(self) -> str:
-        found = f"{self.key} = {_shown(self.value)} ({self.source})" if self.key else self.source
-        return sanitize(f"{found}: expected {self.expected}")
+def _problem(key: str, value: object, expected: str, source: str) -> ConfigProblem:
+    found = f"{key} = {_shown(value)} ({source})" if key else source
+    return ConfigProblem(key, value, expected, source, sanitize(f"{found}: expected {expected}"))
 
 
 def load_config(
@@ -142,14 +126,14 @@ class _Draft:
             elif isinstance(value, Mapping):
                 self.overlay(value, source, kind.cls, key)
             else:
-                self.problems.append(ConfigProblem(_dotted(key), value, "a table", source))
+                self.problems.append(_problem(_dotted(key), value, "a table", source))
 
     def overlay_file(self, path: str) -> None:
         source = f"file {path}"
         try:
             self.overlay(read_file(Path(path)), source)
         except UnusableFileError as error:
-            self.problems.append(ConfigProblem("", None, str(error), source))
+            self.problems.append(_problem("", None, str(error), source))
 
     def overlay_environment(self, environ: Mapping[str, str]) -> None:
         known = {variable_name(key): (key, kind) for key, kind in settings()}
@@ -161,7 +145,7 @@ class _Draft:
             else:
                 words = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
                 expected = f"a known variable; the nearest is {_nearest(name, known)}"
-                self.problems.append(ConfigProblem(_dotted(words), REDACTED, expected, source))
+                self.problems.append(_problem(_dotted(words), REDACTED, expected, source))
 
     def finish(self) -> ServerConfig:
         try:
@@ -188,7 +172,7 @@ class _Draft:
             for name in sorted(cause.extra_fields, key=str):
                 key = (*section, name)
                 expected = f"a known key; the nearest is {_nearest(_dotted(key), _known_keys())}"
-                yield ConfigProblem(_dotted(key), REDACTED, expected, self.sources[key])
+                yield _problem(_dotted(key), REDACTED, expected, self.sources[key])
             return
         assert isinstance(cause, SettingError), cause
         key = (*section, cause.key)
@@ -197,7 +181,7 @@ class _Draft:
             value = REDACTED
         # A setting that is missed has no source; who spoke last of its section made it necessary.
         source = self.sources.get(key) or self.sources[section]
-        yield ConfigProblem(_dotted(key), value, cause.expected, source)
+        yield _problem(_dotted(key), value, cause.expected, source)
 
 
 @cache

@@ -110,7 +110,7 @@ class Engine:
     on_idle: Callable[[], object] = field(default=lambda: None)
     on_unanswered: Callable[[Invocation, Outcome | None], object] | None = field(default=None)
     around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
-    lifespan: Lifespan | None = field(default=None)
+    lifespan: Lifespan[Any] | None = field(default=None)
     _runs: dict[str, RunningCall] = field(factory=dict, init=False)
     _inline: RunningCall | None = field(default=None, init=False)
     _ended: threading.Condition = field(factory=threading.Condition, init=False)

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ..core.invocation import Outcome, Raised, Returned
 from .executor import Engine
+from .shutdown import FINAL_FLUSH_SECONDS
 
 if TYPE_CHECKING:
     from ..core.dispatcher import Dispatcher
     from ..core.invocation import Invocation
 
-_LAST_WORDS = 0.2  # seconds in which what the child has logged is written
 _FAILURE_EXIT = 1
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _MULTIPROCESSING = "multiprocessing.popen_fork"  # its children never return to whoever forked them
@@ -139,7 +139,7 @@ def leave(exit_code: int, flush_logs: Callable[[float], object]) -> NoReturn:
         with suppress(Exception):
             stream.flush()
     try:
-        flush_logs(_LAST_WORDS)
+        flush_logs(FINAL_FLUSH_SECONDS)
     finally:
         os._exit(exit_code)
 

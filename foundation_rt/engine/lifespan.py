@@ -12,29 +12,27 @@ one process, or two clients of a test, share one.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from attrs import define, field
 
 from ..errors import RegistrationError, UsageError, describe_exception
+from .shutdown import HANDLER_SHARE
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncGenerator
 
     from ..logs.logger import StructuredLogger
-    from ..runtime import Runtime
-    from ..server import Server
 
     LifespanHook = (
-        Callable[[Server], AbstractAsyncContextManager[Any]]
-        | Callable[[Server], AsyncGenerator[Any, None]]
+        Callable[[Any], AbstractAsyncContextManager[Any]]
+        | Callable[[Any], AsyncGenerator[Any, None]]
     )
 
-_PATIENCE = 0.8
-"""The share of the time for leaving after which what has not ended is cancelled."""
+Server = TypeVar("Server")
 
 
 class LifespanError(UsageError):
@@ -53,7 +51,7 @@ class _Life:
 
 
 @define(eq=False, repr=False)
-class Lifespan:
+class Lifespan(Generic[Server]):
     """The hooks of one server, and what they yielded.
 
     Args:
@@ -143,12 +141,12 @@ class Lifespan:
             if life.holders:
                 return
             life.leave.set()
-        await asyncio.wait([life.task], timeout=timeout * _PATIENCE)
+        await asyncio.wait([life.task], timeout=timeout * HANDLER_SHARE)
         if life.task.done():
             return
         self._log("warn", "lifespan hook takes too long to stop: cancelled", {})
         life.task.cancel()
-        await asyncio.wait([life.task], timeout=timeout * (1 - _PATIENCE))
+        await asyncio.wait([life.task], timeout=timeout * (1 - HANDLER_SHARE))
         self._forget(life)
 
     def _check_loop(self, life: _Life, loop: asyncio.AbstractEventLoop) -> None:
@@ -198,39 +196,63 @@ class Lifespan:
             self._logger.log(level, message, fields)
 
 
+class LifespanHolder(Protocol):
+    """Holds a lifespan while it serves: a runtime."""
+
+    @property
+    def lifespan(self) -> Lifespan[Any] | None:
+        """The hooks; None if there are none."""
+
+    @property
+    def has_resources(self) -> bool:
+        """Return whether there is anything to release when serving ends."""
+
+    async def start_lifespan(self) -> None:
+        """Enter the hooks, unless another holder has."""
+
+    async def stop_lifespan(self) -> None:
+        """Leave the hooks, unless another holder needs them."""
+
+    async def close_middleware(self) -> None:
+        """Close the connections of the middleware."""
+
+    def run_in_background(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run `function()` on the loop thread of a host without a loop; wait for its end."""
+
+
 @define(eq=False, repr=False)
 class Lifetime:
-    """Holds the lifespan for a host of its own (OPS-06); gives its state.
+    """Holds the lifespan for an embedding host, and returns its state (OPS-06).
 
     `async with` in a host with an event loop; `with` in one without, whose hooks run on the loop
     thread that its coroutine handlers run on.
     """
 
-    _runtime: Runtime
+    _holder: LifespanHolder
 
     async def __aenter__(self) -> Any:
-        await self._runtime.start_lifespan()
+        await self._holder.start_lifespan()
         return self._state
 
     async def __aexit__(self, *error: object) -> None:
-        await self._leave()
+        await self._stop()
 
     def __enter__(self) -> Any:
-        if self._runtime.lifespan is not None:
-            self._runtime.run_in_background(self._runtime.start_lifespan)
+        if self._holder.lifespan is not None:
+            self._holder.run_in_background(self._holder.start_lifespan)
         return self._state
 
     def __exit__(self, *error: object) -> None:
-        if self._runtime.lifespan is not None or self._runtime.rate_limit is not None:
-            self._runtime.run_in_background(self._leave)
+        if self._holder.has_resources:
+            self._holder.run_in_background(self._stop)
 
-    async def _leave(self) -> None:
-        await self._runtime.stop_lifespan()
-        await self._runtime.close_operations()
+    async def _stop(self) -> None:
+        await self._holder.stop_lifespan()
+        await self._holder.close_middleware()
 
     @property
     def _state(self) -> Any:
-        lifespan = self._runtime.lifespan
+        lifespan = self._holder.lifespan
         return None if lifespan is None else lifespan.state
 
 

@@ -1,29 +1,72 @@
-"""Puts around the calls of a server what its configuration and its author ask for.
+"""The middleware of a server, as its configuration and its author ask for it.
 
-Around the decision about a call: the rate limit. Around its handler, from the outside to the
-inside: traces, audit log, then the author's middleware in its own order. Metrics only observe.
+The rate limit is around the decision about a call. Around its handler are, from the outside to the
+inside: traces, the audit log, then the author's middleware in the order of registration. Metrics
+only observe.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from attrs import define, field
+
+from ..values import Shown
 from .stack import wrap
 
 if TYPE_CHECKING:
-    from ..runtime import Runtime
+    from collections.abc import Sequence
+
+    from ..clock import Clock
+    from ..config.settings import ServerConfig
+    from ..core.dispatcher import Dispatcher
+    from ..core.invocation import Invocation
+    from ..engine.connection import Observe
+    from ..limits import ResourceManager
+    from ..logs.logger import StructuredLogger
+    from ..registry.tools import ToolRegistry
+    from .audit import AuditLog
+    from .metrics import Metrics
     from .rate_limit import RateLimit
-    from .stack import Middleware
+    from .stack import Middleware, Proceed
 
 
-def set_up_operations(runtime: Runtime) -> None:
-    """Make what is asked for, and wire it to the engine and the observers of `runtime`.
+@define(eq=False, repr=False)
+class MiddlewareStack(Shown):
+    """The middleware of a server, and the observers of its calls.
+
+    Attributes:
+        around: puts the middleware around a handler; None where there is none.
+        observers: are given the records of calls and handshakes.
+        audit: writes the audit records, if the configuration asks for them.
+        metrics: counts for Prometheus, if the configuration asks for it.
+        rate_limit: refuses calls beyond it, if the configuration sets one.
+    """
+
+    around: Callable[[Invocation, Proceed], Proceed] | None = None
+    observers: list[Observe] = field(factory=list)
+    audit: AuditLog | None = None
+    metrics: Metrics | None = None
+    rate_limit: RateLimit | None = None
+
+
+def build_stack(
+    config: ServerConfig,
+    registry: ToolRegistry,
+    resources: ResourceManager,
+    dispatcher: Dispatcher,
+    clock: Clock,
+    logger: StructuredLogger,
+    own: Sequence[Middleware],
+) -> MiddlewareStack:
+    """Return the middleware that `config` asks for, and the author's `own` within it.
 
     Raises:
-        MissingExtraError: something is asked for whose extra is not installed.
+        MissingExtraError: the extra of a part is not installed.
     """
-    config = runtime.config
+    stack = MiddlewareStack()
     around: list[Middleware] = []
     if config.telemetry.tracing:
         from .tracing import Tracing
@@ -32,46 +75,41 @@ def set_up_operations(runtime: Runtime) -> None:
     if config.telemetry.metrics:
         from .metrics import Metrics
 
-        runtime.metrics = Metrics(runtime.resources, partial(_is_registered, runtime))
-        runtime.observers.append(runtime.metrics.observe)
+        stack.metrics = Metrics(resources, partial(_is_registered, registry, dispatcher))
+        stack.observers.append(stack.metrics.observe)
     if config.audit.enabled:
         from .audit import AuditLog
 
-        is_administrative = partial(_is_administrative, runtime)
-        runtime.audit = AuditLog(runtime.logger, config.audit, is_administrative)
-        runtime.observers.append(runtime.audit.observe)
-        around.append(runtime.audit)
+        stack.audit = AuditLog(logger, config.audit, partial(_is_administrative, registry))
+        stack.observers.append(stack.audit.observe)
+        around.append(stack.audit)
     if config.rate_limit.is_set():
-        runtime.dispatcher.around = runtime.rate_limit = _make_rate_limit(runtime)
-    around += runtime.middleware
+        from .rate_limit import make_rate_limit
+
+        stack.rate_limit = limit = make_rate_limit(
+            config.rate_limit, clock, logger, dispatcher, partial(_is_tool, registry)
+        )
+        if stack.audit is not None:
+            limit.call_observers.append(stack.audit.note_rate_limit)
+        if stack.metrics is not None:
+            limit.session_observers.append(stack.metrics.note_rate_limit)
+    around += own
     if around:
-        runtime.engine.around = partial(wrap, tuple(around))
+        stack.around = partial(wrap, tuple(around))
+    return stack
 
 
-def _make_rate_limit(runtime: Runtime) -> RateLimit:
-    from .rate_limit import make_rate_limit
-
-    limit = make_rate_limit(
-        runtime.config.rate_limit,
-        runtime.clock,
-        runtime.logger,
-        runtime.dispatcher,
-        lambda name: runtime.registry.get(name) is not None,
-    )
-    if runtime.audit is not None:
-        limit.call_observers.append(runtime.audit.note_rate_limit)
-    if runtime.metrics is not None:
-        limit.session_observers.append(runtime.metrics.note_rate_limit)
-    return limit
+def _is_tool(registry: ToolRegistry, name: str) -> bool:
+    return registry.get(name) is not None
 
 
-def _is_registered(runtime: Runtime, method: str, name: str) -> bool:
+def _is_registered(registry: ToolRegistry, dispatcher: Dispatcher, method: str, name: str) -> bool:
     if method == "tools/call":
-        return runtime.registry.get(name) is not None
-    features = runtime.dispatcher.features
+        return _is_tool(registry, name)
+    features: Any = dispatcher.features
     return features is not None and features.prompts.prompts.get(name) is not None
 
 
-def _is_administrative(runtime: Runtime, name: str) -> bool:
-    tool = runtime.registry.get(name)
+def _is_administrative(registry: ToolRegistry, name: str) -> bool:
+    tool = registry.get(name)
     return tool is not None and tool.administrative

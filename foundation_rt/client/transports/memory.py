@@ -108,7 +108,7 @@ class MemoryChannel:
             await runtime.stop_agents()
         await runtime.stop_lifespan()
         if not runtime.is_serving:
-            await runtime.close_operations()
+            await runtime.close_middleware()
 
     def _deliver(self, line: bytes) -> None:
         if not self._closed:

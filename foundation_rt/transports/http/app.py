@@ -181,7 +181,7 @@ class HttpApplication:
                 await asyncio.sleep(POLL_SECONDS)
             await self.runtime.stop_agents()
             await self.runtime.stop_lifespan(max(0.0, until - time.monotonic()))
-            await self.runtime.close_operations()
+            await self.runtime.close_middleware()
             await service.endpoint.events.close()
             # The host may end its process by a signal now, and with it the buffered log lines.
             self.runtime.flush_logs(FINAL_FLUSH_SECONDS)

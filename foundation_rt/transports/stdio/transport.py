@@ -307,7 +307,7 @@ class StdioTransport:
                 task.cancel()
                 await asyncio.wait([task], timeout=min(LOOP_GRACE_SECONDS, self._remaining()))
         await self.runtime.stop_lifespan(self._remaining() * STOP_SHARE)
-        await self.runtime.close_operations()
+        await self.runtime.close_middleware()
 
     def _remaining(self) -> float:
         """Return what is left of the budget, in seconds."""

@@ -170,12 +170,12 @@ def test_what_runs_beside_connections_ends_with_the_last() -> None:
         async def stop_agents() -> None:
             stopped.append("agents")
 
-        async def close_operations() -> None:
+        async def close_middleware() -> None:
             stopped.append("operations")
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(runtime), "stop_agents", lambda runtime: stop_agents())
-            patch.setattr(type(runtime), "close_operations", lambda runtime: close_operations())
+            patch.setattr(type(runtime), "close_middleware", lambda runtime: close_middleware())
             host = runtime.connect_host(lambda line: None, "memory")
             first, _ = await connected(server)
             second, _ = await connected(server)
