@@ -25,7 +25,7 @@ _HTTP_HEADERS = {
 
 
 @define(eq=False)
-class Era:
+class ProtocolMode:
     """One of the two ways to speak the protocol: what a call says besides what it is about."""
 
     revision: str
@@ -56,7 +56,10 @@ class Era:
         return {"protocolVersion": self.revision, "capabilities": {}, "clientInfo": _INFO}
 
 
-ERAS = {"stateless": Era("2026-07-28", True), "handshake": Era("2025-11-25", False)}
+MODES = {
+    "stateless": ProtocolMode("2026-07-28", True),
+    "handshake": ProtocolMode("2025-11-25", False),
+}
 
 
 @define(eq=False)
@@ -98,17 +101,17 @@ class Pipes(asyncio.SubprocessProtocol):
 
 @asynccontextmanager
 async def over_stdio(
-    command: Sequence[str], env: Mapping[str, str], era: Era
+    command: Sequence[str], env: Mapping[str, str], mode: ProtocolMode
 ) -> AsyncIterator[Any]:
     """A function that calls a tool of a server that it starts."""
     loop = asyncio.get_running_loop()
     transport, pipes = await loop.subprocess_exec(Pipes, *command, env=env, stderr=None)
-    if not era.is_stateless:
-        await pipes.ask("initialize", era.hello)
+    if not mode.is_stateless:
+        await pipes.ask("initialize", mode.hello)
         pipes.tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def call(tool: str, arguments: Mapping[str, Any]) -> Any:
-        return await pipes.ask("tools/call", era.params(tool, arguments))
+        return await pipes.ask("tools/call", mode.params(tool, arguments))
 
     yield call
     transport.get_pipe_transport(0).close()
@@ -117,7 +120,7 @@ async def over_stdio(
 
 
 @asynccontextmanager
-async def over_http(url: str, era: Era) -> AsyncIterator[Any]:
+async def over_http(url: str, mode: ProtocolMode) -> AsyncIterator[Any]:
     """A function that calls a tool of the server at `url`."""
     ids = count()
     async with httpx2.AsyncClient(timeout=None) as client:
@@ -132,15 +135,15 @@ async def over_http(url: str, era: Era) -> AsyncIterator[Any]:
             return await post(message, headers)
 
         session: dict[str, str] = {}
-        if not era.is_stateless:
-            hello = await ask("initialize", era.hello, era.headers("", {}))
+        if not mode.is_stateless:
+            hello = await ask("initialize", mode.hello, mode.headers("", {}))
             session = {"Mcp-Session-Id": hello.headers["Mcp-Session-Id"]}
             told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-            await post(told, era.headers("", session))
+            await post(told, mode.headers("", session))
 
         async def call(tool: str, arguments: Mapping[str, Any]) -> Any:
-            params = era.params(tool, arguments)
-            answer = await ask("tools/call", params, era.headers(tool, session))
+            params = mode.params(tool, arguments)
+            answer = await ask("tools/call", params, mode.headers(tool, session))
             return orjson.loads(answer.content)["result"]
 
         yield call

@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from bench.client_floor import ERAS, Era, over_http, over_stdio
+from bench.client_floor import MODES, ProtocolMode, over_http, over_stdio
 
 TOOL, ARGUMENTS, RESULT = "inline_echo", {"text": "a fairly short text"}, '"a fairly short text"'
 
@@ -36,12 +36,12 @@ Call = Callable[[], Awaitable[str]]
 
 
 @asynccontextmanager
-async def floor(transport: str, era: Era, where: str) -> AsyncIterator[Call]:
+async def floor(transport: str, mode: ProtocolMode, where: str) -> AsyncIterator[Call]:
     """The bare one."""
     opened = (
-        over_http(where, era)
+        over_http(where, mode)
         if transport == "http"
-        else over_stdio(shlex.split(where), {**os.environ, **SERVER_ENV}, era)
+        else over_stdio(shlex.split(where), {**os.environ, **SERVER_ENV}, mode)
     )
     async with opened as ask:
 
@@ -54,7 +54,7 @@ async def floor(transport: str, era: Era, where: str) -> AsyncIterator[Call]:
 
 
 @asynccontextmanager
-async def official(transport: str, era: Era, where: str) -> AsyncIterator[Call]:
+async def official(transport: str, mode: ProtocolMode, where: str) -> AsyncIterator[Call]:
     """The client of the official SDK."""
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters
@@ -65,7 +65,7 @@ async def official(transport: str, era: Era, where: str) -> AsyncIterator[Call]:
         if transport == "http"
         else StdioServerParameters(command=command, args=args, env=SERVER_ENV)
     )
-    async with Client(server, mode=era.revision if era.is_stateless else "legacy") as client:
+    async with Client(server, mode=mode.revision if mode.is_stateless else "legacy") as client:
 
         async def call() -> str:
             result = await client.call_tool(TOOL, ARGUMENTS)
@@ -76,13 +76,13 @@ async def official(transport: str, era: Era, where: str) -> AsyncIterator[Call]:
 
 
 @asynccontextmanager
-async def ours(transport: str, era: Era, where: str) -> AsyncIterator[Call]:
+async def ours(transport: str, mode: ProtocolMode, where: str) -> AsyncIterator[Call]:
     """This client."""
     from foundation_rt.client import StdioServer, connect
 
     command, *args = shlex.split(where)
     server = where if transport == "http" else StdioServer(command, args, SERVER_ENV)
-    async with connect(server, revision=era.revision) as client:
+    async with connect(server, revision=mode.revision) as client:
 
         async def call() -> str:
             return (await client.call(TOOL, ARGUMENTS)).text
@@ -90,7 +90,7 @@ async def ours(transport: str, era: Era, where: str) -> AsyncIterator[Call]:
         yield call
 
 
-CLIENTS: dict[str, Callable[[str, Era, str], AbstractAsyncContextManager[Call]]] = {
+CLIENTS: dict[str, Callable[[str, ProtocolMode, str], AbstractAsyncContextManager[Call]]] = {
     "floor": floor,
     "official": official,
     "ours": ours,
@@ -118,12 +118,12 @@ async def make_calls(call: Call, in_flight: int, seconds: float) -> dict[str, An
     return {"rate": len(took) / seconds, "took": took, "cpu": cpu / len(took)}
 
 
-async def serve(client: str, transport: str, era: str, where: str) -> None:
+async def serve(client: str, transport: str, mode: str, where: str) -> None:
     """Do one job after another."""
     jobs = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(jobs)
     await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
-    async with CLIENTS[client](transport, ERAS[era], where) as call:
+    async with CLIENTS[client](transport, MODES[mode], where) as call:
         await make_calls(call, 1, 0.2)  # connections, compiled schemas, imports
         while line := await jobs.readline():
             job = orjson.loads(line)

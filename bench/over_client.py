@@ -38,26 +38,26 @@ Rounds = dict[str, list[dict[str, Any]]]
 
 def report(sizes: Sizes) -> None:
     """Measure and print."""
-    for era in sizes.eras:
-        _report_calls("stdio", era, " ".join([sys.executable, *APP]), sizes)
+    for mode in sizes.modes:
+        _report_calls("stdio", mode, " ".join([sys.executable, *APP]), sizes)
     server = Server.spawn("runtime", [*APP, "--no-auth", "--http"], "127.0.0.1:{}")
     try:
-        for era in sizes.eras:
-            _report_calls("http", era, f"http://127.0.0.1:{server.port}/mcp", sizes)
+        for mode in sizes.modes:
+            _report_calls("http", mode, f"http://127.0.0.1:{server.port}/mcp", sizes)
     finally:
         server.stop()
     _report_imports(sizes.starts)
 
 
 def compare(
-    transport: str, era: str, where: str, in_flight: Sequence[int], rounds: int, seconds: float
+    transport: str, mode: str, where: str, in_flight: Sequence[int], rounds: int, seconds: float
 ) -> Mapping[int, Rounds]:
     """Let every client call the server at `where`; what came of it, by calls in flight."""
     found: dict[int, Rounds] = {number: {name: [] for name in CLIENTS} for number in in_flight}
     loads: dict[str, Load] = {}
     try:
         for name in CLIENTS:
-            loads[name] = Load.spawn("bench.client_load", name, transport, era, where)
+            loads[name] = Load.spawn("bench.client_load", name, transport, mode, where)
         for number, _ in product(in_flight, range(rounds)):
             for name, load in loads.items():
                 found[number][name].append(load.do(in_flight=number, seconds=seconds))
@@ -67,11 +67,11 @@ def compare(
     return found
 
 
-def _report_calls(transport: str, era: str, where: str, sizes: Sizes) -> None:
-    found = compare(transport, era, where, sizes.in_flight, *sizes.client)
+def _report_calls(transport: str, mode: str, where: str, sizes: Sizes) -> None:
+    found = compare(transport, mode, where, sizes.in_flight, *sizes.client)
     for number, rounds in found.items():
         say(
-            f"\n{f'{transport}, {era}, {number} in flight':32}{'calls/s':>9}{'p50 us':>9}"
+            f"\n{f'{transport}, {mode}, {number} in flight':32}{'calls/s':>9}{'p50 us':>9}"
             f"{'p95 us':>9}{'p99 us':>9}{'CPU us':>9}{'p50':>8}{'calls/s':>10}"
         )
         for name, each in rounds.items():

@@ -261,7 +261,7 @@ def _shake_hands(port: int) -> dict[str, str]:
 
 
 def _call(port: int, session: dict[str, str]) -> str:
-    """A call of the handshake era; of no session where the server keeps none."""
+    """A call of the handshake mode; of no session where the server keeps none."""
     headers = {"MCP-Protocol-Version": _HANDSHAKE, **session}
     return _post(port, _message("tools/call", _CALL), headers)
 

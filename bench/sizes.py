@@ -30,7 +30,7 @@ class Sizes:
     subscribers: tuple[int, ...]
     client: tuple[int, float]
     in_flight: tuple[int, ...]
-    eras: tuple[str, ...]
+    modes: tuple[str, ...]
     aacp: int
     aacp_share: float
     seeds: tuple[int, int]
@@ -47,7 +47,7 @@ FULL = Sizes(
     subscribers=(1_000, 10_000),
     client=(7, 0.4),
     in_flight=(1, 16, 128),
-    eras=("stateless", "handshake"),
+    modes=("stateless", "handshake"),
     aacp=5,
     aacp_share=1.0,
     seeds=(100, 200),
@@ -64,7 +64,7 @@ SHORTEST = Sizes(
     subscribers=(3,),
     client=(1, 0.01),
     in_flight=(2,),
-    eras=("handshake",),
+    modes=("handshake",),
     aacp=1,
     aacp_share=0.01,
     seeds=(1, 5),

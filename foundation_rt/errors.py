@@ -56,7 +56,7 @@ class ToolCompletionOutcome(StrEnum):
 class JsonRpcErrorCode(IntEnum):
     """Codes of JSON-RPC error responses.
 
-    JSON-RPC 2.0 section 5.1; -32002 is the seed's, and in the handshake era also the
+    JSON-RPC 2.0 section 5.1; -32002 is the seed's, and in the handshake mode also the
     specification's for a resource that does not exist; -32020 to -32022 are of MCP 2026-07-28.
     """
 

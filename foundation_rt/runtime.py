@@ -162,7 +162,7 @@ class Runtime:
 
         Args:
             principal: who the peer has proved to be.
-            stateless: it is for requests of the stateless era only.
+            stateless: it is for requests of the stateless mode only.
         """
         session = create_session(
             transport_type,

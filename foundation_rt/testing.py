@@ -177,7 +177,7 @@ class TestClient:
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send a request; return its result.
 
-        In the stateless era it is sent again, with answers, as long as the server asks for some.
+        In the stateless mode it is sent again, with answers, as long as the server asks for some.
 
         Raises:
             ProtocolError: the server answered with an error.
@@ -293,7 +293,7 @@ async def connect(
             memory, as `client.logs`.
         ids: replaces the server's ids, e.g. by `SequentialIds()`.
         handshake: False leaves `initialize` to the caller.
-        revision: the revision to speak; one of the stateless era needs no handshake.
+        revision: the revision to speak; one of the stateless mode needs no handshake.
         answers: called with the method and the params of whatever the server asks
             (`elicitation/create`, `sampling/createMessage`, `roots/list`); returns the result, or
             raises `ProtocolError` to refuse (before 2026-07-28). By default the client has none of

@@ -131,7 +131,7 @@ async def _inspect(client: Client, line: CommandLine) -> Answer:
     data = {
         "serverInfo": server.implementation,
         "protocolVersion": server.revision.name,
-        "era": server.revision.era.value,
+        "mode": server.revision.mode.value,
         "capabilities": server.capabilities,
         "instructions": server.instructions,
         **{name: each for name, each in found.items() if name not in failed},
@@ -165,7 +165,7 @@ async def _lists(client: Client, server: ServerDescription) -> dict[str, Any]:
 
 def _introduction(server: ServerDescription) -> Page:
     rows = [
-        ("revision", f"{server.revision.name} ({server.revision.era.value})"),
+        ("revision", f"{server.revision.name} ({server.revision.mode.value})"),
         ("capabilities", capability_list(server.capabilities) or "none"),
     ]
     parts: list[Part] = [Heading(server.name or "a server without a name", server.version)]

@@ -434,7 +434,7 @@ class Client:
         self._subscriptions.began(session)
 
     async def _set_log_level(self, session: Session) -> None:
-        """Once, in the handshake era; a server that refuses is of use all the same."""
+        """Once, in the handshake mode; a server that refuses is of use all the same."""
         level = self.options.log_level
         server = session.server
         if level is None or server.revision.is_stateless or not server.can("logging"):

@@ -1,7 +1,7 @@
 """What asking its client means for a call: what comes along with it, and what it ends with.
 
 The questions themselves are the business of `server_requests`; here they meet the protocol
-(spec/client-requests.md). A call of the stateless era may bring answers, and a state that says
+(spec/client-requests.md). A call of the stateless mode may bring answers, and a state that says
 what they are answers to. It may end without a result: because answers are lacking, or because its
 client cannot be asked.
 
@@ -86,7 +86,7 @@ class ClientInput:
     # -- before the handler runs ---------------------------------------------------------------
 
     def open(self, call: Invocation, params: Mapping[str, Any]) -> None:
-        """Take in the answers that came with a call of the stateless era (ASK-11, ASK-14).
+        """Take in the answers that came with a call of the stateless mode (ASK-11, ASK-14).
 
         Raises:
             InputRefused: they are malformed, or the state is not good for this call.
@@ -260,7 +260,7 @@ def _fail(call: Invocation, error: StructuredError, duration_ms: float) -> list[
 
 
 def _rounds_of(call: Invocation) -> MultiRoundTrip:
-    """The rounds of a call of the stateless era, this one being the first if none are known of."""
+    """The rounds of a call of the stateless mode, this one being the first if none are known of."""
     if call.rounds is None:
         from ..server_requests.request_state import purpose
         from ..server_requests.round_trips import MultiRoundTrip

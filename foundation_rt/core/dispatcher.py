@@ -416,7 +416,7 @@ def _refuse_batch(session: Session, batch: Batch) -> Malformed | None:
 
 
 def _read_batched(item: Any) -> Request | Notification | Response | Malformed:
-    """A member of a batch; in the stateless era there are none (RPC-16)."""
+    """A member of a batch; in the stateless mode there are none (RPC-16)."""
     message = read(item)
     if isinstance(message, Request) and brings_peer(message.params):
         detail = "The revision that the request names has no batches."

@@ -56,7 +56,7 @@ class Invocation:
         timeout_ms: the deadline, in ms from the start of the handler.
         shape: makes the result out of what the handler returned; of all but a `tools/call`.
         slot: None as long as it has none, and if it needs none.
-        arguments_as_sent: as JSON in UTF-8; of a call of the stateless era.
+        arguments_as_sent: as JSON in UTF-8; of a call of the stateless mode.
         rounds: what its client has answered so far; None where nothing was asked or brought along.
         principal: who asked, as was proved then: later messages of a session may bring another
             token, of other scopes.

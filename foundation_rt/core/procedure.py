@@ -105,7 +105,7 @@ class Procedure(ABC):
     def exchange(
         self, call: Invocation, rounds: MultiRoundTrip, signal: AbortSignal
     ) -> RequestStrategy:
-        """How a handler of the stateless era asks its client: round by round (ASK-10)."""
+        """How a handler of the stateless mode asks its client: round by round (ASK-10)."""
         return rounds
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:

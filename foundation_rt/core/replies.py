@@ -150,7 +150,7 @@ class ServerInfo:
 
 @define(eq=False, repr=False)
 class ResultWriter:
-    """Completes results; in the stateless era each says its type and its server (REV-06).
+    """Completes results; in the stateless mode each says its type and its server (REV-06).
 
     Args:
         cache_ttl_ms: how long a client may take a list for fresh, in ms (REV-07).
@@ -169,7 +169,7 @@ class ResultWriter:
         return self.with_type(peer, "complete", result)
 
     def with_type(self, peer: Peer, result_type: str, result: dict[str, Any]) -> dict[str, Any]:
-        """`result` of another type than `complete`, for a peer of the stateless era."""
+        """`result` of another type than `complete`, for a peer of the stateless mode."""
         meta = {**result.get("_meta", {}), SERVER_INFO_KEY: self.server_info(peer.revision)}
         return {"resultType": result_type, **result, "_meta": meta}
 

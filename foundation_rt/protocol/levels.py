@@ -14,7 +14,7 @@ LOGGING_LEVELS = (
 )
 
 DEFAULT_LEVEL = "info"
-"""From which level on a client of the handshake era is sent messages, unless it says otherwise."""
+"""From which level on a client of the handshake mode is sent messages, unless it says otherwise."""
 
 
 def is_wanted(level: str, least: str | None) -> bool:

@@ -1,6 +1,6 @@
 """What is known of a peer: from the handshake, or from the request itself.
 
-In the handshake era a session has one peer, from `initialize` on. In the stateless era every
+In the handshake mode a session has one peer, from `initialize` on. In the stateless mode every
 request brings its own in `_meta`, and nothing is taken over from one request to the next (REV-04).
 """
 
@@ -103,9 +103,9 @@ class PeerRefused(Exception):
 
 
 def brings_peer(params: Any) -> bool:
-    """Return whether a request belongs to the stateless era: its `_meta` says who asks (REV-04).
+    """Return whether a request belongs to the stateless mode: its `_meta` says who asks (REV-04).
 
-    One of the members that it has to have is enough: a request of that era that lacks the other is
+    One of the members that it has to have is enough: a request of that mode that lacks the other is
     malformed, and is told so, instead of being asked for a handshake.
     """
     meta = params.get("_meta") if type(params) is dict else None

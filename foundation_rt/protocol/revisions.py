@@ -1,11 +1,11 @@
-"""The revisions of the MCP specification that are spoken, and all that differs between them.
+"""The supported revisions of the MCP specification, and all differences between them.
 
-A revision is a row of `REVISIONS`; a difference is a column. Whoever writes something that is not
-the same in every revision asks its row, so that nothing else in the runtime knows a revision by
-name (REV-01).
+A revision is a row of `REVISIONS`; a difference is a column. Code that differs between revisions
+reads the row, so nothing else in the runtime knows a revision by name (REV-01).
 
-There are two eras (REV-02). In the older revisions a connection shakes hands and a session follows;
-from 2026-07-28 on every request says all there is to know of its sender, and nothing is remembered.
+There are two protocol modes (REV-02). In the handshake mode of the older revisions a connection
+begins with `initialize`, and a session follows. In the stateless mode, from 2026-07-28 on, every
+request describes its sender, and nothing is remembered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from attrs import define
 
 RESOURCE_NOT_FOUND = -32002
-"""Of a resource that does not exist, in the handshake era; a code of the specification's own."""
+"""Of a resource that does not exist, in the handshake mode; a code of the specification's own."""
 
 _INVALID_PARAMS = -32602
 
@@ -25,7 +25,7 @@ VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 """Where in `_meta` a stateless request names its revision."""
 
 
-class Era(Enum):
+class ProtocolMode(Enum):
     """How a peer tells who it is and what it can do."""
 
     HANDSHAKE = "handshake"
@@ -54,7 +54,7 @@ class Revision:
     """
 
     name: str
-    era: Era
+    mode: ProtocolMode
     requests: frozenset[str]
     batches: bool
     content_kinds: frozenset[str]
@@ -165,12 +165,12 @@ def _gather(since: Mapping[str, set[str]], name: str) -> frozenset[str]:
     return frozenset[str]().union(*(each for date, each in since.items() if date <= name))
 
 
-def _revision(name: str, era: Era) -> Revision:
-    stateless = era is Era.STATELESS
+def _revision(name: str, mode: ProtocolMode) -> Revision:
+    stateless = mode is ProtocolMode.STATELESS
     modern = {"server/discover", "subscriptions/listen"} | _TASKS
     return Revision(
         name,
-        era,
+        mode,
         requests=frozenset(_FEATURES | (modern if stateless else _SESSION)),
         batches=name == "2025-03-26",
         content_kinds=_gather(_CONTENT_SINCE, name),
@@ -199,8 +199,8 @@ STATELESS_REVISIONS = ("2026-07-28",)
 NEWEST_HANDSHAKE_REVISION = HANDSHAKE_REVISIONS[-1]
 
 REVISIONS: Mapping[str, Revision] = {
-    **{name: _revision(name, Era.HANDSHAKE) for name in HANDSHAKE_REVISIONS},
-    **{name: _revision(name, Era.STATELESS) for name in STATELESS_REVISIONS},
+    **{name: _revision(name, ProtocolMode.HANDSHAKE) for name in HANDSHAKE_REVISIONS},
+    **{name: _revision(name, ProtocolMode.STATELESS) for name in STATELESS_REVISIONS},
 }
 """Every revision that is spoken, by its name, oldest first."""
 

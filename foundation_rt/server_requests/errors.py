@@ -109,7 +109,7 @@ class InvalidClientResult(ServerRequestError):
 class UrlElicitationRequired(ServerRequestError):
     """Raised by a handler that can do nothing before its user has visited some pages (ASK-18).
 
-    Where the revision has an error that says so, the call ends with it; in the stateless era it
+    Where the revision has an error that says so, the call ends with it; in the stateless mode it
     ends as one that asks. The client calls again when the user has been there.
 
     Args:

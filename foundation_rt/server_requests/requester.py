@@ -30,7 +30,7 @@ class ServerRequester:
     """Asks the client of one call; made when its handler asks for the first time.
 
     Every question has a key that no other question of the call has: the handler gives it, or it is
-    numbered. In the stateless era answers are found by it when the handler runs again (ASK-13).
+    numbered. In the stateless mode answers are found by it when the handler runs again (ASK-13).
 
     Args:
         name: of the call; unique.

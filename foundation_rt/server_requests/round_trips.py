@@ -1,4 +1,4 @@
-"""The stateless era: a call ends with what it lacks, and comes again with it (ASK-10 to ASK-13).
+"""The stateless mode: a call ends with what it lacks, and comes again with it (ASK-10 to ASK-13).
 
 A handler that asks something unanswered is unwound by `InputRequired`; the client is told what to
 find out, and retries the call. The handler then runs again from its start, and every question that

@@ -356,7 +356,7 @@ def test_a_deadline_stands_still_between_rounds() -> None:
 
 
 @pytest.mark.rule("CLIENT-26")
-def test_in_the_handshake_era_a_result_asks_nothing() -> None:
+def test_in_the_handshake_mode_a_result_asks_nothing() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
         rounds(stage, asks("a"))
@@ -368,7 +368,7 @@ def test_in_the_handshake_era_a_result_asks_nothing() -> None:
 
 @pytest.mark.rule("CLIENT-26")
 @pytest.mark.parametrize("revision", BOTH)
-def test_the_model_is_asked_in_both_eras(revision: str) -> None:
+def test_the_model_is_asked_in_both_modes(revision: str) -> None:
     params = {"messages": [{"role": "user", "content": {"type": "text", "text": "2 + 2?"}}]}
     question = {"method": "sampling/createMessage", "params": {**params, "maxTokens": 5}}
 

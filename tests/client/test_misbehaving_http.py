@@ -323,7 +323,7 @@ def test_an_answer_on_somebody_elses_stream_is_nobodys(server: HttpStage) -> Non
 
 @pytest.mark.rule("CHTTP-12", "CLIENT-15")
 def test_the_server_hears_of_a_call_that_is_cancelled(server: HttpStage) -> None:
-    """By the end of its exchange; in the handshake era, where that says nothing, by a message."""
+    """By the end of its exchange; in the handshake mode, where that says nothing, by a message."""
     told: Act = ["wait", "notifications/cancelled" if server.revision == HANDSHAKE else "left"]
 
     # The server is that of other tests too, and knows their nonces.

@@ -20,7 +20,7 @@ from tests.support.virtual_loop import run_virtual
 
 Scene = Callable[[Client, MemoryStage], Awaitable[None]]
 
-both_eras = pytest.mark.parametrize(
+both_modes = pytest.mark.parametrize(
     ("revision", "point"),
     [(HANDSHAKE, "resources/subscribe"), (STATELESS, "subscriptions/listen")],
 )
@@ -52,7 +52,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-@both_eras
+@both_modes
 @pytest.mark.rule("CLIENT-31")
 def test_a_subscription_that_is_never_confirmed_is_given_up_in_time(
     revision: str, point: str
@@ -67,7 +67,7 @@ def test_a_subscription_that_is_never_confirmed_is_given_up_in_time(
     run(scene, {point: []}, revision)
 
 
-@both_eras
+@both_modes
 @pytest.mark.rule("CLIENT-31")
 def test_a_subscription_that_is_refused(revision: str, point: str) -> None:
     async def scene(client: Client, stage: MemoryStage) -> None:
@@ -80,7 +80,7 @@ def test_a_subscription_that_is_refused(revision: str, point: str) -> None:
     run(scene, {point: [refusal]}, revision)
 
 
-@both_eras
+@both_modes
 @pytest.mark.rule("CLIENT-51", "CLIENT-31")
 def test_whoever_subscribes_when_the_client_is_closed_is_told_so(revision: str, point: str) -> None:
     async def scene(client: Client, stage: MemoryStage) -> None:
@@ -99,7 +99,7 @@ def test_whoever_subscribes_when_the_client_is_closed_is_told_so(revision: str, 
     run(scene, {point: []}, revision)
 
 
-@both_eras
+@both_modes
 @pytest.mark.rule("CLIENT-54")
 def test_whoever_listens_when_the_client_is_closed_has_heard_all(revision: str, point: str) -> None:
     async def scene(client: Client, stage: MemoryStage) -> None:

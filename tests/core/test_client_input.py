@@ -1,4 +1,4 @@
-"""Calls of the stateless era that ask their client, from request to request."""
+"""Calls of the stateless mode that ask their client, from request to request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STATELESS = "2026-07-28"
 
 
 def scene(play: Callable[[Rig, AskedClient], Coroutine[Any, Any, None]], **options: Any) -> Rig:
-    """Play with a server that has the tools below, and a client of the stateless era."""
+    """Play with a server that has the tools below, and a client of the stateless mode."""
     rig = Rig(**options)
     add_handlers(rig)
 

@@ -1,4 +1,4 @@
-"""A scripted client over stdio is asked, told and listened to, in both eras and by one process."""
+"""Requests to a scripted client over stdio, in both protocol modes and by one process."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def text_of(response: dict[str, Any]) -> str:
 
 @pytest.mark.rule("ASK-01", "ASK-17", "NOTE-01", "NOTE-04")
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
-def test_the_handshake_era(revision: str) -> None:
+def test_the_handshake_mode(revision: str) -> None:
     with serve(APP, handshake=False) as server:
         shake_hands(server, revision)
         server.messages.clear()
@@ -121,7 +121,7 @@ def test_the_handshake_era(revision: str) -> None:
 
 
 @pytest.mark.rule("ASK-10", "ASK-14", "REV-02")
-def test_the_stateless_era_beside_it() -> None:
+def test_the_stateless_mode_beside_it() -> None:
     with serve(APP, handshake=False) as server:
         shake_hands(server)
         server.messages.clear()
@@ -194,7 +194,7 @@ def test_a_client_that_leaves_owes_nothing() -> None:
 
 
 @pytest.mark.rule("SUB-01", "SUB-03", "SUB-07")
-def test_subscribers_of_both_eras_hear_of_an_update() -> None:
+def test_subscribers_of_both_modes_hear_of_an_update() -> None:
     with serve(APP, handshake=False) as server:
         shake_hands(server)
         assert server.request("resources/subscribe", {"uri": "note://1"})["result"] == {}

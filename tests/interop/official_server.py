@@ -175,7 +175,7 @@ async def drop(context: Context) -> str:
 
 @server.tool()
 async def touch(uri: str, context: Context) -> str:
-    """Says that a resource has changed, in the way of either era."""
+    """Says that a resource has changed, in the way of either mode."""
     await context.notify_resource_updated(uri)
     if uri in subscribed:
         await context.session.send_resource_updated(uri)

@@ -1,6 +1,6 @@
 """Our client against npm's servers: `server-everything`, `server-filesystem`, `server-memory`.
 
-They are of the handshake era. What each offers is used once, over every transport it has.
+They are of the handshake mode. What each offers is used once, over every transport it has.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 OFFICIAL = {"official-python": servers.python, "official-typescript": servers.typescript}
 CALLERS = 20
 
-eras = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+modes = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 everybody = pytest.mark.parametrize("command", OFFICIAL.values(), ids=OFFICIAL)
 Command = Callable[[], list[str]]
 Test = Callable[[Client], Awaitable[None]]
@@ -68,7 +68,7 @@ async def _as_soon_as_may_be(client: Client) -> int:
 
 
 @pytest.mark.rule("CLIENT-07", "CLIENT-28")
-@eras
+@modes
 @everybody
 def test_a_killed_child_is_started_again_once(command: Command, revision: str) -> None:
     async def test(client: Client) -> None:
@@ -81,7 +81,7 @@ def test_a_killed_child_is_started_again_once(command: Command, revision: str) -
 
 
 @pytest.mark.rule("CLIENT-28", "RETRY-10")
-@eras
+@modes
 @everybody
 def test_what_may_have_run_is_not_repeated(command: Command, revision: str) -> None:
     async def test(client: Client) -> None:
@@ -129,7 +129,7 @@ def test_a_subscription_outlives_the_server(command: Command) -> None:
 
 
 @pytest.mark.rule("CLIENT-49", "CHTTP-18")
-@eras
+@modes
 @everybody
 def test_over_http_a_restarted_server_is_spoken_to_anew(command: Command, revision: str) -> None:
     with servers.listening(command()) as first:

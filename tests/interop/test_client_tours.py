@@ -17,7 +17,7 @@ from tests.support.process import command
 OFFICIAL = {"official-python": servers.python, "official-typescript": servers.typescript}
 OURS = "interop"
 
-eras = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "stateless"])
+modes = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "stateless"])
 clean = pytest.mark.usefixtures("nothing_left")
 everybody = pytest.mark.parametrize("server", [OURS, *OFFICIAL])
 
@@ -41,7 +41,7 @@ def url(server: str) -> Iterator[str]:
     "CLIENT-01", "CLIENT-15", "CLIENT-16", "CLIENT-22", "CLIENT-26", "CLIENT-29", "CLIENT-53"
 )
 @clean
-@eras
+@modes
 @everybody
 def test_over_stdio(server: str, modern: bool) -> None:
     report = asyncio.run(our_client.make(_stdio(server), modern=modern, over_http=False))
@@ -52,7 +52,7 @@ def test_over_stdio(server: str, modern: bool) -> None:
     "CLIENT-01", "CLIENT-15", "CLIENT-16", "CLIENT-22", "CLIENT-26", "CLIENT-29", "CHTTP-24"
 )
 @clean
-@eras
+@modes
 @everybody
 def test_over_http(server: str, modern: bool, url: str) -> None:
     report = asyncio.run(our_client.make(url, modern=modern, over_http=True))
@@ -61,7 +61,7 @@ def test_over_http(server: str, modern: bool, url: str) -> None:
 
 @pytest.mark.rule("CHTTP-13")
 @clean
-@eras
+@modes
 @pytest.mark.parametrize("server", OFFICIAL)
 def test_over_http_without_sessions_and_streams(server: str, modern: bool) -> None:
     with servers.listening(OFFICIAL[server](), mode="plain") as listening:
@@ -84,7 +84,7 @@ def test_a_tool_that_fails(server: str) -> None:
 
 
 @pytest.mark.rule("CHILD-13")
-@eras
+@modes
 def test_in_memory(modern: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOUNDATION_RT_LOGGING__LEVEL", "error")  # of the server's, in this process
     server = load_app(str(tour.APP))

@@ -151,7 +151,7 @@ def connect() -> Iterator[Callable[[str], Client]]:
 
 @pytest.mark.rule("REV-03", "REV-08")
 @pytest.mark.parametrize("revision", official_types.REVISIONS[:-1])
-def test_in_the_handshake_era(connect: Callable[[str], Client], revision: str) -> None:
+def test_in_the_handshake_mode(connect: Callable[[str], Client], revision: str) -> None:
     client = connect(revision)
     info = {"name": "tests", "version": "0"}
     hello = {"protocolVersion": revision, "capabilities": CAPABILITIES, "clientInfo": info}
@@ -180,7 +180,7 @@ def test_in_the_handshake_era(connect: Callable[[str], Client], revision: str) -
 
 
 @pytest.mark.rule("REV-03", "REV-06", "REV-07")
-def test_in_the_stateless_era(connect: Callable[[str], Client]) -> None:
+def test_in_the_stateless_mode(connect: Callable[[str], Client]) -> None:
     client = connect(STATELESS)
     client.request("server/discover")
     _look(client)

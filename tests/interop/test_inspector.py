@@ -11,14 +11,14 @@ from tests.interop import inspector, tour
 
 
 @pytest.mark.parametrize(
-    ("target", "era"), [("stdio", "legacy"), ("http", "modern")], indirect=["target"]
+    ("target", "mode"), [("stdio", "legacy"), ("http", "modern")], indirect=["target"]
 )
-def test_it_finds_what_it_expects(era: str, target: list[str], home: Path) -> None:
+def test_it_finds_what_it_expects(mode: str, target: list[str], home: Path) -> None:
     def inspect(method: str, *words: str) -> Any:
-        options = ["--protocol-era", era, "--quiet", "--format", "json", "--method", method]
+        options = ["--protocol-mode", mode, "--quiet", "--format", "json", "--method", method]
         return inspector.run(home, inspector.LAUNCHER, "--cli", *target, *options, *words)["result"]
 
-    expected = tour.expected(modern=era == "modern", over_http=False)
+    expected = tour.expected(modern=mode == "modern", over_http=False)
     hello = inspect("initialize")
     assert hello["protocolVersion"] == expected["revision"]
     assert hello["serverInfo"] == {"name": "interop", "version": "1.0.0"}

@@ -24,11 +24,11 @@ Do = Callable[..., Any]
 
 # The two ways that `test_inspector` does not go.
 @pytest.mark.parametrize(
-    ("target", "era"), [("http", "legacy"), ("stdio", "modern")], indirect=["target"]
+    ("target", "mode"), [("http", "legacy"), ("stdio", "modern")], indirect=["target"]
 )
-def test_it_is_asked_back_and_told_of_changes(era: str, target: list[str], home: Path) -> None:
+def test_it_is_asked_back_and_told_of_changes(mode: str, target: list[str], home: Path) -> None:
     do = partial(inspector.run, home, inspector.MCPDO, "--format", "json")
-    with _connected(do, era, target) as name:
+    with _connected(do, mode, target) as name:
         here = ["--connection", name]
         pending = do(*here, "tools/call", "ask_user")["elicitationPending"]
         answer = do("elicitation/respond", pending["elicitationId"], "name:=Ada")
@@ -40,7 +40,7 @@ def test_it_is_asked_back_and_told_of_changes(era: str, target: list[str], home:
             do(*here, "tools/call", "touch", "uri:=note://today")
             _read_until(output, '"resources/updated"')
         do("disconnect", name)
-        do("connect", "--era", era, "--", *target)
+        do("connect", "--mode", mode, "--", *target)
         read = do(*here, "resources/read", "note://today")
         assert read["contents"][0]["text"] == "water the plants"
 
@@ -57,9 +57,9 @@ def test_it_carries_a_task_through(target: list[str], home: Path) -> None:
 
 
 @contextmanager
-def _connected(do: Do, era: str, target: list[str]) -> Iterator[str]:
+def _connected(do: Do, mode: str, target: list[str]) -> Iterator[str]:
     """A connection, by its name; at the end, whoever keeps it is stopped."""
-    name = str(do("connect", "--era", era, "--", *target)["name"])
+    name = str(do("connect", "--mode", mode, "--", *target)["name"])
     keeper = os.pidfd_open(do("daemon", "status")["pid"])
     try:
         yield name

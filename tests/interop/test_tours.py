@@ -21,7 +21,7 @@ from tests.support.process import PATIENCE, command, environment
 HERE = Path(__file__).parent
 STDIO = command("serve", str(tour.APP))
 
-eras = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "stateless"])
+modes = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "stateless"])
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def url() -> Iterator[str]:
         yield server.url
 
 
-@eras
+@modes
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 def test_the_python_client_over_stdio(modern: bool) -> None:
     server = StdioServerParameters(command=STDIO[0], args=STDIO[1:], env=environment())
@@ -38,20 +38,20 @@ def test_the_python_client_over_stdio(modern: bool) -> None:
     assert report == tour.expected(modern=modern, over_http=False)
 
 
-@eras
+@modes
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 def test_the_python_client_over_http(modern: bool, url: str) -> None:
     report = _run(lambda: python_client.make(url, modern=modern, over_http=True))
     assert report == tour.expected(modern=modern, over_http=True)
 
 
-@eras
+@modes
 def test_the_typescript_client_over_stdio(modern: bool) -> None:
     report = _typescript({"modern": modern, "command": STDIO})
     assert report == tour.expected(modern=modern, over_http=False)
 
 
-@eras
+@modes
 def test_the_typescript_client_over_http(modern: bool, url: str) -> None:
     report = _typescript({"modern": modern, "url": url})
     assert report == tour.expected(modern=modern, over_http=True)

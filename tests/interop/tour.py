@@ -1,6 +1,6 @@
 """What a client does with the server in `app.py`, and what it should have seen at the end.
 
-Every client makes the same tour, in the era and over the transport it is told, and reports what it
+Every client makes the same tour, in the mode and over the transport it is told, and reports what it
 saw in the same form, so that one comparison says whether it works with the server.
 """
 

@@ -42,7 +42,7 @@ def serve(
 
 
 async def call_one(app: Any) -> None:
-    """Call the tool, in the stateless era."""
+    """Call the tool, in the stateless mode."""
     head = {"mcp-protocol-version": REVISION, "mcp-method": "tools/call", "mcp-name": "one"}
     params = {"name": "one", "arguments": {}, "_meta": META}
     message = orjson.dumps(request("tools/call", params))

@@ -1,4 +1,4 @@
-"""Two eras on one connection, and what a stateless request has to say of its sender."""
+"""Two modes on one connection, and what a stateless request has to say of its sender."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_stateless_request_is_served_in_every_state_and_leaves_it(state: State
 
 @pytest.mark.rule("REV-12", "REV-04")
 @pytest.mark.parametrize("method", ["server/discover", "tools/call", "initialize", "ping"])
-def test_a_session_of_the_stateless_era_takes_no_request_without_meta(method: str) -> None:
+def test_a_session_of_the_stateless_mode_takes_no_request_without_meta(method: str) -> None:
     core = make_core()
     core.session.stateless = True
     error = core.answer(request(method, {"protocolVersion": "2025-11-25"}))["error"]
@@ -161,7 +161,7 @@ def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are(
 
 
 @pytest.mark.rule("REV-06", "REV-07")
-def test_a_result_names_its_type_and_its_server_in_the_stateless_era_only() -> None:
+def test_a_result_names_its_type_and_its_server_in_the_stateless_mode_only() -> None:
     results = ResultWriter(ServerInfo("s", "1", title="T", icons=[Icon("i")]), 5, "public")
     old, new = (Peer(REVISIONS[name]) for name in ("2025-03-26", NEWEST))
     assert results.complete(old, {"a": 1}) == {"a": 1}
@@ -201,16 +201,16 @@ def test_a_later_revision_has_all_members_of_an_earlier_one(shape: str) -> None:
 
 @pytest.mark.rule("REV-08")
 @pytest.mark.parametrize(
-    ("method", "era"),
+    ("method", "mode"),
     [("ping", "handshake"), ("server/discover", "stateless"), ("no/such", None)],
 )
 def test_a_method_that_the_revision_does_not_have_is_not_found(
-    method: str, era: str | None
+    method: str, mode: str | None
 ) -> None:
     for each in ("handshake", "stateless"):
         core = make_core().handshake()
         reply = core.answer(request(method, modern() if each == "stateless" else {}))
-        assert (reply.get("error", {}).get("code") == -32601) == (each != era)
+        assert (reply.get("error", {}).get("code") == -32601) == (each != mode)
 
 
 @pytest.mark.rule("REV-09")

@@ -46,7 +46,7 @@ class Ended:
 
 
 def run(handler: Handler, state: str = "", responses: Mapping[str, Any] | None = None) -> Ended:
-    """One round, as a call of the stateless era makes it."""
+    """One round, as a call of the stateless mode makes it."""
     earlier = unseal(KEY, state, CALL, 0) if state else None
     rounds = MultiRoundTrip(CALL, earlier, responses or {})
     talk = ServerRequester("run", peer("2026-07-28"), Forms(), rounds, AbortSignal())

@@ -1,4 +1,4 @@
-"""The handshake era: questions are requests, and whatever a client does with them has an end."""
+"""The handshake mode: questions are requests, and whatever a client does with them has an end."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def request(method: str, params: object = None, request_id: object = 1) -> dict[
 def ask(
     app: Any, method: str, params: Mapping[str, Any] | None = None, request_id: object = 1
 ) -> Visit:
-    """POST a request of the stateless era."""
+    """POST a request of the stateless mode."""
     given = dict(params or {})
     name = given.get("name") or given.get("uri") or ""
     headers = {"mcp-protocol-version": REVISION, "mcp-method": method, "mcp-name": name}
@@ -176,13 +176,13 @@ def ask(
 
 
 def call(app: Any, tool: str, request_id: object = 1, /, **arguments: object) -> Visit:
-    """Call a tool in the stateless era."""
+    """Call a tool in the stateless mode."""
     return ask(app, "tools/call", {"name": tool, "arguments": arguments}, request_id)
 
 
 @define(eq=False)
 class Session:
-    """A client of the handshake era, of `open_session`."""
+    """A client of the handshake mode, of `open_session`."""
 
     app: Any
     session_id: str

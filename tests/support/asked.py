@@ -26,7 +26,7 @@ class AskedClient:
         methods: what was asked for, by the id of the request.
 
     Args:
-        revision: a handshake is made with it, unless it is of the stateless era.
+        revision: a handshake is made with it, unless it is of the stateless mode.
         capabilities: what the client can be asked; by default everything.
     """
 

@@ -1,8 +1,8 @@
 """Answering what a server asks: the user, the language model, the places this program works in.
 
 What the caller gave to answer with decides what servers are told they may ask (QUEST-01). A server
-asks in the middle of a request: in the handshake era by a request of its own, in the stateless era
-by a result that wants more (spec/client-questions.md).
+asks in the middle of a request: in the handshake mode by a request of its own, in the stateless
+mode by a result that wants more (spec/client-questions.md).
 """
 
 from __future__ import annotations

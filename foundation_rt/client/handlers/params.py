@@ -20,8 +20,8 @@ _KINDS: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}
 class QuestionRefused(MCPError):
     """What a server asks is not answered: E210.
 
-    A handler may raise it to choose what the server is told; in the stateless era, where nothing is
-    told, the request that asked ends with it (QUEST-15).
+    A handler may raise it to choose what the server is told; in the stateless mode, where nothing
+    is told, the request that asked ends with it (QUEST-15).
 
     Args:
         json_rpc_code: of the error that the server gets; kept as `original_code`.

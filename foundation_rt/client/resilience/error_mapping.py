@@ -2,7 +2,7 @@
 
 `BY_NUMBER` is the seed's table (GEO-1.5a-005), and what the specification has added to it. A number
 alone is ambiguous: -32002 is a failed conversion to the seed, a missing resource to the
-specification before the stateless era, and to a server of this runtime also that there was no
+specification before the stateless mode, and to a server of this runtime also that there was no
 handshake; -32602 is wrong parameters or an unknown tool. So the error is asked first what it says
 of itself, from the most explicit to the least (CERR-08 to CERR-11): a `StructuredError` in its
 data, the beginning of its message, other members of its data together with the request's method;

@@ -133,7 +133,7 @@ class ToolSchema:
 
     @property
     def header_problem(self) -> str | None:
-        """Why the tool must not be used over HTTP in the stateless era (CTOOL-09)."""
+        """Why the tool must not be used over HTTP in the stateless mode (CTOOL-09)."""
         return self._mirroring()[1]
 
     def mirrored(self, arguments: Mapping[str, Any]) -> dict[str, str]:

@@ -79,7 +79,7 @@ class Handshake:
         return self._discover(revision) if revision.is_stateless else self.initialize(revision)
 
     def initialize(self, revision: Revision | None = None) -> Opening:
-        """The first step of the handshake era; by default with its newest revision."""
+        """The first step of the handshake mode; by default with its newest revision."""
         revision = revision or REVISIONS[NEWEST_HANDSHAKE_REVISION]
         params = {
             "protocolVersion": revision.name,
@@ -89,7 +89,7 @@ class Handshake:
         return Opening("initialize", params, revision)
 
     def meta(self, revision: Revision) -> dict[str, Any]:
-        """What every request of the stateless era says in its `_meta` (CLIENT-03)."""
+        """What every request of the stateless mode says in its `_meta` (CLIENT-03)."""
         return {
             VERSION_KEY: revision.name,
             INFO_KEY: revision.keep("implementation", self.info),

@@ -1,4 +1,4 @@
-"""What a server has asked, in the handshake era, and has not been answered yet.
+"""What a server has asked, in the handshake mode, and has not been answered yet.
 
 Every question is a task, which ends with the session at the latest. While one is open, the
 deadlines of those who wait for the server stand still (CLIENT-20).

@@ -1,7 +1,7 @@
 """What a server tells unasked: which of its lists and resources have changed.
 
-In the handshake era it tells of lists by itself, and of a resource after `resources/subscribe`; in
-the stateless era of whatever one request, `subscriptions/listen`, asks for, as long as that is
+In the handshake mode it tells of lists by itself, and of a resource after `resources/subscribe`; in
+the stateless mode of whatever one request, `subscriptions/listen`, asks for, as long as that is
 open. A subscription outlives sessions: it is made again in every new one (CLIENT-31).
 """
 
@@ -285,7 +285,7 @@ class Subscriptions:
             await asyncio.gather(*streams, return_exceptions=True)
 
     async def _unsubscribe(self, session: Session, uris: Sequence[str]) -> None:
-        """The handshake era: what nobody wants any more; where it fails, changes are ignored."""
+        """The handshake mode: what nobody wants any more; where it fails, changes are ignored."""
         try:
             async with asyncio.timeout(_FIRST_PAUSE):
                 for uri in uris:
@@ -325,7 +325,7 @@ def _updated(told: Told, subscriptions: Iterable[Subscription]) -> None:
 async def _listen(
     session: Session, wanted: Mapping[str, Any], hear: Callable[[Told], object]
 ) -> None:
-    """The stateless era: one request, as long as it lasts."""
+    """The stateless mode: one request, as long as it lasts."""
     attempt = Attempt(on_told=hear)
     await session.request("subscriptions/listen", {"notifications": wanted}, attempt)
 
@@ -333,7 +333,7 @@ async def _listen(
 async def _listen_to_resources(
     session: Session, subscription: Subscription, streams: list[asyncio.Task[None]]
 ) -> None:
-    """The stateless era: return when the server has confirmed; the stream is added to `streams`."""
+    """Return when the server has confirmed, in the stateless mode; add the stream to `streams`."""
     confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def hear(told: Told) -> None:

@@ -1,6 +1,6 @@
 """A request and its answer, with the rounds between in which the server asks for input (CLIENT-26).
 
-In the stateless era a server asks by a result that wants more; the request is sent again with the
+In the stateless mode a server asks by a result that wants more; the request is sent again with the
 answers (MCP 2026-07-28, "Multi Round-Trip Requests").
 """
 

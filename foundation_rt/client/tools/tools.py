@@ -177,7 +177,7 @@ def no_such_tool(name: str) -> MCPError:
 
 
 def _mirrors(session: Session) -> bool:
-    """Whether arguments are repeated in headers: over HTTP, in the stateless era (SEP-2243)."""
+    """Whether arguments are repeated in headers: over HTTP, in the stateless mode (SEP-2243)."""
     return session.channel.has_exchanges and session.server.revision.is_stateless
 
 

@@ -4,7 +4,7 @@
                                                ├─► JSON      the answer
                                                ├─► events    what precedes the answer, and it
                                                └─► refused   failed, or the old transport
-    agreed ► task that listens ────► GET ────────► events    of the server, in the handshake era
+    agreed ► task that listens ────► GET ────────► events    of the server, in the handshake mode
 
 There is no connection that could be lost: what goes wrong is one request's. Only a session can end,
 when its server does not know it any more, or with the one stream of the old transport.
@@ -152,7 +152,7 @@ class HttpChannel:
         self._admission.give_back()
 
     def forget(self, request_id: str) -> None:
-        """Close the exchange of a request, which tells the server of the stateless era."""
+        """Close the exchange of a request, which tells the server of the stateless mode."""
         task = self._requests.pop(request_id, None)
         if task is not None:
             task.cancel()

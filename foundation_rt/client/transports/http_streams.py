@@ -1,8 +1,8 @@
 """Streams of events over HTTP: read, resumed after a break, and listened to (CHTTP-20 to CHTTP-29).
 
-In the handshake era a stream may end before its answer: the server ended it to be asked again
+In the handshake mode a stream may end before its answer: the server ended it to be asked again
 later (SEP-1699), or the connection broke. Then it goes on from its last event, if that had an id.
-In the stateless era nothing is resumed: a stream that ends without its answer has failed.
+In the stateless mode nothing is resumed: a stream that ends without its answer has failed.
 """
 
 from __future__ import annotations

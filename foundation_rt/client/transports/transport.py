@@ -77,7 +77,7 @@ class Channel(Protocol):
     def has_exchanges(self) -> bool:
         """Return whether every request has an exchange of its own, with headers: HTTP.
 
-        Its end tells a server of the stateless era that nobody waits for it any more.
+        Its end tells a server of the stateless mode that nobody waits for it any more.
         """
 
     @property

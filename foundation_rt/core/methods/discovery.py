@@ -1,4 +1,4 @@
-"""`server/discover`: what a client of the stateless era can learn before it asks for anything."""
+"""`server/discover`: what a client of the stateless mode can learn before it asks for anything."""
 
 from __future__ import annotations
 

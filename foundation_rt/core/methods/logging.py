@@ -1,4 +1,4 @@
-"""`logging/setLevel`: from which level on a client of the handshake era is sent log messages."""
+"""`logging/setLevel`: from which level on a client of the handshake mode is sent log messages."""
 
 from __future__ import annotations
 

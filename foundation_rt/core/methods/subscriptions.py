@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _CANCELLED_REASON = "The server ends the subscription."
 
 
-# -- the handshake era -------------------------------------------------------------------------
+# -- the handshake mode -------------------------------------------------------------------------
 
 
 def subscribe(
@@ -57,7 +57,7 @@ def unsubscribe(
     return [result_reply(request.id, {})]
 
 
-# -- the stateless era -------------------------------------------------------------------------
+# -- the stateless mode -------------------------------------------------------------------------
 
 
 def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Request) -> list[Effect]:

@@ -1,6 +1,6 @@
 """Asking the client out of a task: its handler waits where it is for the answer (TASK-08).
 
-Until its call becomes a task, a handler asks in rounds, as every call of the stateless era does.
+Until its call becomes a task, a handler asks in rounds, as every call of the stateless mode does.
 From then on there is no request to end and none to come again: the questions are shown with the
 task, and answered by `tasks/update`.
 """

@@ -480,7 +480,7 @@ def test_without_a_thread_a_question_fails(monkeypatch: pytest.MonkeyPatch) -> N
     assert ask(questions, ELICIT, FORM)["action"] == "accept"
 
 
-# -- the stateless era ---------------------------------------------------------------------------
+# -- the stateless mode ---------------------------------------------------------------------------
 
 
 def ask_all(questions: Questions, requests: Any) -> Any:

@@ -31,7 +31,7 @@ def answered(made: Handshake, **result: Any) -> ServerDescription | Opening:
     "result",
     [{}, {"tools": []}, *({"supportedVersions": named} for named in ([], None, "all", [5]))],
 )
-def test_a_server_that_answers_anything_is_of_the_handshake_era(result: dict[str, Any]) -> None:
+def test_a_server_that_answers_anything_is_of_the_handshake_mode(result: dict[str, Any]) -> None:
     outcome = answered(handshake(), **result)
     assert isinstance(outcome, Opening)
     assert (outcome.method, outcome.revision.name) == ("initialize", NEWEST_HANDSHAKE_REVISION)

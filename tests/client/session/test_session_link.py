@@ -33,11 +33,11 @@ from tests.support.virtual_loop import run_virtual
 
 ONCE = RetryPolicy(max_attempts=1)
 FIRST = {HANDSHAKE: "initialize", STATELESS: "server/discover"}
-eras = pytest.mark.parametrize("revision", BOTH)
+modes = pytest.mark.parametrize("revision", BOTH)
 
 
 @pytest.mark.rule("CLIENT-07")
-@eras
+@modes
 def test_a_hundred_first_calls_make_one_session(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         operations = [client.call("play", {"nonce": str(each)}) for each in range(100)]
@@ -52,7 +52,7 @@ def test_a_hundred_first_calls_make_one_session(revision: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-07")
-@eras
+@modes
 def test_whoever_goes_takes_no_session_with_him(revision: str) -> None:
     """All may go: the session is made for the next."""
 
@@ -208,7 +208,7 @@ def test_a_failed_beginning_leaves_nothing() -> None:
 
 
 @pytest.mark.rule("CLIENT-28")
-@eras
+@modes
 @given(turns=st.lists(st.integers(0, 40), min_size=1, max_size=5))
 def test_a_connection_may_be_lost_at_any_moment(revision: str, turns: list[int]) -> None:
     """Again and again: nothing hangs, nothing runs twice, and the next call goes through."""

@@ -1,4 +1,4 @@
-"""What a server tells unasked, in both eras: lists and resources that change."""
+"""What a server tells unasked, in both protocol modes: lists and resources that change."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ UPDATED = "notifications/resources/updated"
 KEY = "io.modelcontextprotocol/subscriptionId"
 ONE, TWO = "play://one", "play://two"
 SUBSCRIBE = {HANDSHAKE: "resources/subscribe", STATELESS: "subscriptions/listen"}
-eras = pytest.mark.parametrize("revision", BOTH)
+modes = pytest.mark.parametrize("revision", BOTH)
 
 
 def update(stage: ScriptedStage, *uris: Any) -> None:
-    """The server tells of changes; in the stateless era to the last that listens to resources."""
+    """The server tells of changes; in the stateless mode to the last that listens to resources."""
     meta = {}
     listening = listens(stage)
     if listening:
@@ -54,7 +54,7 @@ def update(stage: ScriptedStage, *uris: Any) -> None:
 
 
 def listens(stage: ScriptedStage, member: str = "resourceSubscriptions") -> list[dict[str, Any]]:
-    """The requests to be told of something, in the stateless era."""
+    """The requests to be told of something, in the stateless mode."""
     sent = stage.of("subscriptions/listen")
     return [each for each in sent if member in each["params"]["notifications"]]
 
@@ -77,7 +77,7 @@ async def taken(changes: Subscription) -> list[str]:
 
 
 @pytest.mark.rule("CLIENT-31", "CLIENT-32")
-@eras
+@modes
 def test_a_subscription(revision: str) -> None:
     """A URI that changed twice comes once; parts of it count for it, as they are named."""
 
@@ -105,7 +105,7 @@ def test_a_subscription(revision: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-31")
-@eras
+@modes
 def test_it_is_entered_when_the_server_has_confirmed(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         changes = client.subscribe(ONE)
@@ -121,7 +121,7 @@ def test_it_is_entered_when_the_server_has_confirmed(revision: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-31", "CLIENT-20")
-@eras
+@modes
 @pytest.mark.parametrize(
     ("acts", "code"),
     [
@@ -160,7 +160,7 @@ def test_one_that_ends_before_it_begins() -> None:
 
 
 @pytest.mark.rule("CLIENT-31")
-@eras
+@modes
 def test_a_session_that_has_expired_is_made_anew_for_it(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
@@ -177,7 +177,7 @@ def test_a_session_that_has_expired_is_made_anew_for_it(revision: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-31", "BREAK-17")
-@eras
+@modes
 def test_an_open_circuit_refuses_it_at_once(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await error_of(client.call("play", {"nonce": "x", "acts": [refusal(-32603)]}))
@@ -189,7 +189,7 @@ def test_an_open_circuit_refuses_it_at_once(revision: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-54")
-@eras
+@modes
 def test_it_outlives_sessions(revision: str) -> None:
     """It makes the next by itself; what happened meanwhile nobody knows, so all has changed."""
 
@@ -207,7 +207,7 @@ def test_it_outlives_sessions(revision: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-54", "CLIENT-20")
-@eras
+@modes
 def test_a_server_that_does_not_confirm_it_again(revision: str) -> None:
     """It is asked again and again, with pauses, and never waited for beyond the time it has."""
 
@@ -228,7 +228,7 @@ def test_a_server_that_does_not_confirm_it_again(revision: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-54")
-@eras
+@modes
 def test_one_that_is_refused_later_ends(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         async with client.subscribe(ONE) as changes:
@@ -262,7 +262,7 @@ def test_a_stream_that_the_server_ends_is_asked_for_again(how: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-31", "CLIENT-29")
-@eras
+@modes
 @given(turns=st.integers(0, 60), closes=st.booleans())
 def test_entering_may_be_given_up_at_any_moment(revision: str, turns: int, closes: bool) -> None:
     """By whoever enters, or by the end of the client."""
@@ -405,7 +405,7 @@ def test_a_stream_that_ends_with_its_session_leaves_the_next_list_alone() -> Non
 
 
 @pytest.mark.rule("CLIENT-32")
-@eras
+@modes
 def test_what_a_server_tells_is_bounded(revision: str) -> None:
     """Beyond a thousand changes it is the resource itself that has changed."""
 
@@ -422,7 +422,7 @@ def test_what_a_server_tells_is_bounded(revision: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-53")
-@eras
+@modes
 @pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
 def test_lists_that_change(revision: str, has_exchanges: bool) -> None:
     """Also where nothing was announced, and on whichever stream it comes."""
@@ -582,7 +582,7 @@ def test_any_history_of_a_subscription(history: list[tuple[Any, ...]], revision:
 
 
 @pytest.mark.rule("CLIENT-51")
-@eras
+@modes
 def test_whoever_iterates_when_the_client_is_closed_sees_the_end(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         async def listen() -> list[str]:

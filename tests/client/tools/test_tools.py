@@ -404,7 +404,7 @@ BROKEN = {
 @pytest.mark.parametrize("revision", BOTH)
 @pytest.mark.parametrize("has_exchanges", [False, True], ids=["stdio", "HTTP"])
 def test_tools_whose_headers_break_the_rules(revision: str, has_exchanges: bool) -> None:
-    """Over HTTP, in the stateless era, they are left out; elsewhere there are no headers."""
+    """Over HTTP, in the stateless mode, they are left out; elsewhere there are no headers."""
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
         names = [each.name for each in await client.list_tools()]

@@ -58,7 +58,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def session(asked: Asked, out: Reply, session_id: str = "s-1") -> bool:
-    """What a server of the handshake era says to whatever begins, or ends; whether it did."""
+    """What a server of the handshake mode says to whatever begins, or ends; whether it did."""
     if asked.method == "DELETE":
         out.whole(200)
     elif asked.method == "GET" and "last-event-id" not in asked.headers:
@@ -1137,7 +1137,7 @@ def test_404_for_a_stream_that_was_there_means_that_the_session_has_expired() ->
 
 
 @pytest.mark.rule("CHTTP-27", "CHTTP-24")
-def test_in_the_stateless_era_nothing_is_listened_to_or_resumed() -> None:
+def test_in_the_stateless_mode_nothing_is_listened_to_or_resumed() -> None:
     async def answer(asked: Asked, out: Reply) -> None:
         assert asked.method == "POST"
         out.stream()
@@ -1305,7 +1305,7 @@ async def echo(text: str) -> str:
 
 
 @pytest.mark.rule("CHTTP-05", "CHTTP-06", "CHTTP-08", "CHTTP-27", "CHTTP-30")
-def test_our_own_server_in_both_eras_and_by_the_old_transport(tmp_path: Path) -> None:
+def test_our_own_server_in_both_modes_and_by_the_old_transport(tmp_path: Path) -> None:
     app = tmp_path / "app.py"
     app.write_text(APP)
 

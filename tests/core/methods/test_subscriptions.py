@@ -66,7 +66,7 @@ async def listen(client: AskedClient, **wanted: Any) -> tuple[int, dict[str, Any
     return request_id, message["params"]["notifications"]
 
 
-# -- the handshake era -----------------------------------------------------------------------------
+# -- the handshake mode ----------------------------------------------------------------------------
 
 
 def in_a_thread(function: Callable[[], object]) -> None:
@@ -146,7 +146,7 @@ def test_how_much_a_session_subscribes_to_is_bounded() -> None:
     play(scene)
 
 
-# -- the stateless era -----------------------------------------------------------------------------
+# -- the stateless mode ----------------------------------------------------------------------------
 
 
 @pytest.mark.rule("SUB-03", "SUB-04")

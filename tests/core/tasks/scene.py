@@ -1,4 +1,4 @@
-"""A server with tools that have tasks, and clients of the stateless era, in virtual time."""
+"""A server with tools that have tasks, and clients of the stateless mode, in virtual time."""
 
 from __future__ import annotations
 

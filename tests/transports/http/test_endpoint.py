@@ -1,4 +1,4 @@
-"""The endpoint in both eras: what is answered how, where messages go, what outlives it."""
+"""The endpoint in both protocol modes: answers, streams, and the end of both."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def count_living(marker: str) -> int:
     return sum(marker in each for each in gc.get_objects() if type(each) is dict)
 
 
-# -- the stateless era -------------------------------------------------------------------------
+# -- the stateless mode -------------------------------------------------------------------------
 
 
 @pytest.mark.rule("HTTP-06", "HTTP-10", "HTTP-11")
@@ -160,7 +160,7 @@ async def test_a_stateless_client_that_leaves_cancels_its_call(stage: Stage) -> 
 
 @pytest.mark.rule("HTTP-10")
 @staged()
-async def test_messages_without_an_answer_in_the_stateless_era(stage: Stage) -> None:
+async def test_messages_without_an_answer_in_the_stateless_mode(stage: Stage) -> None:
     headers = {"mcp-protocol-version": REVISION}
     told = {"jsonrpc": "2.0", "method": "notifications/anything"}
     assert (await post(stage.app, told, headers).finish()).status == 202
@@ -267,7 +267,7 @@ async def test_other_methods_and_paths_are_refused(stage: Stage) -> None:
 
 @pytest.mark.rule("HTTP-02")
 @staged()
-async def test_both_eras_are_served_at_one_path(stage: Stage) -> None:
+async def test_both_modes_are_served_at_one_path(stage: Stage) -> None:
     session = await open_session(stage.app, "2024-11-05")
     old = await session.call("echo", 1, text="old").finish()
     new = await call(stage.app, "echo", text="new").finish()

@@ -59,7 +59,7 @@ def status(refusal: HttpRefusal | RequestHead | None) -> int | None:
 
 
 def modern(method: str, params: Any = None, **fields: str) -> tuple[RequestHead, Request]:
-    """A request of the stateless era whose head is right, but for `fields`; "" takes one away."""
+    """A request of the stateless mode whose head is right, but for `fields`; "" takes one away."""
     params = {"_meta": {VERSION_KEY: MODERN}, **(params or {})}
     right = {"mcp_protocol_version": MODERN, "mcp_method": method}
     if method in NAME_SOURCES:
@@ -194,7 +194,7 @@ def test_the_revision_of_a_session(version: str, expected: int | None) -> None:
 
 @pytest.mark.rule("HEAD-06", "HEAD-07")
 @pytest.mark.parametrize("check", [check_session_headers, check_get, check_delete])
-def test_a_request_of_the_handshake_era_names_its_session(check: Any) -> None:
+def test_a_request_of_the_handshake_mode_names_its_session(check: Any) -> None:
     assert check(head_of(mcp_session_id="s", accept=BOTH)) is None
     for fields in ({}, {"mcp_session_id": ""}):
         refusal = check(head_of(accept=BOTH, **fields))
@@ -203,7 +203,7 @@ def test_a_request_of_the_handshake_era_names_its_session(check: Any) -> None:
 
 @pytest.mark.rule("HEAD-08")
 @pytest.mark.parametrize("check", [check_get, check_delete])
-def test_the_stateless_era_has_post_alone(check: Any) -> None:
+def test_the_stateless_mode_has_post_alone(check: Any) -> None:
     refusal = check(head_of(mcp_protocol_version=MODERN, mcp_session_id="s", accept=BOTH))
     assert (refusal.status, refusal.headers) == (405, ((b"allow", b"POST"),))
 
@@ -224,7 +224,7 @@ def test_the_stateless_era_has_post_alone(check: Any) -> None:
         (None, [], False),
     ],
 )
-def test_the_era_of_a_request(version: str | None, params: Any, expected: bool) -> None:
+def test_the_mode_of_a_request(version: str | None, params: Any, expected: bool) -> None:
     fields = {} if version is None else {"mcp_protocol_version": version}
     assert is_stateless(head_of(**fields), params) is expected
 

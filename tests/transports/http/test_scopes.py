@@ -241,7 +241,7 @@ NEEDING_SCOPES = [
 
 
 class Asker:
-    """A client of the stateless era."""
+    """A client of the stateless mode."""
 
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self.client = client
