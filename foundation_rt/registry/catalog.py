@@ -44,7 +44,7 @@ class Observer(Protocol):
     """An object that is notified when a list has changed."""
 
     def list_changed(self, kind: str) -> None:
-        """The list of `kind` has changed; called in the thread that changed it."""
+        """Take note that the list of `kind` has changed; called in the thread that changed it."""
 
 
 @define(eq=False, repr=False)

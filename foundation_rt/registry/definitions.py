@@ -108,13 +108,10 @@ class DefinitionChecks:
         timeout_ms: int | None = None,
         scopes: Iterable[str] = (),
     ) -> HandlerSpec:
-        """Return how `handler` runs.
+        """Return how `handler` runs, given its `HandlerOptions`.
 
-        Args:
-            handler: called with a dict of arguments and a `ToolContext`.
-            execution: where it runs, if that is known; otherwise a coroutine function runs as a
-                task and any other callable in a worker thread.
-            inline, timeout_ms, scopes: see `HandlerOptions`.
+        Without `execution`, a coroutine function runs as a task and any other callable in a worker
+        thread.
 
         Raises:
             RegistrationError: the handler cannot run so.

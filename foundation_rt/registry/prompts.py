@@ -138,10 +138,8 @@ class PromptRegistry:
     ) -> RegisteredPrompt:
         """Add a prompt whose arguments are the parameters of `function` (PROMPT-03).
 
-        Args:
-            function: called with the arguments.
-            context_type: a parameter of this type is given the context of the call.
-            name, title, description, icons, meta, options: see `PromptOptions`.
+        A parameter of `context_type` is given the context of the call. The other arguments are
+        `PromptOptions`.
 
         Raises:
             RegistrationError: names the parameter or the option, and what to change.
@@ -290,7 +288,7 @@ def shape_prompt(value: Any, description: str | None, revision: Revision) -> dic
     """Return the result of `prompts/get` (PROMPT-05).
 
     Args:
-        value: what the handler returned.
+        value: of the handler.
         description: of the prompt, for a result without a description of its own.
         revision: of the protocol, as the peer speaks it.
 

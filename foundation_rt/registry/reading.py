@@ -1,4 +1,4 @@
-"""What the handler of a resource returned, as the result of `resources/read` (MRES-05)."""
+"""The value of a resource's handler, as the result of `resources/read` (MRES-05)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _EXPLICIT = (TextContents, BlobContents)
 def shape_contents(
     value: Any, uri: str, mime_type: str | None, revision: Revision
 ) -> dict[str, Any]:
-    """The result of `resources/read`.
+    """Return the result of `resources/read`.
 
     Args:
-        value: what the handler returned.
-        uri: what was asked for.
-        mime_type: of what does not say its own; by default it depends on the type.
+        value: of the handler.
+        uri: of the request.
+        mime_type: of contents without one of their own; by default it depends on the type.
+        revision: of the protocol, as the peer speaks it.
 
     Raises:
         ToolError: INTERNAL, `result_not_serializable`.
@@ -34,7 +35,7 @@ def shape_contents(
 
 
 def contents_of(value: Any, uri: str, mime_type: str | None) -> ResourceContents:
-    """One value as contents: text, bytes, contents as they are, anything else as JSON.
+    """Return one value as contents: text, bytes, contents unchanged, anything else as JSON.
 
     Raises:
         ToolError: INTERNAL, `result_not_serializable`.

@@ -202,12 +202,9 @@ class ResourceRegistry:
     ) -> None:
         """Add a resource, or a template if `uri` has variables, that `function` reads (MRES-10).
 
-        Args:
-            uri: of the resource; or a template of RFC 6570, level 1.
-            function: called with the variables, and with the URI if it has a parameter `uri`.
-            context_type: a parameter of this type is given the context of the call.
-            name, title, description, mime_type, size, annotations, icons, meta, options: see
-                `ResourceOptions`.
+        The function is called with the variables, and with the URI if it has a parameter `uri`. A
+        parameter of `context_type` is given the context of the call. The other arguments are
+        `ResourceOptions`.
 
         Raises:
             RegistrationError: names the parameter or the option, and what to change.

@@ -131,7 +131,7 @@ def _because(path: str, problem: str | None) -> list[ValidationIssue]:
     return [] if problem is None else [ValidationIssue(path, problem)]
 
 
-# An author gives these values: their annotated types are what is checked here.
+# An author gives these values: this checks the types that their annotations promise.
 
 
 def _text(path: str, value: object, *, optional: bool = False) -> list[ValidationIssue]:

@@ -170,11 +170,8 @@ class ToolRegistry:
     ) -> RegisteredTool:
         """Add a tool that calls `function`; its signature has the schema (spec/typed-tools.md).
 
-        Args:
-            function: called with the arguments.
-            context_type: a parameter of this type is given the context of the call.
-            name, description, version, title, input_schema, output_schema, annotations, icons,
-                meta, options: see `ToolOptions`.
+        A parameter of `context_type` is given the context of the call. The other arguments are
+        `ToolOptions`.
 
         Raises:
             RegistrationError: names the parameter or the option, and what to change.
@@ -222,8 +219,12 @@ class ToolRegistry:
                 the switches for tools that clients register (REG-06).
             execution: where it runs; by default a task for `async def`, else a worker thread.
             timeout_ms: deadline of its calls in ms, at most `MAX_TIMEOUT_MS`.
-            tool_type, reserved, administrative, scopes, task, argument_scopes: see
-                `RegisteredTool`.
+            tool_type: the predefined type of a dynamic tool.
+            reserved: see `RegisteredTool`.
+            administrative: see `RegisteredTool`.
+            scopes: the scopes that the principal of a call needs, all of them.
+            task: whether its calls may become tasks.
+            argument_scopes: see `RegisteredTool`.
 
         Raises:
             RegistrationError: the definition is not valid, or the name is taken.
@@ -473,12 +474,7 @@ def handler_settings(
     task: TaskUse | None = None,
     task_after_ms: int = 0,
 ) -> dict[str, Any]:
-    """Return the arguments of `ToolRegistry.register` for the options of an author.
-
-    Args:
-        name: of the tool.
-        is_async: whether its handler is a coroutine function.
-        inline, timeout_ms, scopes, task, task_after_ms: see `ToolHandlerOptions`.
+    """Return the arguments of `ToolRegistry.register` for the `ToolHandlerOptions` of a tool.
 
     Raises:
         RegistrationError: names the option and what to change.

@@ -1,4 +1,4 @@
-"""From Python types to JSON Schemas, and from JSON values to values of those types.
+"""From Python types to JSON Schemas, and from JSON values to values of these types.
 
 One walk over a type yields both its schema and the function that turns an accepted JSON value into
 a value of the type, so that the advertised schema and the arriving value cannot disagree.

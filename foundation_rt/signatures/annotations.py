@@ -1,9 +1,9 @@
-"""What an annotation means: strings and forward references turned into types.
+"""The meaning of annotations: strings and forward references become types.
 
-Names are looked up where Python would look them up: in the globals of the module, and for what is
-defined inside a function in its closure and in the enclosing functions that are still running.
-Under ``from __future__ import annotations`` a closure does not hold what only annotations name,
-so a class that stands beside a tool in one function is found in that function's frame (TYPED-15).
+Names are looked up where Python would look them up: in the globals of the module and, for a
+function inside another one, in its closure and in the enclosing functions that are still running.
+Under ``from __future__ import annotations`` a closure lacks the names that occur in annotations
+only, so a class beside a tool in one function is found in that function's frame (TYPED-15).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 
 
 class UnresolvedName(Exception):
-    """An annotation names something that cannot be found; the text says what."""
+    """A name in an annotation cannot be found; the message has it."""
 
 
 class Names:
-    """The names an annotation of one function or class may use."""
+    """The names that the annotations of one function or class may use."""
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class Names:
                 local_names.setdefault(name, value)
 
     def resolve(self, annotation: Any) -> Any:
-        """The type that `annotation` stands for, ``Annotated`` kept.
+        """Return the type of `annotation`, with ``Annotated`` kept.
 
         Raises:
-            UnresolvedName: a name in it cannot be found, or it is no expression at all.
+            UnresolvedName: a name in it cannot be found, or it is not a valid expression.
         """
         if type(annotation) is type:
             return annotation
@@ -55,7 +55,7 @@ class Names:
         return self._hints(SimpleNamespace(__annotations__={"it": annotation}))["it"]
 
     def resolve_class(self, cls: type) -> dict[str, Any]:
-        """The types of the annotated attributes of `cls`, inherited ones included.
+        """Return the types of the annotated attributes of `cls`, inherited ones included.
 
         Raises:
             UnresolvedName: as `resolve`.
@@ -63,28 +63,28 @@ class Names:
         return self._hints(cls)
 
     def _hints(self, holder: Any) -> dict[str, Any]:
-        # `typing` knows the names of a class better: its bases may live in other modules, and its
+        # `typing` knows the names of a class better: its bases may be in other modules, and its
         # body may define classes of its own.
         module_names = None if isinstance(holder, type) else self.module_names
         try:
             return typing.get_type_hints(
                 holder, module_names, self.local_names or None, include_extras=True
             )
-        except Exception as error:  # evaluating an annotation runs any expression at all
+        except Exception as error:  # evaluating an annotation runs any expression
             raise UnresolvedName(f"{type(error).__name__}: {error}") from None
 
 
 def without_metadata(hint: Any) -> Any:
-    """The type inside ``Annotated``; any other type as it is."""
+    """Return the type inside ``Annotated``; any other type unchanged."""
     return hint.__origin__ if typing.get_origin(hint) is typing.Annotated else hint
 
 
 def names_of_function(function: FunctionType, fallbacks: Mapping[str, Any]) -> Names:
-    """The names visible to the annotations of `function`.
+    """Return the names visible to the annotations of `function`.
 
     Args:
         function: the innermost function, unwrapped.
-        fallbacks: names to be found where the module defines none of its own.
+        fallbacks: names that a module without them may use as well.
     """
     local_names = _enclosing_locals(function.__qualname__, function.__globals__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -96,12 +96,12 @@ def names_of_function(function: FunctionType, fallbacks: Mapping[str, Any]) -> N
 
 
 def names_of_class(cls: type, around: Names) -> Names:
-    """The names visible to the annotations of `cls`.
+    """Return the names visible to the annotations of `cls`.
 
     Args:
         cls: the class.
-        around: the names of whatever uses the class; a class made inside a function that has
-            returned can still find itself and its neighbours there.
+        around: the names of the function or class that uses it; a class made inside a function
+            that has returned can still find itself and its neighbours there.
     """
     module_names = getattr(sys.modules.get(cls.__module__), "__dict__", {})
     local_names = _enclosing_locals(cls.__qualname__, module_names)
@@ -112,7 +112,7 @@ def names_of_class(cls: type, around: Names) -> Names:
 
 
 def _enclosing_locals(qualified_name: str, module_names: dict[str, Any]) -> dict[str, Any]:
-    """The local variables of the running functions inside which `qualified_name` was defined."""
+    """Return the local variables of the running functions around `qualified_name`."""
     *scopes, _ = accumulate(
         qualified_name.split(".<locals>."), lambda outer, inner: f"{outer}.<locals>.{inner}"
     )

@@ -1,4 +1,4 @@
-"""The members of attrs classes, dataclasses and typed dicts, all in one shape (TYPED-10)."""
+"""The members of attrs classes, dataclasses and typed dicts, in one form (TYPED-10)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Member:
     """One member of the JSON object that stands for an instance.
 
     Attributes:
-        key: its name there: the name of the constructor's parameter, for an attrs class the alias.
+        key: its name: that of the constructor's parameter, which is the alias in an attrs class.
         hint: its type.
-        default: the value the class gives it; `REQUIRED` when it has to be sent; `COMPUTED` when
-            it may be left out and there is no value to show.
-        description: from the docstring of the class; "" when there is none.
+        default: its value by default; `REQUIRED` without one; `COMPUTED` if it may be left out
+            and there is no value to show.
+        description: from the docstring of the class; "" if there is none.
     """
 
     key: str
@@ -42,22 +42,22 @@ def is_typed_dict(cls: type) -> bool:
 
 
 def is_class_with_members(cls: type) -> bool:
-    """Return whether `members_of` can tell the members of `cls`."""
+    """Return whether `members_of` can find the members of `cls`."""
     return attrs.has(cls) or dataclasses.is_dataclass(cls) or is_typed_dict(cls)
 
 
 def class_description(cls: type) -> str:
-    """The docstring of `cls` without its sections; "" when it has none of its own."""
+    """Return the docstring of `cls` without its sections; "" if it has none of its own."""
     text = _own_docstring(cls)
     return parse_docstring(text, ())[0] if text else ""
 
 
 def members_of(cls: type, around: Names) -> Sequence[Member]:
-    """The members of `cls`, in order.
+    """Return the members of `cls`, in order.
 
     Args:
         cls: a class for which `is_class_with_members` holds.
-        around: the names of whatever uses the class.
+        around: the names of the function or class that uses it.
 
     Raises:
         UnsupportedType: a type is missing or cannot be resolved.
@@ -73,10 +73,10 @@ def members_of(cls: type, around: Names) -> Sequence[Member]:
 
 
 def written_members_of(cls: type, around: Names) -> Sequence[Member]:
-    """The members of an instance of `cls` as `results.write_json` writes them, in order.
+    """Return the members of an instance of `cls` as `write_json` writes them, in order.
 
-    Args, Raises: as `members_of`. An instance has all of its attributes, so each is required; only
-    a typed dict can lack some.
+    Arguments and errors are those of `members_of`. An instance has all of its attributes, so each
+    is required; only a typed dict can lack some.
     """
     hints = _hints(cls, around)
     if is_typed_dict(cls):
@@ -88,7 +88,7 @@ def written_members_of(cls: type, around: Names) -> Sequence[Member]:
 
 
 def _written_by_orjson(cls: Any, hints: dict[str, Any]) -> _Found:
-    """The attributes of a dataclass without those that orjson passes over."""
+    """Return the attributes of a dataclass without those that orjson leaves out."""
     found: _Found = []
     for field in dataclasses.fields(cls):
         if not field.name.startswith("_"):
@@ -117,7 +117,7 @@ def _described(cls: type, found: _Found) -> Sequence[Member]:
 
 
 def tags(members: Sequence[Member]) -> Mapping[str, frozenset[tuple[bool, Any]]]:
-    """The required members that can only have a few values, and those values (`exact`)."""
+    """Return the required members with few possible values, and these values (`exact`)."""
     found = {}
     for member in members:
         hint = without_metadata(member.hint)
@@ -169,7 +169,7 @@ def _dataclass_members(cls: Any, hints: dict[str, Any]) -> _Found:
 
 
 def _own_docstring(cls: type) -> str:
-    """The docstring written in `cls`: not inherited, not the one ``@dataclass`` makes up."""
+    """Return the docstring written in `cls`: not inherited, not made by ``@dataclass``."""
     text = cls.__dict__.get("__doc__") or ""
     made_up = dataclasses.is_dataclass(cls) and text.startswith(f"{cls.__name__}(")
     return "" if made_up else text

@@ -18,7 +18,7 @@ from .type_schema import TypeSchema, UnsupportedType
 
 @frozen(kw_only=True)
 class Constraints:
-    """What a value has to satisfy besides its type: ``Annotated[int, Constraints(minimum=1)]``.
+    """Limits of a value besides its type: ``Annotated[int, Constraints(minimum=1)]``.
 
     Args:
         minimum: numbers: the smallest value.
@@ -27,8 +27,8 @@ class Constraints:
         exclusive_maximum: numbers: every value is smaller.
         multiple_of: numbers: every value is a multiple of it.
         min_length: strings: characters; arrays: items; dicts: members.
-        max_length: likewise.
-        pattern: strings: a regular expression (ECMA-262) that is found somewhere in the value.
+        max_length: of strings, arrays and dicts, as `min_length`.
+        pattern: strings: a regular expression (ECMA-262) that matches somewhere in the value.
     """
 
     minimum: float | None = None
@@ -45,7 +45,7 @@ class Constraints:
 class Header:
     """An argument that HTTP clients repeat in the header ``Mcp-Param-{name}`` (SCHEMA-23).
 
-    ``Annotated[str, Header("Region")]``; what is between may route by it, and can read it.
+    ``Annotated[str, Header("Region")]``; proxies may route by it, and can read it.
     """
 
     name: str
@@ -71,7 +71,7 @@ _KEYWORDS: dict[str, dict[type, str]] = {
     "max_length": {str: "maxLength", list: "maxItems", dict: "maxProperties"},
     "pattern": {str: "pattern"},
 }
-"""Constraint to the keyword that says it, by the type of JSON value it is said of."""
+"""The JSON Schema keyword of each constraint, by the type of the JSON value."""
 
 
 def constrain(derived: TypeSchema, marker: Any) -> None:
@@ -85,7 +85,7 @@ def constrain(derived: TypeSchema, marker: Any) -> None:
         return
     for name, limit in _limits(marker):
         _check_limit(name, limit)
-        # How many members an instance of a class has is the class's own affair.
+        # A class defines how many members its instances have; a constraint cannot.
         kinds = derived.accepts if derived.members is None else derived.accepts - {dict}
         keywords = [keyword for kind, keyword in _KEYWORDS[name].items() if kind in kinds]
         if not keywords:

@@ -1,9 +1,9 @@
-"""From a JSON value to a value of a Python type: small functions, composed by `deriver`.
+"""From a JSON value to a value of a Python type: small functions, composed by `schema_deriver`.
 
 Nothing is coerced: a number never becomes a string, a string never a number. The schema has
-refused what does not fit before any of this runs; what is checked here again is what the schema
-cannot say (an integer that may have been rounded, a day that does not exist), and what a schema
-given by hand may let through.
+refused values of other types before any of this runs. The converters check again for the limits
+that a schema cannot express (an integer that may have been rounded, a day that does not exist),
+and for values that a schema given by hand may let through.
 
 A value that does not fit raises `ConversionError`. Each container adds its step to the path while
 the error passes, so that a value that fits costs nothing (TYPED-19).
@@ -22,7 +22,7 @@ Converter = Callable[[Any], Any]
 """Takes an accepted JSON value, returns the value of the Python type; raises `ConversionError`."""
 
 _EXACT_FLOAT = 2**53
-"""From here on a float may stand for another integer than the one that was written (RFC 8259)."""
+"""From here on a float may differ from the integer that was written (RFC 8259)."""
 
 _LONGEST_REFUSAL = 200
 _SHORTEST_ECHO = 4
@@ -32,7 +32,7 @@ class ConversionError(Exception):
     """A JSON value that cannot become a value of its type.
 
     Attributes:
-        text: what is wrong, as a predicate ("is not an array"); holds nothing of the value.
+        text: the problem, as a predicate ("is not an array"); it never quotes the value.
         reason: for programs.
         path: keys and indexes from the value outwards.
     """
@@ -44,7 +44,7 @@ class ConversionError(Exception):
         self.path: list[str | int] = []
 
     def to_tool_error(self) -> ToolError:
-        """The error its caller sees, with a JSON pointer (RFC 6901) to the value."""
+        """Return the error for the client, with a JSON pointer (RFC 6901) to the value."""
         pointer = "".join(
             "/" + str(step).replace("~", "~0").replace("/", "~1") for step in reversed(self.path)
         )
@@ -56,7 +56,7 @@ class ConversionError(Exception):
 
 
 def convert_integer(value: Any) -> int:
-    """An integer as JSON Schema counts them: ``5.0`` is 5 (TYPED-16)."""
+    """Return an integer as JSON Schema counts them: ``5.0`` is 5 (TYPED-16)."""
     if type(value) is int:
         return value
     if type(value) is float and value.is_integer():
@@ -70,7 +70,7 @@ def convert_integer(value: Any) -> int:
 
 
 def convert_number(value: Any) -> float:
-    """A float, for a number written without a fraction too (TYPED-17)."""
+    """Return a float, also for a number written without a fraction (TYPED-17)."""
     if type(value) is float:
         return value
     if type(value) is int:
@@ -78,8 +78,8 @@ def convert_number(value: Any) -> float:
     raise ConversionError("is not a number")
 
 
-def text_converter(parse: Callable[[str], Any], what: str) -> Converter:
-    """The convert of a type that is written as a string; `parse` raises ValueError."""
+def text_converter(parse: Callable[[str], Any], noun: str) -> Converter:
+    """Return the converter of a type that is written as a string; `parse` raises ValueError."""
 
     def convert(value: Any) -> Any:
         if type(value) is str:
@@ -87,13 +87,13 @@ def text_converter(parse: Callable[[str], Any], what: str) -> Converter:
                 return parse(value)
             except ValueError:
                 pass
-        raise ConversionError(f"is not {what}")
+        raise ConversionError(f"is not {noun}")
 
     return convert
 
 
 def date_converter() -> Converter:
-    """A day, written as RFC 3339 ``full-date``."""
+    """Return the converter of a day, written as RFC 3339 ``full-date``."""
 
     def parse(text: str) -> date:
         day = date.fromisoformat(text)
@@ -105,18 +105,18 @@ def date_converter() -> Converter:
 
 
 def date_time_converter() -> Converter:
-    """A moment, written as RFC 3339 ``date-time``."""
+    """Return the converter of a moment, written as RFC 3339 ``date-time``."""
     return _clock_converter(
         "[0-9]{4}-[0-9]{2}-[0-9]{2}T", datetime.fromisoformat, "a date and time"
     )
 
 
 def time_converter() -> Converter:
-    """A time of day, written as RFC 3339 ``full-time``."""
+    """Return the converter of a time of day, written as RFC 3339 ``full-time``."""
     return _clock_converter("", time.fromisoformat, "a time")
 
 
-def _clock_converter(before: str, read: Callable[[str], Any], what: str) -> Converter:
+def _clock_converter(before: str, read: Callable[[str], Any], noun: str) -> Converter:
     import re  # compiled when a tool needs it: at import it would cost every start 0.3 ms
 
     spelling = re.compile(
@@ -128,11 +128,11 @@ def _clock_converter(before: str, read: Callable[[str], Any], what: str) -> Conv
             raise ValueError
         return read(text.upper())
 
-    return text_converter(parse, f"{what} with an offset, to the microsecond at most")
+    return text_converter(parse, f"{noun} with an offset, to the microsecond at most")
 
 
 def uuid_converter() -> Converter:
-    """A UUID in its form of 36 characters (RFC 9562), in either case."""
+    """Return the converter of a UUID of 36 characters (RFC 9562), in either case."""
 
     def parse(text: str) -> UUID:
         value = UUID(text)
@@ -144,12 +144,12 @@ def uuid_converter() -> Converter:
 
 
 def exact(value: Any) -> tuple[bool, Any]:
-    """`value` as a key under which ``True`` and ``1`` differ, and ``1`` and ``1.0`` do not."""
+    """Return `value` as a key: ``True`` and ``1`` differ, ``1`` and ``1.0`` do not."""
     return type(value) is bool, value
 
 
 def finite_converter(members: Mapping[Any, Any]) -> Converter:
-    """One of a few values, each given by the JSON value (`exact`) that stands for it."""
+    """Return the converter of one of a few values, by their JSON values (`exact`)."""
 
     def convert(value: Any) -> Any:
         try:
@@ -161,7 +161,7 @@ def finite_converter(members: Mapping[Any, Any]) -> Converter:
 
 
 def array_converter(make: Callable[[list[Any]], Any] | None, item: Converter | None) -> Converter:
-    """An array of any length; `make` turns the list of its items into what is not a list."""
+    """Return the converter of an array of any length; `make` makes a set or a tuple of the list."""
 
     def convert(value: Any) -> Any:
         if type(value) is not list:
@@ -181,7 +181,7 @@ def array_converter(make: Callable[[list[Any]], Any] | None, item: Converter | N
 
 
 def tuple_converter(items: Sequence[Converter | None]) -> Converter:
-    """An array of fixed length whose positions have types of their own."""
+    """Return the converter of an array of fixed length whose positions have types of their own."""
 
     def convert(value: Any) -> tuple[Any, ...]:
         if type(value) is not list or len(value) != len(items):
@@ -199,7 +199,7 @@ def tuple_converter(items: Sequence[Converter | None]) -> Converter:
 
 
 def mapping_converter(key: Converter | None, item: Converter | None) -> Converter:
-    """An object whose member names are data."""
+    """Return the converter of an object whose member names are data."""
 
     def convert(value: Any) -> dict[Any, Any]:
         if type(value) is not dict:
@@ -224,9 +224,9 @@ def object_converter(
     members: Mapping[str, Converter | None],
     required: Collection[str],
 ) -> Converter:
-    """An object whose member names are known: a class instance, or a dict for a ``TypedDict``.
+    """Return the converter of an object with known members: an instance, or a typed dict.
 
-    `members` may still be filled in after this returns: a class may contain itself.
+    `members` may be filled in after this returns: a class may contain itself.
     """
 
     def convert(value: Any) -> Any:
@@ -238,8 +238,8 @@ def object_converter(
             for name, element in value.items():
                 if name not in members:
                     raise ConversionError("is not expected here")
-                convert = members[name]
-                built[name] = element if convert is None else convert(element)
+                convert_member = members[name]
+                built[name] = element if convert_member is None else convert_member(element)
         except ConversionError as error:
             error.path.append(name)
             raise
@@ -255,7 +255,7 @@ def object_converter(
 
 
 def _refusal(error: ValueError | TypeError, value: Any) -> str:
-    """What the caller is told of an error raised while a class was constructed (TYPED-20)."""
+    """Return the text for the client of an error in a constructor (TYPED-20)."""
     text = error.args[0] if isinstance(error, ValueError) and len(error.args) == 1 else None
     if type(text) is not str or _echoes(text, value):
         return f"was refused ({type(error).__name__})"
@@ -263,7 +263,7 @@ def _refusal(error: ValueError | TypeError, value: Any) -> str:
 
 
 def _echoes(text: str, value: Any) -> bool:
-    """Return whether `text` repeats a string or a number out of `value`."""
+    """Return whether `text` quotes a string or a number of `value`."""
     if isinstance(value, dict):
         return any(_echoes(text, element) for element in value.values())
     if isinstance(value, list):

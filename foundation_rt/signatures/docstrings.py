@@ -2,9 +2,9 @@
 
 Google style (``Args:``), NumPy style (``Parameters``, underlined) and reStructuredText fields
 (``:param name:``) are read. All three have one shape: the description ends where the first
-section starts, a section about parameters holds entries, and an entry goes on over lines that are
+section starts, a section about parameters holds entries, and an entry continues on lines that are
 indented more than its first. So a style is a small function that reads the first line of an
-entry, and one loop serves them all. What is not understood is left out; nothing here raises.
+entry, and one loop serves all styles. Unknown text is left out; nothing here raises.
 
 No regular expressions: compiling them would cost a start more than reading the docstrings.
 """
@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 Entry = tuple[Sequence[str], str]
-"""The parameters an entry is about, none when it is about something else, and its first words."""
+"""The parameters of an entry, none if it is about something else, and its first words."""
 
 _ABOUT_PARAMETERS = frozenset(
     (
@@ -29,7 +29,7 @@ _OTHER_FIELDS = frozenset(("type", "return", "returns", "rtype", "raise", "raise
 
 
 def parse_docstring(text: str, names: Collection[str]) -> tuple[str, dict[str, str]]:
-    """The description in a docstring, and the description of each of `names` it documents.
+    """Return the description in a docstring, and that of each of `names` which it documents.
 
     Lines of one parameter's description are joined by single spaces.
     """
@@ -52,7 +52,7 @@ def parse_docstring(text: str, names: Collection[str]) -> tuple[str, dict[str, s
 def _section_at(
     lines: list[str], index: int
 ) -> tuple[Iterator[str], Callable[[str], Entry | None]] | None:
-    """The lines of the section that starts at `index`, and what reads its entries."""
+    """Return the lines of the section that starts at `index`, and the reader of its entries."""
     line = lines[index]
     if _field_kind(line):
         return iter((line, *_indented(lines, index + 1))), _field_entry
@@ -91,7 +91,7 @@ def _until_underlined(lines: list[str], start: int) -> Iterator[str]:
 def _entries(
     lines: Iterator[str], read: Callable[[str], Entry | None]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Every parameter a section documents, with the words about it."""
+    """Yield every parameter that a section documents, with the words about it."""
     outermost: int | None = None
     names: Sequence[str] = ()
     words: list[str] = []
@@ -114,7 +114,7 @@ def _entries(
 
 
 def _google_entry(line: str) -> Entry | None:
-    """``name: words`` or ``name (type): words``; anything else continues the entry before."""
+    """Read ``name: words`` or ``name (type): words``; other lines continue the entry before."""
     head, colon, words = line.partition(":")
     name = head.partition("(")[0].strip().lstrip("*")
     if not colon or not name.isidentifier():
@@ -123,19 +123,19 @@ def _google_entry(line: str) -> Entry | None:
 
 
 def _numpy_entry(line: str) -> Entry:
-    """``name : type`` or ``one, other : type``; the words are on the lines below."""
+    """Read ``name : type`` or ``one, other : type``; the words are on the lines below."""
     return [name.strip().lstrip("*") for name in line.partition(":")[0].split(",")], ""
 
 
 def _field_entry(line: str) -> Entry:
-    """``:param name: words`` or ``:param type name: words``."""
+    """Read ``:param name: words`` or ``:param type name: words``."""
     field, _, words = line[1:].partition(":")
     kind, *rest = field.split()
     return ([rest[-1].lstrip("*")] if rest and kind in _PARAMETER_FIELDS else ()), words.strip()
 
 
 def _no_entry(line: str) -> Entry:
-    """A section that is not about parameters ends the description and says nothing else."""
+    """Return no parameter: a section about others only ends the description."""
     return (), ""
 
 

@@ -1,8 +1,8 @@
-"""The walk over a return type: the schema of what its values look like once they are written.
+"""The walk over a return type: the schema of its values, as they are written.
 
-What is written is easier than what is read: a union needs no telling apart, and an instance has
-all of its attributes. It also has names of its own: a constructor's parameters are not its
-attributes (TYPED-26).
+It is simpler than that of a parameter: no union has to be told apart, and an instance has all of
+its attributes. Its members have other names: attributes, not parameters of a constructor
+(TYPED-26).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def derive_output_schema(hint: Any, names: Names) -> Schema:
-    """The schema of the results of a function that returns `hint`.
+    """Return the schema of the results of a function that returns `hint`.
 
     Args:
         hint: the return type, resolved.
-        names: what the annotations of the function may name.
+        names: those that the annotations of the function may use.
 
     Raises:
         UnsupportedType: the type has no schema.
@@ -35,7 +35,7 @@ def derive_output_schema(hint: Any, names: Names) -> Schema:
     definitions = deriver.definitions()
     schema: Schema = {"$schema": DIALECT} if deriver.needs_dialect else {}
     if derived.accepts == {dict} and "type" not in derived.schema:
-        # Until 2025-11-25 a root has to say so itself.
+        # Until 2025-11-25 a root needs `type` itself.
         root = {"allOf": [derived.schema]} if "$ref" in derived.schema else derived.schema
         schema |= {"type": "object", **root}
     else:
@@ -46,7 +46,7 @@ def derive_output_schema(hint: Any, names: Names) -> Schema:
 
 
 class OutputDeriver(Deriver):
-    """Derives the type schemas of what a tool returns."""
+    """Derives the type schemas of results of tools."""
 
     def _derive_plain(self, hint: Any) -> TypeSchema:
         if isinstance(hint, type) and issubclass(hint, Shaped):

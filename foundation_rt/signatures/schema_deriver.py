@@ -1,10 +1,10 @@
 """The walk over a type.
 
-Only keywords are used that mean the same in draft-07 and in 2020-12, with one exception that
-names its dialect (TYPED-12). A class stands in the schema where it is used; one that is used
-more than once, by itself for example, stands in ``definitions`` (TYPED-11).
+The keywords have one meaning in draft-07 and in 2020-12; the one exception comes with its dialect
+(TYPED-12). A class stands in the schema where it is used; one that is used more than once, by
+itself for example, stands in ``definitions`` (TYPED-11).
 
-Modules that only some types need are imported when one of those types turns up.
+Modules that only some types need are imported with the first such type.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 
 
 class Deriver:
-    """Derives the type schemas of one tool's parameters, and keeps what its schema says once.
+    """Derives the type schemas of one function, and keeps the classes that they share.
 
     Attributes:
-        names: what annotations of the tool may name; the classes it uses may name it too.
-        needs_dialect: whether a schema uses what draft-07 and 2020-12 read differently.
+        names: those that its annotations may use; the classes it uses may use them too.
+        needs_dialect: a schema uses a keyword that draft-07 and 2020-12 read differently.
     """
 
     def __init__(self, names: Names) -> None:
@@ -106,7 +106,7 @@ class Deriver:
         Args:
             hint: its type, resolved.
             description: of the place; one inside the type's own ``Annotated`` comes first.
-            default: advertised when JSON can say it and the type takes it (TYPED-03).
+            default: advertised if JSON can express it and the type takes it (TYPED-03).
 
         Raises:
             UnsupportedType: the type has no schema.
@@ -121,9 +121,9 @@ class Deriver:
         return derived
 
     def definitions(self) -> dict[str, Schema]:
-        """The schemas to be put under ``definitions``; call it once, after the last `derive`."""
+        """Return the schemas for ``definitions``; call it once, after the last `derive`."""
         shared = {}
-        # What is named later stands inside what is named earlier: it has to be in place first.
+        # A class named later stands inside one named earlier: it has to be in place first.
         for named in reversed(self._named.values()):
             schema = named.derived.schema
             if len(named.places) == 1:
@@ -134,7 +134,7 @@ class Deriver:
             shared[named.name] = schema
             for place in named.places:
                 reference = {"$ref": place.pop("$ref")}
-                # draft-07 ignores what stands beside a $ref, 2020-12 does not.
+                # draft-07 ignores the keywords beside a $ref, 2020-12 does not.
                 place.update({"allOf": [reference]} if place else reference)
         return shared
 
@@ -156,7 +156,7 @@ class Deriver:
         return self._container(origin, arguments)
 
     def _derive_plain(self, hint: Any) -> TypeSchema:
-        """A type without arguments."""
+        """Return the type schema of a type without arguments."""
         if hint is None or isinstance(hint, type):
             scalar = _SCALARS.get(hint)
             if scalar is not None:
@@ -204,7 +204,7 @@ class Deriver:
             return TypeSchema(_array(item), frozenset((list,)), convert)
         if origin in _SETS:
             (item,) = map(self._derive, arguments or (Any,))
-            # Python holds True and 1 to be one element, JSON holds them to be two.
+            # In Python True and 1 are one element, in JSON two.
             if item.accepts & {list, dict} or {bool, int} <= item.accepts:
                 raise UnsupportedType("a set can hold strings, or numbers, or booleans: say which")
             convert = converters.array_converter(_SETS[origin], item.convert)
@@ -270,8 +270,8 @@ class Deriver:
                 derived.convert,
             )
         self._classes.pop()
-        # Tags first: a member of a union is then ruled out by its tag before anything inside it is
-        # looked at. In classes that contain their own union the other order takes 2^depth steps.
+        # Tags first: a tag then rules out a member of a union before anything inside it is checked.
+        # In classes that contain their own union the other order takes 2^depth steps.
         ordered = {key: properties[key] for key in tags(members)} | properties
         properties.clear()
         properties.update(ordered)
@@ -291,7 +291,7 @@ class Deriver:
             raise UnsupportedType(f"{self._classes[-1].__name__}.{member.key}: {error}") from None
 
     def _alias(self, alias: Any) -> TypeSchema:
-        """What a ``type`` statement names: written out, unless it contains itself."""
+        """Return the type schema of a ``type`` statement; one that contains itself is shared."""
         if alias in self._named:
             return _refer(self._named[alias])
 

@@ -31,11 +31,11 @@ ANYTHING: frozenset[type] = frozenset((NoneType, bool, int, float, str, list, di
 NUMBERS: frozenset[type] = frozenset((int, float))  # 5.0 is an integer, 5 is a number
 
 REQUIRED = object()
-"""The default of what has none."""
+"""The default of a parameter without one."""
 
 
 class UnsupportedType(Exception):
-    """A type has no schema; the text says why."""
+    """A type has no schema; the message says why."""
 
 
 class TypeSchema:
@@ -43,8 +43,8 @@ class TypeSchema:
 
     Attributes:
         schema: its JSON Schema there.
-        accepts: the Python types of the JSON values it may be given as.
-        convert: makes the value; None when the JSON value is the value.
+        accepts: the Python types of the JSON values that it takes.
+        convert: makes the value; None if the JSON value is the value.
         members: of a class whose JSON form is an object.
     """
 
@@ -67,7 +67,7 @@ _JSON_TYPES = {NoneType: "null", bool: "boolean", int: "integer", float: "number
 
 
 def enumeration(members: Sequence[tuple[Any, Any]]) -> TypeSchema:
-    """One of a few values: pairs of the JSON value and what it stands for."""
+    """Return the type schema of a few values: pairs of a JSON value and its Python value."""
     schema: Schema = {}
     accepts: set[type] = set()
     for value, _ in members:
@@ -88,7 +88,7 @@ def enumeration(members: Sequence[tuple[Any, Any]]) -> TypeSchema:
 
 
 def json_default(default: Any) -> Any:
-    """`default` as a JSON value; `REQUIRED`, which is none, when there is no such value."""
+    """Return `default` as a JSON value; `REQUIRED` if there is no such value."""
     if isinstance(default, enum.Enum):
         return json_default(default.value)
     if type(default) in (list, tuple):

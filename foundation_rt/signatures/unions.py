@@ -1,9 +1,9 @@
-"""Unions: which member a value belongs to (TYPED-09).
+"""Unions: the member that a value belongs to (TYPED-09).
 
-The JSON type of a value decides, where it can. What is left are members that take the same JSON
-type. They are told apart where that cannot fail: finite sets of values by the value, formats by
-whether they parse, classes by their keys or by a tag. Everything else is refused when the tool is
-registered, never guessed on a call.
+The JSON type of a value decides, if only one member takes it. Members of the same JSON type are
+told apart where that cannot fail: finite sets of values by the value, formats by parsing, classes
+by their keys or by a tag. All other unions are refused when the tool is registered; a call never
+guesses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KIND_NAMES = {
 
 
 def union(alternatives: Sequence[TypeSchema]) -> TypeSchema:
-    """The derived of a value that is of any one of several types.
+    """Return the type schema of a value of any one of several types.
 
     Raises:
         UnsupportedType: two of them cannot be told apart by the JSON value.
@@ -55,7 +55,7 @@ def _by_type(choices: Mapping[type, Converter | None]) -> Converter:
 
 
 def _choice(kind: type, alternatives: Sequence[TypeSchema]) -> Converter | None:
-    """What makes the value of a JSON value of one kind that each of `alternatives` accepts."""
+    """Return the converter of a JSON value of one kind that each of `alternatives` accepts."""
     if not any(derived.convert for derived in alternatives):
         return None
     if len(alternatives) == 1:
@@ -71,7 +71,7 @@ def _choice(kind: type, alternatives: Sequence[TypeSchema]) -> Converter | None:
 
 
 def _by_trial(kind: type, alternatives: Sequence[TypeSchema]) -> Converter | None:
-    """The members that take some values of the kind in their order, then the one that takes all."""
+    """Return a converter that tries selective members in order, then the one that takes all."""
     general = [index for index, derived in enumerate(alternatives) if not _is_selective(derived)]
     split = general[0] if general else len(alternatives)
     if len(general) != len(alternatives) - split:
@@ -80,11 +80,13 @@ def _by_trial(kind: type, alternatives: Sequence[TypeSchema]) -> Converter | Non
             "are never reached; put it last"
         )
     rest = alternatives[split:]
-    # int | float takes a number as it was written: there is nothing to decide.
+    # int | float takes a number as it was written: there is no choice to make.
     unconverted = not any(derived.convert for derived in rest) or (
         len(rest) > 1 and all(derived.accepts == NUMBERS for derived in rest)
     )
-    if len(rest) > 1 and not unconverted and kind is not NoneType:  # any of them makes None of null
+    if (
+        len(rest) > 1 and not unconverted and kind is not NoneType
+    ):  # each of them makes None of null
         raise UnsupportedType(f"two members of the union take every JSON {_KIND_NAMES[kind]}")
     attempts = [_attempt(derived) for derived in alternatives[:split]]
     _refuse_overlaps([derived for derived in alternatives[:split] if "enum" in derived.schema])
@@ -153,7 +155,7 @@ class _Shape:
         self.allowed = frozenset(member.key for member in members)
         self.required = frozenset(member.key for member in members if member.default is REQUIRED)
         self.tags = tags(members)
-        # Looked through, not looked up: a value that cannot be hashed is just another refusal.
+        # A tuple, not a set: a value that cannot be hashed is refused like any other.
         self._tag_values = [(key, tuple(choices)) for key, choices in self.tags.items()]
 
     def differs_from(self, other: _Shape) -> bool:
@@ -174,9 +176,9 @@ class _Shape:
 
 
 def union_schema(schemas: Sequence[Schema]) -> Schema:
-    """One schema that says what ``anyOf`` would, where that can be said more plainly.
+    """Return one schema with the meaning of ``anyOf``, in a simpler form if there is one.
 
-    A flat schema is checked in one step, and its errors name what is wrong inside a member.
+    A flat schema is checked in one step, and its errors name the problem inside a member.
     """
     plain = [schema for schema in schemas if schema != {"type": "null"}]
     if all("enum" in schema and schema.keys() <= {"type", "enum"} for schema in plain):
@@ -188,7 +190,7 @@ def union_schema(schemas: Sequence[Schema]) -> Schema:
         schemas = [schema for schema in schemas if schema != {"type": "integer"}]
     kinds = [schema.get("type") for schema in schemas]
     keywords = [keyword for schema in schemas for keyword in schema if keyword != "type"]
-    # A keyword says something of one JSON type only, but for these, which say it of every value.
+    # A keyword applies to one JSON type only, but for these, which apply to every value.
     if (
         all(isinstance(kind, str) for kind in kinds)
         and len(set(kinds)) == len(kinds)
