@@ -1,7 +1,7 @@
 """foundation-rt: a hand-rolled MCP runtime.
 
-The public names are here; each is imported when it is first used (PEP 562), so that importing the
-package costs next to nothing.
+The package has the public names; each is imported when it is first used (PEP 562), so that the
+import of the package costs next to nothing.
 """
 
 from __future__ import annotations

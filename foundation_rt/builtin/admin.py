@@ -1,12 +1,11 @@
-"""`admin/registerTool` and `admin/unregisterTool`: what an administrator may do to the tools.
+"""`admin/registerTool` and `admin/unregisterTool`: an administrator adds and removes tools.
 
 A client sends a definition and never code: it names one of a closed set of types, and gets a tool
-with the schema and the handler that the server has for that type (ADMIN-05). What a client may
-reach so is known before the server starts.
+with the schema and the handler that the server has for that type (ADMIN-05). So all that a client
+can reach is known before the server starts.
 
-Who may call the two is not decided here: `tools_call.enforce_admin_policy` has refused the others
-before a handler runs (ADMIN-03). Nor is anything said here that the registry says for every tool:
-its log line, its checks of a definition, its word to the clients that the list has changed.
+`core` refuses calls that `tools.admin_policy` forbids, before a handler runs (ADMIN-03). The
+registry checks the definition, logs the change and notifies the clients, as for every tool.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ CANONICAL_SCHEMAS: dict[str, Mapping[str, Any]] = {
         "required": ["targetAgentId", "message"],
     },
 }
-"""The types there are, each with the input schema of its tools (ADMIN-05)."""
+"""The types of dynamic tools, each with the input schema of its tools (ADMIN-05)."""
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": MAX_TOOL_NAME_LENGTH}
 
@@ -85,7 +84,8 @@ class AdminTools:
     """The handlers of the two tools.
 
     Args:
-        handlers: what a tool does, for each type of `CANONICAL_SCHEMAS`, and where it runs.
+        registry: of the server.
+        handlers: the handler of each type of `CANONICAL_SCHEMAS`, and where it runs.
         argument_scopes: see `RegisteredTool`; for the types whose calls may need scopes.
     """
 
@@ -130,14 +130,14 @@ class AdminTools:
         tool = self.registry.get(name)
         if tool is not None and not tool.is_dynamic:
             raise _refuse("static_tool", f"The tool {name!r} is static: it stays.", toolName=name)
-        # This very tool: by now another may have its name, and that one may be static.
+        # This tool only: by now another may have its name, and that one may be static.
         if tool is None or not self.registry.remove(tool):
             details = {"toolName": name}
             raise ToolError(ErrorCode.NOT_FOUND, f"There is no tool {name!r}.", details)
         return {"unregistered": name}
 
     def _describe_refusal(self, name: str, error: RegistrationError) -> ToolError:
-        """Why the registry would not take the tool, as its client reads it (ADMIN-07)."""
+        """Return the error for the client when the registry has refused the tool (ADMIN-07)."""
         present = self.registry.find(name)
         if present is None:
             return _refuse("invalid_definition", f"{error}.")
@@ -154,10 +154,13 @@ def add_admin_tools(
     resources: ResourceManager,
     agents: Callable[[], AgentCoordinator | None],
 ) -> None:
-    """Register the two tools, unless they are there from an earlier runtime (ADMIN-01).
+    """Register the two tools, unless an earlier runtime has registered them (ADMIN-01).
 
     Args:
-        agents: gives the coordinator of the server, which it may get while it runs.
+        registry: of the server.
+        config: of the server.
+        resources: for the report of `health`.
+        agents: returns the coordinator; a server may get one while it runs.
 
     Raises:
         RegistrationError: the author of the server has given one of the names to another tool.
@@ -178,8 +181,8 @@ def add_admin_tools(
         (REGISTER_TOOL, tools.register_tool),
         (UNREGISTER_TOOL, tools.unregister_tool),
     ):
-        # In place, though a registration takes most of a millisecond, to compile its schema: so a
-        # call sent right after it finds the tool.
+        # In place, so that a call sent right after it finds the tool, though a registration takes
+        # most of a millisecond, to compile the schema.
         registry.register(definition, handler, execution=ExecutionMode.INLINE, administrative=True)
 
 

@@ -1,4 +1,4 @@
-"""The `health` tool: what the server is, what it allows, and how it fares (HEALTH-01)."""
+"""The `health` tool: the identity, the limits and the load of the server (HEALTH-01)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEALTH = ToolDefinition(
 
 
 def health_report(config: ServerConfig, resources: ResourceManager) -> dict[str, Any]:
-    """The report, camelCase as on the wire; sizes in bytes, times in ms."""
+    """Return the report, in camelCase as on the wire; sizes in bytes, times in ms."""
     return {
         "server": {"name": config.server.name, "version": config.server.version},
         "config": {

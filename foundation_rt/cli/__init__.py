@@ -1,1 +1,1 @@
-"""The command line, and the loading of what it serves."""
+"""The command line, and the loading of the applications that it serves."""

@@ -1,4 +1,4 @@
-"""Finding the `Server` in a file or module that somebody names on the command line (CLI-02)."""
+"""Finding the `Server` in a file or module that the command line names (CLI-02)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MODULE_NAME = "foundation_rt_app"
 
 
 class AppError(UsageError):
-    """The application cannot be loaded; the message says why and what to do."""
+    """The application cannot be loaded; the message says why, and how to mend it."""
 
 
 def load_app(target: str) -> Server:
-    """The server that `FILE.py`, `FILE.py:attr`, `module` or `module:attr` names.
+    """Return the server that `FILE.py`, `FILE.py:attr`, `module` or `module:attr` names.
 
     Without an attribute: `server`, else the only `Server` there is.
 
@@ -69,7 +69,7 @@ def _import_file(path: str) -> ModuleType:
     if not os.path.isfile(path):  # noqa: PTH113 -- pathlib costs start-up
         raise AppError(f"there is no file {path}")
     path = os.path.abspath(path)  # noqa: PTH100
-    # As `python FILE.py` would: what stands beside the file can be imported by it.
+    # As `python FILE.py` does: the file can import the modules beside it.
     sys.path.insert(0, os.path.dirname(path))  # noqa: PTH120
     spec = spec_from_file_location(_MODULE_NAME, path)
     assert spec is not None and spec.loader is not None
@@ -101,8 +101,8 @@ def _find_server(module: ModuleType, source: str, attribute: str | None) -> Serv
     if attribute is not None:
         found = getattr(module, attribute, None)
         if not isinstance(found, Server):
-            what = "is not there" if found is None else f"is a {type(found).__name__}"
-            raise AppError(f"{source}: {attribute!r} should be a foundation_rt.Server; it {what}")
+            state = "is not there" if found is None else f"is a {type(found).__name__}"
+            raise AppError(f"{source}: {attribute!r} should be a foundation_rt.Server; it {state}")
         return found
     candidate = getattr(module, "server", None)
     if isinstance(candidate, Server):

@@ -1,4 +1,4 @@
-"""What `foundation-rt check` does; not on the start path of `serve`."""
+"""The command `foundation-rt check`; not on the start path of `serve`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check(server: Server) -> bytes:
-    """What the server offers and the effective configuration, secrets redacted, as JSON."""
+    """Return the server's lists and effective configuration as JSON, secrets redacted."""
     runtime = server.runtime
     newest = [*REVISIONS.values()][-1]
     report: dict[str, Any] = {
@@ -29,7 +29,7 @@ def check(server: Server) -> bytes:
 
 
 def _other_features(server: Server, revision: Revision) -> dict[str, Any]:
-    """What lists show besides tools; nothing of what the server has none of."""
+    """Return the lists besides that of tools, without empty ones."""
     resources, prompts = server.features.resources, server.features.prompts.prompts
     lists = {
         "resources": [each.wire(revision) for each in resources.resources.entries()],

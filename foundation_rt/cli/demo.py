@@ -1,4 +1,4 @@
-"""The tools a server without an application offers: one to call, and one to wait for."""
+"""The tools of `serve` without an application: one that answers at once, and one that waits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..server import Server
 
 
 def demo_server() -> Server:
-    """A server with `echo` and `sleep`, and `health` as every server has it."""
+    """Return a server with `echo` and `sleep`, besides `health`, which every server has."""
     server = Server("foundation-rt-demo")
 
     @server.tool(inline=True)

@@ -1,7 +1,7 @@
-"""JSON Schemas of servers nobody here wrote, made readable (CLI-18).
+"""JSON Schemas of any server, made readable (CLI-18).
 
-Nothing is enforced here, and nothing is trusted: a keyword that is not what it should be is passed
-over, references are followed so far, and what is long is cut.
+Nothing is enforced here, and nothing is trusted: a keyword of a wrong type is skipped, references
+are followed to a limit, and long values are cut.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from attrs import frozen
 from ..protocol.exact_json import dumps
 
 MAX_DEPTH = 6
-"""So far objects within objects are shown, and references followed."""
+"""How deep objects within objects are shown, and how far references are followed."""
 
 _MAX_PARTS = 12
-_MAX_PART_DEPTH = 3  # of parts within parts: a schema may ask for 12 ** 3 words, not for 12 ** 9
+_MAX_PART_DEPTH = (
+    3  # of parts within parts: at most 12 ** 3 words are shown for a schema, not 12 ** 9
+)
 _MAX_VALUE = 60
 _LAST_SAFE_INTEGER = 2**53 - 1
 
@@ -52,10 +54,10 @@ class Property:
     """A property of an object, for people.
 
     Attributes:
-        name: with those it is within, as in `place.city`, `stops[].city`.
+        name: with the names of the objects around it, as in `place.city`, `stops[].city`.
         kind: such as `integer, >= 1` or `"dry" | "cheerful"`.
-        presence: `required`, or the default as in `= 3`, or nothing.
-        description: as it stands there.
+        presence: `required`, or the default as in `= 3`, or "".
+        description: as the schema has it.
     """
 
     name: str
@@ -65,18 +67,18 @@ class Property:
 
 
 def properties_of(schema: Any) -> Iterator[Property]:
-    """The properties of an object schema, those of an object within it after it."""
+    """Yield the properties of an object schema; those of an inner object follow it."""
     outermost = _follow(schema, schema)
     yield from _properties(outermost, schema, "", (id(outermost),))
 
 
 def kind_of(schema: Any) -> str:
-    """What a schema takes, in a few words."""
+    """Return the values that a schema takes, in a few words."""
     return _kind(schema, schema, 0)
 
 
 def types_of(schema: Any, root: Any) -> frozenset[str]:
-    """The JSON types a schema takes as far as it says so itself; nothing if it does not say."""
+    """Return the JSON types that a schema names itself; none if it names none."""
     return frozenset(_types(schema, root, 0))
 
 
@@ -95,7 +97,7 @@ def _types(schema: Any, root: Any, depth: int) -> Iterator[str]:
 def _properties(
     schema: _Schema, root: Any, prefix: str, path: tuple[int, ...]
 ) -> Iterator[Property]:
-    """The properties of `schema`, which is the last on `path`: no object is shown within itself."""
+    """Yield the properties of the last schema on `path`; no object is shown within itself."""
     declared = schema.get("properties")
     required = _names(schema.get("required"))
     for name, described in declared.items() if isinstance(declared, dict) else ():
@@ -109,7 +111,7 @@ def _properties(
 
 
 def _object_within(schema: _Schema, root: Any) -> tuple[_Schema, str]:
-    """The object a property holds, or holds several of, and how its own properties are reached."""
+    """Return the object in a property or in its items, and the separator to its properties."""
     parts = [part for keyword in _CHOICES for part in _list(schema.get(keyword))[:_MAX_PARTS]]
     for part in (schema, *(_follow(each, root) for each in parts)):
         items = _follow(part.get("items"), root)
@@ -136,7 +138,7 @@ def _kind(schema: Any, root: Any, depth: int) -> str:
 
 
 def _base(schema: _Schema, root: Any, depth: int) -> str:
-    """The kind without bounds: types, or the parts it is put together of."""
+    """Return the kind without bounds: types, or the parts that it combines."""
 
     def part(inner: Any) -> str:
         return _kind(inner, root, depth + 1)
@@ -159,7 +161,7 @@ def _base(schema: _Schema, root: Any, depth: int) -> str:
 
 
 def _follow(schema: Any, root: Any) -> _Schema:
-    """The schema behind references within the same document; `{}` where they lead nowhere."""
+    """Return the schema behind references within the document; `{}` if there is none."""
     for _ in range(MAX_DEPTH):
         if not isinstance(schema, dict):
             break
@@ -181,7 +183,7 @@ def _at(reference: str, root: Any) -> Any:
 
 
 def _is_no_bound(value: Any) -> bool:
-    """Whether it is only what JavaScript can count to; some servers give it with every integer."""
+    """Return whether it is only the safe limit of JavaScript, which some servers always give."""
     return isinstance(value, int | float) and abs(value) >= _LAST_SAFE_INTEGER
 
 
@@ -218,7 +220,7 @@ def _names(value: Any) -> list[str]:
 
 
 def _list(value: Any) -> list[Any]:
-    """Several, where one may stand as well."""
+    """Return a list, also of one value that stands alone."""
     if isinstance(value, list):
         return value
     return [] if value is None else [value]

@@ -1,7 +1,7 @@
-"""What servers answered, as pages for people (CLI-17, CLI-18).
+"""Results of servers as pages for people (CLI-17, CLI-18).
 
-Whatever is listed is taken as it came: what is not of the type it should be is left out, since a
-server that gets a description wrong is exactly what somebody wants to look at.
+A list is shown as the server has sent it. A member of a wrong type is left out and nothing fails:
+a server with a wrong description is one that people want to look at.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..client.results.results import CallResult, PromptResult, ReadResult
 
 MAX_PROPERTIES = 200
-"""So many properties of a tool are shown: a schema may have any number within each other."""
+"""The most properties of a tool that are shown: a schema can nest any number of them."""
 
 _HINTS = {
     "readOnlyHint": ("changes things", "reads only"),
@@ -43,13 +43,13 @@ Wire = Mapping[str, Any]
 
 
 def tool_list(tools: Sequence[Wire]) -> Page:
-    """The tools of a server, a line each."""
+    """Return the tools of a server, one line for each."""
     rows = [(_text(tool, "name"), _in_short(tool)) for tool in tools]
     return [Table(rows)] if rows else [Paragraph("no tools")]
 
 
 def tool_details(tool: Wire) -> Iterator[Part]:
-    """A tool with its schemas, readable."""
+    """Yield a tool with its schemas, readable."""
     yield Heading(_text(tool, "name"), _title(tool))
     yield from _paragraph(_text(tool, "description"))
     yield from _schema("takes", tool.get("inputSchema"))
@@ -62,7 +62,7 @@ def tool_details(tool: Wire) -> Iterator[Part]:
 
 
 def call_report(result: CallResult) -> Page:
-    """What a tool returned; its structured result once, though most servers send it as text too."""
+    """Return the result of a tool; its structured result once, though many servers repeat it."""
     if result.is_wrapped:
         value = result.value()
         return [Payload(value) if type(value) is str else Json(value)]
@@ -74,7 +74,7 @@ def call_report(result: CallResult) -> Page:
 
 
 def read_report(result: ReadResult) -> Page:
-    """What a resource holds; of several contents, each with its URI."""
+    """Return the contents of a resource; of several, each with its URI."""
     if len(result.contents) == 1:
         return [_contents(result.contents[0])]
     return [
@@ -85,7 +85,7 @@ def read_report(result: ReadResult) -> Page:
 
 
 def prompt_report(result: PromptResult) -> Page:
-    """The messages of a prompt, each under its role."""
+    """Return the messages of a prompt, each under its role."""
     parts: list[Part] = [*_paragraph(result.description or "")]
     for message in result.messages:
         parts += [Heading(message.role), *_block(message.content)]
@@ -93,23 +93,19 @@ def prompt_report(result: PromptResult) -> Page:
 
 
 def ping_report(sent: int, lost: int, times: Mapping[str, float]) -> Page:
-    """How long a server takes to answer: `times` in ms, by name; none without an answer."""
+    """Return the round-trip times of a server: `times` in ms, by name; none without a response."""
     answered = Paragraph(f"{sent - lost} of {sent} answered")
     return [answered, Table([(name, f"{ms:.3f} ms") for name, ms in times.items()])]
 
 
 def entry_list(entries: Sequence[Wire], key: str) -> Iterator[Part]:
-    """Resources or templates, a line each.
-
-    Args:
-        key: the member that names an entry.
-    """
+    """Yield resources or templates, one line for each; the member `key` names an entry."""
     rows = [(_text(each, key), _text(each, "mimeType"), _in_short(each)) for each in entries]
     yield Table(rows)
 
 
 def prompt_details(prompt: Wire) -> Iterator[Part]:
-    """A prompt with its arguments."""
+    """Yield a prompt with its arguments."""
     yield Heading(_text(prompt, "name"), _title(prompt))
     yield from _paragraph(_text(prompt, "description"))
     listed = prompt.get("arguments")
@@ -128,7 +124,7 @@ def prompt_details(prompt: Wire) -> Iterator[Part]:
 
 
 def capability_list(capabilities: Wire) -> str:
-    """What a server can do, in a line: `tools (listChanged), completions`."""
+    """Return the capabilities of a server in a line: `tools (listChanged), completions`."""
     return ", ".join(map(_capability, capabilities.items()))
 
 
@@ -139,7 +135,7 @@ def _capability(item: tuple[str, Any]) -> str:
 
 
 def _schema(title: str, schema: Any) -> Iterator[Part]:
-    """What a tool takes or returns: its properties, or in a word."""
+    """Yield the schema of arguments or results: its properties, or its kind in a word."""
     shown = [*islice(properties_of(schema), MAX_PROPERTIES + 1)]
     if not shown:
         yield Paragraph(f"{title} {kind_of(schema)}")
@@ -175,7 +171,7 @@ def _contents(contents: ResourceContents) -> Part:
 
 
 def _says(part: Part, value: Any) -> bool:
-    """Return whether a text is this value in JSON."""
+    """Return whether a part is this value as JSON text."""
     if not isinstance(part, Payload) or isinstance(part.data, bytes):
         return False
     try:
@@ -189,7 +185,7 @@ def _paragraph(text: str) -> Iterable[Part]:
 
 
 def _in_short(wire: Wire) -> str:
-    """The first line of a description, else the title."""
+    """Return the first line of a description, else the title."""
     described = _text(wire, "description").strip()
     return _one_line(described.split("\n", 1)[0]) or _title(wire)
 

@@ -1,7 +1,7 @@
-"""`make demo`: a real conversation with a real server process, made readable.
+"""`make demo`: the messages between a client and a real server process, made readable.
 
-Spawns `foundation-rt serve` with the demo tools and small limits, and prints every line that goes
-either way. What the server logs is shown at the end.
+It starts `foundation-rt serve` with the demo tools and small limits, and prints every line in both
+directions, then the log of the server.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _WIDTH = 700
 
 
 @define(eq=False, repr=False)
-class Conversation:
-    """Speaks line-delimited JSON-RPC with a process and prints both sides."""
+class DemoClient:
+    """Sends line-delimited JSON-RPC to a process, and prints both directions."""
 
     process: subprocess.Popen[bytes]
     _last_id: int = field(default=0, init=False)
 
     def chapter(self, title: str) -> None:
-        """Head what follows."""
+        """Print the heading of the next messages."""
         _say(f"\n# {title}")
 
     def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Send a request, wait for its answer, print both."""
+        """Send a request, wait for its response, print both."""
         self._last_id += 1
         self._send(
             {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params or {}}
@@ -68,7 +68,7 @@ class Conversation:
 
 
 def main() -> None:
-    """Run the conversation; exit with 1 if the server's exit code is not 0."""
+    """Run the demo; exit with 1 if the server's exit code is not 0."""
     command = [sys.executable, "-m", "foundation_rt", "serve"]
     _say(f"$ {' '.join(f'{key}={value}' for key, value in _LIMITS.items())} foundation-rt serve")
     with tempfile.TemporaryFile() as log:
@@ -79,40 +79,40 @@ def main() -> None:
             stderr=log,
             env=os.environ | _LIMITS,
         )
-        _converse(Conversation(process))
+        _run_demo(DemoClient(process))
         _pipe(process.stdin).close()
         exit_code = process.wait()
-        _say(f"\n# End of file: the server answers what is left and exits with {exit_code}")
+        _say(f"\n# End of file: the server answers open requests and exits with {exit_code}")
         log.seek(0)
-        _say("\n# What it logged on stderr: one record a call, never arguments or results")
+        _say("\n# It has logged one record for each call on stderr, without arguments and results")
         for line in log:
             _say(f"  {_shorten(line.strip())}")
     if exit_code:
         raise SystemExit(1)
 
 
-def _converse(talk: Conversation) -> None:
-    talk.chapter("Handshake")
+def _run_demo(client: DemoClient) -> None:
+    client.chapter("Handshake")
     info = {"name": "demo", "version": "1"}
-    opening = {
+    params = {
         "protocolVersion": NEWEST_HANDSHAKE_REVISION,
         "capabilities": {},
         "clientInfo": info,
     }
-    talk.request("initialize", opening)
-    talk.notify("notifications/initialized")
-    talk.chapter("The tools there are")
-    talk.request("tools/list")
-    talk.chapter("A call that works")
-    talk.call("echo", message="hello")
-    talk.chapter("A call that fails validation: a number is no string")
-    talk.call("echo", message=5)
-    talk.chapter("A call that times out: its deadline is 300 ms")
-    talk.call("sleep", ms=60_000)
-    talk.chapter("A call over the payload limit of 1,024 bytes")
-    talk.call("echo", message="x" * 2000)
-    talk.chapter("Health")
-    talk.call("health")
+    client.request("initialize", params)
+    client.notify("notifications/initialized")
+    client.chapter("The list of tools")
+    client.request("tools/list")
+    client.chapter("A call that works")
+    client.call("echo", message="hello")
+    client.chapter("A call that fails validation: a number is no string")
+    client.call("echo", message=5)
+    client.chapter("A call that times out: its deadline is 300 ms")
+    client.call("sleep", ms=60_000)
+    client.chapter("A call over the payload limit of 1,024 bytes")
+    client.call("echo", message="x" * 2000)
+    client.chapter("Health")
+    client.call("health")
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

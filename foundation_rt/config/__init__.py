@@ -1,1 +1,1 @@
-"""What an operator can set, and where it comes from."""
+"""The settings of an operator, and their sources."""

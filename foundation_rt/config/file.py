@@ -1,8 +1,8 @@
 """A configuration file as plain data, or the reason why it holds none (CONF-12 to CONF-16).
 
-Here it is decided what a TOML or JSON file *says*, not whether that is a valid configuration.
-Whatever is at the path, the outcome is a mapping or an `UnusableFileError` that tells an operator
-what to change.
+This module reads the content of a TOML or JSON file; it does not check that the content is a valid
+configuration. The result is a mapping, or an `UnusableFileError` that tells an operator how to mend
+the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class UnusableFileError(Exception):
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The content of a ``.toml`` or ``.json`` file, a table in either case.
+    """Return the content of a ``.toml`` or ``.json`` file, a table in either case.
 
     Raises:
         UnusableFileError: the name ends otherwise; the file can't be read, is not in UTF-8, breaks
@@ -44,7 +44,7 @@ def _read_text(path: Path) -> str:
     except IsADirectoryError:
         raise UnusableFileError("a file; this is a directory") from None
     except UnicodeDecodeError as error:
-        reason = f"text in UTF-8; what starts at byte {error.start} is none"
+        reason = f"text in UTF-8; byte {error.start} is not valid"
         raise UnusableFileError(reason) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise UnusableFileError(f"a file that can be read: {error}") from None

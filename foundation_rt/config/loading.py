@@ -1,13 +1,12 @@
-"""From a file, environment variables and code to one `ServerConfig`, or to every reason why not.
+"""From a file, environment variables and code to one `ServerConfig`, or to all its problems.
 
-The sources are laid over one another first, key by key, and only what comes out on top is checked:
-one pass of cattrs over one mapping finds every problem, and a second mapping says which source had
-the last word on the key. A value that another source overrides is of no consequence and is not
-judged (CONF-02).
+The sources are merged first, key by key, and only the merged values are checked: one pass of cattrs
+over one mapping finds every problem, and a second mapping has the source of each key. A value that
+another source overrides is not checked (CONF-02).
 
-Nothing is converted on the way. The values of a file are what its format says they are; the text
-of a variable is read as its setting's type, or left as it is for the check to refuse. So what is
-valid is decided in `config` alone.
+Nothing is converted on the way. The values of a file have the types of its format. The text of a
+variable is read as its setting's type, or left as it is, and the check refuses it. So `settings`
+alone decides which values are valid.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from .settings import ENVIRONMENT_PREFIX, ServerConfig, is_setting_variable
 from .types import Flag, Integer, Kind, ListOf, Section, SettingError
 
 Key = tuple[str, ...]
-"""Where a setting is: the names of the sections it is in, then its own."""
+"""The path of a setting: the names of its sections, then its own."""
 
 _LONGEST_SHOWN = 100  # characters of a key, a variable or a string
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}")
@@ -45,6 +44,7 @@ _FLAGS = {
 
 
 def _problem(key: str, value: object, expected: str, source: str) -> ConfigProblem:
+    """Return a problem with its message, which redacts secrets."""
     found = f"{key} = {_shown(value)} ({source})" if key else source
     return ConfigProblem(key, value, expected, source, sanitize(f"{found}: expected {expected}"))
 
@@ -55,11 +55,11 @@ def load_config(
     environ: Mapping[str, str] = MappingProxyType({}),
     code: Mapping[str, Any] | None = None,
 ) -> ServerConfig:
-    """The configuration that `code`, then `file`, then `environ` make of the defaults (CONF-02).
+    """Return the configuration: the defaults, overridden by code, file and environment (CONF-02).
 
     Args:
         file: path of a ``.toml`` or ``.json`` file with one table for each section.
-        environ: environment variables; those that are none of the configuration's are ignored.
+        environ: environment variables; those of other programs are ignored.
         code: one mapping for each section, as a file would have it; ``attrs.asdict`` of a
             `ServerConfig` is one.
 
@@ -77,7 +77,7 @@ def load_config(
 
 
 def to_mapping(config: ServerConfig) -> dict[str, dict[str, Any]]:
-    """The effective configuration as JSON-serializable data, without secrets (CONF-05)."""
+    """Return the effective configuration as JSON-serializable data, without secrets (CONF-05)."""
     mapping = asdict(config)
     for key, kind in settings():
         table = _table_with(key, mapping)
@@ -87,7 +87,7 @@ def to_mapping(config: ServerConfig) -> dict[str, dict[str, Any]]:
 
 
 def settings(cls: type[Any] = ServerConfig, above: Key = ()) -> Iterator[tuple[Key, Kind]]:
-    """Every setting of a section with what it accepts, in the order of definition."""
+    """Yield every setting of a section with its kind, in the order of definition."""
     for attribute in fields(cls):
         key = (*above, attribute.name)
         kind = attribute.validator
@@ -98,13 +98,13 @@ def settings(cls: type[Any] = ServerConfig, above: Key = ()) -> Iterator[tuple[K
 
 
 def variable_name(key: Key) -> str:
-    """The environment variable of a setting (CONF-07)."""
+    """Return the environment variable of a setting (CONF-07)."""
     return ENVIRONMENT_PREFIX + "__".join(key).upper()
 
 
 @define
 class _Draft:
-    """What the sources say so far, who said it last, and what is wrong already."""
+    """The merged values so far, the source of each, and the problems found so far."""
 
     values: dict[str, Any] = Factory(dict)
     sources: dict[Key, str] = Factory(dict)
@@ -149,7 +149,7 @@ class _Draft:
 
     def finish(self) -> ServerConfig:
         try:
-            config: ServerConfig = _structure()(self.values, ServerConfig)
+            config: ServerConfig = _converter()(self.values, ServerConfig)
         except ClassValidationError as error:
             for section, cause in _causes(error):
                 self.problems.extend(self._explain(section, cause))
@@ -167,7 +167,7 @@ class _Draft:
         table[key[-1]] = value
 
     def _explain(self, section: Key, cause: Exception) -> Iterator[ConfigProblem]:
-        """The problems behind one exception that cattrs collected in `section`."""
+        """Yield the problems behind one exception that cattrs collected in `section`."""
         if isinstance(cause, ForbiddenExtraKeysError):
             for name in sorted(cause.extra_fields, key=str):
                 key = (*section, name)
@@ -179,21 +179,21 @@ class _Draft:
         value = _table_with(key, self.values).get(cause.key)
         if value is not None and dict(settings())[key].is_secret:
             value = REDACTED
-        # A setting that is missed has no source; who spoke last of its section made it necessary.
+        # A missing setting has no source; the last source of its section made it necessary.
         source = self.sources.get(key) or self.sources[section]
         yield _problem(_dotted(key), value, cause.expected, source)
 
 
 @cache
-def _structure() -> Callable[[Any, Any], Any]:
-    """The function that makes a `ServerConfig` of a mapping, or raises all that is wrong.
+def _converter() -> Callable[[Any, Any], Any]:
+    """Return the function that makes a `ServerConfig` of a mapping, or raises all problems.
 
     It is generated code, the same each time, and takes a hundred times as long to make as to run.
     """
-    return _structurer(ServerConfig, Converter(forbid_extra_keys=True))
+    return _make_converter(ServerConfig, Converter(forbid_extra_keys=True))
 
 
-def _structurer(cls: type[Any], converter: Converter) -> Callable[[Any, Any], Any]:
+def _make_converter(cls: type[Any], converter: Converter) -> Callable[[Any, Any], Any]:
     hooks: dict[str, Any] = {
         attribute.name: override(struct_hook=_hook(attribute, attribute.validator, converter))
         for attribute in fields(cls)
@@ -202,7 +202,7 @@ def _structurer(cls: type[Any], converter: Converter) -> Callable[[Any, Any], An
 
 
 def _hook(attribute: Attribute[Any], kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    """Structures one attribute, strictly: no value becomes another, but for a list a tuple."""
+    """Return the converter of one attribute; it converts nothing but a list to a tuple."""
 
     def structure_setting(value: Any, _: Any) -> Any:
         if isinstance(kind, ListOf) and type(value) is list:
@@ -211,19 +211,19 @@ def _hook(attribute: Attribute[Any], kind: Any, converter: Converter) -> Callabl
         return value
 
     if isinstance(kind, Section):
-        return _structurer(kind.cls, converter)
+        return _make_converter(kind.cls, converter)
     return structure_setting
 
 
 def _table_with(key: Key, mapping: dict[str, Any]) -> dict[str, Any]:
-    """The table within `mapping` that the setting is or would be in."""
+    """Return the table within `mapping` that has, or would have, the setting."""
     for section in key[:-1]:
         mapping = mapping[section]
     return mapping
 
 
 def _causes(error: ClassValidationError, section: Key = ()) -> Iterator[tuple[Key, Exception]]:
-    """Each exception that cattrs collected, with the section it was raised in."""
+    """Yield each exception that cattrs collected, with the section it was raised in."""
     in_attributes, in_section = error.group_exceptions()
     for cause, note in in_attributes:
         if isinstance(cause, ClassValidationError):
@@ -235,7 +235,7 @@ def _causes(error: ClassValidationError, section: Key = ()) -> Iterator[tuple[Ke
 
 
 def _read_as(kind: Kind, text: str) -> object:
-    """The text of a variable as its setting's type, or as it is where it cannot be read so."""
+    """Return the text of a variable as its setting's type; unchanged if it cannot be read so."""
     match kind:
         case Integer():
             return int(text) if _DECIMAL.fullmatch(text) else text
@@ -257,12 +257,12 @@ def _read_list(text: str) -> object:
 
 
 def _known_keys() -> list[str]:
-    """Every section and every setting."""
+    """Return the keys of all sections and settings."""
     return [_dotted(key[: i + 1]) for key, _ in settings() for i in range(len(key))]
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
-    """The one of `known` that `word` was most likely meant to be, capitals aside."""
+    """Return the most similar one of `known`; upper and lower case are equal."""
     from difflib import get_close_matches  # for errors only
 
     spelled = {candidate.lower(): candidate for candidate in known}
@@ -274,7 +274,7 @@ def _dotted(key: Iterable[object]) -> str:
 
 
 def _shown(value: object) -> str:
-    """`value` in one short line, whatever a file holds; tables are not opened."""
+    """Return any value in one short line, tables without their content."""
     brief = Repr()
     brief.maxlevel = 2
     brief.maxdict = 0

@@ -1,15 +1,15 @@
-"""What an operator can set: the sections of the configuration, their defaults and their limits.
+"""The settings of an operator: the sections of the configuration, their defaults and limits.
 
-Each setting is one statement that says everything about it: type, default, limits, meaning. The
-file loader, the environment variables, the published JSON Schema and the table in spec/config.md
-all follow from it or are held to it by a test, so a setting is added here and nowhere else.
+Each setting is one statement with all its facts: type, default, limits, meaning. The file loader
+and the environment variables read it; the published JSON Schema and the table in spec/config.md
+are generated from it. So a setting is added here and nowhere else.
 
-Two invariants carry the rest of the runtime: a configuration that exists is valid, however it was
-made (CONF-01), and it never changes. Hence nothing downstream checks a limit again.
+The rest of the runtime relies on two invariants: a configuration that exists is valid, however it
+was made (CONF-01), and it never changes. Hence no other module checks a limit again.
 
-A start with defaults imports this module, `config.types`, and no more. Reading files and
-environment variables is the business of `config.loading`, which costs several times as much and is
-imported only when a file is named or `needs_loading` says so.
+A start with defaults imports this module, `config.types` and `config.sources`. `config.loading`
+reads files and environment variables; it costs several times as much, and is imported only for a
+file or if `needs_loading` returns True.
 """
 
 # ruff: noqa: RUF009 - the functions called in the classes make fields, not defaults.
@@ -44,7 +44,7 @@ from .types import (
 )
 
 ENVIRONMENT_PREFIX = "FOUNDATION_RT_"
-"""What the name of every environment variable of the runtime starts with (CONF-07)."""
+"""The prefix of every environment variable of the runtime (CONF-07)."""
 
 AdminMode = Literal["deny_all", "local_stdio_only", "token"]
 LogLevel = Literal["debug", "info", "warn", "error"]
@@ -80,9 +80,9 @@ def _section(default: _Value) -> _Value:
 
 @frozen(eq=False, repr=False)
 class Settings:
-    """What all sections do alike: they are compared by value, and show no secret.
+    """The base of all sections: they are compared by value, and show no secret.
 
-    attrs would compile it for each of them, which is a third of what importing this module costs.
+    attrs would generate this for each section, which takes a third of the import of this module.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -101,21 +101,19 @@ class Settings:
 
 @frozen(eq=False, repr=False)
 class ServerSection(Settings):
-    """Who the server says it is, and how it ends."""
+    """The identity of the server, its lists and its shutdown."""
 
-    name: str = _setting("foundation-rt", Line(), "Name of the server, told to clients.")
-    version: str = _setting(__version__, Line(), "Version of the server, told to clients.")
+    name: str = _setting("foundation-rt", Line(), "Name of the server, as clients see it.")
+    version: str = _setting(__version__, Line(), "Version of the server, as clients see it.")
     shutdown_timeout_ms: int = _milliseconds(
-        10_000, "Longest time from the order to stop to the end of the process."
+        10_000, "Longest time from the start of the shutdown to the end of the process."
     )
     eof_grace_ms: int = _milliseconds(
-        250, "How long running calls may still finish once input has ended.", minimum=0
+        250, "How long running calls may go on after the input has ended.", minimum=0
     )
-    page_size: int = _setting(
-        1_000, Integer(1, 100_000), "Most entries of a list that one answer holds."
-    )
+    page_size: int = _setting(1_000, Integer(1, 100_000), "Most entries of one page of a list.")
     cache_ttl_ms: int = _milliseconds(
-        0, "How long clients may keep lists and resources that say nothing else.", minimum=0
+        0, "How long clients may cache lists, and resources without a time of their own.", minimum=0
     )
     cache_scope: CacheScope = _setting(
         "private",
@@ -124,18 +122,18 @@ class ServerSection(Settings):
     )
     input_ttl_ms: int = _milliseconds(
         600_000,
-        "How long an answer of the client is waited for, and a stateless call's state is good.",
+        "How long the server waits for a client's response, and accepts a stateless call's state.",
     )
 
 
 @frozen(eq=False, repr=False)
 class AdminPolicy(Settings):
-    """Who may use the administrative tools."""
+    """Access to the administrative tools."""
 
     mode: AdminMode = _setting(
         "deny_all",
         Choice(get_args(AdminMode)),
-        "Who may use the administrative tools; `token` is reserved and refuses every call.",
+        "Access to the administrative tools; `token` is reserved and refuses every call.",
     )
     token_env_var: str | None = _setting(
         None, VariableName(), "Environment variable that holds the token of mode `token`."
@@ -162,7 +160,7 @@ class ToolsSection(Settings):
         5_000, "How long an aborted async handler runs on before it is cancelled.", minimum=0
     )
     expose_error_details: bool = _flag(
-        False, "Tell clients the text of unexpected exceptions; it is always logged."
+        False, "Send clients the text of unexpected exceptions; it is always logged."
     )
     check_formats: bool = _flag(
         True, "Refuse arguments and results that do not fit a `format` in the schema of their tool."
@@ -175,7 +173,7 @@ class ToolsSection(Settings):
     name_separator: str = _setting(
         "/",
         Choice(("/", "_", "__", "-", ".")),
-        "What stands for `/` in the names of tools, for clients that refuse it.",
+        "Separator that replaces `/` in names of tools, for clients that refuse it.",
     )
 
 
@@ -187,7 +185,7 @@ class ResourcesSection(Settings):
         10, Integer(1, 10_000), "How many calls may run at once, `health` not counted."
     )
     max_questions: int = _setting(
-        1_000, Integer(1, 1_000_000), "Most questions to clients that are open at once."
+        1_000, Integer(1, 1_000_000), "Most requests to clients that are open at once."
     )
     max_subscriptions: int = _setting(
         20_000,
@@ -203,7 +201,7 @@ class ResourcesSection(Settings):
 
 @frozen(eq=False, repr=False)
 class LoggingSection(Settings):
-    """What is written to stderr."""
+    """The log on stderr."""
 
     level: LogLevel = _setting(
         "info", Choice(get_args(LogLevel)), "Least severe level that is logged."
@@ -212,26 +210,26 @@ class LoggingSection(Settings):
         (), ListOf(KEY_NAME), "Keys whose values are redacted in logs, besides the built-in ones."
     )
     buffer_bytes: int = _bytes(
-        4 * 1024 * 1024, "Most log text held while stderr is slow; what is beyond is dropped."
+        4 * 1024 * 1024, "Most log text held while stderr is slow; the rest is dropped."
     )
 
 
 @frozen(eq=False, repr=False)
 class SecuritySection(Settings):
-    """What is off unless an operator turns it on."""
+    """Features that are off by default, and the key of request states."""
 
     dynamic_registration_enabled: bool = _flag(
         False, "One half of dynamic registration; the other is `tools.admin_registration_enabled`."
     )
     allow_arbitrary_code_tools: bool = _flag(False, "Reserved; has no effect.")
     state_key: str | None = _setting(
-        None, STATE_KEY, "Seals what stateless clients carry; the same for all workers."
+        None, STATE_KEY, "Key that seals the state of stateless calls; the same for all workers."
     )
 
 
 @frozen(eq=False, repr=False)
 class TransportSection(Settings):
-    """The limits of the bytes that come in."""
+    """The limits of input."""
 
     max_line_bytes: int = _bytes(
         16 * 1024 * 1024, "Longest incoming line; a longer one is discarded.", minimum=1024
@@ -250,13 +248,13 @@ class AgentsSection(Settings):
 DEFAULT_AACP_NAME = "host"
 
 REDIS_SCHEMES = ("redis", "rediss", "unix")
-"""Of URLs of a Redis server."""
+"""The schemes of URLs of a Redis server."""
 
 SIGNATURE_ALGORITHMS = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "Ed25519"),
 )
-"""What tokens may be signed with: never with a secret that the server would have to share."""
+"""The algorithms of tokens; none of them needs a secret that the server would have to share."""
 
 
 @frozen(eq=False, repr=False)
@@ -266,7 +264,7 @@ class AacpSection(Settings):
     name: str = _setting(
         DEFAULT_AACP_NAME,
         Line(),
-        "Who sends what no agent sends; unique among ledgers that a transport joins.",
+        "Sender of messages that no agent sends; unique among the ledgers of a transport.",
     )
     store: str = _setting(
         "memory",
@@ -276,13 +274,13 @@ class AacpSection(Settings):
     transport: str = _setting(
         "none",
         StoreUrl(("none",), ("nats",)),
-        "The way to other ledgers: `none` or `nats://...`.",
+        "The transport to other ledgers: `none` or `nats://...`.",
     )
     default_ttl_ms: int = _milliseconds(
         86_400_000, "How long a message is kept unless it says otherwise."
     )
     request_timeout_ms: int = _milliseconds(
-        30_000, "How long a request is waited for unless its sender says otherwise."
+        30_000, "How long a sender waits for a response unless it sets another time."
     )
     lease_ms: int = _milliseconds(
         30_000, "How long a claim to execute a request lasts unless it is renewed.", minimum=100
@@ -298,7 +296,7 @@ class AacpSection(Settings):
     )
 
     def is_ledger_named(self) -> bool:
-        """Return whether there is a ledger other than that in memory, or a way to one."""
+        """Return whether there is a ledger other than that in memory, or a transport to one."""
         return self.store != "memory" or self.transport != "none"
 
 
@@ -312,7 +310,7 @@ class TasksSection(Settings):
     keep_ms: int = _milliseconds(
         1_800_000, "How long a task is kept beyond that, so that its result can be fetched."
     )
-    poll_interval_ms: int = _milliseconds(1_000, "How often clients are told to ask.")
+    poll_interval_ms: int = _milliseconds(1_000, "The interval at which clients should poll.")
     max_tasks: int = _setting(1_000, Integer(1, 1_000_000), "Most tasks that are kept.")
     max_result_bytes: int = _bytes(
         64 * 1024 * 1024, "Most bytes that the results of all tasks have together."
@@ -321,7 +319,7 @@ class TasksSection(Settings):
 
 @frozen(eq=False, repr=False)
 class HttpSection(Settings):
-    """The HTTP transport, and who may use it."""
+    """The HTTP transport, and access to it."""
 
     host: str = _setting("127.0.0.1", Line(), "Address that is listened on.")
     port: int = _setting(8000, Integer(0, 65_535), "Port; 0 takes any that is free.")
@@ -336,9 +334,9 @@ class HttpSection(Settings):
         (), ListOf(ORIGIN), "Origins whose pages may use the server from a browser; `*` is any."
     )
     api_keys: tuple[str, ...] = _setting(
-        (), ListOf(API_KEY), "Keys that open the server, each `KEY` or `NAME:KEY`."
+        (), ListOf(API_KEY), "API keys of clients, each `KEY` or `NAME:KEY`."
     )
-    no_auth: bool = _flag(False, "Serve everybody: no key and no token is asked for.")
+    no_auth: bool = _flag(False, "Serve every client: neither a key nor a token is needed.")
     max_body_bytes: int = _bytes(4 * 1024 * 1024, "Largest body of a request.", minimum=1024)
     header_timeout_ms: int = _milliseconds(
         10_000, "Longest time until the head of a request has come."
@@ -347,31 +345,31 @@ class HttpSection(Settings):
         30_000, "Longest time until the body of a request has come."
     )
     keep_alive_ms: int = _milliseconds(
-        15_000, "Silence after which a stream carries a comment, so that nothing cuts it."
+        15_000, "Idle time after which a stream carries a comment, so that no proxy cuts it."
     )
-    session_idle_ms: int = _milliseconds(1_800_000, "How long a session is kept that nobody uses.")
+    session_idle_ms: int = _milliseconds(1_800_000, "How long an idle session is kept.")
     max_sessions: int = _setting(10_000, Integer(1, 1_000_000), "Most sessions at once.")
     max_connections: int = _setting(20_000, Integer(1, 1_000_000), "Most connections at once.")
     max_unread_bytes: int = _bytes(
         64 * 1024 * 1024,
-        "Most bytes of answers that clients have not read, of all connections.",
+        "Most unread bytes of responses, of all connections together.",
         minimum=1024 * 1024,
     )
     event_store: str = _setting(
         "memory",
         StoreUrl(("memory",), REDIS_SCHEMES),
-        "What keeps the messages of streams, so that clients can resume: `memory` or `redis://...`.",
+        "Store of the messages of streams, so that clients can resume: `memory` or `redis://...`.",
     )
     max_events: int = _setting(
         1_000, Integer(1, 1_000_000), "Most messages of one session that are kept."
     )
     event_ttl_ms: int = _milliseconds(300_000, "How long a message is kept.")
     retry_ms: int = _milliseconds(
-        1_000, "When a client shall come back whose stream has ended.", minimum=0
+        1_000, "When a client should reconnect after its stream has ended.", minimum=0
     )
     question_grace_ms: int = _milliseconds(
         60_000,
-        "How long, beyond `http.retry_ms`, a question waits for a client without a connection.",
+        "How long, beyond `http.retry_ms`, a request waits for a client without a connection.",
     )
 
 
@@ -386,7 +384,7 @@ class OauthSection(Settings):
         None, RESOURCE_URL, "The URL of this server, as tokens have to name it."
     )
     jwks_uri: str | None = _setting(
-        None, ISSUER_URL, "Where the issuer's keys are, if its metadata shall not be asked."
+        None, ISSUER_URL, "URL of the issuer's keys, if it is not that of its metadata."
     )
     scopes: tuple[str, ...] = _setting((), ListOf(SCOPE), "Scopes that every token needs.")
     algorithms: tuple[str, ...] = _setting(
@@ -398,7 +396,7 @@ class OauthSection(Settings):
 
 @frozen(eq=False, repr=False)
 class RateLimitSection(Settings):
-    """How many calls a client may make in a time."""
+    """How many calls a client may make in a window of time."""
 
     store: str = _setting(
         "memory",
@@ -420,20 +418,22 @@ class RateLimitSection(Settings):
 
 @frozen(eq=False, repr=False)
 class AuditSection(Settings):
-    """The record of who did what."""
+    """The audit log."""
 
     enabled: bool = _flag(False, "Write audit records.")
     categories: tuple[AuditCategory, ...] = _setting(
-        get_args(AuditCategory), ListOf(Choice(get_args(AuditCategory))), "What is recorded."
+        get_args(AuditCategory),
+        ListOf(Choice(get_args(AuditCategory))),
+        "The categories that are recorded.",
     )
     sensitive_data: SensitiveData = _setting(
-        "truncate", Choice(get_args(SensitiveData)), "What is shown of arguments."
+        "truncate", Choice(get_args(SensitiveData)), "How arguments are shown."
     )
 
 
 @frozen(eq=False, repr=False)
 class TelemetrySection(Settings):
-    """What is told to monitoring."""
+    """Metrics and traces."""
 
     metrics: bool = _flag(False, "Count for Prometheus, at `/metrics` (extra `metrics`).")
     tracing: bool = _flag(False, "Make OpenTelemetry spans (extra `otel`).")
@@ -463,7 +463,7 @@ class ServerConfig(Settings):
     telemetry: TelemetrySection = _section(TelemetrySection())
 
     def is_operated(self) -> bool:
-        """Whether calls are limited, audited, counted or traced, so that this is to be set up."""
+        """Return whether calls are limited, audited, counted or traced."""
         return (
             self.audit.enabled
             or self.telemetry.metrics
@@ -479,7 +479,7 @@ class ServerConfig(Settings):
         """Return how much of `limit` one principal may use: a share of it, or all (RES-12).
 
         Args:
-            limit: a limit of the process, in whatever unit it has; at least 1.
+            limit: a limit of the process, in its own unit; at least 1.
             identity: the principal's `identity_of`; None where the peer has none.
 
         Returns:
@@ -490,15 +490,15 @@ class ServerConfig(Settings):
         return -(-limit * self.resources.principal_share_percent // 100)  # rounded up
 
     def is_dynamic_registration_effective(self) -> bool:
-        """Whether tools may be registered while the server runs: both halves say so (CONF-17)."""
+        """Return whether clients may register tools: both settings are on (CONF-17)."""
         return self.tools.admin_registration_enabled and self.security.dynamic_registration_enabled
 
 
 def needs_loading(environ: Mapping[str, str]) -> bool:
-    """Whether `environ` sets anything, so that `config.loading` is to be imported (CONF-07)."""
+    """Return whether `environ` sets anything, so that `config.loading` is needed (CONF-07)."""
     return any(map(is_setting_variable, environ))
 
 
 def is_setting_variable(name: str) -> bool:
-    """Return whether an environment variable of this name is the configuration's, known or not."""
+    """Return whether a variable of this name is one of the configuration, known or not."""
     return name.startswith(ENVIRONMENT_PREFIX) and "__" in name[len(ENVIRONMENT_PREFIX) :]

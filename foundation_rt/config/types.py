@@ -1,7 +1,7 @@
-"""What kinds of values settings have, and how each is held to its limits.
+"""The types of settings, and the checks of their limits.
 
-A kind says whether it accepts a value, and what it expects instead; it never tells a value, which
-may be a secret (CONF-01).
+A kind accepts a value or not, and describes the values that it expects. It never shows a value,
+which may be a secret (CONF-01).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attrs import Attribute
 
 
 class SettingError(ValueError):
-    """A value that its setting does not accept; the value is not told: it may be a secret.
+    """A value that its setting does not accept; the message lacks the value, which may be a secret.
 
     `key` is the name of the setting within its section; `expected` completes "expected ...".
     """
@@ -26,13 +26,13 @@ class SettingError(ValueError):
 
 
 class Kind(ABC):
-    """What a setting accepts: an attrs validator that can also say what it expects."""
+    """The type of a setting: an attrs validator with a description of the values it expects."""
 
     expected: str
     """Completes the sentence "expected ..."."""
 
     is_secret = False
-    """Whether the value is shown nowhere (CONF-05)."""
+    """Whether the value is never shown (CONF-05)."""
 
     @abstractmethod
     def accepts(self, value: object) -> bool:
@@ -88,14 +88,14 @@ class Choice(Kind):
 
 
 class Pattern(Kind):
-    """A string of a certain form.
+    """A string that matches a regular expression.
 
     Args:
-        pattern: a regular expression that the whole string matches; one that JSON Schema reads as
-            Python does.
-        expected: says it in words.
-        optional: whether None is accepted as well.
-        is_secret: whether the value is shown nowhere.
+        pattern: a regular expression that the whole string matches, with the same meaning in JSON
+            Schema as in Python.
+        expected: the same in words.
+        optional: None is accepted as well.
+        is_secret: the value is never shown.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Pattern(Kind):
 
 
 class KeyName(Pattern):
-    """A name that some key can match: with a letter or a digit (LOG-07)."""
+    """A name of keys: it has a letter or a digit (LOG-07)."""
 
     def __init__(self) -> None:
         text = "[^\\u0000-\\u001f\\u007f-\\u009f]"
@@ -142,7 +142,7 @@ class ListOf(Kind):
 
 
 class VariableName(Kind):
-    """The name of an environment variable, or None; secret, lest somebody puts the token there."""
+    """The name of an environment variable, or None; secret, as it may be the token by mistake."""
 
     is_secret = True
     expected = "the name of an environment variable (letters, digits and _, no digit first)"
@@ -153,11 +153,11 @@ class VariableName(Kind):
 
 
 class StoreUrl(Kind):
-    """Where something is: a word, or a URL of one of a few schemes; secret, it may hold a password.
+    """A word, or the URL of a store; secret, since it may hold a password.
 
     Args:
-        words: what it may be besides a URL.
-        schemes: those of the URLs.
+        words: the values besides URLs.
+        schemes: of the URLs.
     """
 
     is_secret = True

@@ -78,7 +78,7 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path, name: str, text: str) -> N
 @pytest.mark.parametrize("ending", [".toml", ".json"])
 def test_another_encoding_is_refused(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a{ending}"
-    assert refusal(path, b"abc\xe6") == "text in UTF-8; what starts at byte 3 is none"
+    assert refusal(path, b"abc\xe6") == "text in UTF-8; byte 3 is not valid"
     assert "text in UTF-8" in refusal(path, TOML.encode("utf-16"))
 
 
