@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# Tests often wait for a process: one more runs than there are cores.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .PHONY: install demo docs test test-all conformance simulate lint bench trace clean
 
@@ -18,13 +20,13 @@ demo: $(INSTALLED)
 
 # What a developer runs: every test, with few random cases.
 test: $(INSTALLED)
-	$(BIN)/pytest --numprocesses auto --dist worksteal
+	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal
 
 # What continuous integration runs: every test, with many random cases and coverage.
 test-all: export FOUNDATION_RT_TEST_SIZE = full
 test-all: $(INSTALLED)
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --numprocesses auto --dist worksteal
+	$(BIN)/coverage run -m pytest --numprocesses $(JOBS) --dist worksteal
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

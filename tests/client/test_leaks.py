@@ -40,11 +40,12 @@ from tests.support.misbehaving_acts import (
 from tests.support.misbehaving_channel import MemoryStage
 from tests.support.misbehaving_play import STATELESS, Act
 from tests.support.misbehaving_stage import HANDSHAKE, ROOT, Acts, HttpStage, Stage
+from tests.support.sizes import size
 
 LIVENESS = 60.0
 """Seconds after which a client counts as hanging."""
 
-ROUNDS = 25
+ROUNDS = size(6, 25)
 """Of each kind, in the suite."""
 
 OPTIONS: dict[str, Any] = {

@@ -16,8 +16,9 @@ from attrs import define, field
 from foundation_rt.agents.ledger.types import TERMINAL, RequestRecord, RequestState
 from tests.support.aacp_peer import Part, Peers, answer, make_store
 from tests.support.services import postgres_schema
+from tests.support.sizes import size
 
-CYCLES = 50
+CYCLES = size(12, 50)
 REQUESTS = 400
 AGENTS = ["a", "b", "c"]
 

@@ -16,11 +16,12 @@ from foundation_rt.agents.ledger.types import RequestRecord
 from tests.agents.ledger.test_killed import expected, outcome
 from tests.support.aacp_peer import Part, Peers, make_store, wait_for
 from tests.support.services import need_nats, postgres_schema, unique_name
+from tests.support.sizes import size
 
-REQUESTS = 10_000
+REQUESTS = size(2_000, 10_000)
 AGENTS = [f"worker-{number}" for number in range(8)]
 IDS = [f"r{number}" for number in range(REQUESTS)]
-KILL_AT = (1_500, 3_000, 5_500, 8_000)
+KILL_AT = tuple(REQUESTS * percent // 100 for percent in (15, 30, 55, 80))
 """After so many answers one of the two is killed: the executing one, and once the asking one."""
 
 pytestmark = pytest.mark.rule("AACP-01", "AACP-02", "AACP-12", "AACP-27", "AACP-41", "AACP-42")

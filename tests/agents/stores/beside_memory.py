@@ -58,6 +58,7 @@ from tests.agents.stores.contract import (
     response,
     uuid_of,
 )
+from tests.support.sizes import size
 
 Place = Callable[[], AbstractContextManager[MakeAdapter]]
 Ask = Callable[[AACPPersistenceAdapter], Coroutine[Any, Any, Any]]
@@ -398,7 +399,7 @@ def comparable(answer: Any) -> Any:
 
 
 def run_beside_memory(
-    place: Place, examples: int = 30, steps: int = 40, base: settings | None = None
+    place: Place, examples: int = size(10, 30), steps: int = 40, base: settings | None = None
 ) -> None:
     """Try to find a difference."""
     machine = type("BesideMemory", (BesideMemory,), {"place": staticmethod(place)})

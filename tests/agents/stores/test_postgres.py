@@ -40,6 +40,7 @@ from tests.agents.stores.contract import (
     outgoing,
 )
 from tests.support.services import postgres_schema
+from tests.support.sizes import size
 
 PATIENCE = 30.0
 """Seconds after which something that should have happened counts as hanging."""
@@ -70,7 +71,8 @@ class _Contract(SharedStoreContract):
 
     @pytest.mark.rule("AACP-30")
     def test_it_answers_as_the_ledger_in_memory_does(self) -> None:
-        run_beside_memory(self.place, examples=15)  # each asks 600 times, and makes a schema
+        # Each asks 600 times, and makes a schema.
+        run_beside_memory(self.place, examples=size(5, 15))
 
 
 TestContract = pytest.mark.rule(

@@ -38,6 +38,7 @@ from tests.agents.stores.contract import (
     outgoing,
     sequences,
 )
+from tests.support.sizes import size
 
 PATIENCE = 30.0
 
@@ -224,7 +225,7 @@ asyncio.run(main())
 def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
     entered: dict[str, int] = {}
     completed: dict[str, int] = {}
-    for cycle in range(4):
+    for cycle in range(size(2, 4)):
         with a_process(WORKER, path, cycle) as process:
             assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(60 + 70 * cycle)]
