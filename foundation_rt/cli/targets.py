@@ -101,7 +101,7 @@ def _client(
     if revision is None:
         return client
     # The command line wins over MCP_PROTOCOL_VERSION, which `connect` has read.
-    return Client(client.make_channel, evolve(client.options, revision=revision))
+    return Client(client.make_transport, evolve(client.options, revision=revision))
 
 
 def _target(line: CommandLine) -> Target:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .errors import ToolCallError as ToolCallError
     from .handlers.elicitation import ElicitationRequest as ElicitationRequest
     from .handlers.elicitation import ElicitationUrlRequest as ElicitationUrlRequest
-    from .handlers.params import QuestionRefused as QuestionRefused
+    from .handlers.params import ServerRequestRefused as ServerRequestRefused
     from .handlers.sampling import SamplingRequest as SamplingRequest
     from .options import ClientOptions as ClientOptions
     from .resilience.circuit_breaker import BreakerSettings as BreakerSettings
@@ -81,7 +81,7 @@ _HOMES = {
     "Prompt": "results.listed",
     "PromptArgument": "results.listed",
     "PromptResult": "results.results",
-    "QuestionRefused": "handlers.params",
+    "ServerRequestRefused": "handlers.params",
     "ReadResult": "results.results",
     "Resource": "results.listed",
     "ResourceTemplate": "results.listed",

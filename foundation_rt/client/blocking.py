@@ -137,12 +137,12 @@ class BlockingClient:
         return _circuit_state(self)
 
     @property
-    def diagnosis(self) -> str:
+    def stderr_tail(self) -> str:
         """What the server's process wrote on stderr last, and how it ended; or nothing."""
         try:
-            return _diagnosis(self)
+            return _stderr_tail(self)
         except ConnectionLostError:
-            return self.client.diagnosis  # closed: it does not change any more
+            return self.client.stderr_tail  # closed: it does not change any more
 
     def subscribe(self, *uris: str) -> BlockingSubscription:
         """Hear of changes of resources: ``with client.subscribe(uri) as changes``.
@@ -185,8 +185,8 @@ def _circuit_state(client: Client) -> CircuitState:
 
 
 @_asks
-def _diagnosis(client: Client) -> str:
-    return client.diagnosis
+def _stderr_tail(client: Client) -> str:
+    return client.stderr_tail
 
 
 @define(eq=False, repr=False)

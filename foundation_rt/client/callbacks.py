@@ -33,7 +33,7 @@ def check_plain(name: str, callback: Callable[..., object] | None) -> None:
         raise UsageError(f"{name} is called, and not awaited: it must not be `async def`")
 
 
-def call_back(callback: Callable[..., object], *values: Any) -> None:
+def call_callback(callback: Callable[..., object], *values: Any) -> None:
     """Call what belongs to the caller; what it raises is logged."""
     try:
         callback(*values)
@@ -41,11 +41,11 @@ def call_back(callback: Callable[..., object], *values: Any) -> None:
         log.exception("a callback failed")
 
 
-def tell_progress(callback: ProgressCallback, params: Mapping[str, Any]) -> None:
+def report_progress(callback: ProgressCallback, params: Mapping[str, Any]) -> None:
     """Tell what a `notifications/progress` says, if it says how much is done."""
     done, total, message = params.get("progress"), params.get("total"), params.get("message")
     if type(done) in (int, float):
-        call_back(
+        call_callback(
             callback,
             done,
             total if type(total) in (int, float) else None,
@@ -53,10 +53,10 @@ def tell_progress(callback: ProgressCallback, params: Mapping[str, Any]) -> None
         )
 
 
-def tell_log_message(callback: LogCallback, params: Mapping[str, Any]) -> None:
+def report_log_message(callback: LogCallback, params: Mapping[str, Any]) -> None:
     """Tell what a `notifications/message` says."""
     level, logger = params.get("level"), params.get("logger")
-    call_back(
+    call_callback(
         callback,
         level if isinstance(level, str) else "info",
         logger if isinstance(logger, str) else None,

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import define, field
 
 from ..ids import RequestIdGenerator, UuidRequestIds
-from .callbacks import LogCallback, ProgressCallback, call_back, check_plain, tell_log_message
+from .callbacks import LogCallback, ProgressCallback, call_callback, check_plain, report_log_message
 from .errors import MCPError, NotOfferedError
-from .handlers.client_handlers import Questions
+from .handlers.client_handlers import ClientHandlers
 from .options import ClientOptions
 from .resilience.attempt import Attempt
 from .resilience.breakers import Breakers
@@ -28,16 +28,16 @@ from .resilience.resilience import Resilience
 from .resilience.retries import RetryBudget
 from .results.results import CallResult, CompletionResult, PromptResult, ReadResult
 from .results.tool_schemas import ToolSchema
-from .session.pending_requests import Told
+from .session.pending_requests import NotificationReceived
 from .session.server_description import ServerDescription
 from .session.session import Session
-from .session.session_link import ChannelMaker, Link
+from .session.session_link import SessionLink, TransportFactory
 from .session.subscriptions import Subscription, Subscriptions
-from .tools.input_rounds import Rounds
+from .tools.input_rounds import InputRounds
 from .tools.paging import list_all, missing_arguments, usable
 from .tools.tool_cache import ToolCache
 from .tools.tool_call import ToolCall, encode
-from .tools.tools import Tools
+from .tools.tools import ServerTools
 
 if TYPE_CHECKING:
     from .results.listed import Entry, Prompt, Resource, ResourceTemplate
@@ -57,36 +57,38 @@ class Client:
     them ends in a result or in an `MCPError`, in the time it is given.
 
     Args:
-        make_channel: makes a way to the server, for every session a new one.
+        make_transport: makes a way to the server, for every session a new one.
         questions: answers what the server asks.
         ids: makes the ids of requests.
         draw: gives random numbers, at least 0 and less than 1; they spread retries.
     """
 
-    make_channel: ChannelMaker
+    make_transport: TransportFactory
     options: ClientOptions = field(factory=ClientOptions)
-    questions: Questions = field(factory=Questions)
+    handlers: ClientHandlers = field(factory=ClientHandlers)
     ids: RequestIdGenerator = field(factory=UuidRequestIds)
     draw: Callable[[], float] = random.random
-    _link: Link = field(init=False)
-    _tools: Tools = field(init=False)
-    _rounds: Rounds = field(init=False)
+    _link: SessionLink = field(init=False)
+    _tools: ServerTools = field(init=False)
+    _rounds: InputRounds = field(init=False)
     _subscriptions: Subscriptions = field(init=False)
     _resilience: Resilience = field(init=False)
     _breakers: Breakers = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         options = self.options
-        self._link = Link(self.make_channel, options, self.questions, self.ids, self, self._prepare)
+        self._link = SessionLink(
+            self.make_transport, options, self.handlers, self.ids, self, self._prepare
+        )
         cache = ToolCache(options.tool_cache_ttl_ms)
-        self._tools = Tools(cache, options.max_pages, options.timeout)
-        self._rounds = Rounds(self.questions, options.question_timeout)
+        self._tools = ServerTools(cache, options.max_pages, options.timeout)
+        self._rounds = InputRounds(self.handlers, options.handler_timeout)
         self._subscriptions = Subscriptions(
             self._link, self._perform, self._list_changed, options.on_list_changed is not None
         )
         budget = RetryBudget(options.retries)
         self._resilience = Resilience(
-            options.retries, budget, options.question_timeout, self.draw, self._link.not_ready
+            options.retries, budget, options.handler_timeout, self.draw, self._link.not_ready
         )
         self._breakers = Breakers(options.breaker, options.tool_breakers)
 
@@ -111,10 +113,10 @@ class Client:
                 required capability (E205).
         """
 
-        async def introduce(attempt: Attempt) -> ServerDescription:
+        async def negotiate(attempt: Attempt) -> ServerDescription:
             return (await self._session(attempt)).server
 
-        return await self._perform("initialize", introduce, timeout)
+        return await self._perform("initialize", negotiate, timeout)
 
     async def close(self) -> None:
         """End the connection, and with it what runs; a second time does nothing."""
@@ -150,9 +152,9 @@ class Client:
         return self._breakers.tool_state(tool, self._now())
 
     @property
-    def diagnosis(self) -> str:
+    def stderr_tail(self) -> str:
         """What the server's process wrote on stderr last, and how it ended; or nothing."""
-        return "" if self._link.channel is None else self._link.channel.diagnosis()
+        return "" if self._link.transport is None else self._link.transport.stderr_tail()
 
     # -- tools
 
@@ -446,17 +448,17 @@ class Client:
                 raise
             log.warning("the server does not set its log level: %s", error.message)
 
-    def told(self, told: Told) -> None:
-        """The server says something unasked; see `Observer`."""
+    def told(self, told: NotificationReceived) -> None:
+        """The server says something unasked; see `NotificationObserver`."""
         if told.method == "notifications/message" and self.options.on_log is not None:
-            tell_log_message(self.options.on_log, told.params)
+            report_log_message(self.options.on_log, told.params)
         self._subscriptions.told(told)
 
     def _list_changed(self, kind: str) -> None:
         if kind == "tools":
             self.invalidate()
         if self.options.on_list_changed is not None:
-            call_back(self.options.on_list_changed, kind)
+            call_callback(self.options.on_list_changed, kind)
 
 
 def _require(session: Session, capability: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ConnectOptions(TypedDict, total=False):
-    """The attributes of `ClientOptions`, and the arguments of `Questions`; described there.
+    """The attributes of `ClientOptions`, and the arguments of `ClientHandlers`; described there.
 
     A program that wraps `connect` hands them on with ``**options: Unpack[ConnectOptions]``.
     """
@@ -34,7 +34,7 @@ class ConnectOptions(TypedDict, total=False):
     tool_timeouts: Mapping[str, float]
     connect_timeout: float
     probe_timeout: float
-    question_timeout: float
+    handler_timeout: float
     tool_cache_ttl_ms: int
     max_pages: int
     breaker: BreakerSettings

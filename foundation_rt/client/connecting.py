@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ..errors import UsageError
 from .callbacks import check_plain
 from .client import Client
-from .handlers.client_handlers import Questions
+from .handlers.client_handlers import ClientHandlers
 from .options import from_environment
-from .session.session_link import ChannelMaker
+from .session.session_link import TransportFactory
 from .targets import describe
-from .transports.transport import Channel
+from .transports.transport import Transport
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
         | Server
         | StdioServer
         | HttpServer
-        | ChannelMaker
+        | TransportFactory
     )
 
-_QUESTIONS = ("sampling", "sampling_tools", "elicitation", "elicitation_url", "roots")
+_HANDLERS = ("sampling", "sampling_tools", "elicitation", "elicitation_url", "roots")
 
 
 def connect(
@@ -65,7 +65,7 @@ def connect(
         cwd: for a command; the folder it runs in.
         on_stderr: for a command, is given every line that it writes on stderr; a plain function.
         options: what `ClientOptions` has (`timeout`, `require`, `revision`, ...), and what
-            `Questions` has (`sampling`, `elicitation`, `elicitation_url`, `roots`, ...).
+            `ClientHandlers` has (`sampling`, `elicitation`, `elicitation_url`, `roots`, ...).
 
     Raises:
         TypeError: there is no option of that name.
@@ -74,36 +74,36 @@ def connect(
         MissingExtraError: it is a URL, and the extra `client` is not installed.
     """
     given: dict[str, Any] = {**options}
-    handlers = {name: given.pop(name) for name in _QUESTIONS if name in given}
-    make_channel = _channel_maker(describe(target, headers, env, cwd), on_stderr)
-    return Client(make_channel, from_environment(given), Questions(**handlers))
+    handlers = {name: given.pop(name) for name in _HANDLERS if name in given}
+    make_transport = _transport_factory(describe(target, headers, env, cwd), on_stderr)
+    return Client(make_transport, from_environment(given), ClientHandlers(**handlers))
 
 
-def _channel_maker(target: Any, on_stderr: Callable[[str], object] | None) -> ChannelMaker:
-    from .transports.stdio import StdioChannel, StdioServer
+def _transport_factory(target: Any, on_stderr: Callable[[str], object] | None) -> TransportFactory:
+    from .transports.stdio import ChildProcessTransport, StdioServer
 
     if isinstance(target, StdioServer):
         check_plain("on_stderr", on_stderr)
-        return lambda: StdioChannel(target, on_stderr=on_stderr)
+        return lambda: ChildProcessTransport(target, on_stderr=on_stderr)
     if on_stderr is not None:
         raise UsageError("on_stderr goes with a command")
-    return _other_channel_maker(target)
+    return _other_transport_factory(target)
 
 
-def _other_channel_maker(target: Any) -> Callable[[], Channel]:
+def _other_transport_factory(target: Any) -> Callable[[], Transport]:
     from ..server import Server
     from .transports.http_server import HttpServer
 
     if isinstance(target, Server):
-        from .transports.memory import MemoryChannel
+        from .transports.memory import MemoryTransport
 
-        return lambda: MemoryChannel(target)
+        return lambda: MemoryTransport(target)
     if isinstance(target, HttpServer):
-        from .transports.http import HttpChannel
+        from .transports.http import HttpTransport
 
-        return lambda: HttpChannel(target)
+        return lambda: HttpTransport(target)
     if callable(target):
-        made: Callable[[], Channel] = target
+        made: Callable[[], Transport] = target
         return made
     raise UsageError(
         "connect takes a command line, a list of words, a URL, a Path, a dict of mcpServers, a "

@@ -68,7 +68,7 @@ class ClientOptions:
             to start is waited for as long as a call waits for it.
         probe_timeout: seconds after which a server that does not answer `server/discover` is asked
             `initialize` as well.
-        question_timeout: seconds that a handler may take to answer what the server asks; meanwhile
+        handler_timeout: seconds that a handler may take to answer what the server asks; meanwhile
             no deadline runs.
         tool_cache_ttl_ms: how long listed tools are kept, in ms, where the server does not say.
             `MCP_TOOL_CACHE_TTL` wins over it.
@@ -96,7 +96,7 @@ class ClientOptions:
     tool_timeouts: Mapping[str, float] = field(factory=dict, validator=_all_positive)
     connect_timeout: float = field(default=30.0, validator=positive)
     probe_timeout: float = field(default=5.0, validator=positive)
-    question_timeout: float = field(default=300.0, validator=positive)
+    handler_timeout: float = field(default=300.0, validator=positive)
     tool_cache_ttl_ms: int = field(default=300_000, validator=at_least(1))
     max_pages: int = field(default=100, validator=at_least(1))
     breaker: BreakerSettings = field(factory=BreakerSettings)

@@ -127,7 +127,7 @@ def test_calls_and_what_is_known(stage: Stage, client: BlockingClient) -> None:
     assert client.has_capability("tools")
     assert client.server is not None
     assert client.circuit_state == client.tool_circuit_state("echo") == "CLOSED"
-    assert client.diagnosis == ""
+    assert client.stderr_tail == ""
     assert client.ping() >= 0
     client.invalidate()
 
@@ -311,7 +311,7 @@ def test_a_closed_client_sends_nothing(stage: Stage) -> None:
         assert not caught.value.retryable
     with pytest.raises(ConnectionLostError):
         client.subscribe("note://a").__enter__()
-    assert client.diagnosis == ""
+    assert client.stderr_tail == ""
 
 
 @pytest.mark.rule("BLOCK-04")

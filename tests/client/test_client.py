@@ -53,12 +53,12 @@ def asks(*names: str, **more: Any) -> Act:
 def rounds(stage: ScriptedStage, *acts: Act, method: str = "tools/call") -> None:
     """Answer the request by these, one after the other, and rightly from then on."""
     rest = iter(acts)
-    perform = stage.channel._play._acts
+    perform = stage.transport._play._acts
 
     def acts_of(point: str, default: list[Act]) -> list[Act]:
         return [next(rest, ["answer"])] if point == method else perform(point, default)
 
-    stage.channel._play._acts = acts_of  # type: ignore[method-assign]
+    stage.transport._play._acts = acts_of  # type: ignore[method-assign]
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_one_deadline_for_everything() -> None:
         call = asyncio.ensure_future(client.call("play_again", NONCE, timeout=5))
         for what in ("discover", "list", "call"):
             await asyncio.sleep(1.5)
-            stage.channel.release(what)
+            stage.transport.release(what)
         assert isinstance(await error_of(call), CallTimeoutError)
         assert loop.time() - began == pytest.approx(5, abs=0.001)
 
@@ -166,18 +166,18 @@ def test_one_deadline_for_everything() -> None:
 def test_a_congested_channel_is_waited_for() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
-        stage.channel.jam()
+        stage.transport.jam()
         calls = await begun(*(client.call("play", {"nonce": str(each)}) for each in range(5)))
         assert stage.nonces() == []
-        stage.channel.unjam()
+        stage.transport.unjam()
         assert [each.text for each in await asyncio.gather(*calls)] == list("01234")
-        stage.channel.jam()
+        stage.transport.jam()
         (late,) = await begun(client.call("play", NONCE, timeout=1))
         (lost,) = await begun(client.call("play", NONCE))
         error = await error_of(late)
         assert (error.code, error.may_have_run) == ("E202", False)
-        stage.channel.receiver.lost(ConnectionLostError("it is gone", may_have_run=True))
-        stage.channel.unjam()
+        stage.transport.receiver.lost(ConnectionLostError("it is gone", may_have_run=True))
+        stage.transport.unjam()
         assert (await lost).text == "one"
         assert stage.of("notifications/cancelled") == []
 
@@ -321,7 +321,7 @@ def test_what_has_asked_back_may_have_run(how: str) -> None:
     async def handler() -> list[str]:
         asked.append(1)
         if how == "lost between":
-            clients[0].channel.lose()
+            clients[0].transport.lose()
             await settle()
         if how == "declined":
             raise ValueError
@@ -331,7 +331,7 @@ def test_what_has_asked_back_may_have_run(how: str) -> None:
 
     clients: list[ScriptedStage] = []
     asked: list[int] = []
-    play(scene, revision=STATELESS, roots=handler, question_timeout=20)
+    play(scene, revision=STATELESS, roots=handler, handler_timeout=20)
 
 
 @pytest.mark.rule("CLIENT-20", "CLIENT-26")
@@ -352,7 +352,7 @@ def test_a_deadline_stands_still_between_rounds() -> None:
         await asyncio.sleep(6)
         return []
 
-    play(scene, revision=STATELESS, roots=handler, question_timeout=20)
+    play(scene, revision=STATELESS, roots=handler, handler_timeout=20)
 
 
 @pytest.mark.rule("CLIENT-26")
@@ -394,14 +394,14 @@ def test_the_model_is_asked_in_both_modes(revision: str) -> None:
 def test_before_anything_is_asked_nothing_is_known_and_nothing_is_started() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await settle()
-        assert (client.server, client.diagnosis, stage.channels) == (None, "", [])
+        assert (client.server, client.stderr_tail, stage.transports) == (None, "", [])
         assert not client.has_capability("tools")
         assert client.circuit_state is CircuitState.CLOSED
         server = await client.initialize()
         assert client.server is server
         assert client.has_capability("tools.listChanged")
         assert not client.has_capability("completions")
-        stage.channel.lose()
+        stage.transport.lose()
         await settle()
         assert client.server is None
 
@@ -506,7 +506,7 @@ def test_closed_twice_and_used_afterwards() -> None:
             error = await error_of(operation)
             assert (error.code, error.retryable, error.may_have_run) == ("E201", False, False)
             assert str(error) == "E201 the client is closed. Make another client."
-        assert len(stage.channels) == 1
+        assert len(stage.transports) == 1
 
     play(scene)
 
@@ -515,7 +515,7 @@ def test_closed_twice_and_used_afterwards() -> None:
 def test_never_used_and_closed() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.close()
-        assert stage.channels == []
+        assert stage.transports == []
 
     play(scene)
 

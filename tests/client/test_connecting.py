@@ -12,40 +12,40 @@ import pytest
 from foundation_rt import Server
 from foundation_rt.client import Client, HttpServer, StdioServer, connect
 from foundation_rt.client.options import REVISION_VARIABLE
-from foundation_rt.client.transports.http import HttpChannel
-from foundation_rt.client.transports.memory import MemoryChannel
-from foundation_rt.client.transports.stdio import StdioChannel
+from foundation_rt.client.transports.http import HttpTransport
+from foundation_rt.client.transports.memory import MemoryTransport
+from foundation_rt.client.transports.stdio import ChildProcessTransport
 from foundation_rt.errors import ConfigError, MissingExtraError, UsageError
 from tests.support.misbehaving_channel import MemoryStage
 
 
-def channel(target: Any, **given: Any) -> Any:
-    return connect(target, **given).make_channel()
+def transport(target: Any, **given: Any) -> Any:
+    return connect(target, **given).make_transport()
 
 
 @pytest.mark.rule("CLIENT-07")
 def test_every_kind_of_target_has_its_channel_and_nothing_begins() -> None:
-    local = channel("some-server --root '/a b'")
-    assert isinstance(local, StdioChannel)
+    local = transport("some-server --root '/a b'")
+    assert isinstance(local, ChildProcessTransport)
     assert local.description == "some-server"  # what is said to it may be secret
-    assert isinstance(channel(StdioServer("some-server", ["a"])), StdioChannel)
-    assert isinstance(channel(Server("s")), MemoryChannel)
+    assert isinstance(transport(StdioServer("some-server", ["a"])), ChildProcessTransport)
+    assert isinstance(transport(Server("s")), MemoryTransport)
     for url in ("http://host/mcp", "https://host/mcp", "HTTPS://host/mcp", " https://host/mcp\n"):
-        assert isinstance(channel(url, headers={"Authorization": "Bearer x"}), HttpChannel)
-    remote = channel(HttpServer("https://me:secret@host/mcp?key=secret"))
-    assert isinstance(remote, HttpChannel)
+        assert isinstance(transport(url, headers={"Authorization": "Bearer x"}), HttpTransport)
+    remote = transport(HttpServer("https://me:secret@host/mcp?key=secret"))
+    assert isinstance(remote, HttpTransport)
     assert "secret" not in remote.description
     stage = MemoryStage("any")
-    client = connect(stage.make_channel)
-    assert stage.channels == []
-    assert client.make_channel() is stage.channels[0]
+    client = connect(stage.make_transport)
+    assert stage.transports == []
+    assert client.make_transport() is stage.transports[0]
 
 
 @pytest.mark.rule("CLIENT-07")
 def test_every_session_gets_a_channel_of_its_own() -> None:
     for target in ("some-server", "https://host/mcp", Server("s")):
         client = connect(target)
-        assert client.make_channel() is not client.make_channel()
+        assert client.make_transport() is not client.make_transport()
 
 
 @pytest.mark.rule("CLIENT-34")
@@ -54,18 +54,18 @@ def test_a_server_is_named_by_words_a_path_or_a_list_of_servers(tmp_path: Path) 
     words = ["some-server", "--root", "/a b"]
     expected = StdioServer("some-server", words[1:], env=env, cwd=cwd)
     for target in (words, tuple(words), "some-server --root '/a b'"):
-        assert channel(target, env=env, cwd=cwd).server == expected
+        assert transport(target, env=env, cwd=cwd).server == expected
     script, program = tmp_path / "server.py", tmp_path / "server"
-    assert channel(script).server == StdioServer(sys.executable, [str(script)])
-    assert channel(program, env=env).server == StdioServer(str(program), env=env)
+    assert transport(script).server == StdioServer(sys.executable, [str(script)])
+    assert transport(program, env=env).server == StdioServer(str(program), env=env)
     entry = {"command": "some-server", "args": words[1:], "env": env, "cwd": cwd}
     config = {"mcpServers": {"any": entry}}
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps(config))
     for described in (config, entry, file, str(file)):
-        assert channel(described).server == expected
+        assert transport(described).server == expected
     remote = {"mcpServers": {"any": {"url": "https://host/mcp", "headers": {"A": "b"}}}}
-    assert isinstance(channel(remote), HttpChannel)
+    assert isinstance(transport(remote), HttpTransport)
 
 
 @pytest.mark.rule("CLIENT-38")

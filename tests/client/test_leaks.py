@@ -240,7 +240,7 @@ def test_a_client_that_is_gone_has_left_no_object() -> None:
 
     async def use() -> None:
         stage = MemoryStage(HANDSHAKE)
-        async with connect(stage.make_channel) as client:
+        async with connect(stage.make_transport) as client:
             for acts in ([["answer"]], [["die"]], [["reply", {"result": 5}]], [["answer"]]):
                 with suppress(MCPError):
                     await client.call("play", {"nonce": "x", "acts": acts})

@@ -13,7 +13,7 @@ import pytest
 from foundation_rt import Server
 from foundation_rt.client import CallResult, InvalidArgumentsError
 from foundation_rt.client.blocking import Client, connect
-from foundation_rt.client.session.pending_requests import Asked, Conversation, answer
+from foundation_rt.client.session.pending_requests import PendingRequests, RequestReceived, answer
 from foundation_rt.client.transports.stdio import StdioServer
 from foundation_rt.errors import ErrorCode
 from foundation_rt.ids import UuidRequestIds
@@ -71,6 +71,6 @@ def test_a_server_of_this_process_gets_the_digits_and_refuses_them() -> None:
 @pytest.mark.rule("CTOOL-20")
 def test_a_question_of_the_server_is_answered_under_its_long_id() -> None:
     line = b'{"jsonrpc": "2.0", "id": 99999999999999999999, "method": "ping"}'
-    [asked] = Conversation(UuidRequestIds()).take(line, None)
-    assert isinstance(asked, Asked)
+    [asked] = PendingRequests(UuidRequestIds()).take(line, None)
+    assert isinstance(asked, RequestReceived)
     assert b'"id":99999999999999999999' in answer(asked.question, result={})

@@ -177,10 +177,10 @@ def test_a_server_that_ends_for_the_probe_is_not_probed_again(
 
     async def scene(clock: ManualClock) -> None:
         options = ClientOptions(retries=RetryPolicy(max_attempts=1))
-        async with Client(stage.make_channel, options) as client:
+        async with Client(stage.make_transport, options) as client:
             assert (await client.call("play", {"nonce": "mine"})).text == "mine"
 
     run_virtual(scene)
     methods = [each["method"] for each in stage.events("message")]
     assert methods.count("server/discover") == 1
-    assert len(stage.channels) == 2
+    assert len(stage.transports) == 2

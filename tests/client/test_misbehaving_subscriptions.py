@@ -30,7 +30,7 @@ def run(scene: Scene, points: dict[str, list[Act]], revision: str) -> None:
     async def main(clock: ManualClock) -> None:
         stage = MemoryStage(revision)
         stage.play(points)
-        async with Client(stage.make_channel, ClientOptions()) as client:
+        async with Client(stage.make_transport, ClientOptions()) as client:
             await scene(client, stage)
         assert tasks() == []
 
@@ -115,9 +115,9 @@ def test_whoever_listens_when_the_client_is_closed_has_heard_all(revision: str, 
 def test_a_lost_connection_is_made_again_and_everything_counts_as_changed() -> None:
     async def scene(client: Client, stage: MemoryStage) -> None:
         async with client.subscribe("play://one", "play://two") as changes:
-            stage.channels[-1].lose()
+            stage.transports[-1].lose()
             assert [await anext(changes), await anext(changes)] == ["play://one", "play://two"]
-            assert len(stage.channels) == 2
+            assert len(stage.transports) == 2
 
     run(scene, {}, HANDSHAKE)
 

@@ -56,7 +56,7 @@ def test_what_a_program_says_is_taken() -> None:
         ("timeout", True),
         ("connect_timeout", 0),
         ("probe_timeout", 0),
-        ("question_timeout", -0.5),
+        ("handler_timeout", -0.5),
         ("tool_timeouts", {"a": 1, "b": 0}),
         ("tool_timeouts", {"a": "1"}),
         ("tool_cache_ttl_ms", 0),

@@ -11,7 +11,7 @@ import pytest
 
 import foundation_rt.client
 from foundation_rt.client.connect_options import ConnectOptions
-from foundation_rt.client.handlers.client_handlers import Questions
+from foundation_rt.client.handlers.client_handlers import ClientHandlers
 from foundation_rt.client.options import ClientOptions
 
 PUBLIC = {
@@ -41,7 +41,7 @@ PUBLIC = {
     "Prompt",
     "PromptArgument",
     "PromptResult",
-    "QuestionRefused",
+    "ServerRequestRefused",
     "ReadResult",
     "Resource",
     "ResourceTemplate",
@@ -139,8 +139,8 @@ def test_a_command_needs_neither_the_server_nor_httpx() -> None:
 
 @pytest.mark.rule("EMBED-01")
 def test_connect_is_typed_as_what_it_hands_its_options_to() -> None:
-    holders = (attrs.fields(ClientOptions), attrs.fields(Questions))
-    taken = {each.name: each.type for fields in holders for each in fields if each.init}
+    attempts = (attrs.fields(ClientOptions), attrs.fields(ClientHandlers))
+    taken = {each.name: each.type for fields in attempts for each in fields if each.init}
     taken["require"] = "Collection[str] | None"  # of which a frozenset is made
     typed = ConnectOptions.__annotations__
     assert {name: kind.__forward_arg__ for name, kind in typed.items()} == taken

@@ -150,8 +150,8 @@ def test_missing_program_is_not_worth_another_try(command: str) -> None:
     attempts: list[object] = []
 
     async def scene(client: Client) -> None:
-        make_channel = client._link.make_channel
-        client._link.make_channel = lambda: attempts.append(1) or make_channel()  # type: ignore[func-returns-value]
+        make_transport = client._link.make_transport
+        client._link.make_transport = lambda: attempts.append(1) or make_transport()  # type: ignore[func-returns-value]
         with pytest.raises(ConnectionLostError) as caught:
             await client.call("any")
         assert not caught.value.retryable
@@ -171,9 +171,9 @@ def test_writing_to_a_server_that_has_ended_logs_nothing(caplog: pytest.LogCaptu
         await client.initialize()
         session = client._link.current
         assert session is not None
-        channel = client._link.channel
-        assert channel is not None
-        child = channel._child  # type: ignore[attr-defined]
+        transport = client._link.transport
+        assert transport is not None
+        child = transport._child  # type: ignore[attr-defined]
         child._signal(9)
         child._input.write(b"\n" * 200_000)
         while not child._input.is_closing():
@@ -232,7 +232,7 @@ main()
 
 
 @pytest.mark.rule("CLI-24")
-@pytest.mark.parametrize("module", ["main", "client_run", "client_commands"])
+@pytest.mark.parametrize("module", ["main", "run", "commands"])
 def test_import_that_is_interrupted_prints_no_traceback(module: str) -> None:
     name = f"foundation_rt.cli.{module}"
     done = subprocess.run(

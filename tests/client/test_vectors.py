@@ -15,14 +15,14 @@ from attrs import define, field
 
 from foundation_rt.client.errors import ConnectionLostError
 from foundation_rt.client.options import REVISION_VARIABLE, TTL_VARIABLE
-from foundation_rt.client.transports.stdio import StdioChannel, StdioServer
+from foundation_rt.client.transports.stdio import ChildProcessTransport, StdioServer
 from foundation_rt.clock import ManualClock
 from tests.support.client_vectors import FILES, FOLDER, Program, Step, Vector, load
 from tests.support.leaks import tasks
 from tests.support.virtual_loop import VirtualLoop
 
 if TYPE_CHECKING:
-    from foundation_rt.client.transports.transport import Outgoing, Receiver
+    from foundation_rt.client.transports.transport import ClientMessage, Receiver
     from foundation_rt.protocol.revisions import Revision
 
 ROOT = Path(__file__).parents[2]
@@ -70,18 +70,18 @@ def test_every_conversation_has_a_name_of_its_own_and_names_rules_that_exist() -
 
 @define(eq=False)
 class ScriptedChannel:
-    """A `Channel` that keeps what is sent; the test says what comes."""
+    """A `Transport` that keeps what is sent; the test says what comes."""
 
     sent: list[dict[str, Any]]
     receiver: Receiver = field(init=False)
     description = "a vector"
     has_exchanges = False
-    congested = False
+    is_congested = False
 
     async def open(self, receiver: Receiver) -> None:
         self.receiver = receiver
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: ClientMessage) -> None:
         self.sent.append(orjson.loads(message.line))
 
     async def drained(self) -> None:
@@ -90,10 +90,10 @@ class ScriptedChannel:
     def forget(self, request_id: str) -> None:
         """There is one stream for all."""
 
-    def agreed(self, revision: Revision) -> None:
+    def negotiated(self, revision: Revision) -> None:
         """It carries every revision alike."""
 
-    def diagnosis(self) -> str:
+    def stderr_tail(self) -> str:
         return ""
 
     async def close(self) -> None:
@@ -107,7 +107,7 @@ class Stage:
     vector: Vector
     loop: VirtualLoop
     sent: list[dict[str, Any]] = field(factory=list)
-    channels: list[ScriptedChannel] = field(factory=list)
+    transports: list[ScriptedChannel] = field(factory=list)
     program: Program = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -125,10 +125,10 @@ class Stage:
 
     def _begin(self, step: Step) -> None:
         if "in" in step.action:
-            self.channels[-1].receiver.received(step.text, None)
+            self.transports[-1].receiver.received(step.text, None)
         elif "lost" in step.action:
             error = ConnectionLostError("the server is gone", may_have_run=True)
-            self.channels[-1].receiver.lost(error)
+            self.transports[-1].receiver.lost(error)
         else:
             self.program.act(step.action)
 
@@ -137,8 +137,8 @@ class Stage:
         assert tasks() == []
 
     def _make_channel(self) -> ScriptedChannel:
-        self.channels.append(ScriptedChannel(self.sent))
-        return self.channels[-1]
+        self.transports.append(ScriptedChannel(self.sent))
+        return self.transports[-1]
 
 
 @pytest.mark.rule("CLIENT-01", "CLIENT-03", "CLIENT-04", "CLIENT-10")
@@ -175,7 +175,9 @@ def test_the_client_does_it_with_a_real_process(vector: Vector, tmp_path: Path) 
 
     async def hold(turns: int) -> None:
         done = asyncio.Event()
-        program = Program(vector, lambda: StdioChannel(server, on_stderr=lambda _: done.set()))
+        program = Program(
+            vector, lambda: ChildProcessTransport(server, on_stderr=lambda _: done.set())
+        )
         expected = 0
         for step in vector.steps:
             if "close" in step.action:

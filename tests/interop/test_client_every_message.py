@@ -19,8 +19,8 @@ from mcp_types import methods
 from foundation_rt import Text
 from foundation_rt.cli.apps import load_app
 from foundation_rt.client import Client, SampleResult, connect
-from foundation_rt.client.transports.memory import MemoryChannel
-from foundation_rt.client.transports.transport import Outgoing, Receiver
+from foundation_rt.client.transports.memory import MemoryTransport
+from foundation_rt.client.transports.transport import ClientMessage, Receiver
 from tests.interop import tour
 from tests.support import official_types
 from tests.support.process import PATIENCE
@@ -37,7 +37,7 @@ ASKING = {
 
 
 @define(eq=False, repr=False)
-class Recording(MemoryChannel):
+class Recording(MemoryTransport):
     """A channel that checks what is sent through it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Recording(MemoryChannel):
         self._listener = receiver
         await super().open(self)
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: ClientMessage) -> None:
         wire = orjson.loads(message.line)
         assert wire.get("method") == message.method
         asked = self._asked.get(wire["id"]) if message.method is None else None
@@ -87,29 +87,29 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("revision", official_types.REVISIONS)
 def test_of_every_revision(revision: str) -> None:
-    channel = _use(_do_everything, revision, revision)
-    assert channel.seen == _known(revision)
+    transport = _use(_do_everything, revision, revision)
+    assert transport.seen == _known(revision)
 
 
 def test_of_a_client_that_asks_which() -> None:
-    async def introduce(client: Client) -> None:
+    async def negotiate(client: Client) -> None:
         server = await client.initialize()
         assert server.revision.name == STATELESS
 
-    assert _use(introduce, STATELESS, None).seen >= {"server/discover", "tools/list"}
+    assert _use(negotiate, STATELESS, None).seen >= {"server/discover", "tools/list"}
 
 
 def _use(
     what: Callable[[Client], Awaitable[None]], proposed: str, revision: str | None
 ) -> Recording:
     """Do something with a client; return the channel it was done through."""
-    channel = Recording(load_app(str(tour.APP)), proposed=proposed)
+    transport = Recording(load_app(str(tour.APP)), proposed=proposed)
 
     async def bounded() -> None:
         async with (
             asyncio.timeout(PATIENCE),
             connect(
-                lambda: channel,
+                lambda: transport,
                 revision=revision,
                 title="Tests",
                 log_level="debug",
@@ -124,7 +124,7 @@ def _use(
             await what(client)
 
     asyncio.run(bounded())
-    return channel
+    return transport
 
 
 async def _do_everything(client: Client) -> None:

@@ -33,7 +33,7 @@ from hypothesis.stateful import (
 
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import MCPError
-from foundation_rt.client.handlers.client_handlers import Questions
+from foundation_rt.client.handlers.client_handlers import ClientHandlers
 from foundation_rt.client.handlers.elicitation import ElicitationRequest
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.resilience.circuit_breaker import BreakerSettings
@@ -71,7 +71,7 @@ timeouts = st.sampled_from([0.5, 2.0, 10.0, 40.0])
 
 
 @define(eq=False)
-class Asked:
+class ReceivedRequest:
     """Something that was asked of the client.
 
     Attributes:
@@ -121,14 +121,14 @@ class ClientMachine(RuleBasedStateMachine):
             probe_timeout=1.0,
             breaker=BreakerSettings(failure_threshold=patience, reset_timeout_ms=5_000),
             tool_breakers=tool_breakers,
-            question_timeout=QUESTION_TIMEOUT,
+            handler_timeout=QUESTION_TIMEOUT,
         )
         self.user = "answers"
-        questions = Questions(elicitation=self._elicit) if is_asked else Questions()
+        handlers = ClientHandlers(elicitation=self._elicit) if is_asked else ClientHandlers()
         # While somebody is asked, a deadline stands still.
         self.allowance = QUESTION_TIMEOUT if is_asked else 0.0
-        self.client = Client(self.stage.make_channel, options, questions, draw=lambda: 0.5)
-        self.asked: list[Asked] = []
+        self.client = Client(self.stage.make_transport, options, handlers, draw=lambda: 0.5)
+        self.asked: list[ReceivedRequest] = []
         self.subscriptions: list[asyncio.Task[int]] = []
         self.calls = 0
 
@@ -241,15 +241,15 @@ class ClientMachine(RuleBasedStateMachine):
     def behave(self) -> None:
         self.stage.play({})
 
-    @precondition(lambda self: self.stage.channels)
+    @precondition(lambda self: self.stage.transports)
     @rule()
     def die(self) -> None:
-        self.loop.call_soon(self.stage.channels[-1].lose)
+        self.loop.call_soon(self.stage.transports[-1].lose)
 
-    @precondition(lambda self: self.stage.channels)
+    @precondition(lambda self: self.stage.transports)
     @rule()
     def unjam(self) -> None:
-        self.stage.channels[-1].unjam()
+        self.stage.transports[-1].unjam()
 
     # -- time
 
@@ -290,7 +290,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @invariant()
     def there_is_one_channel(self) -> None:
-        assert sum(not each.is_closed for each in self.stage.channels) <= 1
+        assert sum(not each.is_closed for each in self.stage.transports) <= 1
 
     @invariant()
     def nothing_went_unnoticed(self) -> None:
@@ -303,7 +303,7 @@ class ClientMachine(RuleBasedStateMachine):
             self.everything_ends_as_it_may()
             self.nothing_runs_twice()
             assert asyncio.all_tasks(self.loop) == set()
-            assert all(each.is_closed for each in self.stage.channels)
+            assert all(each.is_closed for each in self.stage.transports)
             timers = self.loop._scheduled  # type: ignore[attr-defined]
             assert [each for each in timers if not each.cancelled()] == []
         finally:
@@ -321,9 +321,9 @@ class ClientMachine(RuleBasedStateMachine):
         # A turn begins in the same moment of the loop's time, and no deadline is finer than 1 us.
         until = self.loop.time() + timeout + self.allowance + 1e-5
         may_repeat = may_repeat or asks_again(acts or [])
-        self.asked.append(Asked(until, task, nonce, acts or [], may_repeat))
+        self.asked.append(ReceivedRequest(until, task, nonce, acts or [], may_repeat))
 
-    def _check(self, asked: Asked) -> None:
+    def _check(self, asked: ReceivedRequest) -> None:
         if asked.task.cancelled():
             assert asked.is_cancelled
             return

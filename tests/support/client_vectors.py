@@ -16,14 +16,14 @@ from attrs import define, field
 
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import MCPError
-from foundation_rt.client.handlers.client_handlers import Questions
+from foundation_rt.client.handlers.client_handlers import ClientHandlers
 from foundation_rt.client.options import from_environment
 from foundation_rt.ids import SequentialIds
 from foundation_rt.server_requests.elicitation import ElicitResult
 
 if TYPE_CHECKING:
     from foundation_rt.client.results.results import CallResult
-    from foundation_rt.client.transports.transport import Channel
+    from foundation_rt.client.transports.transport import Transport
 
 FOLDER = Path(__file__).parents[2] / "spec" / "vectors" / "client"
 FILES = ("handshakes", "calls", "lists", "questions", "subscriptions")
@@ -120,7 +120,7 @@ class Program:
     """
 
     vector: Vector
-    make_channel: Callable[[], Channel]
+    make_transport: Callable[[], Transport]
     told: list[dict[str, Any]] = field(factory=list)
     _news: asyncio.Event = field(factory=asyncio.Event, init=False)
     client: Client = field(init=False)
@@ -131,8 +131,8 @@ class Program:
         if given.pop("tells_lists", False):
             given["on_list_changed"] = lambda kind: self._tell({"changed": kind})
         options = from_environment(given)
-        questions = _questions(self.vector.answers)
-        self.client = Client(self._channel, options, questions, SequentialIds(), lambda: 0.0)
+        handlers = _handlers(self.vector.answers)
+        self.client = Client(self._channel, options, handlers, SequentialIds(), lambda: 0.0)
 
     def act(self, action: Mapping[str, Any]) -> None:
         """Begin, or end, what the program wants."""
@@ -157,9 +157,9 @@ class Program:
         self.told.append(entry)
         self._news.set()
 
-    def _channel(self) -> Channel:
+    def _channel(self) -> Transport:
         self._tell({"opened": True})
-        return self.make_channel()
+        return self.make_transport()
 
     async def _run(self, name: str, asked: Mapping[str, Any]) -> None:
         [(kind, what)] = [each for each in asked.items() if each[0] != "ask"]
@@ -244,7 +244,7 @@ def _said(result: CallResult) -> dict[str, Any]:
     return end
 
 
-def _questions(answers: Mapping[str, Any]) -> Questions:
+def _handlers(answers: Mapping[str, Any]) -> ClientHandlers:
     """Handlers that answer so; what one takes `after_ms` for comes after that time."""
     given: dict[str, Any] = {}
     if "elicitation" in answers:
@@ -264,4 +264,4 @@ def _questions(answers: Mapping[str, Any]) -> Questions:
         given["sampling"] = sample
     if "roots" in answers:
         given["roots"] = answers["roots"]
-    return Questions(**given)
+    return ClientHandlers(**given)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from foundation_rt.client.errors import ConnectionLostError, SessionExpiredError
-from foundation_rt.client.transports.transport import Outgoing, Receiver
+from foundation_rt.client.transports.transport import ClientMessage, Receiver
 from tests.support.misbehaving_play import Act, Exchange, Play
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ class MemoryStage:
     def __init__(self, revision: str, has_exchanges: bool = False) -> None:
         self.script: dict[str, Any] = {"revision": revision, "starts": [{}]}
         self.log: list[dict[str, Any]] = []
-        self.channels: list[PlayedChannel] = []
+        self.transports: list[PlayedChannel] = []
         self._has_exchanges = has_exchanges
 
-    def make_channel(self) -> PlayedChannel:
+    def make_transport(self) -> PlayedChannel:
         """A new channel to the server."""
-        channel = PlayedChannel(self, self._has_exchanges)
-        self.channels.append(channel)
-        return channel
+        transport = PlayedChannel(self, self._has_exchanges)
+        self.transports.append(transport)
+        return transport
 
     def play(self, acts: dict[str, list[Act]]) -> None:
         """From now on this is what is done at each point."""
@@ -62,7 +62,7 @@ class MemoryStage:
 
 
 class PlayedChannel:
-    """A `Channel`, with the server behind it.
+    """A `Transport`, with the server behind it.
 
     Where every request has an exchange of its own, nothing more comes of one that was forgotten.
 
@@ -89,7 +89,7 @@ class PlayedChannel:
     # -- as the client sees it ---------------------------------------------------------------------
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         return not self._flowing.is_set()
 
     async def open(self, receiver: Receiver) -> None:
@@ -102,7 +102,7 @@ class PlayedChannel:
         self.is_open = True
         self._play.reach("start")
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: ClientMessage) -> None:
         assert self.is_open
         assert not self.is_closed
         self._soon(self._play.receive, message.line, message.request_id)
@@ -114,10 +114,10 @@ class PlayedChannel:
         if self.has_exchanges:
             self._forgotten.add(request_id)
 
-    def agreed(self, revision: Revision) -> None:
+    def negotiated(self, revision: Revision) -> None:
         self._stage.note("agreed", revision=revision.name)
 
-    def diagnosis(self) -> str:
+    def stderr_tail(self) -> str:
         return ""
 
     async def close(self) -> None:

@@ -15,10 +15,10 @@ import orjson
 
 from foundation_rt.client.client import Client
 from foundation_rt.client.errors import MCPError
-from foundation_rt.client.handlers.client_handlers import Questions
+from foundation_rt.client.handlers.client_handlers import ClientHandlers
 from foundation_rt.client.options import ClientOptions
 from foundation_rt.client.session.session import Session
-from foundation_rt.client.transports.transport import Outgoing
+from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.clock import ManualClock
 from tests.support.leaks import tasks
 from tests.support.misbehaving_channel import MemoryStage, PlayedChannel
@@ -45,17 +45,17 @@ class ScriptedStage(MemoryStage):
         self.sent: list[dict[str, Any]] = []
         self._is_http = has_exchanges
 
-    def make_channel(self) -> ScriptedChannel:
-        channel = ScriptedChannel(self, self._is_http)
-        self.channels.append(channel)
-        return channel
+    def make_transport(self) -> ScriptedChannel:
+        transport = ScriptedChannel(self, self._is_http)
+        self.transports.append(transport)
+        return transport
 
     @property
-    def channel(self) -> ScriptedChannel:
+    def transport(self) -> ScriptedChannel:
         """The last one."""
-        channel = self.channels[-1]
-        assert isinstance(channel, ScriptedChannel)
-        return channel
+        transport = self.transports[-1]
+        assert isinstance(transport, ScriptedChannel)
+        return transport
 
     def of(self, method: str) -> list[dict[str, Any]]:
         """The messages of a method."""
@@ -81,7 +81,7 @@ class ScriptedChannel(PlayedChannel):
 
     def __init__(self, stage: ScriptedStage, has_exchanges: bool) -> None:
         super().__init__(stage, has_exchanges)
-        self.outgoing: list[Outgoing] = []
+        self.outgoing: list[ClientMessage] = []
         self.forgotten: list[str] = []
         self.farewell = 0.0
         self._sent = stage.sent
@@ -92,7 +92,7 @@ class ScriptedChannel(PlayedChannel):
         assert isinstance(receiver, Session)
         return receiver
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: ClientMessage) -> None:
         self.outgoing.append(message)
         self._sent.append(orjson.loads(message.line))
         super().send(message)
@@ -146,9 +146,9 @@ def play(
         stage.play(points or {})
         handlers = {name: options.pop(name) for name in HANDLERS if name in options}
         async with Client(
-            stage.make_channel,
+            stage.make_transport,
             ClientOptions(revision=revision, **options),
-            Questions(**handlers),
+            ClientHandlers(**handlers),
             draw=lambda: draw,
         ) as client:
             await scene(client, stage)
@@ -160,10 +160,10 @@ def play(
 def must_be_gone(stage: ScriptedStage) -> None:
     """A client that was closed has left nothing (CLIENT-29)."""
     assert tasks() == []
-    assert all(channel.is_closed for channel in stage.channels)
-    for channel in stage.channels:
-        assert isinstance(channel, ScriptedChannel)
-        assert channel.receiver.conversation.waiting == {}
+    assert all(transport.is_closed for transport in stage.transports)
+    for transport in stage.transports:
+        assert isinstance(transport, ScriptedChannel)
+        assert transport.receiver.conversation.waiting == {}
     timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
     left = [each for each in timers if not each.cancelled()]
     assert left == []

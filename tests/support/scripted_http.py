@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from foundation_rt.client.errors import InvalidResponseError, MCPError
-from foundation_rt.client.transports.http import HttpChannel
+from foundation_rt.client.transports.http import HttpTransport
 from foundation_rt.client.transports.http_server import HttpServer
-from foundation_rt.client.transports.transport import MAX_MESSAGE_BYTES, Outgoing
+from foundation_rt.client.transports.transport import MAX_MESSAGE_BYTES, ClientMessage
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.revisions import (
     NEWEST_HANDSHAKE_REVISION,
@@ -48,7 +48,7 @@ STATELESS = REVISIONS[STATELESS_REVISIONS[-1]]
 
 
 @frozen(eq=False)
-class Asked:
+class ReceivedRequest:
     """A request; names of headers are in lower case."""
 
     method: str
@@ -71,7 +71,7 @@ class Asked:
 class Reply:
     """What is written in answer to one request."""
 
-    asked: Asked
+    asked: ReceivedRequest
     writer: asyncio.StreamWriter
     left: asyncio.Event
 
@@ -121,10 +121,10 @@ class Reply:
         return f"HTTP/1.1 {status} Said\r\n{lines}\r\n".encode("latin-1")
 
 
-Script = Callable[[Asked, Reply], Awaitable[None]]
+Script = Callable[[ReceivedRequest, Reply], Awaitable[None]]
 
 
-def answer_to(asked: Asked, value: Any = None) -> dict[str, Any]:
+def answer_to(asked: ReceivedRequest, value: Any = None) -> dict[str, Any]:
     """The answer to a request."""
     return {"jsonrpc": "2.0", "id": asked.message["id"], "result": value or {}}
 
@@ -140,7 +140,7 @@ class ScriptedHttp:
 
     script: Script
     tls: ssl.SSLContext | None = None
-    asked: list[Asked] = field(factory=list)
+    asked: list[ReceivedRequest] = field(factory=list)
     connections: int = 0
     url: str = ""
     _tasks: set[asyncio.Task[None]] = field(factory=set)
@@ -161,7 +161,7 @@ class ScriptedHttp:
             server.close()
             await server.wait_closed()
 
-    def of(self, method: str) -> list[Asked]:
+    def of(self, method: str) -> list[ReceivedRequest]:
         """The requests of this method of HTTP."""
         return [asked for asked in self.asked if asked.method == method]
 
@@ -197,14 +197,14 @@ class ScriptedHttp:
                 reader._buffer[:0] = data  # type: ignore[attr-defined]
 
 
-async def _read(reader: asyncio.StreamReader) -> Asked:
+async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     line, *fields = head.rstrip("\r\n").split("\r\n")
     method, target, _ = line.split(" ")
     pairs = (each.partition(": ") for each in fields)
     headers = {name.lower(): value for name, _, value in pairs}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Asked(method, target, headers, body)
+    return ReceivedRequest(method, target, headers, body)
 
 
 @define(eq=False)
@@ -271,7 +271,7 @@ class Heard:
 class Talk:
     """A channel that is open, with both its ends."""
 
-    channel: HttpChannel
+    transport: HttpTransport
     heard: Heard
     server: ScriptedHttp
     revision: Revision | None = STATELESS
@@ -283,7 +283,9 @@ class Talk:
         self.heard.waiting[request_id] = asyncio.get_running_loop().create_future()
         line = orjson.dumps({"jsonrpc": "2.0", "id": request_id, "method": method, "params": {}})
         revision = None if method == "initialize" else self.revision
-        self.channel.send(Outgoing(line, request_id, method, name, revision=revision, **more))
+        self.transport.send(
+            ClientMessage(line, request_id, method, name, revision=revision, **more)
+        )
         return request_id
 
     async def call(self, method: str, name: str | None = None, **more: Any) -> Any:
@@ -301,13 +303,13 @@ class Talk:
     def notify(self, method: str | None) -> None:
         """Send a notification; with None an answer to something."""
         line = orjson.dumps({"jsonrpc": "2.0", "method": method})
-        self.channel.send(Outgoing(line, None, method, revision=self.revision))
+        self.transport.send(ClientMessage(line, None, method, revision=self.revision))
 
     async def begin(self, revision: Revision = SESSIONS) -> Any:
         """Shake hands; returns what the server said of itself."""
         said = await self.call("initialize")
         self.revision = revision
-        self.channel.agreed(revision)
+        self.transport.negotiated(revision)
         self.notify("notifications/initialized")
         return said
 
@@ -337,12 +339,12 @@ async def talking(
     """
     async with ScriptedHttp(script, tls).serving() as server:
         url = server.url.removesuffix("/mcp") + path if path else server.url
-        channel, heard = HttpChannel(HttpServer(url, **options), max_message_bytes), Heard()
-        await channel.open(heard)
+        transport, heard = HttpTransport(HttpServer(url, **options), max_message_bytes), Heard()
+        await transport.open(heard)
         try:
-            yield Talk(channel, heard, server)
+            yield Talk(transport, heard, server)
         finally:
-            await asyncio.wait_for(channel.close(), PATIENCE)
+            await asyncio.wait_for(transport.close(), PATIENCE)
 
 
 def self_signed(folder: Path) -> ssl.SSLContext:

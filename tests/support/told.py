@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from foundation_rt.client.errors import MCPError
-from foundation_rt.client.transports.stdio import StdioChannel, StdioServer
-from foundation_rt.client.transports.transport import Outgoing
+from foundation_rt.client.transports.stdio import ChildProcessTransport, StdioServer
+from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.protocol.framing import LineTooLong
 
 PATIENCE = 30.0
@@ -24,7 +24,7 @@ SHORT = 0.05
 """A grace for those who do not use it."""
 
 
-class Told:
+class RecordingReceiver:
     """A `Receiver` that keeps everything.
 
     Attributes:
@@ -76,16 +76,18 @@ def python(code: str, *args: str, **settings: Any) -> StdioServer:
     return StdioServer(sys.executable, ("-I", "-S", "-c", code, *args), **settings)
 
 
-async def opened(server: StdioServer, **options: Any) -> tuple[StdioChannel, Told]:
+async def opened(
+    server: StdioServer, **options: Any
+) -> tuple[ChildProcessTransport, RecordingReceiver]:
     """A channel to it, and who is told."""
-    channel, told = StdioChannel(server, **options), Told()
-    await channel.open(told)
-    return channel, told
+    transport, told = ChildProcessTransport(server, **options), RecordingReceiver()
+    await transport.open(told)
+    return transport, told
 
 
-def say(channel: StdioChannel, line: bytes) -> None:
+def say(transport: ChildProcessTransport, line: bytes) -> None:
     """Send a line."""
-    channel.send(Outgoing(line))
+    transport.send(ClientMessage(line))
 
 
 def run(

@@ -23,7 +23,7 @@ from ...errors import JsonRpcErrorCode, UsageError
 from ...registry.tools import is_async_callable
 from ...server_requests.errors import InvalidClientResult
 from ..errors import InvalidResponseError
-from .params import QuestionRefused, as_json, malformed
+from .params import ServerRequestRefused, as_json, malformed
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 MAX_HANDLERS = 100
-"""Most handlers of one `Questions` that run at a time (QUEST-13)."""
+"""Most handlers of one `ClientHandlers` that run at a time (QUEST-13)."""
 
 _CAPABILITY_OF = {
     "elicitation/create": "elicitation",
@@ -59,7 +59,7 @@ log = logging.getLogger("foundation_rt.client")
 
 
 @define(eq=False, repr=False)
-class Prepared:
+class HandlerCall:
     """A question that can be put to its handler.
 
     Attributes:
@@ -80,7 +80,7 @@ def _check_handler(instance: Any, attribute: Any, value: Any) -> None:
 
 
 @define(eq=False, repr=False, kw_only=True)
-class Questions:
+class ClientHandlers:
     """What servers may ask; any number of clients can share it.
 
     Handlers may be `def` or `async def`, and are called for several questions at a time; a `def`
@@ -143,7 +143,7 @@ class Questions:
             params: whatever was sent.
 
         Raises:
-            QuestionRefused: there is none; carries the error that the server gets.
+            ServerRequestRefused: there is none; carries the error that the server gets.
         """
         return await self._ask(self._prepare(method, params, revision))
 
@@ -152,7 +152,7 @@ class Questions:
 
         Raises:
             InvalidResponseError: they are no questions, or not such as may be asked; none was.
-            QuestionRefused: one was not answered; the others have been cancelled.
+            ServerRequestRefused: one was not answered; the others have been cancelled.
         """
         asked = self._prepare_all(requests, revision)
         try:
@@ -173,7 +173,7 @@ class Questions:
     def _samples_with_tools(self, revision: Revision) -> bool:
         return self.sampling_tools and revision.has("sampling", "tools")
 
-    def _prepare_all(self, requests: Any, revision: Revision) -> dict[str, Prepared]:
+    def _prepare_all(self, requests: Any, revision: Revision) -> dict[str, HandlerCall]:
         if type(requests) is not dict or len(requests) > MAX_HANDLERS:
             raise InvalidResponseError(f"inputRequests is not an object of at most {MAX_HANDLERS}")
         asked = {}
@@ -183,18 +183,18 @@ class Questions:
                 raise InvalidResponseError("one of inputRequests is no request")
             try:
                 asked[key] = self._prepare(method, request.get("params"), revision)
-            except QuestionRefused as refused:
+            except ServerRequestRefused as refused:
                 raise InvalidResponseError(
                     f"the server asks for what it cannot be given: {refused.message}",
                     original_code=refused.original_code,
                 ) from None
         return asked
 
-    def _prepare(self, method: str, params: Any, revision: Revision) -> Prepared:
-        """The question, read; raises `QuestionRefused` (QUEST-02, QUEST-03)."""
+    def _prepare(self, method: str, params: Any, revision: Revision) -> HandlerCall:
+        """The question, read; raises `ServerRequestRefused` (QUEST-02, QUEST-03)."""
         capability = _CAPABILITY_OF.get(method)
         if method not in revision.client_requests or capability not in self.capabilities(revision):
-            raise QuestionRefused(
+            raise ServerRequestRefused(
                 JsonRpcErrorCode.METHOD_NOT_FOUND,
                 "Method not found: this client did not declare that it can be asked",
                 {"reason": "not_declared"},
@@ -207,25 +207,25 @@ class Questions:
             return self._prepare_sampling(method, params, revision)
         return self._prepare_elicitation(method, params, revision)
 
-    def _prepare_roots(self, method: str) -> Prepared:
+    def _prepare_roots(self, method: str) -> HandlerCall:
         from .roots import write_roots
 
         if callable(self.roots):
-            return Prepared(method, self.roots, (), write_roots)
-        return Prepared(method, _nothing, (), lambda _: dict(self._known_roots or {}))
+            return HandlerCall(method, self.roots, (), write_roots)
+        return HandlerCall(method, _nothing, (), lambda _: dict(self._known_roots or {}))
 
     def _prepare_sampling(
         self, method: str, params: dict[str, Any], revision: Revision
-    ) -> Prepared:
+    ) -> HandlerCall:
         from .sampling import read_sampling
 
         with_tools = self._samples_with_tools(revision)
         request, write = read_sampling(params, revision, with_tools=with_tools)
-        return Prepared(method, self.sampling, (request,), write)
+        return HandlerCall(method, self.sampling, (request,), write)
 
     def _prepare_elicitation(
         self, method: str, params: dict[str, Any], revision: Revision
-    ) -> Prepared:
+    ) -> HandlerCall:
         from .elicitation import read_form, read_page
 
         mode = "form" if params.get("mode") is None else params["mode"]
@@ -233,13 +233,13 @@ class Questions:
             raise malformed("/mode", "is one that this client did not declare")
         if mode == "url":
             page, write = read_page(params, revision)
-            return Prepared(method, self.elicitation_url, (page,), write)
+            return HandlerCall(method, self.elicitation_url, (page,), write)
         form, write = read_form(params)
-        return Prepared(method, self.elicitation, (form,), write)
+        return HandlerCall(method, self.elicitation, (form,), write)
 
     # -- and answered ----------------------------------------------------------------------------
 
-    async def _ask(self, prepared: Prepared) -> dict[str, Any]:
+    async def _ask(self, prepared: HandlerCall) -> dict[str, Any]:
 
         if not self._open.acquire(blocking=False):
             raise _failed("Too many questions are open", "too_many_questions")
@@ -250,7 +250,7 @@ class Questions:
             if task is not None and task.cancelling():
                 raise
             raise _handler_failed(prepared, error) from error
-        except QuestionRefused as refused:
+        except ServerRequestRefused as refused:
             raise _checked(prepared, refused) from refused.__cause__
         except Exception as error:
             raise _handler_failed(prepared, error) from error
@@ -261,10 +261,10 @@ async def _nothing() -> None:
     """The handler of what is known without one."""
 
 
-def _written(prepared: Prepared, answer: Any) -> dict[str, Any]:
+def _written(prepared: HandlerCall, answer: Any) -> dict[str, Any]:
     try:
         return prepared.write(answer)
-    except QuestionRefused:
+    except ServerRequestRefused:
         raise
     except InvalidClientResult as error:
         raise _unusable(prepared, error) from None
@@ -272,7 +272,7 @@ def _written(prepared: Prepared, answer: Any) -> dict[str, Any]:
         raise _handler_failed(prepared, error) from error
 
 
-def _checked(prepared: Prepared, refused: QuestionRefused) -> QuestionRefused:
+def _checked(prepared: HandlerCall, refused: ServerRequestRefused) -> ServerRequestRefused:
     """What a handler raised, if it can be sent (QUEST-12)."""
     try:
         as_json(refused.to_wire(), "/error")
@@ -281,20 +281,20 @@ def _checked(prepared: Prepared, refused: QuestionRefused) -> QuestionRefused:
         return _unusable(prepared, error)
 
 
-def _unusable(prepared: Prepared, error: InvalidClientResult) -> QuestionRefused:
+def _unusable(prepared: HandlerCall, error: InvalidClientResult) -> ServerRequestRefused:
     """Told to the log by the names of members; what they hold may be the user's secret."""
     issues = "; ".join(f"{path or 'it'} {what}" for path, what in error.issues)
     log.warning("the answer to %s cannot be sent: %s", prepared.method, issues)
     return _failed("The client has no usable answer", "invalid_answer")
 
 
-def _handler_failed(prepared: Prepared, error: BaseException) -> QuestionRefused:
+def _handler_failed(prepared: HandlerCall, error: BaseException) -> ServerRequestRefused:
     log.warning("the handler of %s failed", prepared.method, exc_info=error)
     return _failed("The client failed to answer", "handler_failed")
 
 
-def _failed(message: str, reason: str) -> QuestionRefused:
-    return QuestionRefused(JsonRpcErrorCode.INTERNAL_ERROR, message, {"reason": reason})
+def _failed(message: str, reason: str) -> ServerRequestRefused:
+    return ServerRequestRefused(JsonRpcErrorCode.INTERNAL_ERROR, message, {"reason": reason})
 
 
 async def run_handler(

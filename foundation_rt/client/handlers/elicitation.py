@@ -97,7 +97,7 @@ def read_form(params: Mapping[str, Any]) -> tuple[ElicitationRequest, Write]:
     """A form, and what writes the answer to it.
 
     Raises:
-        QuestionRefused: it is none (QUEST-03, QUEST-05).
+        ServerRequestRefused: it is none (QUEST-03, QUEST-05).
     """
     schema = required(params, "requestedSchema", dict)
     properties = required(schema, "properties", dict, "/requestedSchema")
@@ -143,10 +143,10 @@ def _field(field: Any, path: str) -> dict[str, Any]:
     return {**checked, **_choices(field, "oneOf", path)} if kind == "string" else checked
 
 
-def _choices(holder: Mapping[str, Any], titled: str, path: str) -> dict[str, Any]:
-    if "enum" in holder:
-        return {"enum": required(holder, "enum", list, path)}
-    options = optional(holder, titled, list, path)
+def _choices(attempt: Mapping[str, Any], titled: str, path: str) -> dict[str, Any]:
+    if "enum" in attempt:
+        return {"enum": required(attempt, "enum", list, path)}
+    options = optional(attempt, titled, list, path)
     if options is None:
         return {}
     if len(options) > MAX_CHOICES:
@@ -184,7 +184,7 @@ def read_page(params: Mapping[str, Any], revision: Revision) -> tuple[Elicitatio
     """A page to visit, and what writes the answer to it.
 
     Raises:
-        QuestionRefused: it is none (QUEST-03, QUEST-07).
+        ServerRequestRefused: it is none (QUEST-03, QUEST-07).
     """
     url = required(params, "url", str)
     if not is_web_page(url):

@@ -17,7 +17,7 @@ from ..errors import MCPError
 _KINDS: dict[type, str] = {str: "a string", dict: "an object", list: "an array"}
 
 
-class QuestionRefused(MCPError):
+class ServerRequestRefused(MCPError):
     """What a server asks is not answered: E210.
 
     A handler may raise it to choose what the server is told; in the stateless mode, where nothing
@@ -40,33 +40,33 @@ class QuestionRefused(MCPError):
         return wire if self.data is None else {**wire, "data": self.data}
 
 
-def malformed(path: str, what: str) -> QuestionRefused:
+def malformed(path: str, what: str) -> ServerRequestRefused:
     """The refusal of params of which the member at `path` is wrong: -32602."""
-    return QuestionRefused(
+    return ServerRequestRefused(
         JsonRpcErrorCode.INVALID_PARAMS,
         f"Invalid params: {path or 'they'} {what}",
         {"reason": "invalid_params", "path": path},
     )
 
 
-def required(holder: Mapping[str, Any], name: str, kind: type, path: str = "") -> Any:
+def required(attempt: Mapping[str, Any], name: str, kind: type, path: str = "") -> Any:
     """The member `name` of the object at `path`.
 
     Args:
         kind: `str`, `dict` or `list`.
 
     Raises:
-        QuestionRefused: it is missing, or of another kind.
+        ServerRequestRefused: it is missing, or of another kind.
     """
-    value = holder.get(name)
+    value = attempt.get(name)
     if type(value) is not kind:
         raise malformed(f"{path}/{name}", f"is not {_KINDS[kind]}")
     return value
 
 
-def optional(holder: Mapping[str, Any], name: str, kind: type, path: str = "") -> Any:
+def optional(attempt: Mapping[str, Any], name: str, kind: type, path: str = "") -> Any:
     """As `required`, but None for a member that is missing or null."""
-    return None if holder.get(name) is None else required(holder, name, kind, path)
+    return None if attempt.get(name) is None else required(attempt, name, kind, path)
 
 
 def as_json(value: Any, path: str) -> Any:

@@ -25,7 +25,7 @@ from ...server_requests.sampling import (
 )
 from ..errors import InvalidResponseError
 from ..results.content import read_block
-from .params import QuestionRefused, as_json, malformed, optional, required
+from .params import ServerRequestRefused, as_json, malformed, optional, required
 
 USER_REJECTED = -1
 """What the specification has for a user, or a program, that does not want it (MCP, "Sampling")."""
@@ -80,7 +80,7 @@ def read_sampling(
         with_tools: whether the server was told that the model can use tools.
 
     Raises:
-        QuestionRefused: it is none (QUEST-03, QUEST-08).
+        ServerRequestRefused: it is none (QUEST-03, QUEST-08).
     """
     asks_for_tools = params.get("tools") is not None or params.get("toolChoice") is not None
     if asks_for_tools and not with_tools:
@@ -224,17 +224,17 @@ def _texts(params: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _number(holder: Mapping[str, Any], name: str, path: str = "") -> Any:
-    value = holder.get(name)
+def _number(attempt: Mapping[str, Any], name: str, path: str = "") -> Any:
+    value = attempt.get(name)
     if value is not None and type(value) not in (int, float):
         raise malformed(f"{path}/{name}", "is not a number")
     return value
 
 
 def _one_of(
-    holder: Mapping[str, Any], name: str, allowed: Sequence[str], default: Any, path: str = ""
+    attempt: Mapping[str, Any], name: str, allowed: Sequence[str], default: Any, path: str = ""
 ) -> Any:
-    value = default if holder.get(name) is None else holder[name]
+    value = default if attempt.get(name) is None else attempt[name]
     if value not in allowed:
         raise malformed(f"{path}/{name}", f"is not one of {', '.join(allowed)}")
     return value
@@ -245,7 +245,7 @@ def _one_of(
 
 def _write(answer: Any, revision: Revision, kinds: tuple[type, ...]) -> dict[str, Any]:
     if answer is None:
-        raise QuestionRefused(USER_REJECTED, "User rejected sampling request")
+        raise ServerRequestRefused(USER_REJECTED, "User rejected sampling request")
     if isinstance(answer, Mapping):
         answer = read_sample(as_json(dict(answer), ""))
     if not isinstance(answer, SampleResult):

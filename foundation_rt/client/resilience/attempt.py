@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ..callbacks import LogCallback, ProgressCallback
     from ..errors import MCPError
-    from ..session.pending_requests import Told
+    from ..session.pending_requests import NotificationReceived
     from ..session.session import Session
     from .breakers import Permits
     from .deadline import Deadline
@@ -35,7 +35,7 @@ class Attempt:
     deadline: Deadline | None = None
     on_progress: ProgressCallback | None = None
     on_log: LogCallback | None = None
-    on_told: Callable[[Told], object] | None = None
+    on_notification: Callable[[NotificationReceived], object] | None = None
     is_idempotent: bool = False
     permits: Permits | None = None
     session: Session | None = field(default=None, init=False)

@@ -17,7 +17,7 @@ from attrs import define, field
 
 
 @define(eq=False, repr=False)
-class Watch:
+class DeadlineTimer:
     """Ends deadlines when their time is over, with one timer of the event loop for all of them.
 
     It is armed for the earliest of those there were, and when it fires for the earliest there is.
@@ -85,7 +85,7 @@ class Deadline:
 
     when: float
     allowance: float = 0.0
-    watch: Watch = field(factory=Watch)
+    watch: DeadlineTimer = field(factory=DeadlineTimer)
     _task: asyncio.Task[object] | None = field(default=None, init=False)
     _cancellations: int = field(default=0, init=False)
     _is_over: bool = field(default=False, init=False)

@@ -20,7 +20,7 @@ from ..errors import CallTimeoutError, CircuitOpenError, MCPError, SessionExpire
 from .attempt import Attempt
 from .breakers import Permits
 from .circuit_breaker import CircuitBreaker
-from .deadline import Deadline, Watch
+from .deadline import Deadline, DeadlineTimer
 from .retries import RetryBudget, RetryPolicy
 
 Result = TypeVar("Result")
@@ -51,7 +51,7 @@ class Resilience:
     allowance: float
     draw: Callable[[], float]
     not_ready: Callable[[str, float], CallTimeoutError]
-    watch: Watch = field(factory=Watch, init=False)
+    watch: DeadlineTimer = field(factory=DeadlineTimer, init=False)
     _counted: WeakSet[MCPError] = field(factory=WeakSet, init=False)
 
     async def perform(

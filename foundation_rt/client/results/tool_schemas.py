@@ -37,7 +37,7 @@ class ToolSchema:
     annotations: Mapping[str, Any]
     _input: SchemaCheck
     _output: SchemaCheck | None
-    _mirrored: tuple[tuple[HeaderParameter, ...], str | None] | None = field(
+    _header_params: tuple[tuple[HeaderParameter, ...], str | None] | None = field(
         default=None, init=False
     )
 
@@ -129,14 +129,14 @@ class ToolSchema:
     @property
     def header_parameters(self) -> tuple[HeaderParameter, ...]:
         """The arguments that HTTP headers repeat; none if one of them breaks the rules."""
-        return self._mirroring()[0]
+        return self._find_header_params()[0]
 
     @property
     def header_problem(self) -> str | None:
         """Why the tool must not be used over HTTP in the stateless mode (CTOOL-09)."""
-        return self._mirroring()[1]
+        return self._find_header_params()[1]
 
-    def mirrored(self, arguments: Mapping[str, Any]) -> dict[str, str]:
+    def header_params(self, arguments: Mapping[str, Any]) -> dict[str, str]:
         """What the headers of a call repeat: names after `Mcp-Param-` to texts, not yet encoded.
 
         Raises:
@@ -159,12 +159,12 @@ class ToolSchema:
         except TypeError:  # deeper than orjson writes
             return False
 
-    def _mirroring(self) -> tuple[tuple[HeaderParameter, ...], str | None]:
-        if self._mirrored is None:
+    def _find_header_params(self) -> tuple[tuple[HeaderParameter, ...], str | None]:
+        if self._header_params is None:
             from .mcp_headers import find_parameters
 
             try:
-                self._mirrored = find_parameters(self.input_schema), None
+                self._header_params = find_parameters(self.input_schema), None
             except RegistrationError as error:
-                self._mirrored = (), str(error)
-        return self._mirrored
+                self._header_params = (), str(error)
+        return self._header_params

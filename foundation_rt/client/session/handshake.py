@@ -1,10 +1,9 @@
-"""How a client finds out what a server speaks, and tells it what it speaks itself.
+"""Decide how client and server agree on a revision. Pure.
 
-The older revisions shake hands, the newer ones have nothing to agree on; which of them a server
-has, it does not say by itself. So the first question is one of the newer kind, `server/discover`;
-a server that does not know it gets `initialize`. All of it is decided here, without any I/O: an
-`Opening` is what is to be sent next, a `ServerDescription` what came of it (MCP 2026-07-28,
-"Versioning and Compatibility"; GEO-1.5a-002).
+The older revisions have a handshake, the stateless ones have none, and a server does not say which
+it speaks. So the first request is `server/discover`; a server that does not know it gets
+`initialize`. A `HandshakeRequest` is the next request to send, a `ServerDescription` the result
+(MCP 2026-07-28, "Versioning and Compatibility"; GEO-1.5a-002).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _MAX_NAMED = 10
 
 
 @define(eq=False, repr=False)
-class Opening:
+class HandshakeRequest:
     """The next request of the handshake.
 
     Attributes:
@@ -73,12 +72,12 @@ class Handshake:
     _is_understood: bool = field(default=False, init=False)
     _choices: int = field(default=0, init=False)
 
-    def first(self) -> Opening:
+    def first(self) -> HandshakeRequest:
         """What to begin with (CLIENT-01, CLIENT-02)."""
         revision = self.forced or self.known or REVISIONS[NEWEST_REVISION]
         return self._discover(revision) if revision.is_stateless else self.initialize(revision)
 
-    def initialize(self, revision: Revision | None = None) -> Opening:
+    def initialize(self, revision: Revision | None = None) -> HandshakeRequest:
         """The first step of the handshake mode; by default with its newest revision."""
         revision = revision or REVISIONS[NEWEST_HANDSHAKE_REVISION]
         params = {
@@ -86,7 +85,7 @@ class Handshake:
             "capabilities": self.capabilities(revision),
             "clientInfo": revision.keep("implementation", self.info),
         }
-        return Opening("initialize", params, revision)
+        return HandshakeRequest("initialize", params, revision)
 
     def meta(self, revision: Revision) -> dict[str, Any]:
         """What every request of the stateless mode says in its `_meta` (CLIENT-03)."""
@@ -106,7 +105,9 @@ class Handshake:
         """Return whether a server that has ended may have done so for the first question."""
         return not self._is_understood and self.forced is None and self.known is None
 
-    def answered(self, opening: Opening, result: Mapping[str, Any]) -> ServerDescription | Opening:
+    def answered(
+        self, opening: HandshakeRequest, result: Mapping[str, Any]
+    ) -> ServerDescription | HandshakeRequest:
         """The server answered `opening`.
 
         Raises:
@@ -118,7 +119,7 @@ class Handshake:
             return self._initialized(result)
         return self._discovered(opening, result)
 
-    def refused(self, opening: Opening, error: MCPError) -> Opening:
+    def refused(self, opening: HandshakeRequest, error: MCPError) -> HandshakeRequest:
         """The server refused `opening`; returns what to try next (CLIENT-02).
 
         Raises:
@@ -136,12 +137,12 @@ class Handshake:
             return self.initialize()
         raise self._other_kind(error)
 
-    def _discover(self, revision: Revision) -> Opening:
-        return Opening("server/discover", {"_meta": self.meta(revision)}, revision)
+    def _discover(self, revision: Revision) -> HandshakeRequest:
+        return HandshakeRequest("server/discover", {"_meta": self.meta(revision)}, revision)
 
     def _discovered(
-        self, opening: Opening, result: Mapping[str, Any]
-    ) -> ServerDescription | Opening:
+        self, opening: HandshakeRequest, result: Mapping[str, Any]
+    ) -> ServerDescription | HandshakeRequest:
         supported = _names(result, "supportedVersions")
         if not supported:
             # Servers of the older kind answer what they do not know with anything.
@@ -152,7 +153,7 @@ class Handshake:
         said = meta.get(SERVER_INFO_KEY) if isinstance(meta, Mapping) else None
         return _introduction(opening.revision, result, said or result.get("serverInfo"))
 
-    def _choose(self, supported: list[str], error: MCPError) -> Opening:
+    def _choose(self, supported: list[str], error: MCPError) -> HandshakeRequest:
         """The newest revision that both speak, unless the server goes on like that."""
         self._is_understood = True
         self._choices += 1

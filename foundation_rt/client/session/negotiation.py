@@ -8,16 +8,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..errors import MCPError
-from .handshake import Handshake, Opening
+from .handshake import Handshake, HandshakeRequest
 from .server_description import ServerDescription
 
 log = logging.getLogger("foundation_rt.client")
 
-Say = Callable[[Opening], Awaitable[dict[str, Any]]]
+SendHandshake = Callable[[HandshakeRequest], Awaitable[dict[str, Any]]]
 """Sends an opening; returns the result, or raises the `MCPError` that the server answered with."""
 
 
-async def introduce(handshake: Handshake, say: Say, probe_timeout: float) -> ServerDescription:
+async def negotiate(
+    handshake: Handshake, say: SendHandshake, probe_timeout: float
+) -> ServerDescription:
     """What is known of the server, once both sides know what they speak (CLIENT-01, CLIENT-02).
 
     Args:
@@ -27,15 +29,15 @@ async def introduce(handshake: Handshake, say: Say, probe_timeout: float) -> Ser
     Raises:
         MCPError: there is no common revision, or no way to find one.
     """
-    outcome: Opening | ServerDescription = handshake.first()
-    while isinstance(outcome, Opening):
+    outcome: HandshakeRequest | ServerDescription = handshake.first()
+    while isinstance(outcome, HandshakeRequest):
         outcome = await _ask(handshake, say, outcome, probe_timeout)
     return outcome
 
 
 async def _ask(
-    handshake: Handshake, say: Say, opening: Opening, probe_timeout: float
-) -> Opening | ServerDescription:
+    handshake: Handshake, say: SendHandshake, opening: HandshakeRequest, probe_timeout: float
+) -> HandshakeRequest | ServerDescription:
     """Ask `opening`; return what came of it, or what to ask next."""
     asked = {asyncio.ensure_future(_say(say, opening)): opening}
     try:
@@ -66,7 +68,7 @@ async def _ask(
         await asyncio.gather(*asked, return_exceptions=True)
 
 
-async def _say(say: Say, opening: Opening) -> dict[str, Any]:
+async def _say(say: SendHandshake, opening: HandshakeRequest) -> dict[str, Any]:
     result = await say(opening)
     spoken = result.get("protocolVersion")
     if opening.method == "initialize" and spoken != opening.revision.name:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from ...errors import JsonRpcErrorCode
-from ..handlers.client_handlers import Questions
-from ..handlers.params import QuestionRefused
+from ..handlers.client_handlers import ClientHandlers
+from ..handlers.params import ServerRequestRefused
 from .pending_requests import answer
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...protocol.revisions import Revision
     from ..resilience.deadline import Deadline
 
-MAX_OPEN_QUESTIONS = 64
+MAX_OPEN_REQUESTS = 64
 """Most questions of one server that are being answered at a time (CLIENT-17)."""
 
 # A task that is cancelled ends at once, unless a handler holds on.
@@ -30,7 +30,7 @@ _GRACE = 1.0
 
 
 @define(eq=False, repr=False)
-class OpenQuestions:
+class OpenRequests:
     """Lets the caller's handlers answer, and sends what they say.
 
     Args:
@@ -39,7 +39,7 @@ class OpenQuestions:
         deadlines: those of all who wait for an answer of the server's now.
     """
 
-    questions: Questions
+    handlers: ClientHandlers
     timeout: float
     reply: Callable[[bytes], None]
     deadlines: Callable[[], Iterable[Deadline]]
@@ -49,7 +49,7 @@ class OpenQuestions:
         """The server wants an answer."""
         if question.method == "ping":
             self.reply(answer(question, result={}))
-        elif question.id in self._tasks or len(self._tasks) >= MAX_OPEN_QUESTIONS:
+        elif question.id in self._tasks or len(self._tasks) >= MAX_OPEN_REQUESTS:
             self._refuse(question, JsonRpcErrorCode.INVALID_REQUEST, "Too many open requests")
         else:
             task = asyncio.create_task(self._answer(question, revision))
@@ -79,9 +79,9 @@ class OpenQuestions:
             deadline.hold()
         try:
             async with asyncio.timeout(self.timeout):
-                result = await self.questions.answer(question.method, question.params, revision)
+                result = await self.handlers.answer(question.method, question.params, revision)
             self.reply(answer(question, result=result))
-        except QuestionRefused as refusal:
+        except ServerRequestRefused as refusal:
             self.reply(answer(question, error=refusal.to_wire()))
         except TimeoutError:
             self._refuse(question, JsonRpcErrorCode.INTERNAL_ERROR, "No answer in time")

@@ -1,8 +1,8 @@
-"""What has been asked of a server and not been answered, and what a message from it means.
+"""The requests that wait for a response, and the meaning of each message from the server. Pure.
 
-Pure: lines come in, `Arrival`s go out, and requests become lines. Nothing that a server sends makes
-it raise, and no answer reaches a request that it does not name: ids are random (ID-01), so that a
-late, doubled or invented one belongs to nobody (CLIENT-12).
+Requests become lines; lines become `MessageReceived` values. No input makes it raise. A response
+reaches only the request that it names: ids are random (ID-01), so a late, repeated or invented
+response matches no request (CLIENT-12).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _texts(pattern: re.Pattern[bytes], line: bytes) -> Iterator[str]:
 
 
 @define(eq=False, repr=False)
-class Waiting:
+class PendingRequest:
     """A request that is waiting for its answer.
 
     Attributes:
@@ -90,35 +90,35 @@ class Waiting:
 
     id: str
     method: str
-    holder: Any
+    attempt: Any
 
 
 @define(eq=False, repr=False)
-class Answered:
+class ResponseReceived:
     """The answer to a request; `error` is None if it has a result."""
 
-    request: Waiting
+    request: PendingRequest
     result: Any
     error: Any
 
 
 @define(eq=False, repr=False)
-class Unusable:
+class InvalidResponse:
     """The server answered a request, or seems to have, with something that is no answer."""
 
-    request: Waiting
+    request: PendingRequest
     why: str
 
 
 @define(eq=False, repr=False)
-class Asked:
+class RequestReceived:
     """The server wants an answer."""
 
     question: Request
 
 
 @define(eq=False, repr=False)
-class Told:
+class NotificationReceived:
     """The server says something unasked.
 
     Attributes:
@@ -127,35 +127,37 @@ class Told:
 
     method: str
     params: Mapping[str, Any]
-    about: Waiting | None
+    about: PendingRequest | None
 
 
 @define(eq=False, repr=False)
-class Stray:
+class Ignored:
     """Something that belongs to nothing, and is dropped."""
 
     reason: str
 
 
-Arrival = Answered | Unusable | Asked | Told | Stray
+MessageReceived = (
+    ResponseReceived | InvalidResponse | RequestReceived | NotificationReceived | Ignored
+)
 
 _PROGRESS = "notifications/progress"
 
 
 @define(eq=False, repr=False)
-class Conversation:
+class PendingRequests:
     """Requests and answers over one channel."""
 
     ids: RequestIdGenerator
-    waiting: dict[str, Waiting] = field(factory=dict, init=False)
+    waiting: dict[str, PendingRequest] = field(factory=dict, init=False)
 
     def ask(
         self,
         method: str,
         params: Mapping[str, Any] | None,
-        holder: Any,
+        attempt: Any,
         wants_progress: bool = False,
-    ) -> tuple[Waiting, bytes]:
+    ) -> tuple[PendingRequest, bytes]:
         """A new request: what waits for its answer, and its line.
 
         Its answer takes it out of `waiting`; the caller does when nobody waits any more.
@@ -167,7 +169,7 @@ class Conversation:
         Raises:
             MCPError: E203: `params` is not JSON.
         """
-        request = Waiting(self.ids.request_id(), method, holder)
+        request = PendingRequest(self.ids.request_id(), method, attempt)
         if wants_progress:
             params = params or {}
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": request.id}}
@@ -178,7 +180,7 @@ class Conversation:
         self.waiting[request.id] = request
         return request, line
 
-    def take(self, line: bytes | LineTooLong, stream: str | None) -> list[Arrival]:
+    def take(self, line: bytes | LineTooLong, stream: str | None) -> list[MessageReceived]:
         """What a line means (CLIENT-12 to CLIENT-14).
 
         Args:
@@ -197,45 +199,49 @@ class Conversation:
 
     def _read(
         self, message: Request | Notification | Response | Malformed, stream: str | None
-    ) -> Arrival:
+    ) -> MessageReceived:
         if isinstance(message, Response):
             return self._read_answer(message, stream)
         if isinstance(message, Notification):
             return self._read_notification(message, stream)
         if isinstance(message, Request):
-            return Asked(message)
+            return RequestReceived(message)
         return self._read_malformed(message, stream)
 
-    def _read_answer(self, answer: Response, stream: str | None) -> Arrival:
+    def _read_answer(self, answer: Response, stream: str | None) -> MessageReceived:
         if answer.id is None and answer.error is not None:
             request = self._take(self._only(stream))
             if request is None:
-                return Stray("an error that names no request")
-            return Answered(request, None, answer.error)
+                return Ignored("an error that names no request")
+            return ResponseReceived(request, None, answer.error)
         request = self._take(answer.id)
         if request is None:
-            return Stray("an answer to no request that waits for one")
+            return Ignored("an answer to no request that waits for one")
         if answer.error is None and type(answer.result) is not dict:
-            return Unusable(request, "the result is not an object")
-        return Answered(request, answer.result, answer.error)
+            return InvalidResponse(request, "the result is not an object")
+        return ResponseReceived(request, answer.result, answer.error)
 
-    def _read_notification(self, told: Notification, stream: str | None) -> Arrival:
+    def _read_notification(self, told: Notification, stream: str | None) -> MessageReceived:
         # null stands for what is not there, as some servers write it.
         params = {} if told.params in (ABSENT, None) else told.params
         if type(params) is not dict:
-            return Stray(f"params of {told.method} that are not an object")
+            return Ignored(f"params of {told.method} that are not an object")
         about = _subscription(params) or stream
         if told.method == _PROGRESS:
             about = params.get("progressToken")
-        return Told(told.method, params, self.waiting.get(about) if type(about) is str else None)
+        return NotificationReceived(
+            told.method, params, self.waiting.get(about) if type(about) is str else None
+        )
 
-    def _read_malformed(self, what: Malformed, stream: str | None) -> Arrival:
+    def _read_malformed(self, what: Malformed, stream: str | None) -> MessageReceived:
         # Without the id of a request it is, on one stream for all, what a server prints by mistake.
         request = self._take(what.id) or self._take(stream)
         why = f"what is no message: {what.detail}"
-        return Stray(why) if request is None else Unusable(request, f"the server sent {why}")
+        return (
+            Ignored(why) if request is None else InvalidResponse(request, f"the server sent {why}")
+        )
 
-    def _read_remains(self, what: Malformed, line: bytes) -> list[Arrival]:
+    def _read_remains(self, what: Malformed, line: bytes) -> list[MessageReceived]:
         """A line without an id that can be read; on one stream for all it may hold answers."""
         found = {name: self.waiting[name] for name in ids_in(line) if name in self.waiting}
         answered = [
@@ -243,9 +249,13 @@ class Conversation:
         ]
         return [self._read_malformed(what, name) for name in answered or (None,)]
 
-    def _unreadable(self, what: str, stream: str | None) -> Arrival:
+    def _unreadable(self, what: str, stream: str | None) -> MessageReceived:
         request = self._take(self._only(stream))
-        return Stray(what) if request is None else Unusable(request, f"the server sent {what}")
+        return (
+            Ignored(what)
+            if request is None
+            else InvalidResponse(request, f"the server sent {what}")
+        )
 
     def _only(self, stream: str | None) -> str | None:
         """The one request that something without an id can belong to (CLIENT-13)."""
@@ -253,7 +263,7 @@ class Conversation:
             return next(iter(self.waiting))
         return stream
 
-    def _take(self, request_id: Any) -> Waiting | None:
+    def _take(self, request_id: Any) -> PendingRequest | None:
         """The request of this id, which waits no more: there is one answer to it (CLIENT-12)."""
         return self.waiting.pop(request_id, None) if type(request_id) is str else None
 

@@ -16,7 +16,7 @@ from attrs import define, field
 from ...errors import JsonRpcErrorCode
 from ...protocol.http_headers import NAME_SOURCES
 from ...protocol.peer import LOG_LEVEL_KEY
-from ..callbacks import tell_log_message, tell_progress
+from ..callbacks import report_log_message, report_progress
 from ..errors import (
     ConnectionLostError,
     InvalidResponseError,
@@ -24,22 +24,22 @@ from ..errors import (
     SessionExpiredError,
     unexpected_error,
 )
-from ..handlers.client_handlers import Questions
+from ..handlers.client_handlers import ClientHandlers
 from ..resilience.attempt import Attempt
 from ..resilience.error_mapping import BEFORE_SESSION, map_mcp_error
-from ..transports.transport import NOTHING_MIRRORED, Outgoing
-from .handshake import Handshake, Opening
-from .negotiation import introduce
-from .open_requests import OpenQuestions
+from ..transports.transport import NO_HEADER_PARAMS, ClientMessage
+from .handshake import Handshake, HandshakeRequest
+from .negotiation import negotiate
+from .open_requests import OpenRequests
 from .pending_requests import (
-    Answered,
-    Arrival,
-    Asked,
-    Conversation,
-    Stray,
-    Told,
-    Unusable,
-    Waiting,
+    Ignored,
+    InvalidResponse,
+    MessageReceived,
+    NotificationReceived,
+    PendingRequest,
+    PendingRequests,
+    RequestReceived,
+    ResponseReceived,
     notification,
 )
 from .server_description import ServerDescription
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ...protocol.jsonrpc import Request
     from ...protocol.revisions import Revision
     from ..resilience.deadline import Deadline
-    from ..transports.transport import Channel
+    from ..transports.transport import Transport
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -62,10 +62,10 @@ _PATIENCE = 1.0
 _LOG_MESSAGE = "notifications/message"
 
 
-class Observer(Protocol):
+class NotificationObserver(Protocol):
     """Who is told what a session brings unasked."""
 
-    def told(self, told: Told) -> None:
+    def told(self, told: NotificationReceived) -> None:
         """The server says something that belongs to no single request."""
 
 
@@ -76,7 +76,7 @@ class Session:
     Args:
         probe_timeout: seconds after which a server that leaves the first question unanswered is
             asked `initialize` as well.
-        question_timeout: seconds that answering one question of the server's may take.
+        handler_timeout: seconds that answering one question of the server's may take.
         log_level: the least severe level of log messages that the server is to send.
 
     Attributes:
@@ -88,13 +88,13 @@ class Session:
         ended: is set when it is over.
     """
 
-    channel: Channel
-    conversation: Conversation
+    transport: Transport
+    conversation: PendingRequests
     handshake: Handshake
-    questions: Questions
-    observer: Observer
+    handlers: ClientHandlers
+    observer: NotificationObserver
     probe_timeout: float
-    question_timeout: float
+    handler_timeout: float
     log_level: str | None = None
     server: ServerDescription = field(init=False)
     is_begun: bool = field(default=False, init=False)
@@ -103,12 +103,12 @@ class Session:
     ended: asyncio.Event = field(factory=asyncio.Event, init=False)
     _revision: Revision | None = field(default=None, init=False)
     _meta: Mapping[str, Any] = field(factory=dict, init=False)
-    _open_questions: OpenQuestions = field(init=False)
+    _open_requests: OpenRequests = field(init=False)
     _expiry: asyncio.Task[None] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._open_questions = OpenQuestions(
-            self.questions, self.question_timeout, self._reply, self._deadlines
+        self._open_requests = OpenRequests(
+            self.handlers, self.handler_timeout, self._reply, self._deadlines
         )
 
     # -- beginning and end
@@ -123,9 +123,9 @@ class Session:
         Raises:
             MCPError: there is no way to the server, or no common revision, or it lacks something.
         """
-        await self.channel.open(self)
+        await self.transport.open(self)
         try:
-            self.server = await introduce(self.handshake, self._say, self.probe_timeout)
+            self.server = await negotiate(self.handshake, self._say, self.probe_timeout)
         except ConnectionLostError:
             if self.error is not None:
                 raise self.error from None  # as the channel says it: whether anything was read
@@ -135,7 +135,7 @@ class Session:
         else:
             self.server.check(required)
         revision = self._revision = self.server.revision
-        self.channel.agreed(revision)
+        self.transport.negotiated(revision)
         if revision.is_stateless:
             self._meta = self._stateless_meta(revision)
         else:
@@ -148,11 +148,11 @@ class Session:
         try:
             if self._expiry is not None:
                 self._expiry.cancel()
-            await self._open_questions.ended()
+            await self._open_requests.ended()
         finally:
-            await self.channel.close()
+            await self.transport.close()
 
-    async def _say(self, opening: Opening) -> dict[str, Any]:
+    async def _say(self, opening: HandshakeRequest) -> dict[str, Any]:
         self._revision = opening.revision if opening.revision.is_stateless else None
         return await self.request(opening.method, opening.params, Attempt())
 
@@ -162,7 +162,7 @@ class Session:
 
     def _log_connection(self) -> None:
         server, revision = self.server, self.server.revision.name
-        fields = {"revision": revision, "channel": self.channel.description}
+        fields = {"revision": revision, "channel": self.transport.description}
         text = "connected to %.100r, version %.50r, in revision %s"
         log.info(text, server.name, server.version, revision, extra={"fields": fields})
 
@@ -175,7 +175,7 @@ class Session:
         attempt: Attempt,
         *,
         meta: Mapping[str, Any] | None = None,
-        mirrored: Mapping[str, str] = NOTHING_MIRRORED,
+        header_params: Mapping[str, str] = NO_HEADER_PARAMS,
     ) -> dict[str, Any]:
         """Ask the server, and wait for its answer; cancelled, the server is told (CLIENT-15).
 
@@ -188,7 +188,7 @@ class Session:
                 was sent, because a circuit is open.
         """
         attempt.admit()
-        if self.channel.congested:
+        if self.transport.is_congested:
             await self._turn(attempt)
         if not self.is_usable:
             raise self._over()
@@ -202,7 +202,9 @@ class Session:
         name = None if source is None or params is None else params.get(source)
         try:
             attempt.was_sent = True
-            self.channel.send(Outgoing(line, request.id, method, name, mirrored, self._revision))
+            self.transport.send(
+                ClientMessage(line, request.id, method, name, header_params, self._revision)
+            )
             outcome = await attempt.answer
         except asyncio.CancelledError:
             self._withdraw(request)
@@ -221,15 +223,15 @@ class Session:
         """
         # Over HTTP the wait is for one of the client's own places, and says nothing of the server.
         # Elsewhere the server does not read, which is its failure.
-        if self.channel.has_exchanges:
+        if self.transport.has_exchanges:
             attempt.withdraw()
-        await self.channel.drained()
+        await self.transport.drained()
         attempt.admit()
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Tell the server something."""
         line = notification(method, params)
-        self.channel.send(Outgoing(line, method=method, revision=self._revision))
+        self.transport.send(ClientMessage(line, method=method, revision=self._revision))
 
     def _with_meta(
         self, params: Mapping[str, Any] | None, meta: Mapping[str, Any] | None
@@ -238,13 +240,13 @@ class Session:
             return params
         return {**(params or {}), "_meta": {**self._meta, **(meta or {})}}
 
-    def _withdraw(self, request: Waiting) -> None:
+    def _withdraw(self, request: PendingRequest) -> None:
         """Nobody waits for this answer any more (CLIENT-15)."""
-        answer = request.holder.answer
+        answer = request.attempt.answer
         # Whoever is cancelled while waiting for it has cancelled it.
         if self.error is not None or (answer.done() and not answer.cancelled()):
             return
-        is_told = self.channel.has_exchanges and (self._revision and self._revision.is_stateless)
+        is_told = self.transport.has_exchanges and (self._revision and self._revision.is_stateless)
         # Before both sides know what they speak a request is only forgotten.
         if not is_told and request.method not in BEFORE_SESSION:
             params: dict[str, Any] = {
@@ -254,21 +256,21 @@ class Session:
             if self._meta:
                 params["_meta"] = dict(self._meta)
             self.notify("notifications/cancelled", params)
-        self.channel.forget(request.id)
+        self.transport.forget(request.id)
 
     # -- what a channel brings
 
     def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
         """A message has come."""
         for arrival in self.conversation.take(line, request_id):
-            if isinstance(arrival, Answered) and isinstance(line, bytes):
-                arrival.request.holder.answer_bytes = len(line)
+            if isinstance(arrival, ResponseReceived) and isinstance(line, bytes):
+                arrival.request.attempt.answer_bytes = len(line)
             try:
                 self._arrived(arrival)
             except Exception as error:
                 broken = unexpected_error(error)
                 log.error(broken.message)
-                if isinstance(arrival, Answered):  # there will be no other answer
+                if isinstance(arrival, ResponseReceived):  # there will be no other answer
                     self._settle(arrival.request, broken)
 
     def failed(self, request_id: str, error: MCPError) -> None:
@@ -295,7 +297,7 @@ class Session:
         if self.error is None:
             self.error = error
         self.ended.set()
-        self._open_questions.abandon()
+        self._open_requests.abandon()
         for request in [*self.conversation.waiting.values()]:
             self._settle(request, _lost(error, may_have_run=True))
 
@@ -305,7 +307,7 @@ class Session:
             return SessionExpiredError("the session has expired")
         return _lost(self.error, may_have_run=False)
 
-    def _refused(self, request: Waiting, error: MCPError) -> None:
+    def _refused(self, request: PendingRequest, error: MCPError) -> None:
         self._settle(request, error)
         if isinstance(error, SessionExpiredError) and self.is_usable:
             self.is_usable = False
@@ -313,49 +315,49 @@ class Session:
 
     async def _expire(self, error: SessionExpiredError) -> None:
         """What else is under way may hear for itself that it did not run, and be repeated."""
-        holders = [each.holder for each in self.conversation.waiting.values()]
-        answers = [each.answer for each in holders if each.on_told is None]
+        attempts = [each.attempt for each in self.conversation.waiting.values()]
+        answers = [each.answer for each in attempts if each.on_notification is None]
         if answers:
             await asyncio.wait(answers, timeout=_PATIENCE)
         self.lost(error)
 
-    def _arrived(self, arrival: Arrival) -> None:
-        if isinstance(arrival, Answered):
-            arrival.request.holder.was_answered = True
+    def _arrived(self, arrival: MessageReceived) -> None:
+        if isinstance(arrival, ResponseReceived):
+            arrival.request.attempt.was_answered = True
             if arrival.error is None:
                 self._settle(arrival.request, arrival.result)
             else:
                 self._refused(arrival.request, _refusal(arrival.request, arrival.error))
-        elif isinstance(arrival, Told):
+        elif isinstance(arrival, NotificationReceived):
             self._hear(arrival)
-        elif isinstance(arrival, Asked):
+        elif isinstance(arrival, RequestReceived):
             self._ask(arrival.question)
-        elif isinstance(arrival, Unusable):
-            arrival.request.holder.was_answered = True
+        elif isinstance(arrival, InvalidResponse):
+            arrival.request.attempt.was_answered = True
             self._settle(arrival.request, InvalidResponseError(arrival.why))
-        elif isinstance(arrival, Stray):
+        elif isinstance(arrival, Ignored):
             log.debug("dropped: %s", arrival.reason)
 
-    def _hear(self, told: Told) -> None:
-        attempt: Attempt | None = None if told.about is None else told.about.holder
+    def _hear(self, told: NotificationReceived) -> None:
+        attempt: Attempt | None = None if told.about is None else told.about.attempt
         if told.method == "notifications/progress":
             if attempt is not None and attempt.on_progress is not None:
-                tell_progress(attempt.on_progress, told.params)
+                report_progress(attempt.on_progress, told.params)
         elif told.method == "notifications/cancelled":
             self._take_back(told.params.get("requestId"))
-        elif attempt is not None and attempt.on_told is not None:
-            attempt.on_told(told)
+        elif attempt is not None and attempt.on_notification is not None:
+            attempt.on_notification(told)
         else:
             if told.method == _LOG_MESSAGE:
                 self._report_log(told, attempt)
             self.observer.told(told)
 
-    def _report_log(self, told: Told, attempt: Attempt | None) -> None:
+    def _report_log(self, told: NotificationReceived, attempt: Attempt | None) -> None:
         """A log message belongs to the request on whose stream it came, else to all that run."""
-        holders = [waiting.holder for waiting in self.conversation.waiting.values()]
-        for each in holders if attempt is None else [attempt]:
+        attempts = [waiting.attempt for waiting in self.conversation.waiting.values()]
+        for each in attempts if attempt is None else [attempt]:
             if each.on_log is not None:
-                tell_log_message(each.on_log, told.params)
+                report_log_message(each.on_log, told.params)
 
     # -- what the server asks
 
@@ -363,12 +365,12 @@ class Session:
         if self._revision is not None and self._revision.is_stateless:
             log.warning("dropped: the server asks %.64r, which it must not", question.method)
         elif self.error is None:
-            self._open_questions.ask(question, self.handshake_revision)
+            self._open_requests.ask(question, self.handshake_revision)
 
     def _deadlines(self) -> Iterator[Deadline]:
         for waiting in self.conversation.waiting.values():
-            if waiting.holder.deadline is not None:
-                yield waiting.holder.deadline
+            if waiting.attempt.deadline is not None:
+                yield waiting.attempt.deadline
 
     @property
     def handshake_revision(self) -> Revision:
@@ -377,21 +379,21 @@ class Session:
 
     def _take_back(self, request_id: Any) -> None:
         """The server does not want an answer any more, or ends a stream of its own."""
-        self._open_questions.take_back(request_id)
+        self._open_requests.take_back(request_id)
         request = self.conversation.waiting.get(request_id) if type(request_id) is str else None
-        if request is not None and request.holder.on_told is not None:
+        if request is not None and request.attempt.on_notification is not None:
             self._settle(request, ConnectionLostError("the server ended it", may_have_run=True))
 
-    def _settle(self, request: Waiting, outcome: dict[str, Any] | MCPError) -> None:
+    def _settle(self, request: PendingRequest, outcome: dict[str, Any] | MCPError) -> None:
         """Hand over an answer; as a value, so that one nobody takes is no unretrieved exception."""
         self.conversation.waiting.pop(request.id, None)
-        future = request.holder.answer
+        future = request.attempt.answer
         if not future.done():
             future.set_result(outcome)
 
     def _reply(self, line: bytes) -> None:
         if self.error is None:  # a handler may hold on beyond the end
-            self.channel.send(Outgoing(line, revision=self._revision))
+            self.transport.send(ClientMessage(line, revision=self._revision))
 
 
 def _lost(error: MCPError, *, may_have_run: bool) -> ConnectionLostError:
@@ -401,7 +403,7 @@ def _lost(error: MCPError, *, may_have_run: bool) -> ConnectionLostError:
     return lost
 
 
-def _refusal(request: Waiting, said: Any) -> MCPError:
+def _refusal(request: PendingRequest, said: Any) -> MCPError:
     error = map_mcp_error(said, request.method)
     if error.original_code == _UNSUPPORTED and request.method not in BEFORE_SESSION:
         # It was spoken before: another server has taken its place, and has to be met first.

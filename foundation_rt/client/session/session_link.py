@@ -15,20 +15,20 @@ from ...errors import UsageError
 from ...ids import RequestIdGenerator
 from ...protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, Revision
 from ..errors import CallTimeoutError, ConnectionLostError, MCPError
-from ..handlers.client_handlers import Questions
+from ..handlers.client_handlers import ClientHandlers
 from ..options import ClientOptions
-from ..transports.transport import Channel
+from ..transports.transport import Transport
 from .handshake import Handshake
-from .pending_requests import Conversation
-from .session import Observer, Session
+from .pending_requests import PendingRequests
+from .session import NotificationObserver, Session
 from .shared_task import client_closed, join, shared, stop
 
-ChannelMaker = Callable[[], Channel]
+TransportFactory = Callable[[], Transport]
 """Makes a new channel to the same server; called for every session."""
 
 
 @define(eq=False, repr=False)
-class Link:
+class SessionLink:
     """Keeps a session.
 
     Args:
@@ -39,13 +39,13 @@ class Link:
         loop: the event loop it was first used on; None before.
     """
 
-    make_channel: ChannelMaker
+    make_transport: TransportFactory
     options: ClientOptions
-    questions: Questions
+    handlers: ClientHandlers
     ids: RequestIdGenerator
-    observer: Observer
+    observer: NotificationObserver
     prepare: Callable[[Session], Awaitable[None]]
-    channel: Channel | None = field(default=None, init=False)
+    transport: Transport | None = field(default=None, init=False)
     loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _session: Session | None = field(default=None, init=False)
     _connecting: asyncio.Task[Session] | None = field(default=None, init=False)
@@ -111,11 +111,11 @@ class Link:
             purpose: what was to be sent, or nothing.
             limit: the time there was, in s.
         """
-        channel = self.channel
-        assert channel is not None  # connecting begins with it
+        transport = self.transport
+        assert transport is not None  # connecting begins with it
         wanted = f" for {purpose}" if purpose else ""
-        message = f"{channel.description} was not ready{wanted} within {limit:g} s"
-        said = channel.diagnosis()
+        message = f"{transport.description} was not ready{wanted} within {limit:g} s"
+        said = transport.stderr_tail()
         return CallTimeoutError(f"{message}: {said}" if said else message, may_have_run=False)
 
     def _stay(self) -> None:
@@ -139,7 +139,7 @@ class Link:
             await self._session.close()
         handshake = self._handshake(self._known)
         try:
-            session = await self._begin(self.make_channel(), handshake)
+            session = await self._begin(self.make_transport(), handshake)
         except ConnectionLostError as error:
             # What nobody has read says only that there is no way to the server (CHILD-15).
             if not (error.may_have_run and handshake.may_have_ended_it):
@@ -147,21 +147,21 @@ class Link:
             # There are servers of the older kind that end, or hang up, when they are asked what
             # they do not know: this one is not probed again (CLIENT-02).
             handshake = self._handshake(REVISIONS[NEWEST_HANDSHAKE_REVISION])
-            session = await self._begin(self.make_channel(), handshake)
+            session = await self._begin(self.make_transport(), handshake)
         self._session = session
         session.is_begun = True
         self._known = session.server.revision
         return session
 
     @asynccontextmanager
-    async def _time_to_begin(self, channel: Channel) -> AsyncIterator[None]:
+    async def _time_to_begin(self, transport: Transport) -> AsyncIterator[None]:
         """Limit the time to connect: `connect_timeout`, and longer while a process is waited for.
 
         A process that is slow to start is worth nothing when it is ended and started again. The
         deadlines of the calls that wait for it are the limit then (CHILD-17).
         """
         async with asyncio.timeout(self.options.connect_timeout) as limit:
-            if channel.has_exchanges:
+            if transport.has_exchanges:
                 yield
                 return
             limit.reschedule(None)
@@ -185,24 +185,24 @@ class Link:
 
     def _handshake(self, known: Revision | None) -> Handshake:
         options = self.options
-        return Handshake(options.info, self.questions.capabilities, options.forced, known)
+        return Handshake(options.info, self.handlers.capabilities, options.forced, known)
 
-    async def _begin(self, channel: Channel, handshake: Handshake) -> Session:
+    async def _begin(self, transport: Transport, handshake: Handshake) -> Session:
         options = self.options
         self._known = None  # remembered from a success only
-        self.channel = channel
+        self.transport = transport
         session = Session(
-            channel,
-            Conversation(self.ids),
+            transport,
+            PendingRequests(self.ids),
             handshake,
-            self.questions,
+            self.handlers,
             self.observer,
             options.probe_timeout,
-            options.question_timeout,
+            options.handler_timeout,
             options.log_level,
         )
         try:
-            async with self._time_to_begin(channel):
+            async with self._time_to_begin(transport):
                 await session.start(options.require)
                 await self.prepare(session)
         except MCPError:

@@ -18,9 +18,9 @@ from attrs import define, field
 from ...errors import UsageError
 from ..errors import MCPError, NotOfferedError
 from ..resilience.attempt import Attempt
-from .pending_requests import Told
+from .pending_requests import NotificationReceived
 from .session import Session
-from .session_link import Link
+from .session_link import SessionLink
 from .shared_task import client_closed, shared
 
 # Of one subscription, that nobody has taken yet. What a server tells beyond says no more.
@@ -168,7 +168,7 @@ class Subscriptions:
         wants_all_lists: whether more than the tools is of interest.
     """
 
-    link: Link
+    link: SessionLink
     perform: Perform
     on_list_changed: Callable[[str], object]
     wants_all_lists: bool
@@ -194,7 +194,7 @@ class Subscriptions:
             if kinds:
                 self._spawn(self._listen_to_lists(session, kinds))
 
-    def told(self, told: Told) -> None:
+    def told(self, told: NotificationReceived) -> None:
         """The server has said something that belongs to no single request."""
         kind = _LISTS.get(told.method)
         if kind is not None:
@@ -313,7 +313,7 @@ class Subscriptions:
                 self.on_list_changed(kind)
 
 
-def _updated(told: Told, subscriptions: Iterable[Subscription]) -> None:
+def _updated(told: NotificationReceived, subscriptions: Iterable[Subscription]) -> None:
     """Tell those whose resource it is, if it is a change of a resource."""
     uri = told.params.get("uri")
     if told.method == _UPDATED and isinstance(uri, str):
@@ -323,10 +323,10 @@ def _updated(told: Told, subscriptions: Iterable[Subscription]) -> None:
 
 
 async def _listen(
-    session: Session, wanted: Mapping[str, Any], hear: Callable[[Told], object]
+    session: Session, wanted: Mapping[str, Any], hear: Callable[[NotificationReceived], object]
 ) -> None:
     """The stateless mode: one request, as long as it lasts."""
-    attempt = Attempt(on_told=hear)
+    attempt = Attempt(on_notification=hear)
     await session.request("subscriptions/listen", {"notifications": wanted}, attempt)
 
 
@@ -336,7 +336,7 @@ async def _listen_to_resources(
     """Return when the server has confirmed, in the stateless mode; add the stream to `streams`."""
     confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def hear(told: Told) -> None:
+    def hear(told: NotificationReceived) -> None:
         if told.method == _ACKNOWLEDGED and not confirmed.done():
             confirmed.set_result(None)
         _updated(told, [subscription])

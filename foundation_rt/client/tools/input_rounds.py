@@ -13,10 +13,10 @@ from typing import Any
 from attrs import define
 
 from ..errors import InvalidResponseError, MCPError
-from ..handlers.client_handlers import Questions
+from ..handlers.client_handlers import ClientHandlers
 from ..resilience.attempt import Attempt
 from ..session.session import Session
-from ..transports.transport import NOTHING_MIRRORED
+from ..transports.transport import NO_HEADER_PARAMS
 
 MAX_ROUNDS = 10
 """How often one request is answered with questions."""
@@ -25,15 +25,15 @@ _MAY_ASK_BACK = {"tools/call", "resources/read", "prompts/get"}
 
 
 @define(eq=False, repr=False)
-class Rounds:
+class InputRounds:
     """Asks, and gives the server what it asks for, until it answers.
 
     Args:
-        question_timeout: seconds that the questions of one round may take.
+        handler_timeout: seconds that the questions of one round may take.
     """
 
-    questions: Questions
-    question_timeout: float
+    handlers: ClientHandlers
+    handler_timeout: float
 
     async def exchange(
         self,
@@ -42,7 +42,7 @@ class Rounds:
         params: Mapping[str, Any],
         attempt: Attempt,
         meta: Mapping[str, Any] | None = None,
-        mirrored: Mapping[str, str] = NOTHING_MIRRORED,
+        header_params: Mapping[str, str] = NO_HEADER_PARAMS,
     ) -> dict[str, Any]:
         """The result of a request; see `Session.request`.
 
@@ -51,7 +51,9 @@ class Rounds:
         """
         said, rounds = params, 0
         while True:
-            result = await session.request(method, said, attempt, meta=meta, mirrored=mirrored)
+            result = await session.request(
+                method, said, attempt, meta=meta, header_params=header_params
+            )
             if is_complete(session, method, result):
                 return result
             if rounds == MAX_ROUNDS:
@@ -76,8 +78,8 @@ class Rounds:
         if attempt.deadline is not None:
             attempt.deadline.hold()
         try:
-            async with asyncio.timeout(self.question_timeout):
-                return await self.questions.answer_all(requests, session.server.revision)
+            async with asyncio.timeout(self.handler_timeout):
+                return await self.handlers.answer_all(requests, session.server.revision)
         except TimeoutError:
             raise MCPError(
                 "E210", "what the server asked was not answered in time", may_have_run=True

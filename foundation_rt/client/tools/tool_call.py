@@ -20,9 +20,9 @@ from ..resilience.attempt import Attempt
 from ..results.results import CallResult
 from ..results.tool_schemas import ToolSchema
 from ..session.session import Session
-from ..transports.transport import NOTHING_MIRRORED
-from .input_rounds import Rounds
-from .tools import Tools
+from ..transports.transport import NO_HEADER_PARAMS
+from .input_rounds import InputRounds
+from .tools import ServerTools
 
 _HEADER_MISMATCH = int(JsonRpcErrorCode.HEADER_MISMATCH)
 
@@ -37,8 +37,8 @@ class ToolCall:
         idempotent: whether it may run twice; None leaves it to the tool's annotations.
     """
 
-    tools: Tools
-    rounds: Rounds
+    tools: ServerTools
+    rounds: InputRounds
     name: str
     arguments: bytes
     correlation_id: str | None
@@ -81,10 +81,12 @@ class ToolCall:
         attempt.is_idempotent = tool.is_idempotent if self.idempotent is None else self.idempotent
         params = {"name": tool.name, "arguments": orjson.Fragment(self.arguments)}
         meta = None if self.correlation_id is None else {"correlationId": self.correlation_id}
-        mirrored = tool.mirrored(arguments) if tool.header_parameters else NOTHING_MIRRORED
+        header_params = (
+            tool.header_params(arguments) if tool.header_parameters else NO_HEADER_PARAMS
+        )
         try:
             return await self.rounds.exchange(
-                session, "tools/call", params, attempt, meta, mirrored
+                session, "tools/call", params, attempt, meta, header_params
             )
         except MCPError as error:
             if error.code == "E204":

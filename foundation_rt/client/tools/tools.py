@@ -30,7 +30,7 @@ Listed = Mapping[str, ToolSchema]
 
 
 @define(eq=False, repr=False)
-class Tools:
+class ServerTools:
     """Finds tools, and holds arguments against their schemas.
 
     Args:
@@ -149,7 +149,7 @@ class Tools:
             raise CallTimeoutError(
                 f"the server did not list its tools in {self.timeout:g} s", may_have_run=True
             ) from None
-        listed = _usable(entries, needs_headers=_mirrors(session))
+        listed = _usable(entries, needs_headers=_repeats_headers(session))
         if self._listing is not asyncio.current_task():
             return listed  # they have changed while they were being listed
         self._called.clear()
@@ -176,9 +176,9 @@ def no_such_tool(name: str) -> MCPError:
     return MCPError("E204", f"the server has no tool {name!r}", data={"tool": name})
 
 
-def _mirrors(session: Session) -> bool:
+def _repeats_headers(session: Session) -> bool:
     """Whether arguments are repeated in headers: over HTTP, in the stateless mode (SEP-2243)."""
-    return session.channel.has_exchanges and session.server.revision.is_stateless
+    return session.transport.has_exchanges and session.server.revision.is_stateless
 
 
 def _usable(entries: list[Any], needs_headers: bool) -> dict[str, ToolSchema]:

@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from attrs import define, field
 
 from ..errors import MCPError, SessionExpiredError, unexpected_error
-from .http_exchange import INITIALIZE, Exchanges
+from .http_exchange import INITIALIZE, HttpExchanges
 from .http_headers import describe, session_headers
 from .http_legacy import LegacyStream
 from .http_server import HttpServer
-from .http_streams import Streams, expired
+from .http_streams import EventStreams, expired
 from .http_wire import CONNECT_TIMEOUT, HttpWire
 from .redaction import RedactingReceiver
 from .transport import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
-    from .transport import Outgoing, Receiver
+    from .transport import ClientMessage, Receiver
 
 
 log = logging.getLogger("foundation_rt.client")
@@ -51,8 +51,8 @@ _NO_ENDPOINT = ({"status": 400}, {"status": 404}, {"status": 405})
 
 
 @define(eq=False, repr=False)
-class HttpChannel:
-    """A `Channel` over HTTP.
+class HttpTransport:
+    """A `Transport` over HTTP.
 
     Args:
         max_message_bytes: longest message that is taken from the server.
@@ -65,13 +65,13 @@ class HttpChannel:
     description: str = field(init=False)
     _receiver: Receiver = field(init=False)
     _wire: HttpWire | None = field(default=None, init=False)
-    _streams: Streams = field(init=False)
-    _exchanges: Exchanges = field(init=False)
+    _streams: EventStreams = field(init=False)
+    _exchanges: HttpExchanges = field(init=False)
     _legacy: LegacyStream | None = field(default=None, init=False)
     _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
     _requests: dict[str, asyncio.Task[None]] = field(factory=dict, init=False)
     _answers: set[asyncio.Task[None]] = field(factory=set, init=False)
-    _admission: Admission = field(init=False)
+    _admission: RequestLimiter = field(init=False)
     _telling: asyncio.Semaphore = field(factory=lambda: asyncio.Semaphore(_MAX_TOLD), init=False)
     _introduction: asyncio.Task[None] | None = field(default=None, init=False)
     _expiry: asyncio.Task[None] | None = field(default=None, init=False)
@@ -79,7 +79,7 @@ class HttpChannel:
 
     def __attrs_post_init__(self) -> None:
         self.description = describe(self.server.url)
-        self._admission = Admission(self.server.max_connections)
+        self._admission = RequestLimiter(self.server.max_connections)
 
     # -- beginning and end
 
@@ -91,10 +91,10 @@ class HttpChannel:
         """
         self._wire = HttpWire(self.server)
         self._receiver = RedactingReceiver(receiver, self._wire.secrets)
-        self._streams = Streams(self._wire, self._receiver, self.max_message_bytes)
-        self._exchanges = Exchanges(self._streams)
+        self._streams = EventStreams(self._wire, self._receiver, self.max_message_bytes)
+        self._exchanges = HttpExchanges(self._streams)
 
-    def agreed(self, revision: Revision) -> None:
+    def negotiated(self, revision: Revision) -> None:
         """Say `revision` from now on; listen, if it is one that has sessions (CHTTP-27)."""
         self._streams.revision = revision
         if not revision.is_stateless and self._legacy is None:
@@ -113,14 +113,14 @@ class HttpChannel:
             await asyncio.wait({self._closing})
             raise
 
-    def diagnosis(self) -> str:
+    def stderr_tail(self) -> str:
         """Nothing: what there is to say is in the errors."""
         return ""
 
     # -- messages
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Return whether as many requests are under way as may be, or others wait already."""
         return self._admission.is_full
 
@@ -128,7 +128,7 @@ class HttpChannel:
         """Wait until another request can be sent, in the order of those who wait (CHTTP-10)."""
         await self._admission.wait()
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: ClientMessage) -> None:
         """POST a message. What follows `notifications/initialized` waits until that was taken."""
         if self._wire is None or self._closing is not None:
             return
@@ -159,7 +159,7 @@ class HttpChannel:
 
     # -- one message
 
-    async def _carry(self, message: Outgoing, wire: HttpWire) -> None:
+    async def _carry(self, message: ClientMessage, wire: HttpWire) -> None:
         """Send a message and bring home what comes of it."""
         try:
             if message.method != _INITIALIZED:
@@ -183,7 +183,7 @@ class HttpChannel:
             if message.request_id is not None:
                 self._requests.pop(message.request_id, None)
 
-    async def _exchange_or_turn(self, message: Outgoing, wire: HttpWire) -> None:
+    async def _exchange_or_turn(self, message: ClientMessage, wire: HttpWire) -> None:
         """Send it; to a server that takes no POST here and has the old transport, by that one."""
         try:
             await self._exchanges.run(message)
@@ -200,7 +200,7 @@ class HttpChannel:
         if self._introduction is not None and not self._introduction.done():
             await asyncio.wait({self._introduction})
 
-    def _failed(self, message: Outgoing, error: MCPError) -> None:
+    def _failed(self, message: ClientMessage, error: MCPError) -> None:
         if message.request_id is not None:
             self._receiver.failed(message.request_id, error)
         else:
@@ -290,7 +290,7 @@ class HttpChannel:
 
 
 @define(eq=False, repr=False)
-class Admission:
+class RequestLimiter:
     """The places of one channel (CHTTP-10).
 
     Args:

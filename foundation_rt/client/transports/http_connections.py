@@ -33,7 +33,7 @@ that: a request that meets the closing may have run or not, and nobody knows.
 """
 
 
-class Connection(Protocol):
+class HttpConnection(Protocol):
     """One connection at most, made with the first request and again when it is closed."""
 
     async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
@@ -43,7 +43,7 @@ class Connection(Protocol):
         """Close it."""
 
 
-def connection_maker(url: str) -> Callable[[], Connection]:
+def connection_maker(url: str) -> Callable[[], HttpConnection]:
     """Return what makes connections to the server at `url`.
 
     Raises:
@@ -85,7 +85,7 @@ def core_url(url: httpx2.URL) -> httpcore2.URL:
     )
 
 
-def _maker(proxy: str | None, settings: dict[str, Any]) -> Callable[[], Connection]:
+def _maker(proxy: str | None, settings: dict[str, Any]) -> Callable[[], HttpConnection]:
     options = _socket_options()
     if proxy is None:
         return partial(httpcore2.AsyncConnectionPool, socket_options=options, **settings)
@@ -128,17 +128,17 @@ class Connections:
         keep_alive: seconds that one is kept without being used.
     """
 
-    make: Callable[[], Connection]
+    make: Callable[[], HttpConnection]
     most: int
     keep_alive: float
-    _open: set[Connection] = field(factory=set, init=False)
-    _kept: deque[tuple[float, Connection]] = field(factory=deque, init=False)
+    _open: set[HttpConnection] = field(factory=set, init=False)
+    _kept: deque[tuple[float, HttpConnection]] = field(factory=deque, init=False)
     _places: asyncio.Semaphore = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.most)
 
-    async def take(self, patience: float) -> Connection:
+    async def take(self, patience: float) -> HttpConnection:
         """A connection that nobody else uses until it is given back.
 
         Args:
@@ -156,7 +156,7 @@ class Connections:
             self._places.release()
             raise
 
-    def give_back(self, transport: Connection) -> None:
+    def give_back(self, transport: HttpConnection) -> None:
         """The exchange is over, and its response closed."""
         self._kept.append((asyncio.get_running_loop().time(), transport))
         self._places.release()
@@ -167,7 +167,7 @@ class Connections:
         while self._open:
             await self._close(next(iter(self._open)))
 
-    def _make(self) -> Connection:
+    def _make(self) -> HttpConnection:
         transport = self.make()
         self._open.add(transport)
         return transport
@@ -177,7 +177,7 @@ class Connections:
         while self._kept and self._kept[0][0] < oldest:
             await self._close(self._kept.popleft()[1])
 
-    async def _close(self, transport: Connection) -> None:
+    async def _close(self, transport: HttpConnection) -> None:
         self._open.discard(transport)
         with suppress(Exception):  # it has gone already
             await transport.aclose()

@@ -12,13 +12,13 @@ from ...protocol.jsonrpc import parse
 from ..errors import CallTimeoutError, ConnectionLostError, InvalidResponseError
 from .http_headers import is_session_id, message_headers
 from .http_response import is_events, is_json, read_body, read_refusal
-from .http_streams import Streams, expired
+from .http_streams import EventStreams, expired
 from .http_wire import ACKNOWLEDGE_TIMEOUT
 
 if TYPE_CHECKING:
-    from .http_response import Response
+    from .http_response import HttpResponse
     from .sse import EventReader
-    from .transport import Outgoing
+    from .transport import ClientMessage
 
 INITIALIZE: Final = "initialize"
 
@@ -26,16 +26,16 @@ _STATUS_SAYS_MORE = (401, 403, 404, 405, 429)  # than a JSON-RPC error that name
 
 
 @define(eq=False, repr=False)
-class Exchanges:
+class HttpExchanges:
     """Sends the messages of one session.
 
     Args:
         streams: of the session; the id that the server gives it is kept there.
     """
 
-    streams: Streams
+    streams: EventStreams
 
-    async def run(self, message: Outgoing) -> None:
+    async def run(self, message: ClientMessage) -> None:
         """Send a message, and take its answer, whether that comes in one response or in several.
 
         Raises:
@@ -70,7 +70,9 @@ class Exchanges:
             raise why
         await streams.resume(reader, request_id, why)
 
-    async def _take(self, message: Outgoing, response: Response, reader: EventReader) -> None:
+    async def _take(
+        self, message: ClientMessage, response: HttpResponse, reader: EventReader
+    ) -> None:
         """What a response says; of a stream, to its end."""
         receiver, request_id = self.streams.receiver, message.request_id
         if response.status_code >= 300:
@@ -92,7 +94,7 @@ class Exchanges:
         else:
             raise InvalidResponseError("the response is neither JSON nor a stream of events")
 
-    async def _take_refusal(self, message: Outgoing, response: Response) -> None:
+    async def _take_refusal(self, message: ClientMessage, response: HttpResponse) -> None:
         """A status of 300 or more: an error of the protocol, or one of HTTP.
 
         Raises:
@@ -107,14 +109,14 @@ class Exchanges:
         else:
             raise self.streams.wire.refusal(response, body)
 
-    def _note_session(self, response: Response) -> None:
+    def _note_session(self, response: HttpResponse) -> None:
         session_id = response.headers.get("mcp-session-id")
         if session_id is not None and not is_session_id(session_id):
             raise InvalidResponseError("the id of the session is none that a header can hold")
         self.streams.session_id = session_id
 
 
-def _answers(message: Outgoing, status: int, body: bytes) -> bool:
+def _answers(message: ClientMessage, status: int, body: bytes) -> bool:
     """Return whether the body of a refusal says by JSON-RPC what has become of a request."""
     answer = parse(body)
     if message.request_id is None or not isinstance(answer, Answer):

@@ -19,7 +19,7 @@ from ...version import __version__
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
-    from .transport import Outgoing
+    from .transport import ClientMessage
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -99,7 +99,7 @@ def common_headers(url: str, headers: Mapping[str, str]) -> RawHeaders:
     return [(name.encode("ascii"), value.encode("latin-1")) for name, value in found.items()]
 
 
-def message_headers(message: Outgoing, session_id: str | None) -> RawHeaders:
+def message_headers(message: ClientMessage, session_id: str | None) -> RawHeaders:
     """What the head of a POST says of its message."""
     found = [
         (b"accept", b"application/json, text/event-stream"),
@@ -116,7 +116,7 @@ def message_headers(message: Outgoing, session_id: str | None) -> RawHeaders:
         found.append((b"mcp-method", _encoded(message.method)))
     if message.name is not None:
         found.append((b"mcp-name", _encoded(message.name)))
-    for name, value in message.mirrored.items():
+    for name, value in message.header_params.items():
         found.append((b"mcp-param-" + name.encode("ascii"), _encoded(value)))
     return found
 

@@ -17,10 +17,10 @@ from ..errors import CallTimeoutError, ConnectionLostError, InvalidResponseError
 from .http_headers import message_headers, same_origin, stream_headers
 from .http_response import is_events, read_refusal
 from .http_wire import ACKNOWLEDGE_TIMEOUT, HttpWire
-from .sse import Event, EventReader
+from .sse import EventReader, ServerSentEvent
 
 if TYPE_CHECKING:
-    from .transport import Outgoing, Receiver
+    from .transport import ClientMessage, Receiver
 
 
 @define(eq=False, repr=False)
@@ -78,7 +78,7 @@ class LegacyStream:
                 for event in reader.feed(chunk):
                     self._take(event)
 
-    async def post(self, message: Outgoing) -> None:
+    async def post(self, message: ClientMessage) -> None:
         """Send a message; its answer, if it has one, comes in the stream.
 
         So it may come before the server has taken note of the message, and whoever waits for that
@@ -102,7 +102,7 @@ class LegacyStream:
         except TimeoutError:
             pass
 
-    def _take(self, event: Event | LineTooLong) -> None:
+    def _take(self, event: ServerSentEvent | LineTooLong) -> None:
         if isinstance(event, LineTooLong):
             self.receiver.received(event, None)
         elif self._endpoint.done():

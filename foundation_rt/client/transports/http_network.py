@@ -24,7 +24,7 @@ _KEPT = 256 * 1024  # bytes that were received and not read; beyond, the peer ha
 
 
 @define(eq=False, repr=False)
-class Stream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
+class NetworkStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
     """One connection; made by `Network`. One task reads and writes at a time."""
 
     _loop: asyncio.AbstractEventLoop
@@ -93,7 +93,7 @@ class Stream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
         timeout: float | None = None,
-    ) -> Stream:
+    ) -> NetworkStream:
         """Go on under TLS.
 
         Raises:
@@ -101,7 +101,7 @@ class Stream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
             httpcore2.ConnectTimeout: it took longer than `timeout`, in s.
         """
         self._flush()
-        secured = Stream(self._loop)
+        secured = NetworkStream(self._loop)
         upgrade = self._loop.start_tls(
             self._transport, secured, ssl_context, server_hostname=server_hostname
         )
@@ -191,7 +191,7 @@ class Network(httpcore2.AsyncNetworkBackend):
         timeout: float | None = None,
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
-    ) -> Stream:
+    ) -> NetworkStream:
         """Connect; of several addresses of a host the first that answers counts.
 
         Raises:
@@ -214,7 +214,7 @@ class Network(httpcore2.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-async def _connect(host: str, port: int, local_address: str | None) -> Stream:
+async def _connect(host: str, port: int, local_address: str | None) -> NetworkStream:
     """Connect to the address of a host that answers first; each gets a head start over the next.
 
     asyncio can do that too, but leaves a socket behind where it is cancelled (Python 3.11).
@@ -222,17 +222,17 @@ async def _connect(host: str, port: int, local_address: str | None) -> Stream:
     loop = asyncio.get_running_loop()
     local = None if local_address is None else (local_address, 0)
 
-    async def to(address: str) -> Stream:
+    async def to(address: str) -> NetworkStream:
         _, stream = await loop.create_connection(
-            lambda: Stream(loop), address, port, local_addr=local
+            lambda: NetworkStream(loop), address, port, local_addr=local
         )
         return stream
 
     addresses = await _addresses(host, port)
     if len(addresses) == 1:
         return await to(addresses[0])
-    attempts: list[asyncio.Task[Stream]] = []
-    winner: Stream | None = None
+    attempts: list[asyncio.Task[NetworkStream]] = []
+    winner: NetworkStream | None = None
     try:
         while winner is None and (addresses or not all(each.done() for each in attempts)):
             if addresses:
@@ -261,13 +261,13 @@ async def _addresses(host: str, port: int) -> list[str]:
         return [*dict.fromkeys(str(each[4][0]) for each in found)]
 
 
-def _close(attempt: asyncio.Task[Stream]) -> None:
+def _close(attempt: asyncio.Task[NetworkStream]) -> None:
     """Close the connection of an attempt that nobody waits for any more, if it made one."""
     if _went_well(attempt):
         attempt.result().abort()
 
 
-def _went_well(attempt: asyncio.Task[Stream]) -> bool:
+def _went_well(attempt: asyncio.Task[NetworkStream]) -> bool:
     return attempt.done() and not attempt.cancelled() and attempt.exception() is None
 
 

@@ -20,7 +20,7 @@ _MAX_REFUSAL = 64 * 1024  # bytes of a body that says why not
 
 
 @define(eq=False, repr=False)
-class Response:
+class HttpResponse:
     """The head of a response, and the way to its body.
 
     Attributes:
@@ -33,7 +33,7 @@ class Response:
     _received: httpcore2.Response
 
     @classmethod
-    def of(cls, received: httpcore2.Response) -> Response:
+    def of(cls, received: httpcore2.Response) -> HttpResponse:
         """Return a response as httpcore2 has received it."""
         return cls(received.status, _by_name(received.headers), received)
 
@@ -80,17 +80,17 @@ def _by_name(raw: RawHeaders) -> dict[str, str]:
     return found
 
 
-def is_json(response: Response) -> bool:
+def is_json(response: HttpResponse) -> bool:
     """Return whether a response says that its body is JSON."""
     return response.media_type == JSON_TYPE
 
 
-def is_events(response: Response) -> bool:
+def is_events(response: HttpResponse) -> bool:
     """Return whether a response says that its body is a stream of events."""
     return response.media_type == EVENTS_TYPE
 
 
-async def read_body(response: Response, max_bytes: int) -> bytes | LineTooLong:
+async def read_body(response: HttpResponse, max_bytes: int) -> bytes | LineTooLong:
     """Return the body of a response; of one that is longer nothing is kept.
 
     Raises:
@@ -106,12 +106,12 @@ async def read_body(response: Response, max_bytes: int) -> bytes | LineTooLong:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-async def read_refusal(response: Response) -> bytes | LineTooLong:
+async def read_refusal(response: HttpResponse) -> bytes | LineTooLong:
     """Return the body of a response that says why not; its status counts even if it is packed."""
     return b"" if response.is_packed else await read_body(response, _MAX_REFUSAL)
 
 
-async def finish(response: Response) -> None:
+async def finish(response: HttpResponse) -> None:
     """Read a response that is of no interest to its end, so that its connection can be kept."""
     try:
         await read_refusal(response)
@@ -119,7 +119,7 @@ async def finish(response: Response) -> None:
         await response.aclose()
 
 
-def detail(response: Response, body: bytes) -> str:
+def detail(response: HttpResponse, body: bytes) -> str:
     """Return what a refusal says to a reader: its text, or the message of its error; no page."""
     kind = response.media_type
     if kind in (JSON_TYPE, ""):

@@ -20,11 +20,11 @@ from ..errors import MCPError, SessionExpiredError
 from .http_headers import can_resume, stream_headers
 from .http_response import is_events
 from .http_wire import HttpWire
-from .sse import Event, EventReader
+from .sse import EventReader, ServerSentEvent
 
 if TYPE_CHECKING:
     from ...protocol.revisions import Revision
-    from .http_response import Response
+    from .http_response import HttpResponse
     from .transport import Receiver
 
 MAX_ATTEMPTS: Final = 5
@@ -37,7 +37,7 @@ _LINGER = 1.0  # s; for the end of a stream whose answer has come, so that its c
 
 
 @define(eq=False, repr=False)
-class Pace:
+class ReconnectBackoff:
     """How long to wait before a stream is asked for again.
 
     Attributes:
@@ -59,7 +59,7 @@ class Pace:
 
 
 @define(eq=False, repr=False)
-class Streams:
+class EventStreams:
     """What a server says in streams of events, for one session.
 
     Attributes:
@@ -77,7 +77,9 @@ class Streams:
         """For a stream that begins."""
         return EventReader(self.max_bytes)
 
-    async def relay(self, response: Response, reader: EventReader, request_id: str | None) -> None:
+    async def relay(
+        self, response: HttpResponse, reader: EventReader, request_id: str | None
+    ) -> None:
         """Hand on what a stream says, until it ends, or has answered the request that it is for.
 
         Raises:
@@ -101,7 +103,7 @@ class Streams:
         Raises:
             MCPError: no answer will come.
         """
-        pace = Pace()
+        pace = ReconnectBackoff()
         while self.receiver.awaits(request_id):
             if pace.failures == MAX_ATTEMPTS or not can_resume(reader.last_id):
                 raise why
@@ -117,7 +119,7 @@ class Streams:
         Raises:
             SessionExpiredError: the server does not know the session any more.
         """
-        reader, pace = self.reader(), Pace()
+        reader, pace = self.reader(), ReconnectBackoff()
         was_offered = False
         while True:
             try:
@@ -131,7 +133,7 @@ class Streams:
             await asyncio.sleep(pace.delay(reader.retry_ms, random.random()))
 
     async def _attempt(
-        self, before: EventReader, request_id: str | None, pace: Pace
+        self, before: EventReader, request_id: str | None, pace: ReconnectBackoff
     ) -> EventReader:
         """Ask for a stream, or for what follows in one, and read it to its end; whatever that is.
 
@@ -153,7 +155,7 @@ class Streams:
         pace.failures = pace.failures + 1 if reader.is_silent else 0
         return reader
 
-    def _hand_on(self, event: Event | LineTooLong, request_id: str | None) -> None:
+    def _hand_on(self, event: ServerSentEvent | LineTooLong, request_id: str | None) -> None:
         if isinstance(event, LineTooLong):
             self.receiver.received(event, request_id)
         elif event.kind == "message":  # whatever else there is was not agreed on

@@ -29,8 +29,8 @@ try:
 except ImportError:
     raise MissingExtraError("A server over HTTP", "client") from None
 
-from .http_connections import KEEP_ALIVE, Connection, Connections, connection_maker, core_url
-from .http_response import Response, detail, finish
+from .http_connections import KEEP_ALIVE, Connections, HttpConnection, connection_maker, core_url
+from .http_response import HttpResponse, detail, finish
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -87,7 +87,7 @@ class HttpWire:
     @asynccontextmanager
     async def exchange(
         self, method: str, headers: RawHeaders, body: bytes = b"", url: str | None = None
-    ) -> AsyncIterator[Response]:
+    ) -> AsyncIterator[HttpResponse]:
         """Send a request; the response, as soon as its head is there. It is closed at the end.
 
         One redirect to the same origin is followed; the rest of the session goes there at once.
@@ -132,7 +132,7 @@ class HttpWire:
         """Close all connections."""
         await self._connections.close()
 
-    def refusal(self, response: Response, body: bytes | LineTooLong) -> MCPError:
+    def refusal(self, response: HttpResponse, body: bytes | LineTooLong) -> MCPError:
         """What a status of 300 or more means whose body is no answer (CHTTP-16, CHTTP-17)."""
         status = response.status_code
         if 300 <= status < 400:
@@ -141,7 +141,7 @@ class HttpWire:
         said = "" if isinstance(body, LineTooLong) else detail(response, body)
         return map_http_status(status, retry_after=retry_after, detail=self.secrets.redact(said))
 
-    def _moved_to(self, response: Response, target: httpx2.URL) -> httpx2.URL | None:
+    def _moved_to(self, response: HttpResponse, target: httpx2.URL) -> httpx2.URL | None:
         """Return where the same request is to be sent instead; None if nowhere (CHTTP-34)."""
         if response.status_code not in _SAME_REQUEST_ELSEWHERE:
             return None
@@ -152,7 +152,7 @@ class HttpWire:
         # Elsewhere it would carry tokens to whoever is there.
         return place if place != target and same_origin(str(target), str(place)) else None
 
-    def _redirect(self, response: Response) -> MCPError:
+    def _redirect(self, response: HttpResponse) -> MCPError:
         """Return the error for a redirect that is not followed (CHTTP-14)."""
         try:
             target = str(self._url.join(response.headers.get("location", "")))
@@ -185,7 +185,7 @@ class HttpWire:
             )
         return lost
 
-    async def _free_connection(self) -> Connection:
+    async def _free_connection(self) -> HttpConnection:
         try:
             return await self._connections.take(CONNECT_TIMEOUT)
         except TimeoutError:
@@ -194,12 +194,12 @@ class HttpWire:
 
     async def _send(
         self,
-        connection: Connection,
+        connection: HttpConnection,
         method: str,
         target: httpcore2.URL,
         headers: RawHeaders,
         body: bytes,
-    ) -> Response:
+    ) -> HttpResponse:
         request = httpcore2.Request(
             method,
             target,
@@ -208,7 +208,7 @@ class HttpWire:
             extensions={"timeout": _TIMEOUTS},
         )
         if self.server.auth is None:
-            return Response.of(await connection.handle_async_request(request))
+            return HttpResponse.of(await connection.handle_async_request(request))
         try:
             answer = await send_authenticated(request, body, connection, self.server.auth)
         except (*_UNSENT, *_BROKEN, httpcore2.LocalProtocolError):
@@ -217,7 +217,7 @@ class HttpWire:
             what = place_of(error)
             log.error("authentication failed: %s", what)
             raise ConnectionLostError(f"authentication failed: {what}", may_have_run=True) from None
-        return Response.of(answer)
+        return HttpResponse.of(answer)
 
 
 def _is_mistrust(error: BaseException | None) -> bool:
@@ -250,7 +250,7 @@ class _Body(httpx2.AsyncByteStream):
 
 
 async def send_authenticated(
-    request: httpcore2.Request, body: bytes, connection: Connection, auth: httpx2.Auth
+    request: httpcore2.Request, body: bytes, connection: HttpConnection, auth: httpx2.Auth
 ) -> httpcore2.Response:
     """Return the response to a request that `auth` may change, precede and repeat.
 

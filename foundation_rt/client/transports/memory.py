@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from ...engine.connection import Connection
     from ...protocol.revisions import Revision
     from ...server import Server
-    from .transport import Outgoing, Receiver
+    from .transport import ClientMessage, Receiver
 
 
 @define(eq=False, repr=False)
-class MemoryChannel:
-    """A `Channel` to `server`, whose lifespan it holds while it is open.
+class MemoryTransport:
+    """A `Transport` to `server`, whose lifespan it holds while it is open.
 
     Any number may be open to one server, on one event loop; it logs where it logs.
     """
@@ -32,7 +32,7 @@ class MemoryChannel:
     server: Server
     description: str = field(default="a server in this process", init=False)
     has_exchanges: bool = field(default=False, init=False)
-    congested: bool = field(default=False, init=False)
+    is_congested: bool = field(default=False, init=False)
     _receiver: Receiver = field(init=False)
     _connection: Connection | None = field(default=None, init=False)
     _starting: asyncio.Task[None] | None = field(default=None, init=False)
@@ -69,7 +69,7 @@ class MemoryChannel:
             lambda line: loop.call_soon(self._deliver, line), "memory"
         )
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: ClientMessage) -> None:
         """Have the server take a message."""
         if self._connection is not None:
             self._connection.feed(message.line + b"\n")
@@ -80,10 +80,10 @@ class MemoryChannel:
     def forget(self, request_id: str) -> None:
         """Nothing: its answer comes between others, and is dropped there."""
 
-    def agreed(self, revision: Revision) -> None:
+    def negotiated(self, revision: Revision) -> None:
         """Nothing: every revision is spoken alike here."""
 
-    def diagnosis(self) -> str:
+    def stderr_tail(self) -> str:
         """Empty: the server has a log of its own."""
         return ""
 

@@ -26,7 +26,7 @@ _FIELD = len(_BOM) + len(b"data: ")  # what stands before the data of a line, at
 
 
 @define(eq=False, repr=False)
-class Event:
+class ServerSentEvent:
     """An event with data.
 
     Attributes:
@@ -66,12 +66,12 @@ class EventReader:
     _kind: bytes = field(default=b"", init=False)
     _id: bytes | None = field(default=None, init=False)
 
-    def feed(self, chunk: bytes) -> list[Event | LineTooLong]:
+    def feed(self, chunk: bytes) -> list[ServerSentEvent | LineTooLong]:
         """Take the next bytes; return the events that they complete, in order.
 
         What is left when the stream ends is no event (CHTTP-22).
         """
-        events: list[Event | LineTooLong] = []
+        events: list[ServerSentEvent | LineTooLong] = []
         if self._after_cr and chunk:
             chunk = chunk.removeprefix(_LF)
             self._after_cr = False
@@ -92,7 +92,7 @@ class EventReader:
             self._line_is_too_long = True
             self._line = self._line[:_FIELD]  # enough to tell what it is
 
-    def _end_line(self, events: list[Event | LineTooLong]) -> None:
+    def _end_line(self, events: list[ServerSentEvent | LineTooLong]) -> None:
         line = bytes(self._line)
         self._line = bytearray()
         if self._begins:
@@ -133,7 +133,7 @@ class EventReader:
             self._is_too_long = True
             self._data = None
 
-    def _dispatch(self, events: list[Event | LineTooLong]) -> None:
+    def _dispatch(self, events: list[ServerSentEvent | LineTooLong]) -> None:
         if self._id is not None:
             self.last_id = self._id or None
             self.is_silent = False
@@ -143,7 +143,7 @@ class EventReader:
             events.append(LineTooLong(self.max_bytes))
         elif self._data:
             kind = self._kind.decode("utf-8", "replace")
-            events.append(Event(bytes(self._data), kind or "message"))
+            events.append(ServerSentEvent(bytes(self._data), kind or "message"))
         self._data = None
         self._is_too_long = False
         self._kind = b""

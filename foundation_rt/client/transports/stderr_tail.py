@@ -23,7 +23,7 @@ _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 
 
 @define(eq=False, repr=False)
-class LastWords:
+class StderrTail:
     """Takes bytes; gives lines, and the end of it all. Memory is bounded, whatever comes."""
 
     _kept: bytearray = field(factory=bytearray, init=False)

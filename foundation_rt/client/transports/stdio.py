@@ -18,13 +18,13 @@ from ...errors import UsageError
 from ...protocol.framing import LineReader
 from ..errors import ConnectionLostError
 from .process import ChildProcess
-from .stderr_tail import LastWords
+from .stderr_tail import StderrTail
 from .transport import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from ...protocol.framing import LineTooLong
     from ...protocol.revisions import Revision
-    from .transport import Outgoing, Receiver
+    from .transport import ClientMessage, Receiver
 
 log = logging.getLogger("foundation_rt.client")
 
@@ -121,8 +121,8 @@ class StdioServer:
 
 
 @define(eq=False, repr=False)
-class StdioChannel:
-    """A `Channel` to a server of its own, which it starts and ends.
+class ChildProcessTransport:
+    """A `Transport` to a server of its own, which it starts and ends.
 
     Args:
         server: what to start.
@@ -139,7 +139,7 @@ class StdioChannel:
     _receiver: Receiver = field(init=False)
     _child: ChildProcess | None = field(default=None, init=False)
     _lines: LineReader = field(init=False)
-    _last_words: LastWords = field(factory=LastWords, init=False)
+    _stderr_tail: StderrTail = field(factory=StderrTail, init=False)
     _closed: bool = field(default=False, init=False)
     _overfed: bool = field(default=False, init=False)
     _is_introduced: bool = field(default=False, init=False)
@@ -152,7 +152,7 @@ class StdioChannel:
     @property
     def stderr(self) -> str:
         """The last 64 KiB that the server wrote to stderr, as they came."""
-        return self._last_words.text
+        return self._stderr_tail.text
 
     # -- the way there -----------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class StdioChannel:
         if self._closed:
             raise self._unmade("was closed while it was opened")
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: ClientMessage) -> None:
         """Write a message to the server's input, or keep it until there is room."""
         child = self._child
         if child is None or self._overfed:
@@ -194,7 +194,7 @@ class StdioChannel:
         child.write(message.line + b"\n")
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Return whether the server has not taken what was sent."""
         return self._child is not None and not self._child.room.is_set()
 
@@ -207,7 +207,7 @@ class StdioChannel:
     def forget(self, request_id: str) -> None:
         """Nothing: its answer comes between others, and is dropped there."""
 
-    def agreed(self, revision: Revision) -> None:
+    def negotiated(self, revision: Revision) -> None:
         """Note that the server has started; every revision is spoken alike here."""
         self._is_introduced = True
 
@@ -229,7 +229,7 @@ class StdioChannel:
             self._receiver.received(line, None)
 
     def _on_errors(self, data: bytes) -> None:
-        self._show(self._last_words.feed(data))
+        self._show(self._stderr_tail.feed(data))
 
     def _show(self, lines: list[str]) -> None:
         for line in lines:
@@ -244,7 +244,7 @@ class StdioChannel:
 
     def _on_over(self) -> None:
         self._deliver(self._lines.end())
-        self._show(self._last_words.end())
+        self._show(self._stderr_tail.end())
         if not self._closed:
             self._end = self._fate()
             what = f"the server {self.description} {self._end}{self._quote()}"
@@ -261,7 +261,7 @@ class StdioChannel:
 
     # -- words -------------------------------------------------------------------------------
 
-    def diagnosis(self) -> str:
+    def stderr_tail(self) -> str:
         """What became of the server, and the last lines of its stderr."""
         if self._child is None:
             return ""
@@ -283,7 +283,7 @@ class StdioChannel:
         return f"ended with exit code {child.exit_code}"
 
     def _quote(self) -> str:
-        excerpt = self._last_words.excerpt()
+        excerpt = self._stderr_tail.excerpt()
         return f"; the last lines of its stderr:\n{excerpt}\n" if excerpt else ""
 
     def _unmade(self, why: str) -> ConnectionLostError:

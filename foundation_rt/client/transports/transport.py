@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...protocol.revisions import Revision
     from ..errors import MCPError
 
-NOTHING_MIRRORED: Mapping[str, str] = {}
+NO_HEADER_PARAMS: Mapping[str, str] = {}
 """What headers repeat of most requests; one for all, since it is never changed."""
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -25,7 +25,7 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 
 @define(eq=False, repr=False)
-class Outgoing:
+class ClientMessage:
     """A message to send.
 
     Attributes:
@@ -41,7 +41,7 @@ class Outgoing:
     request_id: str | None = None
     method: str | None = None
     name: str | None = None
-    mirrored: Mapping[str, str] = NOTHING_MIRRORED
+    header_params: Mapping[str, str] = NO_HEADER_PARAMS
     revision: Revision | None = None
 
 
@@ -66,7 +66,7 @@ class Receiver(Protocol):
         """The channel has ended by itself, and with it what is unanswered; nothing follows."""
 
 
-class Channel(Protocol):
+class Transport(Protocol):
     """A way to one server, for one session."""
 
     @property
@@ -81,7 +81,7 @@ class Channel(Protocol):
         """
 
     @property
-    def congested(self) -> bool:
+    def is_congested(self) -> bool:
         """Return whether so much is unsent that nothing should be added."""
 
     async def open(self, receiver: Receiver) -> None:
@@ -91,7 +91,7 @@ class Channel(Protocol):
             MCPError: there is none.
         """
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: ClientMessage) -> None:
         """Take a message; what becomes of it is told later. Never raises, never waits."""
 
     async def drained(self) -> None:
@@ -100,10 +100,10 @@ class Channel(Protocol):
     def forget(self, request_id: str) -> None:
         """Nobody waits for the answer to this request any more."""
 
-    def agreed(self, revision: Revision) -> None:
+    def negotiated(self, revision: Revision) -> None:
         """The handshake is through; from now on `revision` is spoken."""
 
-    def diagnosis(self) -> str:
+    def stderr_tail(self) -> str:
         """What the server's side has to say of its end; empty if nothing is known."""
 
     async def close(self) -> None:

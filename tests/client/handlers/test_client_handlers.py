@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from foundation_rt import Server, ToolContext
 from foundation_rt.client import connect
 from foundation_rt.client.errors import InvalidResponseError, MCPError
-from foundation_rt.client.handlers.client_handlers import MAX_HANDLERS, Questions
-from foundation_rt.client.handlers.params import QuestionRefused
+from foundation_rt.client.handlers.client_handlers import MAX_HANDLERS, ClientHandlers
+from foundation_rt.client.handlers.params import ServerRequestRefused
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.content import Text
 from foundation_rt.protocol.jsonrpc import ABSENT
@@ -49,13 +49,15 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(asyncio.wait_for(work, PATIENCE))
 
 
-def ask(questions: Questions, method: str, params: Any, revision: str = "2025-11-25") -> Any:
-    return run(questions.answer(method, params, REVISIONS[revision]))
+def ask(handlers: ClientHandlers, method: str, params: Any, revision: str = "2025-11-25") -> Any:
+    return run(handlers.answer(method, params, REVISIONS[revision]))
 
 
-def refusal(questions: Questions, method: str, params: Any, revision: str = "2025-11-25") -> Any:
-    with pytest.raises(QuestionRefused) as caught:
-        ask(questions, method, params, revision)
+def refusal(
+    handlers: ClientHandlers, method: str, params: Any, revision: str = "2025-11-25"
+) -> Any:
+    with pytest.raises(ServerRequestRefused) as caught:
+        ask(handlers, method, params, revision)
     return caught.value
 
 
@@ -95,7 +97,7 @@ def never(*arguments: Any) -> Any:
     ],
 )
 def test_capabilities_are_what_was_given(given: Any, revision: str, declared: Any) -> None:
-    assert Questions(**given).capabilities(REVISIONS[revision]) == declared
+    assert ClientHandlers(**given).capabilities(REVISIONS[revision]) == declared
 
 
 @pytest.mark.rule("QUEST-02")
@@ -127,7 +129,7 @@ def test_capabilities_are_what_was_given(given: Any, revision: str, declared: An
 def test_what_was_not_declared_is_refused(
     given: Any, method: str, params: Any, revision: str, code: int
 ) -> None:
-    refused = refusal(Questions(**given), method, params, revision)
+    refused = refusal(ClientHandlers(**given), method, params, revision)
     assert refused.original_code == code
     assert (refused.data["reason"] == "not_declared") is (code == -32601)
     assert refused.to_wire() == {"code": code, "message": refused.message, "data": refused.data}
@@ -136,9 +138,9 @@ def test_what_was_not_declared_is_refused(
 @pytest.mark.rule("QUEST-03")
 @pytest.mark.parametrize("params", [ABSENT, None, [], "x", 1, {}, {"mode": "form"}])
 def test_params_that_are_none_are_refused(params: Any) -> None:
-    questions = Questions(elicitation=never, sampling=never)
+    handlers = ClientHandlers(elicitation=never, sampling=never)
     for method in (ELICIT, CREATE):
-        refused = refusal(questions, method, params)
+        refused = refusal(handlers, method, params)
         assert refused.original_code == -32602
         assert refused.data["reason"] == "invalid_params"
 
@@ -155,7 +157,7 @@ def test_params_that_are_none_are_refused(params: Any) -> None:
 )
 def test_what_cannot_answer_is_refused_at_once(given: Any, what: str) -> None:
     with pytest.raises(UsageError, match=what):
-        Questions(**given)
+        ClientHandlers(**given)
 
 
 # -- answers -------------------------------------------------------------------------------------
@@ -189,24 +191,27 @@ async def fill_in_for(who: str, request: Any) -> Any:
 )
 def test_handlers_of_every_kind(handler: Any) -> None:
     sent = {"action": "accept", "content": {"f": "x"}}
-    assert ask(Questions(elicitation=handler), ELICIT, FORM) == sent
+    assert ask(ClientHandlers(elicitation=handler), ELICIT, FORM) == sent
     assert (
-        ask(Questions(elicitation=handler), ELICIT, {**FORM, "mode": "form"}, "2026-07-28") == sent
+        ask(ClientHandlers(elicitation=handler), ELICIT, {**FORM, "mode": "form"}, "2026-07-28")
+        == sent
     )
 
 
 @pytest.mark.rule("QUEST-07", "QUEST-09")
 def test_each_question_goes_to_its_handler() -> None:
     hello = SampleResult("assistant", (Text("Hello"),), "m")
-    questions = Questions(
+    handlers = ClientHandlers(
         elicitation=lambda request: ElicitResult("cancel"),
         elicitation_url=lambda request: request.url == PAGE["url"],
         sampling=lambda request: hello,
     )
-    assert ask(questions, ELICIT, FORM) == {"action": "cancel"}
-    assert ask(questions, ELICIT, PAGE) == {"action": "accept"}
-    assert ask(questions, CREATE, SAMPLE)["content"] == {"type": "text", "text": "Hello"}
-    assert refusal(Questions(sampling=lambda request: None), CREATE, SAMPLE).original_code == -1
+    assert ask(handlers, ELICIT, FORM) == {"action": "cancel"}
+    assert ask(handlers, ELICIT, PAGE) == {"action": "accept"}
+    assert ask(handlers, CREATE, SAMPLE)["content"] == {"type": "text", "text": "Hello"}
+    assert (
+        refusal(ClientHandlers(sampling=lambda request: None), CREATE, SAMPLE).original_code == -1
+    )
 
 
 # -- roots ---------------------------------------------------------------------------------------
@@ -225,9 +230,9 @@ def test_roots_as_they_are(tmp_path: Path) -> None:
         ]
     }
     for params in (ABSENT, None, {}, [], 1):
-        assert ask(Questions(roots=places), LIST, params) == sent
-    assert ask(Questions(roots=iter(places)), LIST, {}) == sent
-    assert ask(Questions(roots=()), LIST, {}, "2024-11-05") == {"roots": []}
+        assert ask(ClientHandlers(roots=places), LIST, params) == sent
+    assert ask(ClientHandlers(roots=iter(places)), LIST, {}) == sent
+    assert ask(ClientHandlers(roots=()), LIST, {}, "2024-11-05") == {"roots": []}
     assert Roots().prepare(peer(), Forms(), "").read(sent)[2] == Root("file:///y", "Y")
 
 
@@ -239,11 +244,11 @@ def test_roots_of_a_function_are_asked_for_anew() -> None:
         return places
 
     for handler in (lambda: places, later):
-        questions = Questions(roots=handler)
+        handlers = ClientHandlers(roots=handler)
         places[:] = ["file:///a"]
-        assert ask(questions, LIST, {}) == {"roots": [{"uri": "file:///a"}]}
+        assert ask(handlers, LIST, {}) == {"roots": [{"uri": "file:///a"}]}
         places[:] = ["file:///b"]
-        assert ask(questions, LIST, {}) == {"roots": [{"uri": "file:///b"}]}
+        assert ask(handlers, LIST, {}) == {"roots": [{"uri": "file:///b"}]}
 
 
 @pytest.mark.rule("QUEST-10", "QUEST-22")
@@ -269,8 +274,8 @@ def test_roots_of_a_function_are_asked_for_anew() -> None:
 )
 def test_places_that_are_none(places: Any, what: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(UsageError, match=what):
-        Questions(roots=places)
-    refused = refusal(Questions(roots=lambda: places), LIST, {})
+        ClientHandlers(roots=places)
+    refused = refusal(ClientHandlers(roots=lambda: places), LIST, {})
     assert refused.to_wire()["data"] == {"reason": "invalid_answer"}
     assert what in caplog.text
 
@@ -294,7 +299,7 @@ def raising(error: BaseException) -> list[Callable[..., Any]]:
 )
 def test_a_handler_that_raises(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     for handler in raising(error):
-        refused = refusal(Questions(elicitation=handler), ELICIT, FORM)
+        refused = refusal(ClientHandlers(elicitation=handler), ELICIT, FORM)
         assert refused.to_wire() == {
             "code": -32603,
             "message": "The client failed to answer",
@@ -310,13 +315,19 @@ def test_a_handler_that_raises(error: Exception, caplog: pytest.LogCaptureFixtur
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()])
 def test_a_handler_in_a_thread_that_wants_out(error: BaseException) -> None:
     handler, _ = raising(error)
-    assert refusal(Questions(elicitation=handler), ELICIT, FORM).data["reason"] == "handler_failed"
+    assert (
+        refusal(ClientHandlers(elicitation=handler), ELICIT, FORM).data["reason"]
+        == "handler_failed"
+    )
 
 
 @pytest.mark.rule("QUEST-12")
 def test_a_handler_that_cancels_itself() -> None:
     _, handler = raising(asyncio.CancelledError())
-    assert refusal(Questions(elicitation=handler), ELICIT, FORM).data["reason"] == "handler_failed"
+    assert (
+        refusal(ClientHandlers(elicitation=handler), ELICIT, FORM).data["reason"]
+        == "handler_failed"
+    )
 
 
 @pytest.mark.rule("QUEST-12")
@@ -324,7 +335,7 @@ def test_a_handler_that_takes_other_arguments() -> None:
     async def roots(too: int, many: int) -> list[str]:
         return []
 
-    assert refusal(Questions(roots=roots), LIST, {}).data["reason"] == "handler_failed"  # type: ignore[arg-type]
+    assert refusal(ClientHandlers(roots=roots), LIST, {}).data["reason"] == "handler_failed"  # type: ignore[arg-type]
 
 
 class Hostile(Mapping[str, Any]):
@@ -342,13 +353,13 @@ class Hostile(Mapping[str, Any]):
 
 @pytest.mark.rule("QUEST-22")
 def test_an_answer_that_fails_when_it_is_looked_at() -> None:
-    questions = Questions(elicitation=lambda request: Hostile())
-    assert refusal(questions, ELICIT, FORM).data["reason"] == "handler_failed"
+    handlers = ClientHandlers(elicitation=lambda request: Hostile())
+    assert refusal(handlers, ELICIT, FORM).data["reason"] == "handler_failed"
 
 
 @pytest.mark.rule("QUEST-22")
 def test_what_cannot_be_used_is_named_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
-    refused = refusal(Questions(elicitation=lambda request: {"f": ["secret"]}), ELICIT, FORM)
+    refused = refusal(ClientHandlers(elicitation=lambda request: {"f": ["secret"]}), ELICIT, FORM)
     assert refused.to_wire() == {
         "code": -32603,
         "message": "The client has no usable answer",
@@ -362,15 +373,15 @@ def test_what_cannot_be_used_is_named_and_not_shown(caplog: pytest.LogCaptureFix
 
 @pytest.mark.rule("QUEST-15")
 def test_a_handler_chooses_what_the_server_is_told() -> None:
-    for handler in raising(QuestionRefused(-5, "Not today", {"again": "tomorrow"})):
-        refused = refusal(Questions(elicitation=handler), ELICIT, FORM)
+    for handler in raising(ServerRequestRefused(-5, "Not today", {"again": "tomorrow"})):
+        refused = refusal(ClientHandlers(elicitation=handler), ELICIT, FORM)
         told = {"code": -5, "message": "Not today", "data": {"again": "tomorrow"}}
         assert refused.to_wire() == told
         assert (refused.code, refused.retryable, refused.may_have_run) == ("E210", False, True)
         assert pickle.loads(pickle.dumps(refused)).to_wire() == told
-    for unusable in (QuestionRefused(-5, "\ud800"), QuestionRefused(-5, "x", {1, 2})):
+    for unusable in (ServerRequestRefused(-5, "\ud800"), ServerRequestRefused(-5, "x", {1, 2})):
         handler, _ = raising(unusable)
-        refused = refusal(Questions(elicitation=handler), ELICIT, FORM)
+        refused = refusal(ClientHandlers(elicitation=handler), ELICIT, FORM)
         assert refused.data == {"reason": "invalid_answer"}
 
 
@@ -391,7 +402,9 @@ def test_a_handler_in_a_thread_blocks_nobody_and_sees_the_context() -> None:
 
     async def scenario() -> Any:
         variable.set("set")
-        waiting = asyncio.create_task(Questions(elicitation=wait).answer(ELICIT, FORM, SESSION))
+        waiting = asyncio.create_task(
+            ClientHandlers(elicitation=wait).answer(ELICIT, FORM, SESSION)
+        )
         while not seen:
             await asyncio.sleep(0)
         go.set()
@@ -411,11 +424,11 @@ def test_who_is_cancelled_does_not_wait_for_a_thread(caplog: pytest.LogCaptureFi
         ended.release()
         return {"f": "x"}
 
-    questions = Questions(elicitation=wait)
+    handlers = ClientHandlers(elicitation=wait)
 
     async def abandon(count: int) -> None:
         waiting = [
-            asyncio.create_task(questions.answer(ELICIT, FORM, SESSION)) for _ in range(count)
+            asyncio.create_task(handlers.answer(ELICIT, FORM, SESSION)) for _ in range(count)
         ]
         for _ in waiting:
             await asyncio.to_thread(started.acquire)
@@ -427,7 +440,7 @@ def test_who_is_cancelled_does_not_wait_for_a_thread(caplog: pytest.LogCaptureFi
         )
 
     run(abandon(MAX_HANDLERS))
-    refused = refusal(questions, ELICIT, FORM)
+    refused = refusal(handlers, ELICIT, FORM)
     assert refused.original_code == -32603
     assert refused.data == {"reason": "too_many_questions"}
     go.set()
@@ -436,7 +449,7 @@ def test_who_is_cancelled_does_not_wait_for_a_thread(caplog: pytest.LogCaptureFi
     for thread in threading.enumerate():
         if thread.name == "foundation-rt-handler":
             thread.join(PATIENCE)
-    assert ask(questions, ELICIT, FORM)["action"] == "accept"
+    assert ask(handlers, ELICIT, FORM)["action"] == "accept"
     assert not caplog.records
 
 
@@ -454,9 +467,9 @@ def test_an_async_handler_is_cancelled_with_who_waits_for_it() -> None:
             finally:
                 ended.append("cancelled")
 
-        questions = Questions(elicitation=wait)
+        handlers = ClientHandlers(elicitation=wait)
         for _ in range(MAX_HANDLERS + 1):  # none of them stays open
-            waiting = asyncio.create_task(questions.answer(ELICIT, FORM, SESSION))
+            waiting = asyncio.create_task(handlers.answer(ELICIT, FORM, SESSION))
             await asked.wait()
             asked.clear()
             waiting.cancel()
@@ -472,19 +485,19 @@ def test_without_a_thread_a_question_fails(monkeypatch: pytest.MonkeyPatch) -> N
     def start(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    questions = Questions(elicitation=fill_in)
+    handlers = ClientHandlers(elicitation=fill_in)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
         for _ in range(MAX_HANDLERS + 1):
-            assert refusal(questions, ELICIT, FORM).data["reason"] == "handler_failed"
-    assert ask(questions, ELICIT, FORM)["action"] == "accept"
+            assert refusal(handlers, ELICIT, FORM).data["reason"] == "handler_failed"
+    assert ask(handlers, ELICIT, FORM)["action"] == "accept"
 
 
 # -- the stateless mode ---------------------------------------------------------------------------
 
 
-def ask_all(questions: Questions, requests: Any) -> Any:
-    return run(questions.answer_all(requests, NEWEST))
+def ask_all(handlers: ClientHandlers, requests: Any) -> Any:
+    return run(handlers.answer_all(requests, NEWEST))
 
 
 @pytest.mark.rule("QUEST-14")
@@ -496,20 +509,20 @@ def test_all_are_asked_at_once() -> None:
             await together.wait()
             return {"f": request.message}
 
-        questions = Questions(elicitation=fill_in_together, roots=["file:///a"])
+        handlers = ClientHandlers(elicitation=fill_in_together, roots=["file:///a"])
         requests = {
             "1": {"method": ELICIT, "params": {**FORM, "message": "one"}},
             "two": {"method": ELICIT, "params": {**FORM, "message": "two"}},
             "": {"method": LIST},
         }
-        return await questions.answer_all(requests, NEWEST)
+        return await handlers.answer_all(requests, NEWEST)
 
     assert run(scenario()) == {
         "1": {"action": "accept", "content": {"f": "one"}},
         "two": {"action": "accept", "content": {"f": "two"}},
         "": {"roots": [{"uri": "file:///a"}]},
     }
-    assert ask_all(Questions(), {}) == {}
+    assert ask_all(ClientHandlers(), {}) == {}
 
 
 @pytest.mark.rule("QUEST-14")
@@ -531,7 +544,7 @@ def test_all_are_asked_at_once() -> None:
 )
 def test_nobody_is_asked_if_something_may_not_be_asked(requests: Any) -> None:
     with pytest.raises(InvalidResponseError) as caught:
-        ask_all(Questions(elicitation=never), requests)
+        ask_all(ClientHandlers(elicitation=never), requests)
     assert caught.value.may_have_run
 
 
@@ -556,9 +569,9 @@ def test_one_that_fails_ends_the_others() -> None:
         requests = {
             name: {"method": ELICIT, "params": {**FORM, "message": name}} for name in ("a", "fail")
         }
-        await Questions(elicitation=answer).answer_all(requests, NEWEST)
+        await ClientHandlers(elicitation=answer).answer_all(requests, NEWEST)
 
-    with pytest.raises(QuestionRefused) as caught:
+    with pytest.raises(ServerRequestRefused) as caught:
         run(scenario())
     assert ended == ["a"]
     assert caught.value.__cause__ is error
@@ -579,7 +592,7 @@ def test_who_is_cancelled_takes_all_back() -> None:
                 ended.append("cancelled")
 
         requests = {str(key): {"method": ELICIT, "params": FORM} for key in range(3)}
-        waiting = asyncio.create_task(Questions(elicitation=wait).answer_all(requests, NEWEST))
+        waiting = asyncio.create_task(ClientHandlers(elicitation=wait).answer_all(requests, NEWEST))
         await asked.wait()
         waiting.cancel()
         await waiting
@@ -612,18 +625,18 @@ def test_whatever_is_asked_and_answered(
     async def reply(*arguments: Any) -> Any:
         return answer
 
-    questions = Questions(elicitation=reply, elicitation_url=reply, sampling=reply, roots=reply)
+    handlers = ClientHandlers(elicitation=reply, elicitation_url=reply, sampling=reply, roots=reply)
 
     async def scenario() -> None:
         row = REVISIONS[revision]
         try:
-            sent = await questions.answer(method, params, row)
+            sent = await handlers.answer(method, params, row)
             assert orjson.loads(orjson.dumps(sent)) == sent
-        except QuestionRefused as refused:
+        except ServerRequestRefused as refused:
             orjson.dumps(refused.to_wire())
         requests = {"1": {"method": method, "params": params}, "2": answer}
         with contextlib.suppress(MCPError):
-            await questions.answer_all(requests, row)
+            await handlers.answer_all(requests, row)
 
     run(scenario())
 
@@ -682,5 +695,5 @@ def test_a_call_whose_question_fails(revision: str) -> None:
         assert result.is_error
         assert "secret" not in str(result.error)
     else:
-        with pytest.raises(QuestionRefused):
+        with pytest.raises(ServerRequestRefused):
             run(scenario())

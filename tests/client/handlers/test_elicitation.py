@@ -19,7 +19,7 @@ from foundation_rt.client.handlers.elicitation import (
     read_form,
     read_page,
 )
-from foundation_rt.client.handlers.params import QuestionRefused
+from foundation_rt.client.handlers.params import ServerRequestRefused
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.server_requests.elicitation import Elicit, ElicitResult, ElicitUrl
 from foundation_rt.server_requests.errors import InvalidClientResult
@@ -39,8 +39,8 @@ def fill_in(params: Mapping[str, Any], answer: Any) -> Any:
     return write(answer)
 
 
-def refusal(params: Mapping[str, Any]) -> QuestionRefused:
-    with pytest.raises(QuestionRefused) as caught:
+def refusal(params: Mapping[str, Any]) -> ServerRequestRefused:
+    with pytest.raises(ServerRequestRefused) as caught:
         read_form(params)
     return caught.value
 
@@ -191,7 +191,7 @@ def test_choices_of_a_list() -> None:
     ],
 )
 def test_a_form_that_costs_too_much_is_refused(schema: Any, path: str) -> None:
-    with pytest.raises(QuestionRefused) as caught:
+    with pytest.raises(ServerRequestRefused) as caught:
         read_form({"message": "?", "requestedSchema": {"type": "object", **schema}})
     assert caught.value.data["reason"] == "invalid_params"
     assert caught.value.data["path"].startswith(f"/requestedSchema{path}")
@@ -279,7 +279,7 @@ FIELD = JSON | st.dictionaries(
 def test_any_json_is_a_form_or_refused(properties: Any, wanted: Any, answer: Any) -> None:
     try:
         sent = fill_in(form(properties, required=wanted), answer)
-    except (QuestionRefused, InvalidClientResult):
+    except (ServerRequestRefused, InvalidClientResult):
         return
     assert orjson.loads(orjson.dumps(sent)) == sent
     assert sent.get("content", {}).keys() <= properties.keys()
@@ -347,7 +347,7 @@ def test_whose_page_it_is() -> None:
 def test_a_page_has_an_id_where_the_revision_has_them() -> None:
     nameless = {name: value for name, value in PAGE.items() if name != "elicitationId"}
     assert read_page(nameless, NEWEST)[0].elicitation_id is None
-    with pytest.raises(QuestionRefused, match="/elicitationId is not a string"):
+    with pytest.raises(ServerRequestRefused, match="/elicitationId is not a string"):
         read_page(nameless, NAMED)
     asked = ElicitUrl("Pay", "https://pay.example/").prepare(peer("2025-11-25"), Forms(), "run/1")
     assert read_page(asked.params, NAMED)[0].elicitation_id == "run/1"
@@ -372,6 +372,6 @@ def test_a_page_has_an_id_where_the_revision_has_them() -> None:
     ],
 )
 def test_what_is_no_web_page_is_refused(url: Any) -> None:
-    with pytest.raises(QuestionRefused) as caught:
+    with pytest.raises(ServerRequestRefused) as caught:
         read_page({**PAGE, "url": url}, NAMED)
     assert caught.value.data == {"reason": "invalid_params", "path": "/url"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.handlers.params import QuestionRefused
+from foundation_rt.client.handlers.params import ServerRequestRefused
 from foundation_rt.client.handlers.sampling import SamplingRequest, read_sampling
 from foundation_rt.protocol.content import Audio, Image, Text
 from foundation_rt.protocol.revisions import REVISIONS
@@ -99,7 +99,7 @@ def test_tools_only_for_who_declared_them() -> None:
     assert request.messages[1].content == (Text("Hello"), ToolUse("1", "add", {"a": 1}))
     assert request.messages[2].content == (ToolUseResult("1", [Text("Hello")]),)
     for refused in (params, asks(toolChoice={}), asks(tools=[]), asks(*conversation)):
-        with pytest.raises(QuestionRefused) as caught:
+        with pytest.raises(ServerRequestRefused) as caught:
             read(refused)
         assert caught.value.original_code == -32602
 
@@ -116,7 +116,7 @@ def test_tools_only_for_who_declared_them() -> None:
     ],
 )
 def test_uses_of_tools_and_their_results_follow_each_other(conversation: Any) -> None:
-    with pytest.raises(QuestionRefused, match="/messages is no conversation"):
+    with pytest.raises(ServerRequestRefused, match="/messages is no conversation"):
         read(asks(*conversation), with_tools=True)
 
 
@@ -125,7 +125,7 @@ def test_audio_where_the_revision_has_it() -> None:
     assert read(asks(says(AUDIO)), "2025-03-26").messages[0].content[0] == Audio(
         b"\0\1", "audio/wav"
     )
-    with pytest.raises(QuestionRefused, match="/messages/0/content is of a kind"):
+    with pytest.raises(ServerRequestRefused, match="/messages/0/content is of a kind"):
         read(asks(says(AUDIO)), "2024-11-05")
 
 
@@ -173,7 +173,7 @@ def test_audio_where_the_revision_has_it() -> None:
     ],
 )
 def test_what_is_no_request_is_refused(params: Any, path: str) -> None:
-    with pytest.raises(QuestionRefused) as caught:
+    with pytest.raises(ServerRequestRefused) as caught:
         read(params, with_tools=True)
     assert caught.value.original_code == -32602
     assert caught.value.data == {"reason": "invalid_params", "path": path}
@@ -234,7 +234,7 @@ def test_a_model_uses_tools_only_where_they_were_declared() -> None:
 
 @pytest.mark.rule("QUEST-09")
 def test_none_declines() -> None:
-    with pytest.raises(QuestionRefused) as caught:
+    with pytest.raises(ServerRequestRefused) as caught:
         send(None)
     assert caught.value.to_wire() == {"code": -1, "message": "User rejected sampling request"}
 
@@ -324,7 +324,7 @@ def test_any_json_is_a_conversation_or_refused(
     try:
         _, write = read_sampling(params, REVISIONS["2025-11-25"], with_tools=with_tools)
         sent = write(answer)
-    except (QuestionRefused, InvalidClientResult):
+    except (ServerRequestRefused, InvalidClientResult):
         return
     assert orjson.loads(orjson.dumps(sent)) == sent
     read_sample(sent)

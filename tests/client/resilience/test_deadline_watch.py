@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.resilience.deadline import Deadline, Watch
+from foundation_rt.client.resilience.deadline import Deadline, DeadlineTimer
 from foundation_rt.clock import ManualClock
 from tests.support.virtual_loop import run_virtual
 
@@ -20,7 +20,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def ended_after(watch: Watch, timeout: float, work: float) -> tuple[bool, float]:
+async def ended_after(watch: DeadlineTimer, timeout: float, work: float) -> tuple[bool, float]:
     """Whether the deadline was over before the work was done, and when that was seen."""
     began = now()
     try:
@@ -31,7 +31,7 @@ async def ended_after(watch: Watch, timeout: float, work: float) -> tuple[bool, 
     return False, round(now() - began, 3)
 
 
-async def one_by_one(watch: Watch, calls: Iterable[tuple[int, int, int]]) -> None:
+async def one_by_one(watch: DeadlineTimer, calls: Iterable[tuple[int, int, int]]) -> None:
     """Each begins after a pause; all end as if each had a timer of its own."""
     begun = []
     for pause, timeout, work in calls:
@@ -46,7 +46,7 @@ async def one_by_one(watch: Watch, calls: Iterable[tuple[int, int, int]]) -> Non
 @given(st.lists(st.tuples(SECONDS, SECONDS, SECONDS), max_size=8))
 def test_each_ends_at_its_own_time(calls: list[tuple[int, int, int]]) -> None:
     async def main(clock: ManualClock) -> None:
-        await one_by_one(Watch(), calls)
+        await one_by_one(DeadlineTimer(), calls)
 
     run_virtual(main)
 
@@ -54,7 +54,7 @@ def test_each_ends_at_its_own_time(calls: list[tuple[int, int, int]]) -> None:
 @pytest.mark.rule("CLIENT-20")
 def test_calls_that_are_answered_in_time_arm_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(clock: ManualClock) -> None:
-        loop, watch = asyncio.get_running_loop(), Watch()
+        loop, watch = asyncio.get_running_loop(), DeadlineTimer()
         armed: list[float] = []
         call_at = loop.call_at
 
@@ -74,7 +74,7 @@ def test_calls_that_are_answered_in_time_arm_one_timer(monkeypatch: pytest.Monke
 
 @pytest.mark.rule("CLIENT-20")
 def test_the_timer_of_a_loop_that_has_ended_is_not_waited_for() -> None:
-    watch = Watch()
+    watch = DeadlineTimer()
 
     async def leave_a_timer(clock: ManualClock) -> None:
         async with Deadline(now() + 5, watch=watch):
@@ -91,7 +91,7 @@ def test_the_timer_of_a_loop_that_has_ended_is_not_waited_for() -> None:
 def test_closed_it_leaves_no_timer_and_still_ends_what_runs() -> None:
     async def main(clock: ManualClock) -> None:
         timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
-        watch = Watch()
+        watch = DeadlineTimer()
         running = asyncio.create_task(ended_after(watch, 10, 100))
         await asyncio.sleep(1)
         watch.close()

@@ -346,7 +346,7 @@ def test_cached_list_is_answered_while_the_circuit_is_open(is_lost: bool) -> Non
         client.invalidate()
         assert isinstance(await error_of(client.list_tools()), CircuitOpenError)
         assert len(stage.sent) == sent
-        assert len(stage.channels) == 1
+        assert len(stage.transports) == 1
 
     play(scene, breaker=STRICT, retries=ONCE)
 
@@ -375,13 +375,13 @@ def test_late_call_that_was_not_sent_is_a_failure_only_where_the_server_does_not
 ) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
-        stage.channel.jam()
+        stage.transport.jam()
         for each in await begun(*(call(client, [["answer"]], timeout=1) for _ in range(5))):
             error = await error_of(each)
             assert isinstance(error, CallTimeoutError)
             assert not error.may_have_run
         assert client.circuit_state is after
-        stage.channel.unjam()
+        stage.transport.unjam()
         if after is CLOSED:
             await call(client, [["answer"]])
 
@@ -398,13 +398,13 @@ def test_call_whose_turn_comes_after_the_circuit_opened_is_not_sent(has_begun: b
         await client.initialize()
         slow = await begun(call(client, [], timeout=1))
         first = await begun(call(client, acts)) if has_begun else []
-        stage.channel.jam()
+        stage.transport.jam()
         second = first or await begun(call(client, acts))
-        stage.channel.release("on")
+        stage.transport.release("on")
         await error_of(slow[0])
         assert client.circuit_state is OPEN
         sent = len(stage.of("tools/call"))
-        stage.channel.unjam()
+        stage.transport.unjam()
         error = await error_of(second[0])
         assert isinstance(error, CircuitOpenError)
         assert error.may_have_run is has_begun
@@ -418,7 +418,7 @@ def test_call_that_waits_for_its_turn_is_a_probe_only_when_it_is_sent() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await error_of(call(client, [refusal(-32603)]))
         await asyncio.sleep(30)
-        stage.channel.jam()
+        stage.transport.jam()
         late, patient, refused = await begun(
             call(client, [["answer"]], timeout=40),
             call(client, [["wait", "on"], ["answer"]]),
@@ -426,9 +426,9 @@ def test_call_that_waits_for_its_turn_is_a_probe_only_when_it_is_sent() -> None:
         )
         assert isinstance(await error_of(late), CallTimeoutError)
         assert client.circuit_state is HALF_OPEN  # longer than a probe may take
-        stage.channel.unjam()
+        stage.transport.unjam()
         assert isinstance(await error_of(refused), CircuitOpenError)
-        stage.channel.release("on")
+        stage.transport.release("on")
         await patient
         assert client.circuit_state is CLOSED
 
@@ -619,12 +619,12 @@ def test_a_hundred_calls_are_repeated_in_one_new_session(how: str) -> None:
         calls = await begun(*(client.call(tool, {"nonce": str(each)}) for each in range(100)))
         stage.play({})
         if how == "lost":
-            stage.channel.lose()
+            stage.transport.lose()
         else:
-            stage.channel.release("go")
+            stage.transport.release("go")
         texts = [each.text for each in await asyncio.gather(*calls)]
         assert texts == [str(each) for each in range(100)]
-        assert stage.count("initialize") == stage.count("tools/list") == len(stage.channels) == 2
+        assert stage.count("initialize") == stage.count("tools/list") == len(stage.transports) == 2
         assert len(stage.nonces()) == 200
         assert client._breakers.server.failures == 0
 

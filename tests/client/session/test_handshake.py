@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.errors import ConnectionLostError, InvalidResponseError, MCPError
 from foundation_rt.client.resilience.error_mapping import map_http_status, map_mcp_error
-from foundation_rt.client.session.handshake import Handshake, Opening
+from foundation_rt.client.session.handshake import Handshake, HandshakeRequest
 from foundation_rt.client.session.server_description import ServerDescription
 from foundation_rt.protocol.peer import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY
 from foundation_rt.protocol.revisions import (
@@ -41,14 +41,14 @@ class Server:
     discover: Answer | None = None
     initialize: Answer | None = None
 
-    def answer(self, opening: Opening) -> Answer:
+    def answer(self, opening: HandshakeRequest) -> Answer:
         is_discovery = opening.method == "server/discover"
         said = self.discover if is_discovery else self.initialize
         if said is not None:
             return said
         return self._discovered(opening) if is_discovery else self._initialized(opening)
 
-    def _discovered(self, opening: Opening) -> Answer:
+    def _discovered(self, opening: HandshakeRequest) -> Answer:
         if not {*self.speaks} & {*STATELESS_REVISIONS}:
             return error(-32601, "server/discover")
         if opening.revision.name not in self.speaks:
@@ -56,7 +56,7 @@ class Server:
         meta = {SERVER_INFO_KEY: {"name": "s"}}
         return {"supportedVersions": [*self.speaks], "capabilities": {}, "_meta": meta}
 
-    def _initialized(self, opening: Opening) -> Answer:
+    def _initialized(self, opening: HandshakeRequest) -> Answer:
         older = [name for name in self.speaks if name in HANDSHAKE_REVISIONS]
         if not older:
             return unsupported(*self.speaks)
@@ -85,9 +85,9 @@ def run(
     """What is opened, in its order, and what comes of it."""
     handshake = Handshake(INFO, lambda _: {}, _revision(forced), _revision(known))
     trace: Trace = []
-    outcome: Opening | ServerDescription = handshake.first()
+    outcome: HandshakeRequest | ServerDescription = handshake.first()
     try:
-        while isinstance(outcome, Opening):
+        while isinstance(outcome, HandshakeRequest):
             assert len(trace) < 8, "it does not end"
             trace.append((outcome.method, outcome.revision.name))
             answer = server.answer(outcome)
@@ -462,7 +462,7 @@ def test_whatever_a_server_answers_it_ends_after_a_few_openings(
     forced: str | None, known: str | None, answers: list[Answer]
 ) -> None:
     class Whatever(Server):
-        def answer(self, opening: Opening) -> Answer:
+        def answer(self, opening: HandshakeRequest) -> Answer:
             return answers.pop()
 
     trace, outcome = run(Whatever([]), forced, known)

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from foundation_rt.client.errors import MCPError
 from foundation_rt.client.session.pending_requests import (
-    Answered,
-    Arrival,
-    Asked,
-    Conversation,
-    Stray,
-    Told,
-    Unusable,
-    Waiting,
+    Ignored,
+    InvalidResponse,
+    MessageReceived,
+    NotificationReceived,
+    PendingRequest,
+    PendingRequests,
+    RequestReceived,
+    ResponseReceived,
     answer,
     notification,
 )
@@ -37,16 +37,16 @@ json_values = st.recursive(
 )
 
 
-def conversation(*methods: str) -> tuple[Conversation, list[Waiting]]:
-    talk = Conversation(SequentialIds())
-    return talk, [talk.ask(method, None, holder=method)[0] for method in methods]
+def conversation(*methods: str) -> tuple[PendingRequests, list[PendingRequest]]:
+    talk = PendingRequests(SequentialIds())
+    return talk, [talk.ask(method, None, attempt=method)[0] for method in methods]
 
 
 def line(**members: Any) -> bytes:
     return orjson.dumps({"jsonrpc": "2.0", **members})
 
 
-def only(arrivals: list[Arrival]) -> Arrival:
+def only(arrivals: list[MessageReceived]) -> MessageReceived:
     [arrival] = arrivals
     return arrival
 
@@ -56,7 +56,7 @@ def only(arrivals: list[Arrival]) -> Arrival:
 
 @pytest.mark.rule("CLIENT-10")
 def test_ids_are_uuids_of_version_4_and_are_used_once() -> None:
-    talk = Conversation(UuidRequestIds())
+    talk = PendingRequests(UuidRequestIds())
     ids = [talk.ask("ping", None, None)[0].id for _ in range(300)]
     assert all(UUID4.fullmatch(each) for each in ids)
     assert len({*ids}) == 300
@@ -65,7 +65,7 @@ def test_ids_are_uuids_of_version_4_and_are_used_once() -> None:
 
 @pytest.mark.rule("CLIENT-10")
 def test_a_request_is_one_line_with_what_was_asked() -> None:
-    talk = Conversation(SequentialIds())
+    talk = PendingRequests(SequentialIds())
     request, sent = talk.ask("tools/call", {"name": "a\nb"}, "me")
     said = {"id": request.id, "method": "tools/call", "params": {"name": "a\nb"}}
     assert orjson.loads(sent) == {"jsonrpc": "2.0", **said}
@@ -77,7 +77,7 @@ def test_a_request_is_one_line_with_what_was_asked() -> None:
 @pytest.mark.rule("CLIENT-16")
 @pytest.mark.parametrize("params", [None, {}, {"_meta": {"k": 1}}, {"name": "x"}])
 def test_the_token_of_progress_is_the_id_of_the_request(params: dict[str, Any] | None) -> None:
-    talk = Conversation(SequentialIds())
+    talk = PendingRequests(SequentialIds())
     before = orjson.dumps(params)
     request, sent = talk.ask("tools/call", params, None, wants_progress=True)
     said = orjson.loads(sent)["params"]
@@ -88,7 +88,7 @@ def test_the_token_of_progress_is_the_id_of_the_request(params: dict[str, Any] |
 
 @pytest.mark.parametrize("bad", [{1, 2}, "\ud800", 2**70, b"bytes"], ids=repr)
 def test_params_that_are_not_json_are_told_and_nothing_waits(bad: Any) -> None:
-    talk = Conversation(SequentialIds())
+    talk = PendingRequests(SequentialIds())
     with pytest.raises(MCPError, match="the params of prompts/get are not JSON") as caught:
         talk.ask("prompts/get", {"name": bad}, None)
     assert (caught.value.code, caught.value.may_have_run) == ("E203", False)
@@ -110,9 +110,9 @@ def test_an_answer_belongs_to_the_request_of_its_id_and_comes_once() -> None:
     talk, (first, second) = conversation("a", "b")
     assert only(talk.take(line(id="made up", result={}), None)).reason.startswith("an answer")  # type: ignore[union-attr]
     arrival = only(talk.take(line(id=second.id, result={"x": 1}), None))
-    assert isinstance(arrival, Answered)
+    assert isinstance(arrival, ResponseReceived)
     assert (arrival.request, arrival.result, arrival.error) == (second, {"x": 1}, None)
-    assert isinstance(only(talk.take(line(id=second.id, result={"x": 2}), None)), Stray)
+    assert isinstance(only(talk.take(line(id=second.id, result={"x": 2}), None)), Ignored)
     assert [*talk.waiting] == [first.id]
 
 
@@ -120,8 +120,8 @@ def test_an_answer_belongs_to_the_request_of_its_id_and_comes_once() -> None:
 @pytest.mark.parametrize("other", [None, 1, 1.5, True, [], {}, ""], ids=repr)
 def test_a_result_without_an_id_of_ours_is_nobodys(other: Any) -> None:
     talk, [request] = conversation("a")
-    assert isinstance(only(talk.take(line(id=other, result={}), None)), Stray)
-    assert isinstance(only(talk.take(line(result={}), request.id)), Stray)
+    assert isinstance(only(talk.take(line(id=other, result={}), None)), Ignored)
+    assert isinstance(only(talk.take(line(result={}), request.id)), Ignored)
     assert [*talk.waiting] == [request.id]
 
 
@@ -130,7 +130,7 @@ def test_an_answer_may_come_on_the_stream_of_another_request() -> None:
     """As after a stream was resumed: there a server tells all it has to tell."""
     talk, (first, second) = conversation("a", "b")
     arrival = only(talk.take(line(id=second.id, result={}), first.id))
-    assert isinstance(arrival, Answered)
+    assert isinstance(arrival, ResponseReceived)
     assert arrival.request is second
 
 
@@ -147,8 +147,15 @@ def test_a_batch_is_read_in_its_order_and_each_answer_counts_once() -> None:
     ]
     arrivals = talk.take(orjson.dumps(batch), None)
     kinds = [type(each) for each in arrivals]
-    assert kinds == [Answered, Stray, Told, Asked, Stray, Stray]
-    assert isinstance(arrivals[0], Answered)
+    assert kinds == [
+        ResponseReceived,
+        Ignored,
+        NotificationReceived,
+        RequestReceived,
+        Ignored,
+        Ignored,
+    ]
+    assert isinstance(arrivals[0], ResponseReceived)
     assert arrivals[0].result == {"n": 1}
     assert [*talk.waiting] == [first.id]
     assert talk.take(b"[]", None) == []
@@ -159,7 +166,7 @@ def test_a_batch_is_read_in_its_order_and_each_answer_counts_once() -> None:
 def test_a_result_that_is_no_object_is_no_answer(result: Any) -> None:
     talk, [request] = conversation("a")
     arrival = only(talk.take(line(id=request.id, result=result), None))
-    assert isinstance(arrival, Unusable)
+    assert isinstance(arrival, InvalidResponse)
     assert arrival.request is request
     assert talk.waiting == {}
 
@@ -169,7 +176,7 @@ def test_a_result_that_is_no_object_is_no_answer(result: Any) -> None:
 def test_an_error_counts_whatever_it_is_also_beside_a_result(error: Any) -> None:
     talk, [request] = conversation("a")
     arrival = only(talk.take(line(id=request.id, result={}, error=error), None))
-    assert isinstance(arrival, Answered)
+    assert isinstance(arrival, ResponseReceived)
     assert (arrival.result, arrival.error) == ({}, error)
 
 
@@ -178,13 +185,13 @@ def test_an_error_counts_whatever_it_is_also_beside_a_result(error: Any) -> None
 
 WITHOUT_ID: dict[str, tuple[bytes | LineTooLong, type, bool]] = {
     # what comes; what it is to the request that it belongs to; whether one stream for all is enough
-    "an error without an id": (line(error={"code": -32700}), Answered, True),
-    "an error of the id null": (line(id=None, error={"code": -32600}), Answered, True),
-    "too long": (LineTooLong(10), Unusable, True),
-    "no JSON": (b"Listening on port 3000", Unusable, False),
-    "no UTF-8": (b"\xff\xfe", Unusable, False),
-    "a number": (b"5", Unusable, False),
-    "an empty object": (b"{}", Unusable, False),
+    "an error without an id": (line(error={"code": -32700}), ResponseReceived, True),
+    "an error of the id null": (line(id=None, error={"code": -32600}), ResponseReceived, True),
+    "too long": (LineTooLong(10), InvalidResponse, True),
+    "no JSON": (b"Listening on port 3000", InvalidResponse, False),
+    "no UTF-8": (b"\xff\xfe", InvalidResponse, False),
+    "a number": (b"5", InvalidResponse, False),
+    "an empty object": (b"{}", InvalidResponse, False),
 }
 
 
@@ -196,7 +203,7 @@ def test_what_has_no_id_belongs_to_the_request_on_whose_stream_it_came(name: str
     arrival = only(talk.take(came, second.id))
     assert type(arrival) is kind
     assert arrival.request is second  # type: ignore[union-attr]
-    assert isinstance(only(talk.take(came, second.id)), Stray)
+    assert isinstance(only(talk.take(came, second.id)), Ignored)
     assert [*talk.waiting] == [first.id]
 
 
@@ -205,17 +212,17 @@ def test_what_has_no_id_belongs_to_the_request_on_whose_stream_it_came(name: str
 def test_on_one_stream_for_all_it_belongs_to_the_only_request_that_waits(name: str) -> None:
     came, kind, is_enough = WITHOUT_ID[name]
     talk, (first, second) = conversation("a", "b")
-    assert isinstance(only(talk.take(came, None)), Stray)
+    assert isinstance(only(talk.take(came, None)), Ignored)
     del talk.waiting[second.id]
     arrival = only(talk.take(came, None))
     if is_enough:
         assert type(arrival) is kind
         assert arrival.request is first  # type: ignore[union-attr]
     else:
-        assert isinstance(arrival, Stray)
+        assert isinstance(arrival, Ignored)
         assert [*talk.waiting] == [first.id]
     talk.waiting.clear()
-    assert isinstance(only(talk.take(came, None)), Stray)
+    assert isinstance(only(talk.take(came, None)), Ignored)
 
 
 @pytest.mark.rule("CLIENT-39")
@@ -229,7 +236,7 @@ def test_what_is_no_message_but_has_the_id_of_a_request_is_its_answer(
 ) -> None:
     talk, (first, second) = conversation("a", "b")
     arrival = only(talk.take(orjson.dumps({"id": second.id, **members}), None))
-    assert isinstance(arrival, Unusable)
+    assert isinstance(arrival, InvalidResponse)
     assert arrival.request is second
     assert [*talk.waiting] == [first.id]
 
@@ -241,10 +248,10 @@ def test_what_is_no_message_but_has_the_id_of_a_request_is_its_answer(
 def test_progress_belongs_to_the_request_whose_token_it_names_and_to_no_other() -> None:
     talk, (first, second) = conversation("a", "b")
 
-    def about(token: Any, stream: str | None = None) -> Waiting | None:
+    def about(token: Any, stream: str | None = None) -> PendingRequest | None:
         params = {"progressToken": token, "progress": 1}
         told = only(talk.take(line(method="notifications/progress", params=params), stream))
-        assert isinstance(told, Told)
+        assert isinstance(told, NotificationReceived)
         return told.about
 
     assert about(first.id) is first
@@ -258,9 +265,9 @@ def test_progress_belongs_to_the_request_whose_token_it_names_and_to_no_other() 
 def test_what_is_said_belongs_to_its_subscription_else_to_its_stream() -> None:
     talk, (first, second) = conversation("a", "b")
 
-    def about(params: Any, stream: str | None) -> Waiting | None:
+    def about(params: Any, stream: str | None) -> PendingRequest | None:
         told = only(talk.take(line(method="notifications/message", params=params), stream))
-        assert isinstance(told, Told)
+        assert isinstance(told, NotificationReceived)
         return told.about
 
     assert about({}, None) is None
@@ -274,24 +281,24 @@ def test_what_is_said_belongs_to_its_subscription_else_to_its_stream() -> None:
 
 @pytest.mark.parametrize("params", [{}, None], ids=repr)
 def test_a_notification_without_params_is_one(params: Any) -> None:
-    talk = Conversation(SequentialIds())
+    talk = PendingRequests(SequentialIds())
     for said in (line(method="n"), line(method="n", params=params)):
         told = only(talk.take(said, None))
-        assert isinstance(told, Told)
+        assert isinstance(told, NotificationReceived)
         assert told.params == {}
 
 
 @pytest.mark.rule("CLIENT-12")
 @pytest.mark.parametrize("params", [5, "x", [1], True], ids=repr)
 def test_a_notification_with_other_params_is_dropped(params: Any) -> None:
-    talk = Conversation(SequentialIds())
-    assert isinstance(only(talk.take(line(method="n", params=params), None)), Stray)
+    talk = PendingRequests(SequentialIds())
+    assert isinstance(only(talk.take(line(method="n", params=params), None)), Ignored)
 
 
 def test_a_question_is_one_even_with_the_id_of_a_request_of_ours() -> None:
     talk, [request] = conversation("a")
     arrival = only(talk.take(line(id=request.id, method="ping"), None))
-    assert isinstance(arrival, Asked)
+    assert isinstance(arrival, RequestReceived)
     assert [*talk.waiting] == [request.id]
 
 
@@ -336,12 +343,12 @@ def test_whatever_comes_in_whatever_order_nothing_is_raised_and_nothing_is_mixed
     for _ in range(data.draw(st.integers(1, 8))):
         came, stream = data.draw(lines), data.draw(streams)
         for arrival in talk.take(came, stream):
-            if isinstance(arrival, Answered | Unusable):
+            if isinstance(arrival, ResponseReceived | InvalidResponse):
                 # Taken out of those that wait, exactly once.
                 assert waits.pop(arrival.request.id) is arrival.request
-                if isinstance(arrival, Answered) and arrival.error is None:
+                if isinstance(arrival, ResponseReceived) and arrival.error is None:
                     assert type(arrival.result) is dict
-            elif isinstance(arrival, Told) and arrival.about is not None:
+            elif isinstance(arrival, NotificationReceived) and arrival.about is not None:
                 assert arrival.about in requests
     assert talk.waiting == waits
 
@@ -352,6 +359,8 @@ def test_answers_in_any_order_reach_their_own_requests(order: list[int], doubled
     talk, requests = conversation(*"abcdef")
     said = [line(id=requests[number].id, result={"n": number}) for number in [*order, *doubled]]
     arrivals = [arrival for each in said for arrival in talk.take(each, None)]
-    came = [(each.request, each.result["n"]) for each in arrivals if isinstance(each, Answered)]
+    came = [
+        (each.request, each.result["n"]) for each in arrivals if isinstance(each, ResponseReceived)
+    ]
     assert came == [(requests[number], number) for number in order]
     assert talk.waiting == {}

@@ -9,10 +9,10 @@ import pytest
 
 from foundation_rt.client import HttpServer, MCPError, ServerDescription, connect, map_mcp_error
 from foundation_rt.client.resilience.retries import RetryPolicy
-from foundation_rt.client.session.handshake import NEWEST_REVISION, Handshake, Opening
-from foundation_rt.client.transports.http import HttpChannel
+from foundation_rt.client.session.handshake import NEWEST_REVISION, Handshake, HandshakeRequest
+from foundation_rt.client.transports.http import HttpTransport
 from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
-from tests.support.scripted_http import Asked, Reply, ScriptedHttp
+from tests.support.scripted_http import ReceivedRequest, Reply, ScriptedHttp
 
 
 def handshake(forced: str | None = None) -> Handshake:
@@ -20,7 +20,7 @@ def handshake(forced: str | None = None) -> Handshake:
     return Handshake(info, lambda _: {}, None if forced is None else REVISIONS[forced])
 
 
-def answered(made: Handshake, **result: Any) -> ServerDescription | Opening:
+def answered(made: Handshake, **result: Any) -> ServerDescription | HandshakeRequest:
     opening = made.first()
     assert opening.method == "server/discover"
     return made.answered(opening, result)
@@ -33,7 +33,7 @@ def answered(made: Handshake, **result: Any) -> ServerDescription | Opening:
 )
 def test_a_server_that_answers_anything_is_of_the_handshake_mode(result: dict[str, Any]) -> None:
     outcome = answered(handshake(), **result)
-    assert isinstance(outcome, Opening)
+    assert isinstance(outcome, HandshakeRequest)
     assert (outcome.method, outcome.revision.name) == ("initialize", NEWEST_HANDSHAKE_REVISION)
 
 
@@ -54,7 +54,7 @@ def test_who_is_to_speak_one_revision_falls_back_to_no_other() -> None:
 @pytest.mark.rule("CLIENT-02")
 def test_a_server_that_names_an_older_one_gets_that() -> None:
     outcome = answered(handshake(), supportedVersions=["2025-06-18", "1999-12-31"], capabilities={})
-    assert isinstance(outcome, Opening)
+    assert isinstance(outcome, HandshakeRequest)
     assert (outcome.method, outcome.revision.name) == ("initialize", "2025-06-18")
 
 
@@ -86,7 +86,7 @@ def test_a_server_of_the_older_kind_is_told_from_one_that_fails(
 
 @pytest.mark.rule("CLIENT-37", "CLIENT-09")
 def test_a_server_that_hangs_up_at_the_first_question_gets_initialize() -> None:
-    async def old(asked: Asked, out: Reply) -> None:
+    async def old(asked: ReceivedRequest, out: Reply) -> None:
         if asked.rpc == "initialize":
             spoken = {"protocolVersion": NEWEST_HANDSHAKE_REVISION, "capabilities": {}}
             out.result({**spoken, "serverInfo": {"name": "old", "version": "1"}})
@@ -112,7 +112,7 @@ def test_a_server_that_hangs_up_at_the_first_question_gets_initialize() -> None:
 
 @pytest.mark.rule("CLIENT-37")
 def test_one_that_ends_whatever_it_is_asked_is_connected_to_twice() -> None:
-    async def gone(asked: Asked, out: Reply) -> None:
+    async def gone(asked: ReceivedRequest, out: Reply) -> None:
         out.cut()
 
     async def main() -> None:
@@ -128,22 +128,22 @@ def test_one_that_ends_whatever_it_is_asked_is_connected_to_twice() -> None:
 
 @pytest.mark.rule("CLIENT-37")
 def test_an_address_where_nobody_listens_is_not_connected_to_again() -> None:
-    async def nobody(asked: Asked, out: Reply) -> None:
+    async def nobody(asked: ReceivedRequest, out: Reply) -> None:
         raise AssertionError("unreachable")
 
-    channels: list[HttpChannel] = []
+    transports: list[HttpTransport] = []
 
     async def main() -> None:
         async with ScriptedHttp(nobody).serving() as server:
             address = HttpServer(server.url)
 
-        def make_channel() -> HttpChannel:
-            channels.append(HttpChannel(address))
-            return channels[-1]
+        def make_transport() -> HttpTransport:
+            transports.append(HttpTransport(address))
+            return transports[-1]
 
-        async with connect(make_channel, retries=RetryPolicy(max_attempts=1)) as client:
+        async with connect(make_transport, retries=RetryPolicy(max_attempts=1)) as client:
             with pytest.raises(ConnectionError):
                 await client.initialize()
 
     asyncio.run(main())
-    assert len(channels) == 1
+    assert len(transports) == 1

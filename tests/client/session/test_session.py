@@ -16,7 +16,7 @@ from foundation_rt.client.connecting import connect
 from foundation_rt.client.errors import CallTimeoutError, ConnectionLostError, MCPError
 from foundation_rt.client.resilience.circuit_breaker import CircuitState
 from foundation_rt.client.session import session
-from foundation_rt.client.session.open_requests import MAX_OPEN_QUESTIONS
+from foundation_rt.client.session.open_requests import MAX_OPEN_REQUESTS
 from foundation_rt.errors import UsageError
 from tests.support.misbehaving_play import Act
 from tests.support.scripted_channel import (
@@ -63,7 +63,7 @@ def test_the_server_is_told_that_nobody_waits(how: str, revision: str, has_excha
             assert told == []
         else:
             assert [each["requestId"] for each in told] == [held(stage)]
-        assert stage.channel.forgotten == [held(stage)]
+        assert stage.transport.forgotten == [held(stage)]
         assert (await client.call("play", NONCE)).text == "one"
 
     play(scene, revision=revision, has_exchanges=has_exchanges)
@@ -78,8 +78,8 @@ def test_what_is_answered_is_not_given_up(acts: list[Act]) -> None:
         await client.initialize()
         arguments = {**NONCE, "acts": [["wait", "go"], *acts]}
         (call,) = await begun(client.call("play", arguments))
-        receiver = stage.channel.receiver
-        stage.channel.release("go")
+        receiver = stage.transport.receiver
+        stage.transport.release("go")
         while receiver.conversation.waiting:
             await asyncio.sleep(0)
         call.cancel()
@@ -99,7 +99,7 @@ def test_what_introduces_is_only_forgotten(revision: str) -> None:
         assert isinstance(error, CallTimeoutError)
         assert stage.of("notifications/cancelled") == []
         await settle()
-        assert stage.channel.is_closed
+        assert stage.transport.is_closed
 
     points: dict[str, list[Act]] = {"initialize": [], "server/discover": []}
     play(scene, points, revision=revision, connect_timeout=5)
@@ -132,11 +132,11 @@ def test_a_call_may_be_cancelled_at_any_moment(
         assert [sent[each] for each in told] in ([], ["one"])
         if first.cancelled() and "one" in sent.values():
             assert bool(told) != (has_exchanges and revision == STATELESS)
-        assert stage.channel.receiver.conversation.waiting.keys() <= {
+        assert stage.transport.receiver.conversation.waiting.keys() <= {
             each["id"] for each in stage.of("subscriptions/listen")
         }
         assert client.circuit_state is CircuitState.CLOSED
-        assert len(stage.channels) == 1
+        assert len(stage.transports) == 1
         assert stage.count("initialize") <= 1
 
     play(scene, revision=revision, has_exchanges=has_exchanges, tool_breakers=breaker)
@@ -177,7 +177,7 @@ def test_closing_may_be_cancelled_at_any_moment(turns: int) -> None:
         closing.cancel()
         await asyncio.gather(closing, call, return_exceptions=True)
         if turns:
-            assert stage.channel.is_closed
+            assert stage.transport.is_closed
 
     play(scene)
 
@@ -229,7 +229,7 @@ def test_progress_is_told_to_its_own_call() -> None:
         a, b, c = (each["id"] for each in stage.of("tools/call"))
         tokens = [each["params"].get("_meta", {}) for each in stage.of("tools/call")]
         assert [each.get("progressToken") for each in tokens] == [a, b, None]
-        tell = stage.channel.tell
+        tell = stage.transport.tell
         tell("notifications/progress", progressToken=b, progress=1)
         tell("notifications/progress", progressToken=a, progress=2.5, total=5, message="half")
         for nobody in (c, "nobody", 7, None, [], {"a": 1}):
@@ -237,7 +237,7 @@ def test_progress_is_told_to_its_own_call() -> None:
         for nonsense in (None, "1", True, [], {}):
             tell("notifications/progress", progressToken=a, progress=nonsense)
         tell("notifications/progress", progressToken=a, progress=3, total="many", message=5)
-        stage.channel.release("go")
+        stage.transport.release("go")
         await asyncio.gather(*calls)
         tell("notifications/progress", progressToken=a, progress=4)
         assert heard == [("b", 1, None, None), ("a", 2.5, 5, "half"), ("a", 3, None, None)]
@@ -259,10 +259,10 @@ def test_log_messages_are_told_to_those_whose_they_may_be() -> None:
             client.call("play", arguments, on_log=note("b")),
             client.call("play", arguments),
         )
-        tell, a = stage.channel.tell, stage.of("tools/call")[0]["id"]
+        tell, a = stage.transport.tell, stage.of("tools/call")[0]["id"]
         tell("notifications/message", level="error", logger="db", data={"x": 1})
         tell("notifications/message", stream=a, level=5, logger=5)
-        stage.channel.release("go")
+        stage.transport.release("go")
         await asyncio.gather(*calls)
         tell("notifications/message", level="debug", data="late")
         assert heard == [
@@ -333,7 +333,7 @@ def test_a_loss_is_a_warning_only_where_somebody_had_the_session(
         assert caplog.records == []
         stage.play({})
         await client.initialize()
-        stage.channel.lose()
+        stage.transport.lose()
         await settle()
         assert [each.message for each in caplog.records] == [
             "the connection was lost: the server is gone"
@@ -359,15 +359,15 @@ def test_what_is_under_way_may_hear_for_itself_that_the_session_is_gone() -> Non
         stage.play({"tools/call": []})
         (third,) = await begun(client.call("play", {"nonce": "c"}))
         stage.play({})
-        stage.channel.release("first")
+        stage.transport.release("first")
         await asyncio.sleep(0.9)
-        assert len(stage.channels) == 1
-        stage.channel.release("second")
+        assert len(stage.transports) == 1
+        stage.transport.release("second")
         assert (await first).text == "a"
         assert (await second).text == "b"
         error = await error_of(third)
         assert error.may_have_run
-        assert len(stage.channels) == 2
+        assert len(stage.transports) == 2
         assert sorted(stage.nonces()) == ["a", "a", "b", "b", "c"]
 
     play(scene)
@@ -385,7 +385,7 @@ def test_a_server_that_another_one_has_replaced_is_met_anew(revision: str) -> No
         )
         error = await error_of(call)
         assert (error.may_have_run, error.original_code) == (False, -32022)
-        assert len(stage.channels) == 4  # repeated once, and tried three times in all
+        assert len(stage.transports) == 4  # repeated once, and tried three times in all
 
     play(scene, revision=revision)
 
@@ -396,11 +396,11 @@ def test_who_waited_to_send_in_a_session_that_has_expired_meanwhile() -> None:
         acts = [["wait", "go"], refusal(-32000, "Session not found")]
         (first,) = await begun(client.call("play", {**NONCE, "acts": acts}))
         (other,) = await begun(client.call("play", {"nonce": "other", "acts": []}))
-        stage.channel.jam()
+        stage.transport.jam()
         (waits,) = await begun(client.call("play", {"nonce": "two"}))
-        stage.channel.release("go")
+        stage.transport.release("go")
         await settle()
-        stage.channel.unjam()
+        stage.transport.unjam()
         assert (await waits).text == "two"
         assert stage.nonces().count("two") == 1
         assert client._breakers.server.failures == 0
@@ -425,7 +425,7 @@ def test_what_lasts_does_not_hold_up_the_next_session() -> None:
         stage.play({"tools/call": acts})
         (call,) = await begun(client.call("play", NONCE))
         stage.play({})
-        stage.channel.release("go")
+        stage.transport.release("go")
         assert (await call).text == "one"
         assert loop.time() == began
 
@@ -443,7 +443,7 @@ def question(number: int) -> dict[str, Any]:
 def test_a_ping_is_answered_at_once() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
-        stage.channel.ask("are you there", "ping")
+        stage.transport.ask("are you there", "ping")
         assert stage.answers() == [{"jsonrpc": "2.0", "id": "are you there", "result": {}}]
 
     play(scene)
@@ -453,8 +453,8 @@ def test_a_ping_is_answered_at_once() -> None:
 def test_in_the_stateless_era_servers_ask_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
-        stage.channel.ask(1, "ping")
-        stage.channel.ask(2, "roots/list")
+        stage.transport.ask(1, "ping")
+        stage.transport.ask(2, "roots/list")
         await settle()
         assert stage.answers() == []
 
@@ -477,25 +477,25 @@ def test_questions_are_bounded_and_end_with_the_session() -> None:
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
-        for number in range(MAX_OPEN_QUESTIONS):
-            stage.channel.say(question(number))
-        stage.channel.say(question(7))  # this one is open
-        stage.channel.say(question(1_000))
+        for number in range(MAX_OPEN_REQUESTS):
+            stage.transport.say(question(number))
+        stage.transport.say(question(7))  # this one is open
+        stage.transport.say(question(1_000))
         await settle()
         refused = {each["id"]: each["error"]["code"] for each in stage.answers()}
         assert refused == {7: -32600, 1_000: -32600}
-        assert len(started) == MAX_OPEN_QUESTIONS
-        stage.channel.tell("notifications/cancelled", requestId=3)
+        assert len(started) == MAX_OPEN_REQUESTS
+        stage.transport.tell("notifications/cancelled", requestId=3)
         for nothing in (None, "3", 3.0, [], {}, 5_000):
-            stage.channel.tell("notifications/cancelled", requestId=nothing)
+            stage.transport.tell("notifications/cancelled", requestId=nothing)
         await settle()
         assert len(ended) == 1
-        stage.channel.say(question(1_001))
+        stage.transport.say(question(1_001))
         await settle()
-        assert len(started) == MAX_OPEN_QUESTIONS + 1
-        stage.channel.lose()
+        assert len(started) == MAX_OPEN_REQUESTS + 1
+        stage.transport.lose()
         await settle()
-        assert len(ended) == MAX_OPEN_QUESTIONS + 1
+        assert len(ended) == MAX_OPEN_REQUESTS + 1
         assert len(stage.answers()) == 2
 
     play(scene, roots=handler)
@@ -505,14 +505,14 @@ def test_questions_are_bounded_and_end_with_the_session() -> None:
 def test_what_is_not_answered_is_refused() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
-        stage.channel.ask(1, "sampling/createMessage")
-        stage.channel.ask(2, "no/such/method")
-        stage.channel.ask(3, "roots/list")
+        stage.transport.ask(1, "sampling/createMessage")
+        stage.transport.ask(2, "no/such/method")
+        stage.transport.ask(3, "roots/list")
         await asyncio.sleep(10.1)
         codes = {each["id"]: each["error"]["code"] for each in stage.answers()}
         assert codes == {1: -32601, 2: -32601, 3: -32603}
 
-    play(scene, roots=never, question_timeout=10)
+    play(scene, roots=never, handler_timeout=10)
 
 
 async def never() -> list[Any]:
@@ -532,13 +532,13 @@ def test_a_handler_that_holds_on_holds_nobody_up() -> None:
 
     async def main(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
-        stage.channel.say(question(1))
+        stage.transport.say(question(1))
         await settle()
         loop = asyncio.get_running_loop()
         before = loop.time()
         await client.close()
         assert loop.time() - before == pytest.approx(1, abs=0.001)
-        assert stage.channel.is_closed
+        assert stage.transport.is_closed
         await asyncio.sleep(400)
         assert stage.answers() == []
 
@@ -550,9 +550,9 @@ def test_a_handler_may_close_the_client() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         clients.append(client)
         await client.initialize()
-        stage.channel.say(question(1))
+        stage.transport.say(question(1))
         await settle()
-        assert stage.channel.is_closed
+        assert stage.transport.is_closed
 
     async def handler() -> list[Any]:
         await clients[0].close()
@@ -582,7 +582,7 @@ def test_a_deadline_stands_still_while_a_person_answers(thinking: float, is_late
             assert stage.answers()[0]["error"]["code"] == -32603
         assert not isinstance(outcome, BaseException)
 
-    play(scene, roots=handler, question_timeout=10)
+    play(scene, roots=handler, handler_timeout=10)
 
 
 @pytest.mark.rule("CLIENT-20")
@@ -603,7 +603,7 @@ def test_a_server_that_asks_for_ever_holds_nobody_for_ever() -> None:
         assert isinstance(error, CallTimeoutError)
         assert loop.time() - began <= 2 + 10 + 0.001
 
-    play(scene, roots=handler, question_timeout=10)
+    play(scene, roots=handler, handler_timeout=10)
 
 
 messages = st.recursive(
@@ -629,10 +629,10 @@ def test_whatever_a_server_says_between_calls_go_on(said: list[Any], revision: s
         calls = await begun(client.call("play", arguments), client.call("play", {"nonce": "x"}))
         for each in said:
             try:
-                stage.channel.say(each)
+                stage.transport.say(each)
             except TypeError:  # no JSON of ours: a number beyond 64 bits
                 continue
-        stage.channel.release("go")
+        stage.transport.release("go")
         for each in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(each, MCPError) or each.text in ("one", "x")
         assert (await client.call("play", {"nonce": "y"})).text == "y"
@@ -654,7 +654,7 @@ def test_what_cannot_be_sent_is_the_callers_mistake() -> None:
             assert (error.code, error.may_have_run) == ("E203", False)
         assert stage.nonces() == []
         assert client.circuit_state is CircuitState.CLOSED
-        assert stage.channel.receiver.conversation.waiting == {}
+        assert stage.transport.receiver.conversation.waiting == {}
 
     play(scene, revision=HANDSHAKE)
 

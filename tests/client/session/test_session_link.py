@@ -43,7 +43,7 @@ def test_a_hundred_first_calls_make_one_session(revision: str) -> None:
         operations = [client.call("play", {"nonce": str(each)}) for each in range(100)]
         results = await asyncio.gather(*operations, client.ping(), client.list_resources())
         assert [each.text for each in results[:100]] == [str(each) for each in range(100)]  # type: ignore[union-attr]
-        assert len(stage.channels) == 1
+        assert len(stage.transports) == 1
         assert stage.count(FIRST[revision]) <= 2  # a ping may be one
         assert stage.count("tools/list") == 1
         assert stage.count("notifications/initialized") == (revision == HANDSHAKE)
@@ -62,9 +62,9 @@ def test_whoever_goes_takes_no_session_with_him(revision: str) -> None:
             each.cancel()
         await asyncio.wait(calls)
         assert all(each.cancelled() for each in calls)
-        stage.channel.release("go")
+        stage.transport.release("go")
         assert (await client.call("play", {"nonce": "y"})).text == "y"
-        assert len(stage.channels) == 1
+        assert len(stage.transports) == 1
         assert stage.nonces() == ["y"]
 
     play(scene, {FIRST[revision]: [["wait", "go"], ["answer"]]}, revision=revision)
@@ -77,7 +77,7 @@ def test_one_that_cannot_be_made_is_an_error_of_all_who_wait_and_of_nobody_else(
         for each in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(each, ConnectionLostError)
             assert not each.may_have_run
-        assert len(stage.channels) == 1
+        assert len(stage.transports) == 1
         stage.play({})
         assert (await client.call("play", {"nonce": "y"})).text == "y"
 
@@ -95,7 +95,7 @@ def test_one_that_is_never_ready(point: str) -> None:
         assert not error.may_have_run
         assert "was not ready within 5 s" in error.message or point == "tools/list"
         assert loop.time() - began == pytest.approx(5, abs=0.001)
-        assert all(each.is_closed for each in stage.channels)
+        assert all(each.is_closed for each in stage.transports)
 
     hang: list[Act] = [["hang"]] if point == "open" else []
     play(scene, {point: hang}, retries=ONCE, connect_timeout=5, has_exchanges=True)
@@ -114,12 +114,12 @@ def test_process_that_is_slow_to_start_is_waited_for_as_long_as_a_call_has_time(
             error = await error_of(client.call("play", {"nonce": "x"}, timeout=timeout))
             assert isinstance(error, CallTimeoutError)
             assert f"within {timeout} s" in error.message
-            assert not stage.channel.is_closed
+            assert not stage.transport.is_closed
         await error_of(longest)
         assert loop.time() - began == pytest.approx(36, abs=0.001)
         await settle()
-        assert stage.channel.is_closed
-        assert len(stage.channels) == 1
+        assert stage.transport.is_closed
+        assert len(stage.transports) == 1
 
     hang: list[Act] = [["hang"]] if point == "open" else []
     play(scene, {point: hang}, retries=ONCE, connect_timeout=5)
@@ -130,9 +130,9 @@ def test_process_that_starts_after_connect_timeout_answers_the_call_that_waits()
     async def scene(client: Client, stage: ScriptedStage) -> None:
         (waiting,) = await begun(client.call("play", {"nonce": "x"}))
         await asyncio.sleep(36)
-        stage.channel.release("go")
+        stage.transport.release("go")
         assert (await waiting).text == "x"
-        assert len(stage.channels) == 1
+        assert len(stage.transports) == 1
 
     play(scene, {"initialize": [["wait", "go"], ["answer"]]})
 
@@ -142,9 +142,9 @@ def test_process_that_nobody_waits_for_has_connect_timeout_to_start() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await error_of(client.call("play", {"nonce": "x"}, timeout=1))
         await asyncio.sleep(3)
-        assert not stage.channel.is_closed
+        assert not stage.transport.is_closed
         await asyncio.sleep(2)
-        assert stage.channel.is_closed
+        assert stage.transport.is_closed
 
     play(scene, {"initialize": []}, retries=ONCE, connect_timeout=5)
 
@@ -154,12 +154,12 @@ def test_process_that_nobody_waits_for_has_connect_timeout_to_start() -> None:
 def test_whose_time_ends_before_anything_was_sent_reads_what_the_server_says_of_it(
     point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ScriptedChannel, "diagnosis", lambda _: "it writes: no key")
+    monkeypatch.setattr(ScriptedChannel, "stderr_tail", lambda _: "it writes: no key")
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
         if point == "jam":
             await client.initialize()
-            stage.channel.jam()
+            stage.transport.jam()
         error = await error_of(client.call("play", {"nonce": "x"}, timeout=2))
         assert isinstance(error, CallTimeoutError)
         assert (error.message, error.may_have_run) == (
@@ -168,7 +168,7 @@ def test_whose_time_ends_before_anything_was_sent_reads_what_the_server_says_of_
         )
         with pytest.raises(CallTimeoutError, match="for ping within 1 s: it writes"):
             await client.ping(timeout=1)
-        stage.channel.lose()
+        stage.transport.lose()
 
     hang: list[Act] = [["hang"]] if point == "open" else []
     play(scene, {} if point == "jam" else {point: hang}, retries=ONCE)
@@ -202,7 +202,7 @@ def test_a_failed_beginning_leaves_nothing() -> None:
             assert tasks() == []
         stage.play({})
         await client.ping()
-        assert sum(not each.is_closed for each in stage.channels) == 1
+        assert sum(not each.is_closed for each in stage.transports) == 1
 
     play(scene, retries=ONCE)
 
@@ -220,8 +220,8 @@ def test_a_connection_may_be_lost_at_any_moment(revision: str, turns: list[int])
         for each in turns:
             for _ in range(each):
                 await asyncio.sleep(0)
-            if stage.channels and stage.channel.is_open:
-                stage.channel.lose()
+            if stage.transports and stage.transport.is_open:
+                stage.transport.lose()
         for number, outcome in enumerate(await asyncio.gather(*calls, return_exceptions=True)):
             reached = stage.nonces().count(str(number))
             assert reached <= 1
@@ -231,7 +231,7 @@ def test_a_connection_may_be_lost_at_any_moment(revision: str, turns: list[int])
             else:
                 assert outcome.text == str(number)
         assert (await client.call("play", {"nonce": "last"})).text == "last"
-        assert sum(not each.is_closed for each in stage.channels) == 1
+        assert sum(not each.is_closed for each in stage.transports) == 1
 
     play(scene, revision=revision)
 
@@ -244,7 +244,7 @@ def test_a_session_that_expires_again_and_again_is_given_up() -> None:
         gone = refusal(-32000, "Session not found")
         error = await error_of(client.call("play", {"nonce": "x", "acts": [gone]}))
         assert (error.code, error.may_have_run) == ("E201", False)
-        assert len(stage.channels) == 1 + 1 + 2
+        assert len(stage.transports) == 1 + 1 + 2
 
     play(scene, retries=RetryPolicy(max_attempts=3))
 
@@ -255,13 +255,13 @@ def test_a_server_that_ends_for_being_probed_is_not_probed_again(has_exchanges: 
     async def main(clock: ManualClock) -> None:
         stage = ScriptedStage(HANDSHAKE, has_exchanges)
         stage.play({"server/discover": [["die"]]})
-        async with Client(stage.make_channel, ClientOptions(retries=ONCE)) as client:
+        async with Client(stage.make_transport, ClientOptions(retries=ONCE)) as client:
             await client.initialize()
-            assert len(stage.channels) == 2
+            assert len(stage.transports) == 2
             assert stage.count("server/discover") == 1
             assert client._breakers.server.failures == 0
             # And it is known from then on.
-            stage.channel.lose()
+            stage.transport.lose()
             await settle()
             await client.ping()
             assert stage.count("server/discover") == 1
@@ -280,7 +280,7 @@ def test_closed_while_it_begins(point: str) -> None:
         error = await error_of(call)
         assert isinstance(error, ConnectionLostError)
         assert (error.may_have_run, error.retryable) == (False, False)
-        assert len(stage.channels) == 1
+        assert len(stage.transports) == 1
 
     hang: list[Act] = [["hang"]] if point == "open" else []
     play(scene, {point: hang})
@@ -293,14 +293,14 @@ def test_closing_while_it_begins_may_be_cancelled(turns: int) -> None:
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
         (call,) = await begun(client.call("play", {"nonce": "x"}))
-        stage.channel.farewell = 5.0
+        stage.transport.farewell = 5.0
         closing = asyncio.ensure_future(client.close())
         for _ in range(turns):
             await asyncio.sleep(0)
         closing.cancel()
         await asyncio.wait([closing])
         if turns:
-            assert stage.channel.is_closed
+            assert stage.transport.is_closed
             await settle(2)
             assert [each for each in tasks() if "_connect" in each] == []
         await asyncio.gather(call, return_exceptions=True)
@@ -314,7 +314,7 @@ def test_what_makes_channels_may_fail() -> None:
 
     async def main(clock: ManualClock) -> None:
         stage = ScriptedStage(HANDSHAKE)
-        makers = [broken, stage.make_channel]
+        makers = [broken, stage.make_transport]
         async with Client(lambda: makers.pop(0)(), ClientOptions()) as client:
             with pytest.raises(ZeroDivisionError):
                 await client.ping()

@@ -24,7 +24,7 @@ def run(scene: Scene, points: dict[str, list[Act]], **options: Any) -> None:
     async def main(clock: ManualClock) -> None:
         stage = MemoryStage("2025-11-25")
         stage.play(points)
-        async with Client(stage.make_channel, ClientOptions(**options)) as client:
+        async with Client(stage.make_transport, ClientOptions(**options)) as client:
             await scene(client, stage)
         assert tasks() == []
 
@@ -65,7 +65,7 @@ def test_one_that_goes_takes_nothing_from_the_others(point: str) -> None:
         first.cancel()
         await asyncio.wait([first])
         assert first.cancelled()
-        stage.channels[0].release("the answer")
+        stage.transports[0].release("the answer")
         assert (await second).text == "second"
         assert len([each for each in stage.events("message") if each["method"] == point]) == 1
 

@@ -11,7 +11,7 @@ from attrs import define, field
 
 from foundation_rt.client import connect
 from foundation_rt.client.session.handshake import NEWEST_REVISION
-from foundation_rt.client.transports.transport import Outgoing, Receiver
+from foundation_rt.client.transports.transport import ClientMessage, Receiver
 from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION
 
 CLIENTS = 16
@@ -29,14 +29,14 @@ class SlowStart:
     newest_first: bool
     description: str = "a slow server"
     has_exchanges: bool = False
-    congested: bool = False
+    is_congested: bool = False
     _receiver: Receiver = field(init=False)
-    _unread: list[Outgoing] = field(factory=list)
+    _unread: list[ClientMessage] = field(factory=list)
 
     async def open(self, receiver: Receiver) -> None:
         self._receiver = receiver
 
-    def send(self, message: Outgoing) -> None:
+    def send(self, message: ClientMessage) -> None:
         self._unread.append(message)
         if message.method == "initialize":
             asyncio.get_running_loop().call_soon(self._answer)
@@ -55,9 +55,9 @@ class SlowStart:
 
     def forget(self, request_id: str) -> None: ...
 
-    def agreed(self, revision: object) -> None: ...
+    def negotiated(self, revision: object) -> None: ...
 
-    def diagnosis(self) -> str:
+    def stderr_tail(self) -> str:
         return ""
 
     async def close(self) -> None: ...

@@ -50,7 +50,7 @@ def update(stage: ScriptedStage, *uris: Any) -> None:
     if listening:
         meta = {"_meta": {KEY: listening[-1]["id"]}}
     for uri in uris:
-        stage.channel.tell(UPDATED, uri=uri, **meta)
+        stage.transport.tell(UPDATED, uri=uri, **meta)
 
 
 def listens(stage: ScriptedStage, member: str = "resourceSubscriptions") -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ def test_it_is_entered_when_the_server_has_confirmed(revision: str) -> None:
         changes = client.subscribe(ONE)
         (entering,) = await begun(changes.__aenter__())
         assert not entering.done()
-        stage.channel.release("go")
+        stage.transport.release("go")
         await settle()
         assert entering.done()
         changes.close()
@@ -168,9 +168,9 @@ def test_a_session_that_has_expired_is_made_anew_for_it(revision: str) -> None:
         stage.play({SUBSCRIBE[revision]: gone})
         (entering,) = await begun(client.subscribe(ONE).__aenter__())
         stage.play({})
-        stage.channel.release("go")
+        stage.transport.release("go")
         changes = await entering
-        assert len(stage.channels) == 2
+        assert len(stage.transports) == 2
         changes.close()
 
     play(scene, revision=revision, retries=RetryPolicy(max_attempts=1))
@@ -196,9 +196,9 @@ def test_it_outlives_sessions(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         async with client.subscribe(ONE, TWO) as changes:
             for times in range(2, 4):
-                stage.channel.lose()
+                stage.transport.lose()
                 await asyncio.sleep(3)
-                assert len(stage.channels) == times
+                assert len(stage.transports) == times
                 assert await taken(changes) == [ONE, TWO]
                 update(stage, TWO)
                 assert await taken(changes) == [TWO]
@@ -214,7 +214,7 @@ def test_a_server_that_does_not_confirm_it_again(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         async with client.subscribe(ONE, timeout=2) as changes:
             stage.play({SUBSCRIBE[revision]: []})
-            stage.channel.lose()
+            stage.transport.lose()
             await asyncio.sleep(100)
             asked = stage.count("resources/subscribe") + len(listens(stage))
             assert 4 <= asked <= 10
@@ -233,7 +233,7 @@ def test_one_that_is_refused_later_ends(revision: str) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         async with client.subscribe(ONE) as changes:
             stage.play({SUBSCRIBE[revision]: [refusal(-32602)]})
-            stage.channel.lose()
+            stage.transport.lose()
             await asyncio.sleep(3)
             assert (await error_of(taken_error(changes))).code == "E203"
 
@@ -251,12 +251,12 @@ def test_a_stream_that_the_server_ends_is_asked_for_again(how: str) -> None:
                 (*_, last) = listens(stage)
                 assert len(listens(stage)) == times
                 if how == "answered":
-                    stage.channel.say({"jsonrpc": "2.0", "id": last["id"], "result": {}})
+                    stage.transport.say({"jsonrpc": "2.0", "id": last["id"], "result": {}})
                 else:
-                    stage.channel.tell("notifications/cancelled", requestId=last["id"])
+                    stage.transport.tell("notifications/cancelled", requestId=last["id"])
                 await asyncio.sleep(min(2 ** (times - 1), 30) + 0.1)
                 assert await taken(changes) == [ONE]
-            assert len(stage.channels) == 1
+            assert len(stage.transports) == 1
 
     play(scene, revision=STATELESS)
 
@@ -285,7 +285,7 @@ def test_entering_may_be_given_up_at_any_moment(revision: str, turns: int, close
             await settle()
             if entering.cancelled():
                 assert client._subscriptions._open == {}
-                waiting = stage.channel.receiver.conversation.waiting if stage.channels else {}
+                waiting = stage.transport.receiver.conversation.waiting if stage.transports else {}
                 assert len(waiting) <= 1  # that of the lists
 
     play(scene, revision=revision)
@@ -314,7 +314,7 @@ def test_what_somebody_comes_back_to_is_not_taken_back() -> None:
             pass
         await settle()
         async with client.subscribe(TWO) as changes:
-            stage.channel.release("go")
+            stage.transport.release("go")
             await settle()
             assert [each["params"]["uri"] for each in stage.of("resources/unsubscribe")] == [ONE]
             update(stage, TWO)
@@ -372,8 +372,8 @@ def test_a_mistake_while_it_is_made_again_is_not_hidden() -> None:
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
         async with client.subscribe(ONE) as changes:
-            client._link.make_channel = broken
-            stage.channel.lose()
+            client._link.make_transport = broken
+            stage.transport.lose()
             await asyncio.sleep(2)
             with pytest.raises(ZeroDivisionError):
                 await changes.__anext__()
@@ -392,9 +392,9 @@ def test_a_stream_that_ends_with_its_session_leaves_the_next_list_alone() -> Non
         await client.initialize()
         await settle()
         (sent,) = stage.of("subscriptions/listen")
-        stage.channel.say({"jsonrpc": "2.0", "id": sent["id"], "result": {}})
+        stage.transport.say({"jsonrpc": "2.0", "id": sent["id"], "result": {}})
         await settle()
-        stage.channel.lose()
+        stage.transport.lose()
         await settle()
         await client.call("play", {"nonce": "x"})
         await asyncio.sleep(5)
@@ -440,7 +440,7 @@ def test_lists_that_change(revision: str, has_exchanges: bool) -> None:
             stream = sent["id"]
         assert stage.count("tools/list") == 1
         for kind in ("tools", "prompts", "resources", "nothing"):
-            stage.channel.tell(f"notifications/{kind}/list_changed", stream)
+            stage.transport.tell(f"notifications/{kind}/list_changed", stream)
         assert heard == ["tools", "prompts", "resources"]
         await client.call("play", {"nonce": "x"})
         assert stage.count("tools/list") == 2
@@ -500,7 +500,7 @@ def test_after_a_gap_the_lists_may_have_changed() -> None:
         await client.initialize()
         await settle()
         (sent,) = stage.of("subscriptions/listen")
-        stage.channel.tell("notifications/cancelled", requestId=sent["id"])
+        stage.transport.tell("notifications/cancelled", requestId=sent["id"])
         await asyncio.sleep(1.1)
         assert heard == ["tools", "resources"]
         await client.list_tools()
@@ -516,7 +516,7 @@ def test_the_listening_of_a_lost_session_does_not_disturb_the_next() -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
         await settle()
-        stage.channel.lose()
+        stage.transport.lose()
         await settle()
         await client.call("play", {"nonce": "x"})
         await asyncio.sleep(40)
@@ -535,7 +535,7 @@ def test_what_a_handler_of_changes_raises_is_its_own() -> None:
 
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
-        stage.channel.tell("notifications/tools/list_changed")
+        stage.transport.tell("notifications/tools/list_changed")
         await client.call("play", {"nonce": "x"})
         assert stage.count("tools/list") == 2
 
@@ -560,16 +560,16 @@ def test_any_history_of_a_subscription(history: list[tuple[Any, ...]], revision:
                     update(stage, *more)
                     due |= {each for each in more if each not in ("other", 5)}
                 elif step == "lose":
-                    stage.channel.lose()
+                    stage.transport.lose()
                     await settle()
                     is_told = False
                 elif step == "end" and is_told and revision == STATELESS:
                     (*_, last) = listens(stage)
-                    stage.channel.tell("notifications/cancelled", requestId=last["id"])
+                    stage.transport.tell("notifications/cancelled", requestId=last["id"])
                     await settle()
                     is_told = False
                 elif step == "list":
-                    stage.channel.tell("notifications/tools/list_changed")
+                    stage.transport.tell("notifications/tools/list_changed")
                 elif step == "wait":
                     await asyncio.sleep(70)
                     due |= set() if is_told else {ONE, TWO}

@@ -37,12 +37,12 @@ def pages(stage: ScriptedStage, method: str, member: str, *said: dict[str, Any])
         acts.append(result(**{member: [{"name": name, "uri": name, "uriTemplate": name}]}, **page))
     rest = iter(acts)
     last = acts[-1]
-    perform = stage.channel._play._acts
+    perform = stage.transport._play._acts
 
     def acts_of(point: str, default: list[Act]) -> list[Act]:
         return [next(rest, last)] if point == method else perform(point, default)
 
-    stage.channel._play._acts = acts_of  # type: ignore[method-assign]
+    stage.transport._play._acts = acts_of  # type: ignore[method-assign]
 
 
 @pytest.mark.rule("CLIENT-22")
@@ -89,8 +89,8 @@ def test_a_list_that_is_none_or_does_not_end(said: list[dict[str, Any]]) -> None
         pages(stage, "resources/list", "resources", {})
         acts = [["reply", {"result": {"resources": [], **each}}] for each in said]
         rest = iter(acts)
-        channel = stage.channel
-        channel._play._acts = lambda point, default: [next(rest, acts[-1])]  # type: ignore[method-assign]
+        transport = stage.transport
+        transport._play._acts = lambda point, default: [next(rest, acts[-1])]  # type: ignore[method-assign]
         assert isinstance(await error_of(client.list_resources()), InvalidResponseError)
         assert stage.count("resources/list") <= 4
 

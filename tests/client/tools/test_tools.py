@@ -270,12 +270,12 @@ def test_a_list_that_changed_while_it_was_read_serves_those_who_wait() -> None:
         stage.play({**ANSWER, "tools/list": [["wait", "old"], *listed(tool("a"))["tools/list"]]})
         early = await begun(*(client.call("a") for _ in range(3)))
         stage.play({**ANSWER, "tools/list": [["wait", "new"], *listed(tool("b"))["tools/list"]]})
-        stage.channel.tell("notifications/tools/list_changed")
+        stage.transport.tell("notifications/tools/list_changed")
         late = await begun(*(client.call("b") for _ in range(3)))
         assert count(stage) == 3
-        stage.channel.release("new")
+        stage.transport.release("new")
         await asyncio.gather(*late)
-        stage.channel.release("old")
+        stage.transport.release("old")
         await asyncio.gather(*early)
         assert [each.name for each in await client.list_tools()] == ["b"]
         assert count(stage) == 3
@@ -310,7 +310,7 @@ def test_whoever_waits_may_go(revision: str) -> None:
             each.cancel()
         await asyncio.wait(calls)
         (call,) = await begun(client.call("a"))
-        stage.channel.release("go")
+        stage.transport.release("go")
         await call
         assert count(stage) == 2
         assert stage.of("notifications/cancelled") == []
@@ -369,9 +369,9 @@ def test_a_list_whose_connection_is_lost_is_read_in_the_next() -> None:
         stage.play({"tools/list": []})
         calls = await begun(*(client.call("a") for _ in range(20)))
         stage.play(listed(tool("a")))
-        stage.channel.lose()
+        stage.transport.lose()
         await asyncio.gather(*calls)
-        assert len(stage.channels) == 2
+        assert len(stage.transports) == 2
         assert client._breakers.server.failures == 0
 
     play(scene, listed(tool("a")))
@@ -429,8 +429,8 @@ def test_headers_that_the_server_wants_otherwise() -> None:
         )
         error = await error_of(client.call("a", {"city": "Oslo"}))
         assert (error.original_code, error.may_have_run) == (-32020, False)
-        sent = [each for each in stage.channel.outgoing if each.method == "tools/call"]
-        assert [dict(each.mirrored) for each in sent] == [{}, {"City": "Oslo"}]
+        sent = [each for each in stage.transport.outgoing if each.method == "tools/call"]
+        assert [dict(each.header_params) for each in sent] == [{}, {"City": "Oslo"}]
         assert count(stage) == 2
 
     play(scene, listed(tool("a")), revision=STATELESS, has_exchanges=True)
@@ -444,7 +444,7 @@ def test_what_is_listed_anew_is_what_the_result_is_held_against() -> None:
         stage.play({"tools/call": [refusal(-32020)], "tools/list": [["wait", "go"]]})
         (call,) = await begun(client.call("a"))
         stage.play({"tools/call": [result(content=[], structuredContent={"sky": "grey"})]})
-        stage.channel.say(
+        stage.transport.say(
             {"jsonrpc": "2.0", "id": stage.of("tools/list")[-1]["id"], "result": {"tools": [new]}}
         )
         assert (await call).structured == {"sky": "grey"}
@@ -538,17 +538,17 @@ def test_any_history_of_a_list(history: list[str], hint: int | None) -> None:
             elif step == "list":
                 names = [each.name for each in await client.list_tools()]
                 assert names == ["a", f"v{version}"]
-            elif step == "changed" and stage.channels and client.server is not None:
+            elif step == "changed" and stage.transports and client.server is not None:
                 version += 1
                 stage.play(listed(tool("a"), tool(f"v{version}"), **more))
-                stage.channel.tell("notifications/tools/list_changed")
+                stage.transport.tell("notifications/tools/list_changed")
                 await client.call(f"v{version}")
             elif step == "invalidate":
                 client.invalidate()
             elif step == "wait":
                 await asyncio.sleep(6)
-            elif step == "die" and stage.channels:
-                stage.channel.lose()
+            elif step == "die" and stage.transports:
+                stage.transport.lose()
                 await settle()
         names = {each["params"]["name"] for each in stage.of("tools/call")}
         assert "nobody" not in names

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.client import CallTimeoutError, CircuitState, HttpServer, MCPError, connect
-from foundation_rt.client.transports.http import Admission
+from foundation_rt.client.transports.http import RequestLimiter
 from foundation_rt.clock import ManualClock
 from foundation_rt.errors import UsageError
-from tests.support.scripted_http import Asked, Reply, ScriptedHttp, run
+from tests.support.scripted_http import ReceivedRequest, Reply, ScriptedHttp, run
 from tests.support.virtual_loop import run_virtual
 
 TOOLS = {"tools": [{"name": "wait", "inputSchema": {"type": "object"}}]}
@@ -28,7 +28,7 @@ def test_any_history_admits_in_order_and_never_too_many(most: int, steps: list[s
     """`refuse` stands for a caller that was let through and sends nothing."""
 
     async def main(_: ManualClock) -> None:
-        places = Admission(most)
+        places = RequestLimiter(most)
         waiting: list[tuple[int, asyncio.Task[None]]] = []
         sent: list[int] = []
         under_way = 0
@@ -71,7 +71,7 @@ def test_any_history_admits_in_order_and_never_too_many(most: int, steps: list[s
 @pytest.mark.rule("CHTTP-10")
 def test_where_nothing_is_sent_any_more_nobody_waits() -> None:
     async def main(_: ManualClock) -> None:
-        places = Admission(1)
+        places = RequestLimiter(1)
         places.take()
         waiting = [asyncio.ensure_future(places.wait()) for _ in range(3)]
         await asyncio.sleep(0)
@@ -90,7 +90,7 @@ class Holding:
         self.open = self.most = 0
         self.order: list[int] = []
 
-    async def answer(self, asked: Asked, out: Reply) -> None:
+    async def answer(self, asked: ReceivedRequest, out: Reply) -> None:
         if asked.rpc == "server/discover":
             out.result(ABOUT)
         elif asked.rpc == "tools/list":
@@ -208,7 +208,7 @@ def test_number_of_connections_that_is_none_is_refused(most: object) -> None:
 @pytest.mark.parametrize("end", ["give_back", "open"])
 def test_a_turn_cancelled_just_before_its_place_came_ends_as_cancelled(end: str) -> None:
     async def main() -> None:
-        places = Admission(1)
+        places = RequestLimiter(1)
         places.take()
         first = asyncio.create_task(places.wait())
         second = asyncio.create_task(places.wait())

@@ -23,10 +23,10 @@ from foundation_rt.client.errors import (
 )
 from foundation_rt.client.transports import http as http_channel
 from foundation_rt.client.transports import http_exchange, http_streams, http_wire
-from foundation_rt.client.transports.http import HttpChannel
+from foundation_rt.client.transports.http import HttpTransport
 from foundation_rt.client.transports.http_server import HttpServer
-from foundation_rt.client.transports.http_streams import MAX_ATTEMPTS, Pace
-from foundation_rt.client.transports.transport import Outgoing
+from foundation_rt.client.transports.http_streams import MAX_ATTEMPTS, ReconnectBackoff
+from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.protocol.framing import LineTooLong
 from tests.support.http_server import serve_http
 from tests.support.leaks import Held
@@ -34,8 +34,8 @@ from tests.support.scripted_http import (
     PATIENCE,
     SESSIONS,
     STATELESS,
-    Asked,
     Heard,
+    ReceivedRequest,
     Reply,
     Talk,
     answer_to,
@@ -57,7 +57,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_streams, "_MOST_RETRY", 0.02)
 
 
-async def session(asked: Asked, out: Reply, session_id: str = "s-1") -> bool:
+async def session(asked: ReceivedRequest, out: Reply, session_id: str = "s-1") -> bool:
     """What a server of the handshake mode says to whatever begins, or ends; whether it did."""
     if asked.method == "DELETE":
         out.whole(200)
@@ -83,12 +83,12 @@ async def refused(talk: Talk, method: str = "tools/call") -> MCPError:
 
 @pytest.mark.rule("CHTTP-05", "CHTTP-08", "CHTTP-13")
 def test_a_stateless_request_is_a_post_that_says_what_it_is() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.result({"a": 1}, mcp_session_id="nobody asked", set_cookie="a=b")
 
     async def main() -> None:
         async with talking(answer) as talk:
-            assert await talk.call("tools/call", "caf\xe9", mirrored={"X": "y"}) == {"a": 1}
+            assert await talk.call("tools/call", "caf\xe9", header_params={"X": "y"}) == {"a": 1}
             await talk.call("tools/list")
         first, second = talk.server.asked
         assert (first.method, first.target) == ("POST", "/mcp")
@@ -107,7 +107,7 @@ def test_a_stateless_request_is_a_post_that_says_what_it_is() -> None:
 
 @pytest.mark.rule("CHTTP-06", "CHTTP-19")
 def test_a_session_is_named_in_everything_that_follows_and_ended() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if not await session(asked, out):
             out.result()
 
@@ -126,7 +126,7 @@ def test_a_session_is_named_in_everything_that_follows_and_ended() -> None:
 
 @pytest.mark.rule("CHTTP-06")
 def test_an_id_of_a_session_that_no_header_holds_is_refused() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         await session(asked, out, "a\xe9")
 
     async def main() -> None:
@@ -140,7 +140,7 @@ def test_an_id_of_a_session_that_no_header_holds_is_refused() -> None:
 def test_nothing_overtakes_the_end_of_the_handshake() -> None:
     taken = asyncio.Event()
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.rpc == "notifications/initialized":
             await taken.wait()
         if not await session(asked, out):
@@ -168,7 +168,7 @@ def test_a_user_s_token_goes_to_the_server_and_nowhere_else(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         assert asked.headers["authorization"] == f"Bearer {SECRET}"
         out.whole(403, f"bad token {SECRET}".encode(), content_type="text/plain")
 
@@ -177,7 +177,7 @@ def test_a_user_s_token_goes_to_the_server_and_nowhere_else(
         async with talking(answer, path=f"/x?key={SECRET}", headers=headers) as talk:
             error = await refused(talk)
             assert talk.server.asked[0].target == f"/x?key={SECRET}"
-            assert talk.channel.description.endswith("/x")
+            assert talk.transport.description.endswith("/x")
             assert SECRET not in f"{error} {error!r} {vars(error)}"
             talk.notify("notifications/roots/list_changed")
         assert SECRET not in caplog.text
@@ -203,7 +203,7 @@ class Failing(httpx2.Auth):
 
 
 def test_authentication_of_httpx2_is_carried_out() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.headers["authorization"] == "new":
             out.result()
         else:
@@ -218,7 +218,7 @@ def test_authentication_of_httpx2_is_carried_out() -> None:
 
 
 def test_authentication_that_fails_costs_the_request_and_nothing_else() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         raise AssertionError("nothing is sent")
 
     async def main() -> None:
@@ -250,7 +250,7 @@ class Stopping(httpx2.Auth):
 def test_nothing_that_authentication_holds_stands_in_an_error_or_the_log(
     auth: httpx2.Auth, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.result()
 
     async def main() -> None:
@@ -274,7 +274,7 @@ def test_listening_survives_authentication_that_fails() -> None:
                 raise RuntimeError("no token to be had")
             yield request
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.method == "GET":
             out.stream()
             out.event(TOLD)
@@ -294,7 +294,7 @@ def test_where_no_connection_is_free_nothing_ran(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(http_wire, "MAX_CONNECTIONS", 1)
     monkeypatch.setattr(http_wire, "CONNECT_TIMEOUT", 0.02)
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         await out.gone()
 
     async def main() -> None:
@@ -313,7 +313,7 @@ def test_where_no_connection_is_free_nothing_ran(monkeypatch: pytest.MonkeyPatch
 def test_a_proxy_that_refuses_is_told_of_without_what_it_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         assert (asked.method, asked.target) == ("CONNECT", "server.example:443")
         out.raw(f"HTTP/1.1 407 {SECRET}\r\nContent-Length: 0\r\n\r\n".encode())
 
@@ -321,13 +321,13 @@ def test_a_proxy_that_refuses_is_told_of_without_what_it_says(
         async with talking(answer) as talk:
             monkeypatch.setenv("https_proxy", talk.server.url.split("/")[2])
             monkeypatch.setenv("no_proxy", "")
-            channel, heard = HttpChannel(HttpServer("https://server.example/mcp")), Heard()
-            await channel.open(heard)
-            error = await refused(Talk(channel, heard, talk.server))
+            transport, heard = HttpTransport(HttpServer("https://server.example/mcp")), Heard()
+            await transport.open(heard)
+            error = await refused(Talk(transport, heard, talk.server))
             assert (error.code, error.may_have_run) == ("E201", False)
             place = "https://server.example/mcp"
             assert error.message == f"the proxy refused the connection to {place}"
-            await channel.close()
+            await transport.close()
 
     run(main())
 
@@ -336,24 +336,24 @@ def test_a_proxy_that_refuses_is_told_of_without_what_it_says(
 def test_channel_is_congested_while_as_many_requests_are_under_way_as_may_be() -> None:
     go = asyncio.Event()
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         await go.wait()
         out.result()
 
     async def main() -> None:
         async with talking(answer, max_connections=3) as talk:
             waiting = [talk.send("tools/list") for _ in range(2)]
-            assert not talk.channel.congested
-            await talk.channel.drained()
+            assert not talk.transport.is_congested
+            await talk.transport.drained()
             waiting.append(talk.send("tools/list"))
-            assert talk.channel.congested
-            drained = asyncio.ensure_future(talk.channel.drained())
+            assert talk.transport.is_congested
+            drained = asyncio.ensure_future(talk.transport.drained())
             await asyncio.sleep(0)
             assert not drained.done()
             futures = [talk.heard.waiting[each] for each in waiting]
             go.set()
             await asyncio.gather(drained, *futures)
-            assert not talk.channel.congested
+            assert not talk.transport.is_congested
 
     run(main())
 
@@ -362,7 +362,7 @@ def test_channel_is_congested_while_as_many_requests_are_under_way_as_may_be() -
 def test_a_request_that_is_forgotten_closes_its_exchange() -> None:
     left = asyncio.Event()
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.rpc == "tools/list":
             out.result()
             return
@@ -376,11 +376,11 @@ def test_a_request_that_is_forgotten_closes_its_exchange() -> None:
             slow = talk.send("tools/call")
             await talk.heard.until(lambda: talk.heard.told)
             del talk.heard.waiting[slow]
-            talk.channel.forget(slow)
+            talk.transport.forget(slow)
             await left.wait()
             assert await talk.call("tools/list") == {}
-            talk.channel.forget(slow)
-            talk.channel.forget("never heard of")
+            talk.transport.forget(slow)
+            talk.transport.forget("never heard of")
         assert talk.heard.told[0][1] == slow
 
     run(main())
@@ -391,7 +391,7 @@ def test_a_request_that_is_forgotten_closes_its_exchange() -> None:
 
 @pytest.mark.rule("CHTTP-13")
 def test_what_a_stream_says_before_the_answer_belongs_to_the_request() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.stream(content_type="Text/Event-Stream; charset=utf-8")
         out.say(b": hello\n\n")
         out.event(TOLD)
@@ -416,7 +416,7 @@ def test_a_stream_that_does_not_end_after_its_answer_is_closed(
     monkeypatch.setattr(http_streams, "_LINGER", 0.01)
     left = asyncio.Event()
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.stream()
         out.event(answer_to(asked))
         await out.gone()
@@ -459,7 +459,7 @@ Answering = dict[str, Any]
     ],
 )
 def test_a_response_that_is_no_answer_is_e209(answering: Answering) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.whole(**{"status": 200} | answering)
 
     async def main() -> None:
@@ -478,7 +478,7 @@ def test_a_response_that_is_no_answer_is_e209(answering: Answering) -> None:
 
 @pytest.mark.rule("CHTTP-14", "CHTTP-23")
 def test_an_event_that_is_too_long_is_told_of_and_the_stream_goes_on() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.stream()
         for _ in range(100):
             out.say(b"data: " + b"x" * 1_000 + b"\n")
@@ -502,12 +502,12 @@ def test_where_nobody_listens_nothing_ran() -> None:
         port = server.sockets[0].getsockname()[1]
         server.close()
         await server.wait_closed()
-        channel, heard = HttpChannel(HttpServer(f"http://127.0.0.1:{port}/")), Heard()
-        await channel.open(heard)
-        error = await refused(Talk(channel, heard, None))  # type: ignore[arg-type]
+        transport, heard = HttpTransport(HttpServer(f"http://127.0.0.1:{port}/")), Heard()
+        await transport.open(heard)
+        error = await refused(Talk(transport, heard, None))  # type: ignore[arg-type]
         assert isinstance(error, ConnectionLostError)
         assert (error.code, error.may_have_run) == ("E201", False)
-        await channel.close()
+        await transport.close()
 
     run(main())
 
@@ -531,7 +531,7 @@ BROKEN = {
 @pytest.mark.rule("CHTTP-15", "CHTTP-24")
 @pytest.mark.parametrize("what", BROKEN.values(), ids=BROKEN)
 def test_what_breaks_off_may_have_run(what: bytes) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.raw(what)
         if what:
             await out.writer.drain()
@@ -549,7 +549,7 @@ def test_what_breaks_off_may_have_run(what: bytes) -> None:
 
 @pytest.mark.rule("CHTTP-37")
 def test_a_server_that_sends_our_head_back_puts_no_secret_into_an_error() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.raw(f"POST {asked.target} {asked.headers['authorization']}\r\n\r\n".encode())
 
     async def main() -> None:
@@ -565,7 +565,7 @@ def test_a_server_that_sends_our_head_back_puts_no_secret_into_an_error() -> Non
 @pytest.mark.rule("CHTTP-37")
 @pytest.mark.parametrize("way", ["json", "events", "status"])
 def test_a_server_that_sends_our_head_back_in_an_error_is_not_quoted(way: str) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         head = {"target": asked.target, **asked.headers}
         error = {"code": -32603, "message": f"bad request: {head}", "data": {"head": head}}
         message = {"jsonrpc": "2.0", "id": asked.message["id"], "error": error}
@@ -591,7 +591,7 @@ def test_a_server_that_sends_our_head_back_in_an_error_is_not_quoted(way: str) -
 def test_a_mistake_of_this_program_s_leaves_nobody_waiting(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         body = orjson.dumps(answer_to(asked))
         out.whole(200, body if "json" in kind else b"data: " + body + b"\n\n", content_type=kind)
 
@@ -616,7 +616,7 @@ def test_a_mistake_of_this_program_s_leaves_nobody_waiting(
 def test_cut_after_any_byte_a_response_is_an_answer_or_may_have_run(
     kind: str, chunked: bool
 ) -> None:
-    def whole(asked: Asked) -> bytes:
+    def whole(asked: ReceivedRequest) -> bytes:
         body = orjson.dumps(answer_to(asked, {"n": 1}))
         if kind == "text/event-stream":
             body = b"event: message\ndata: " + body + b"\n\n"
@@ -629,7 +629,7 @@ def test_cut_after_any_byte_a_response_is_an_answer_or_may_have_run(
     sizes: list[int] = []
     cut = 0
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         data = whole(asked)
         sizes.append(len(data))
         out.raw(data[:cut])
@@ -675,7 +675,7 @@ def test_a_status_says_what_has_failed(
 ) -> None:
     said = {"jsonrpc": "2.0", "id": None, "error": {"code": -32603, "message": "because"}}
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if names_none:
             out.json(said, status, retry_after="7")
         else:
@@ -698,7 +698,7 @@ def test_a_status_says_what_has_failed(
 @pytest.mark.rule("CHTTP-16")
 @pytest.mark.parametrize("status", [400, 404, 403, 500, 503])
 def test_an_answer_to_the_request_counts_whatever_the_status(status: int) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         error = {"code": -32601, "message": "no such method"}
         out.json({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}, status)
 
@@ -724,7 +724,7 @@ def test_an_answer_to_the_request_counts_whatever_the_status(status: int) -> Non
 )
 @pytest.mark.parametrize("kind", ["application/json", "text/html", "\xe9"])
 def test_whatever_a_refusal_says_it_is_one(body: bytes, kind: str) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.whole(500, body, content_type=kind)
 
     async def main() -> None:
@@ -737,7 +737,7 @@ def test_whatever_a_refusal_says_it_is_one(body: bytes, kind: str) -> None:
 
 @pytest.mark.rule("CHTTP-14", "CHTTP-16")
 def test_a_refusal_that_is_packed_is_one_by_its_status() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.whole(401, PACKED, content_type="application/json", content_encoding="gzip")
 
     async def main() -> None:
@@ -751,7 +751,7 @@ def test_a_refusal_that_is_packed_is_one_by_its_status() -> None:
 def test_a_notification_that_is_refused_is_a_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.rpc == "tools/list":
             out.result()
         elif asked.rpc == "notifications/cut":
@@ -768,7 +768,7 @@ def test_a_notification_that_is_refused_is_a_line_in_the_log(
             while len(talk.server.asked) < 4:
                 await asyncio.sleep(0)
             assert await talk.call("tools/list") == {}
-            while len(talk.channel._tasks) > 0:
+            while len(talk.transport._tasks) > 0:
                 await asyncio.sleep(0)
         assert not talk.heard.told
         assert not talk.heard.ended
@@ -788,7 +788,7 @@ def test_a_notification_that_is_never_taken_holds_nothing_up_for_ever(
 ) -> None:
     monkeypatch.setattr(http_exchange, "ACKNOWLEDGE_TIMEOUT", 0.02)
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.rpc == "notifications/initialized":
             await out.gone()
         elif not await session(asked, out):
@@ -807,7 +807,7 @@ def test_a_notification_that_is_never_taken_holds_nothing_up_for_ever(
 def test_a_server_that_asks_on_and_takes_no_answer_costs_no_more_than_a_hundred() -> None:
     takes = asyncio.Event()
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.rpc == "tools/list":
             out.result()
         else:
@@ -821,14 +821,14 @@ def test_a_server_that_asks_on_and_takes_no_answer_costs_no_more_than_a_hundred(
         async with talking(answer) as talk:
             for _ in range(1_000):
                 talk.notify(None)
-            assert len(talk.channel._tasks) == 100
+            assert len(talk.transport._tasks) == 100
             assert await talk.call("tools/list") == {}
             takes.set()
-            while talk.channel._tasks:
+            while talk.transport._tasks:
                 await asyncio.sleep(0)
             assert answers(talk) == 100
             talk.notify(None)
-            while talk.channel._tasks:
+            while talk.transport._tasks:
                 await asyncio.sleep(0)
             assert answers(talk) == 101
 
@@ -842,7 +842,7 @@ def test_a_server_that_asks_on_and_takes_no_answer_costs_no_more_than_a_hundred(
 def test_every_request_that_an_expired_session_refused_is_known_not_to_have_run() -> None:
     is_known, slow = True, asyncio.Event()
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if not await session(asked, out):
             if asked.rpc == "tools/call":
                 await slow.wait()
@@ -882,7 +882,7 @@ def test_what_a_server_does_not_answer_is_lost_with_the_session(
 ) -> None:
     monkeypatch.setattr(http_channel, "_PATIENCE", 0.01)
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if not await session(asked, out):
             if asked.rpc == "tools/call":
                 await out.gone()
@@ -906,9 +906,9 @@ def test_what_a_server_does_not_answer_is_lost_with_the_session(
 @pytest.mark.rule("CHTTP-24")
 @pytest.mark.parametrize("how", ["ended", "cut"])
 def test_a_stream_goes_on_from_its_last_event(how: str) -> None:
-    call: list[Asked] = []
+    call: list[ReceivedRequest] = []
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if await session(asked, out):
             return
         out.stream()
@@ -938,7 +938,7 @@ def test_a_stream_goes_on_from_its_last_event(how: str) -> None:
 @pytest.mark.rule("CHTTP-24")
 @pytest.mark.parametrize("stream", [b"", b"data: {}\n\n", b"id: \x01\ndata: {}\n\n", b"id: 1\n"])
 def test_a_stream_without_an_id_is_not_resumed(stream: bytes) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if not await session(asked, out):
             assert asked.method == "POST"
             out.stream()
@@ -958,7 +958,7 @@ def test_a_stream_without_an_id_is_not_resumed(stream: bytes) -> None:
 @pytest.mark.rule("CHTTP-24")
 @pytest.mark.parametrize("status", [200, 400, 404, 405])
 def test_a_server_that_refuses_to_go_on_is_asked_once(status: int) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if await session(asked, out):
             return
         if asked.method == "POST":
@@ -983,7 +983,7 @@ def test_a_server_that_refuses_to_go_on_is_asked_once(status: int) -> None:
 @pytest.mark.rule("CHTTP-25")
 @pytest.mark.parametrize("how", ["503", "cut", "empty"])
 def test_five_attempts_in_vain_are_the_last(how: str) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if await session(asked, out):
             return
         if asked.method == "POST" or how == "empty":
@@ -1008,9 +1008,9 @@ def test_five_attempts_in_vain_are_the_last(how: str) -> None:
 
 @pytest.mark.rule("CHTTP-25")
 def test_an_attempt_that_brings_something_is_not_in_vain() -> None:
-    call: list[Asked] = []
+    call: list[ReceivedRequest] = []
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if await session(asked, out):
             return
         out.stream()
@@ -1037,7 +1037,7 @@ def test_an_attempt_that_brings_something_is_not_in_vain() -> None:
 def test_a_server_is_not_asked_earlier_than_it_wants(
     retry_ms: int | None, failures: int, draw: float
 ) -> None:
-    seconds = Pace(failures).delay(retry_ms, draw)
+    seconds = ReconnectBackoff(failures).delay(retry_ms, draw)
     wanted = (http_streams._RETRY_MS if retry_ms is None else retry_ms) / 1000
     assert wanted <= seconds <= max(wanted, http_streams._MOST_RETRY)
     if failures == 0:
@@ -1047,9 +1047,9 @@ def test_a_server_is_not_asked_earlier_than_it_wants(
 @pytest.mark.rule("CHTTP-26")
 def test_the_longest_wait_doubles_up_to_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_streams, "_MOST_RETRY", 30.0)
-    assert [Pace(n).delay(1_000, 1.0) for n in range(7)] == [1, 2, 4, 8, 16, 30, 30]
-    assert {Pace(n).delay(1_000, 0.0) for n in range(7)} == {1}
-    assert Pace(3).delay(60_000, 1.0) == 60
+    assert [ReconnectBackoff(n).delay(1_000, 1.0) for n in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    assert {ReconnectBackoff(n).delay(1_000, 0.0) for n in range(7)} == {1}
+    assert ReconnectBackoff(3).delay(60_000, 1.0) == 60
 
 
 # -- listening
@@ -1057,7 +1057,7 @@ def test_the_longest_wait_doubles_up_to_half_a_minute(monkeypatch: pytest.Monkey
 
 @pytest.mark.rule("CHTTP-27")
 def test_what_belongs_to_no_request_is_heard_and_asked_for_again() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.method != "GET":
             if not await session(asked, out):
                 out.result()
@@ -1074,7 +1074,7 @@ def test_what_belongs_to_no_request_is_heard_and_asked_for_again() -> None:
 
     seen = 0
 
-    async def flaky(asked: Asked, out: Reply) -> None:
+    async def flaky(asked: ReceivedRequest, out: Reply) -> None:
         nonlocal seen
         if asked.method == "GET" and asked.headers.get("last-event-id") == "1":
             seen += 1
@@ -1097,7 +1097,7 @@ def test_what_belongs_to_no_request_is_heard_and_asked_for_again() -> None:
 @pytest.mark.rule("CHTTP-27")
 @pytest.mark.parametrize("status", [200, 204, 400, 401, 404, 405])
 def test_a_server_without_such_a_stream_is_asked_once(status: int) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.method == "GET":
             out.whole(status)
         elif not await session(asked, out):
@@ -1106,7 +1106,7 @@ def test_a_server_without_such_a_stream_is_asked_once(status: int) -> None:
     async def main() -> None:
         async with talking(answer) as talk:
             await talk.begin()
-            while talk.channel._tasks:
+            while talk.transport._tasks:
                 await asyncio.sleep(0)
             assert await talk.call("tools/list") == {}
             assert len(talk.server.of("GET")) == 1
@@ -1117,7 +1117,7 @@ def test_a_server_without_such_a_stream_is_asked_once(status: int) -> None:
 
 @pytest.mark.rule("CHTTP-18", "CHTTP-27")
 def test_404_for_a_stream_that_was_there_means_that_the_session_has_expired() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.method == "GET" and "last-event-id" not in asked.headers:
             out.stream()
             out.say(b"id: 1\n\n")
@@ -1137,8 +1137,8 @@ def test_404_for_a_stream_that_was_there_means_that_the_session_has_expired() ->
 
 
 @pytest.mark.rule("CHTTP-27", "CHTTP-24")
-def test_in_the_stateless_mode_nothing_is_listened_to_or_resumed() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+def test_in_the_stateless_era_nothing_is_listened_to_or_resumed() -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         assert asked.method == "POST"
         out.stream()
         out.say(b"id: 1\n\n")
@@ -1146,7 +1146,7 @@ def test_in_the_stateless_mode_nothing_is_listened_to_or_resumed() -> None:
 
     async def main() -> None:
         async with talking(answer) as talk:
-            talk.channel.agreed(STATELESS)
+            talk.transport.negotiated(STATELESS)
             error = await refused(talk)
             assert (error.code, error.may_have_run) == ("E201", True)
 
@@ -1158,7 +1158,7 @@ def test_in_the_stateless_mode_nothing_is_listened_to_or_resumed() -> None:
 
 @pytest.mark.rule("CHTTP-19")
 def test_close_ends_all_that_runs_and_is_there_to_be_called_twice() -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.method == "GET":
             out.stream()
         elif not await session(asked, out):
@@ -1172,10 +1172,10 @@ def test_close_ends_all_that_runs_and_is_there_to_be_called_twice() -> None:
                 talk.send("tools/call")
             while len(talk.server.asked) < 13:
                 await asyncio.sleep(0)
-            await asyncio.gather(talk.channel.close(), talk.channel.close())
-            assert not talk.channel._tasks
+            await asyncio.gather(talk.transport.close(), talk.transport.close())
+            assert not talk.transport._tasks
             talk.send("tools/list")
-            talk.channel.forget("request-2")
+            talk.transport.forget("request-2")
         assert talk.server.of("DELETE")
         assert not talk.heard.ended
         del talk
@@ -1193,7 +1193,7 @@ def test_a_server_that_does_not_take_the_end_of_its_session_is_left(
     monkeypatch.setattr(http_channel, "FAREWELL_TIMEOUT", 0.01 if how == "in time" else PATIENCE)
     asked_to_end = asyncio.Event()
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         if asked.method == "DELETE":
             asked_to_end.set()
             await out.gone()
@@ -1203,7 +1203,7 @@ def test_a_server_that_does_not_take_the_end_of_its_session_is_left(
     async def main() -> None:
         async with talking(answer) as talk:
             await talk.begin()
-            closing = asyncio.ensure_future(talk.channel.close())
+            closing = asyncio.ensure_future(talk.transport.close())
             if how == "cancelled":
                 await asked_to_end.wait()
                 closing.cancel()
@@ -1211,7 +1211,7 @@ def test_a_server_that_does_not_take_the_end_of_its_session_is_left(
                     await closing
             else:
                 await closing
-            await talk.channel.close()
+            await talk.transport.close()
 
     run(main())
 
@@ -1219,10 +1219,10 @@ def test_a_server_that_does_not_take_the_end_of_its_session_is_left(
 @pytest.mark.rule("CHTTP-19")
 def test_a_channel_that_was_not_opened_is_closed_as_well() -> None:
     async def main() -> None:
-        channel = HttpChannel(HttpServer("http://127.0.0.1:9/"))
-        await channel.close()
-        channel.send(Outgoing(b"{}", "1", "ping"))
-        assert channel.diagnosis() == ""
+        transport = HttpTransport(HttpServer("http://127.0.0.1:9/"))
+        await transport.close()
+        transport.send(ClientMessage(b"{}", "1", "ping"))
+        assert transport.stderr_tail() == ""
 
     run(main())
 
@@ -1238,7 +1238,7 @@ def test_a_proxy_that_is_none_is_told_of_without_its_password(
 
     async def main() -> None:
         with pytest.raises(ConnectionLostError, match="environment") as raised:
-            await HttpChannel(HttpServer("http://example.org/")).open(Heard())
+            await HttpTransport(HttpServer("http://example.org/")).open(Heard())
         assert SECRET not in str(raised.value)
 
     run(main())
@@ -1246,7 +1246,7 @@ def test_a_proxy_that_is_none_is_told_of_without_its_password(
 
 @pytest.mark.rule("CHTTP-11", "CHTTP-03")
 def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         assert asked.target == "http://server.example/mcp"
         out.result()
 
@@ -1254,10 +1254,10 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
         async with talking(answer) as talk:
             monkeypatch.setenv("http_proxy", talk.server.url.split("/")[2])
             monkeypatch.setenv("no_proxy", "")
-            channel, heard = HttpChannel(HttpServer("http://server.example/mcp")), Heard()
-            await channel.open(heard)
-            assert await Talk(channel, heard, talk.server).call("tools/list") == {}
-            await channel.close()
+            transport, heard = HttpTransport(HttpServer("http://server.example/mcp")), Heard()
+            await transport.open(heard)
+            assert await Talk(transport, heard, talk.server).call("tools/list") == {}
+            await transport.close()
 
     run(main())
 
@@ -1267,7 +1267,7 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_certificate_that_is_not_trusted_is_not_worth_another_try(
     is_trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         assert is_trusted
         out.stream()
         out.event(answer_to(asked, {"n": 1}))

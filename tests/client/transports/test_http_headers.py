@@ -20,7 +20,7 @@ from foundation_rt.client.transports.http_headers import (
     stream_headers,
 )
 from foundation_rt.client.transports.http_server import HttpServer
-from foundation_rt.client.transports.transport import Outgoing
+from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.http_headers import decode_header_value, encode_header_value
 from tests.support.scripted_http import SESSIONS, STATELESS
@@ -133,7 +133,7 @@ def test_an_origin_is_scheme_host_and_port(url: str, other: str, same: bool) -> 
 # -- what a message's head says
 
 
-def said(message: Outgoing, session_id: str | None = None) -> dict[bytes, bytes]:
+def said(message: ClientMessage, session_id: str | None = None) -> dict[bytes, bytes]:
     pairs = message_headers(message, session_id)
     assert len(dict(pairs)) == len(pairs)
     return dict(pairs)
@@ -141,7 +141,7 @@ def said(message: Outgoing, session_id: str | None = None) -> dict[bytes, bytes]
 
 @pytest.mark.rule("CHTTP-05", "CHTTP-06")
 def test_before_a_revision_is_agreed_on_nothing_is_said_of_one() -> None:
-    assert said(Outgoing(b"12345", "1", "initialize")) == {
+    assert said(ClientMessage(b"12345", "1", "initialize")) == {
         b"accept": b"application/json, text/event-stream",
         b"content-type": b"application/json",
         b"content-length": b"5",
@@ -150,16 +150,18 @@ def test_before_a_revision_is_agreed_on_nothing_is_said_of_one() -> None:
 
 @pytest.mark.rule("CHTTP-06")
 def test_in_a_session_every_message_names_it_and_its_revision() -> None:
-    found = said(Outgoing(b"{}", "1", "tools/call", "a", {"X": "y"}, SESSIONS), "s-1")
+    found = said(ClientMessage(b"{}", "1", "tools/call", "a", {"X": "y"}, SESSIONS), "s-1")
     assert found[b"mcp-session-id"] == b"s-1"
     assert found[b"mcp-protocol-version"] == SESSIONS.name.encode()
     assert b"mcp-method" not in found
-    assert b"mcp-session-id" not in said(Outgoing(b"{}", revision=SESSIONS), None)
+    assert b"mcp-session-id" not in said(ClientMessage(b"{}", revision=SESSIONS), None)
 
 
 @pytest.mark.rule("CHTTP-08", "CHTTP-09")
 def test_a_stateless_message_says_in_its_head_what_it_is_about() -> None:
-    message = Outgoing(b"{}", "1", "tools/call", "caf\xe9", {"Region": "", "A": " b"}, STATELESS)
+    message = ClientMessage(
+        b"{}", "1", "tools/call", "caf\xe9", {"Region": "", "A": " b"}, STATELESS
+    )
     found = said(message, "not sent")
     assert found[b"mcp-protocol-version"] == STATELESS.name.encode()
     assert found[b"mcp-method"] == b"tools/call"
@@ -167,7 +169,7 @@ def test_a_stateless_message_says_in_its_head_what_it_is_about() -> None:
     assert found[b"mcp-param-Region"] == b""
     assert found[b"mcp-param-A"] == b"=?base64?IGI=?="
     assert b"mcp-session-id" not in found
-    assert b"mcp-name" not in said(Outgoing(b"{}", "1", "tools/list", revision=STATELESS))
+    assert b"mcp-name" not in said(ClientMessage(b"{}", "1", "tools/list", revision=STATELESS))
 
 
 @pytest.mark.rule("CHTTP-09")

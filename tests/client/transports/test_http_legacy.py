@@ -19,7 +19,7 @@ from foundation_rt.client.transports import http as http_channel
 from foundation_rt.client.transports import http_legacy as legacy
 from tests.support.scripted_http import (
     SESSIONS,
-    Asked,
+    ReceivedRequest,
     Reply,
     Script,
     answer_to,
@@ -43,7 +43,7 @@ class OldServer:
         self.status = status
         self.stream: Reply | None = None
 
-    async def __call__(self, asked: Asked, out: Reply) -> None:
+    async def __call__(self, asked: ReceivedRequest, out: Reply) -> None:
         if asked.method == "GET":
             self.stream = out
             out.stream()
@@ -53,7 +53,7 @@ class OldServer:
         else:
             await self.take(asked, out)
 
-    async def take(self, asked: Asked, out: Reply) -> None:
+    async def take(self, asked: ReceivedRequest, out: Reply) -> None:
         assert self.stream is not None
         if asked.rpc == "tools/refused":
             out.whole(400)
@@ -123,11 +123,11 @@ def test_an_endpoint_elsewhere_is_refused_and_hears_nothing(endpoint: str) -> No
     run(main())
 
 
-async def _no_stream(asked: Asked, out: Reply) -> None:
+async def _no_stream(asked: ReceivedRequest, out: Reply) -> None:
     out.whole(404)
 
 
-async def _another_first_event(asked: Asked, out: Reply) -> None:
+async def _another_first_event(asked: ReceivedRequest, out: Reply) -> None:
     if asked.method == "GET":
         out.stream()
         out.event(TOLD)
@@ -136,11 +136,11 @@ async def _another_first_event(asked: Asked, out: Reply) -> None:
         out.whole(404)
 
 
-async def _cut(asked: Asked, out: Reply) -> None:
+async def _cut(asked: ReceivedRequest, out: Reply) -> None:
     out.cut() if asked.method == "GET" else out.whole(404)
 
 
-async def _silent(asked: Asked, out: Reply) -> None:
+async def _silent(asked: ReceivedRequest, out: Reply) -> None:
     if asked.method == "GET":
         out.stream()
         await out.gone()
@@ -162,7 +162,7 @@ def test_where_there_is_none_the_refusal_counts(
                 await talk.call("initialize")
             assert raised.value.data == {"status": 404}
             assert not talk.heard.ended
-            while talk.channel._tasks:
+            while talk.transport._tasks:
                 await asyncio.sleep(0)
 
     run(main())
@@ -183,7 +183,7 @@ def test_only_initialize_looks_for_it() -> None:
 def test_a_request_that_is_forgotten_while_it_is_looked_for_leaves_nothing() -> None:
     looked = asyncio.Event()
 
-    async def script(asked: Asked, out: Reply) -> None:
+    async def script(asked: ReceivedRequest, out: Reply) -> None:
         if asked.method == "GET":
             out.stream()
             looked.set()
@@ -195,8 +195,8 @@ def test_a_request_that_is_forgotten_while_it_is_looked_for_leaves_nothing() -> 
         async with talking(script) as talk:
             request_id = talk.send("initialize")
             await looked.wait()
-            talk.channel.forget(request_id)
-            while talk.channel._tasks:
+            talk.transport.forget(request_id)
+            while talk.transport._tasks:
                 await asyncio.sleep(0)
 
     run(main())
@@ -218,7 +218,7 @@ def test_with_the_stream_the_channel_is_lost(how: str) -> None:
 
 @pytest.mark.rule("CHTTP-32")
 def test_a_stream_that_names_its_endpoint_and_ends_is_lost_at_once() -> None:
-    async def script(asked: Asked, out: Reply) -> None:
+    async def script(asked: ReceivedRequest, out: Reply) -> None:
         if asked.method == "GET":
             out.stream()
             out.say(b"event: endpoint\ndata: /x\n\n")
@@ -272,7 +272,7 @@ def test_an_answer_may_come_where_its_request_was_never_taken_note_of(
     monkeypatch.setattr(legacy, "ACKNOWLEDGE_TIMEOUT", 0.5)
 
     class Silent(OldServer):
-        async def take(self, asked: Asked, out: Reply) -> None:
+        async def take(self, asked: ReceivedRequest, out: Reply) -> None:
             assert self.stream is not None
             if "id" in asked.message:
                 self.stream.event(answer_to(asked, {"n": 2}))
@@ -284,7 +284,7 @@ def test_an_answer_may_come_where_its_request_was_never_taken_note_of(
         async with talking(Silent()) as talk:
             assert await talk.begin(SESSIONS) == {"n": 2}
             assert await talk.call("tools/list") == {"n": 2}
-            while len(talk.channel._tasks) > 1:  # the stream goes on, and nothing else
+            while len(talk.transport._tasks) > 1:  # the stream goes on, and nothing else
                 await asyncio.sleep(0.01)
 
     run(main())
@@ -293,7 +293,7 @@ def test_an_answer_may_come_where_its_request_was_never_taken_note_of(
 @pytest.mark.rule("CHTTP-16", "CHTTP-32")
 def test_a_status_that_says_timeout_is_no_silence() -> None:
     class Late(OldServer):
-        async def take(self, asked: Asked, out: Reply) -> None:
+        async def take(self, asked: ReceivedRequest, out: Reply) -> None:
             out.whole(504)
 
     async def main() -> None:
@@ -308,7 +308,7 @@ def test_a_status_that_says_timeout_is_no_silence() -> None:
 @pytest.mark.rule("CHTTP-14", "CHTTP-32")
 def test_a_message_that_is_too_long_is_told_of() -> None:
     class Long(OldServer):
-        async def take(self, asked: Asked, out: Reply) -> None:
+        async def take(self, asked: ReceivedRequest, out: Reply) -> None:
             if asked.rpc == "tools/long" and self.stream is not None:
                 self.stream.say(b"data: " + b"x" * 2_000 + b"\n\n")
             await super().take(asked, out)

@@ -12,9 +12,9 @@ import pytest
 import uvloop
 
 from foundation_rt.client.transports import http_network
-from foundation_rt.client.transports.http_network import Network, Stream
+from foundation_rt.client.transports.http_network import Network, NetworkStream
 from tests.support.leaks import Held
-from tests.support.scripted_http import Asked, Reply, run, self_signed, talking
+from tests.support.scripted_http import ReceivedRequest, Reply, run, self_signed, talking
 
 LIVENESS = 60.0
 
@@ -25,7 +25,7 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def connected(loop: Loop, peer: Peer, scene: Callable[[Stream], Awaitable[None]]) -> None:
+def connected(loop: Loop, peer: Peer, scene: Callable[[NetworkStream], Awaitable[None]]) -> None:
     """Play a scene with a connection to the peer; nothing may hang, and nothing may be left."""
 
     async def main() -> None:
@@ -63,7 +63,7 @@ def test_what_is_written_leaves_when_the_answer_is_read(loop: Loop) -> None:
     async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.read(100))
 
-    async def scene(stream: Stream) -> None:
+    async def scene(stream: NetworkStream) -> None:
         await stream.write(b"head ")
         await stream.write(b"body")
         assert await stream.read(4) == b"head"
@@ -86,7 +86,7 @@ def test_peer_that_does_not_read_holds_back_what_is_written(loop: Loop) -> None:
         await go.wait()
         writer.write(b"%d" % len(await reader.readexactly(size)))
 
-    async def scene(stream: Stream) -> None:
+    async def scene(stream: NetworkStream) -> None:
         with pytest.raises(httpcore2.WriteTimeout):
             await stream.write(bytes(size), timeout=0.01)
         go.set()
@@ -106,7 +106,7 @@ def test_what_is_not_read_holds_back_the_peer(loop: Loop) -> None:
         blocked.set()
         await writer.drain()
 
-    async def scene(stream: Stream) -> None:
+    async def scene(stream: NetworkStream) -> None:
         await blocked.wait()
         read = most = 0
         while read < size:
@@ -129,7 +129,7 @@ def test_connection_that_breaks_off_is_an_error_for_its_reader(loop: Loop) -> No
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         writer.transport.abort()
 
-    async def scene(stream: Stream) -> None:
+    async def scene(stream: NetworkStream) -> None:
         with pytest.raises(httpcore2.ReadTimeout):
             await stream.read(1, timeout=0.001)
         await stream.write(b"x")
@@ -226,7 +226,7 @@ def test_answer_over_tls_is_read_whole(tmp_path: Path, monkeypatch: pytest.Monke
     tls = self_signed(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
 
-    async def answer(asked: Asked, out: Reply) -> None:
+    async def answer(asked: ReceivedRequest, out: Reply) -> None:
         out.result({"text": "x" * 1_000_000})
 
     async def main() -> None:

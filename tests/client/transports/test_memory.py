@@ -11,10 +11,10 @@ import pytest
 
 from foundation_rt import Server, ToolContext
 from foundation_rt.client.errors import ConnectionLostError
-from foundation_rt.client.transports.memory import MemoryChannel
-from foundation_rt.client.transports.transport import Outgoing
+from foundation_rt.client.transports.memory import MemoryTransport
+from foundation_rt.client.transports.transport import ClientMessage
 from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION
-from tests.support.told import Told, run
+from tests.support.told import RecordingReceiver, run
 
 
 def quiet_server() -> Server:
@@ -31,47 +31,47 @@ def quiet_server() -> Server:
     return server
 
 
-def message(method: str, params: dict[str, Any] | None = None, **members: Any) -> Outgoing:
-    return Outgoing(
+def message(method: str, params: dict[str, Any] | None = None, **members: Any) -> ClientMessage:
+    return ClientMessage(
         orjson.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}, **members})
     )
 
 
-async def connected(server: Server) -> tuple[MemoryChannel, Told]:
+async def connected(server: Server) -> tuple[MemoryTransport, RecordingReceiver]:
     """A channel after its handshake."""
-    channel, told = MemoryChannel(server), Told()
-    await channel.open(told)
+    transport, told = MemoryTransport(server), RecordingReceiver()
+    await transport.open(told)
     info = {"name": "tests", "version": "0"}
     params = {
         "protocolVersion": NEWEST_HANDSHAKE_REVISION,
         "capabilities": {},
         "clientInfo": info,
     }
-    channel.send(message("initialize", params, id="first"))
+    transport.send(message("initialize", params, id="first"))
     await told.count(1)
-    channel.send(message("notifications/initialized"))
-    return channel, told
+    transport.send(message("notifications/initialized"))
+    return transport, told
 
 
-def call(tool: str, request_id: str, **arguments: Any) -> Outgoing:
+def call(tool: str, request_id: str, **arguments: Any) -> ClientMessage:
     return message("tools/call", {"name": tool, "arguments": arguments}, id=request_id)
 
 
 @pytest.mark.rule("CHILD-13")
 def test_what_the_server_says_comes_later_than_what_it_answers() -> None:
     async def main() -> None:
-        channel, told = await connected(quiet_server())
-        channel.send(call("double", "a", value=21))
-        channel.send(call("double", "b", value=4))
+        transport, told = await connected(quiet_server())
+        transport.send(call("double", "a", value=21))
+        transport.send(call("double", "b", value=4))
         assert len(told.lines) == 1
         lines = await told.count(3)
         answers = [orjson.loads(line) for line in lines[1:]]  # type: ignore[arg-type]
         assert [each["id"] for each in answers] == ["a", "b"]
         assert [each["result"]["content"][0]["text"] for each in answers] == ["42", "8"]
-        assert not channel.congested
-        await channel.drained()
-        assert channel.diagnosis() == ""
-        await channel.close()
+        assert not transport.is_congested
+        await transport.drained()
+        assert transport.stderr_tail() == ""
+        await transport.close()
 
     run(main())
 
@@ -81,13 +81,13 @@ def test_lines_are_checked_as_everywhere() -> None:
     server = Server("strict", config={"transport": {"max_line_bytes": 1024}})
 
     async def main() -> None:
-        channel, told = MemoryChannel(server), Told()
-        await channel.open(told)
-        channel.send(Outgoing(b"no JSON"))
-        channel.send(Outgoing(b'"%s"' % (b"x" * 2000)))
+        transport, told = MemoryTransport(server), RecordingReceiver()
+        await transport.open(told)
+        transport.send(ClientMessage(b"no JSON"))
+        transport.send(ClientMessage(b'"%s"' % (b"x" * 2000)))
         codes = [orjson.loads(line)["error"]["code"] for line in await told.count(2)]  # type: ignore[arg-type]
         assert codes == [-32700, -32600]
-        await channel.close()
+        await transport.close()
 
     run(main())
 
@@ -96,12 +96,12 @@ def test_lines_are_checked_as_everywhere() -> None:
 def test_nothing_comes_after_close_and_what_runs_is_aborted() -> None:
     async def main() -> None:
         server = quiet_server()
-        channel, told = await connected(server)
-        channel.send(call("wait", "w"))
-        channel.send(call("double", "d", value=1))
-        await channel.close()
-        await channel.close()
-        channel.send(call("double", "e", value=1))
+        transport, told = await connected(server)
+        transport.send(call("wait", "w"))
+        transport.send(call("double", "d", value=1))
+        await transport.close()
+        await transport.close()
+        transport.send(call("double", "e", value=1))
         while server.runtime.engine.running:
             await asyncio.sleep(0)
         assert len(told.lines) == 1
@@ -129,12 +129,12 @@ def test_the_lifespan_is_held_from_the_first_channel_to_the_last() -> None:
     async def main() -> None:
         server = living_server(events)
         for _ in range(2):
-            channels = [await connected(server) for _ in range(3)]
+            transports = [await connected(server) for _ in range(3)]
             assert events == ["enter"]
-            for channel, _ in channels[:-1]:
-                await channel.close()
-                await channel.close()
-            last, told = channels[-1]
+            for transport, _ in transports[:-1]:
+                await transport.close()
+                await transport.close()
+            last, told = transports[-1]
             last.send(call("double", "still", value=1))
             await told.count(2)
             assert events == ["enter"]
@@ -151,9 +151,9 @@ def test_channels_may_be_opened_and_closed_together() -> None:
 
     async def main() -> None:
         server = living_server(events)
-        channels = [MemoryChannel(server) for _ in range(5)]
-        await asyncio.gather(*(each.open(Told()) for each in channels))
-        await asyncio.gather(*(each.close() for each in channels for _ in range(2)))
+        transports = [MemoryTransport(server) for _ in range(5)]
+        await asyncio.gather(*(each.open(RecordingReceiver()) for each in transports))
+        await asyncio.gather(*(each.close() for each in transports for _ in range(2)))
         assert events == ["enter", "leave"]
 
     run(main())
@@ -200,11 +200,11 @@ def test_a_server_that_cannot_start_says_why() -> None:
         yield
 
     async def main() -> None:
-        channel = MemoryChannel(server)
+        transport = MemoryTransport(server)
         with pytest.raises(ConnectionLostError, match="no database") as caught:
-            await channel.open(Told())
+            await transport.open(RecordingReceiver())
         assert not caught.value.may_have_run
-        await channel.close()
+        await transport.close()
 
     run(main())
 
@@ -215,7 +215,7 @@ def test_a_configuration_that_is_refused_is_told_of(monkeypatch: pytest.MonkeyPa
 
     async def main() -> None:
         with pytest.raises(ConnectionLostError, match="default_timeout_ms"):
-            await MemoryChannel(Server("refused")).open(Told())
+            await MemoryTransport(Server("refused")).open(RecordingReceiver())
 
     run(main())
 
@@ -226,12 +226,12 @@ def test_close_ends_an_open_that_is_under_way(steps: int) -> None:
     events: list[str] = []
 
     async def main() -> None:
-        channel = MemoryChannel(living_server(events))
-        opening = asyncio.ensure_future(channel.open(Told()))
+        transport = MemoryTransport(living_server(events))
+        opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
         for _ in range(steps):
             await asyncio.sleep(0)
         was_open = opening.done()
-        await channel.close()
+        await transport.close()
         await asyncio.wait([opening])
         assert isinstance(opening.exception(), ConnectionLostError | None)
         if was_open:
@@ -248,14 +248,14 @@ def test_an_open_that_is_cancelled_leaves_nothing(steps: int) -> None:
     events: list[str] = []
 
     async def main() -> None:
-        channel = MemoryChannel(living_server(events))
-        opening = asyncio.ensure_future(channel.open(Told()))
+        transport = MemoryTransport(living_server(events))
+        opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
         for _ in range(steps):
             await asyncio.sleep(0)
         if opening.cancel():
             await asyncio.wait([opening])
             assert opening.cancelled()
-        await channel.close()
+        await transport.close()
         await settled()
         assert events in ([], ["enter", "leave"])
 
@@ -268,13 +268,13 @@ def test_a_close_that_is_cancelled_goes_on() -> None:
 
     async def main() -> None:
         server = living_server(events)
-        channel, _ = await connected(server)
-        closing = asyncio.ensure_future(channel.close())
+        transport, _ = await connected(server)
+        closing = asyncio.ensure_future(transport.close())
         await asyncio.sleep(0)
         closing.cancel()
         await asyncio.wait([closing])
         assert closing.cancelled()
-        await channel.close()
+        await transport.close()
         assert events == ["enter", "leave"]
 
     run(main())
@@ -283,14 +283,14 @@ def test_a_close_that_is_cancelled_goes_on() -> None:
 @pytest.mark.rule("CHILD-14")
 def test_a_channel_is_opened_once() -> None:
     async def main() -> None:
-        channel = MemoryChannel(quiet_server())
-        channel.send(message("ping", id="nobody hears it"))
-        await channel.open(Told())
+        transport = MemoryTransport(quiet_server())
+        transport.send(message("ping", id="nobody hears it"))
+        await transport.open(RecordingReceiver())
         with pytest.raises(ConnectionLostError, match="opened once"):
-            await channel.open(Told())
-        await channel.close()
+            await transport.open(RecordingReceiver())
+        await transport.close()
         with pytest.raises(ConnectionLostError, match="opened once"):
-            await channel.open(Told())
+            await transport.open(RecordingReceiver())
 
     run(main())
 

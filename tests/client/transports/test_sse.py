@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.transports.sse import Event, EventReader
+from foundation_rt.client.transports.sse import EventReader, ServerSentEvent
 from foundation_rt.protocol.framing import LineTooLong
 
 LIMIT = 1_000
@@ -41,7 +41,7 @@ PIECES = st.sampled_from(
 )
 
 
-def told(events: list[Event | LineTooLong]) -> list[Any]:
+def told(events: list[ServerSentEvent | LineTooLong]) -> list[Any]:
     return [TOO_LONG if isinstance(e, LineTooLong) else (e.kind, e.data) for e in events]
 
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.client.transports.stderr_tail import EXCERPT_BYTES, KEPT_BYTES, LastWords
+from foundation_rt.client.transports.stderr_tail import EXCERPT_BYTES, KEPT_BYTES, StderrTail
 
 
 @pytest.mark.rule("CHILD-08")
 @given(st.lists(st.binary(max_size=50)))
 def test_however_it_is_cut_the_lines_and_the_end_are_the_same(chunks: list[bytes]) -> None:
-    whole, cut = LastWords(), LastWords()
+    whole, cut = StderrTail(), StderrTail()
     lines = [line for chunk in chunks for line in cut.feed(chunk)] + cut.end()
     assert lines == whole.feed(b"".join(chunks)) + whole.end()
     assert cut.text == whole.text == b"".join(chunks).decode(errors="replace")
@@ -21,7 +21,7 @@ def test_however_it_is_cut_the_lines_and_the_end_are_the_same(chunks: list[bytes
 @pytest.mark.rule("CHILD-08")
 @given(st.lists(st.binary(max_size=10).map(lambda each: each * 20_000), max_size=10))
 def test_the_last_64_kib_are_kept(chunks: list[bytes]) -> None:
-    words = LastWords()
+    words = StderrTail()
     for chunk in chunks:
         words.feed(chunk)
         assert len(words._kept) <= 2 * KEPT_BYTES
@@ -31,7 +31,7 @@ def test_the_last_64_kib_are_kept(chunks: list[bytes]) -> None:
 @pytest.mark.rule("CHILD-08")
 @given(st.binary())
 def test_an_excerpt_has_no_control_characters(data: bytes) -> None:
-    words = LastWords()
+    words = StderrTail()
     words.feed(data)
     excerpt = words.excerpt()
     controls = {*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F)} - {*b"\n\t"}
@@ -54,14 +54,14 @@ def test_an_excerpt_has_no_control_characters(data: bytes) -> None:
     ],
 )
 def test_an_excerpt_is_the_last_lines(written: bytes, shown: str) -> None:
-    words = LastWords()
+    words = StderrTail()
     words.feed(written)
     assert words.excerpt() == shown
 
 
 @pytest.mark.rule("CHILD-08")
 def test_a_line_without_end_is_told_of_and_not_kept() -> None:
-    words = LastWords()
+    words = StderrTail()
     for _ in range(100):
         assert words.feed(b"z" * 10_000) == []
     assert words.feed(b"\nnext\n") == [f"[a line of more than {KEPT_BYTES} bytes]", "next"]

@@ -18,11 +18,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foundation_rt.client.errors import ConnectionLostError, MCPError
-from foundation_rt.client.transports.stdio import StdioChannel, StdioServer
+from foundation_rt.client.transports.stdio import ChildProcessTransport, StdioServer
 from foundation_rt.errors import UsageError
 from foundation_rt.protocol.framing import LineTooLong
 from tests.support.leaks import Held
-from tests.support.told import LONG, SHORT, Told, has_vanished, living, opened, python, run, say
+from tests.support.told import (
+    LONG,
+    SHORT,
+    RecordingReceiver,
+    has_vanished,
+    living,
+    opened,
+    python,
+    run,
+    say,
+)
 
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line), sys.stdout.flush()"
 
@@ -31,7 +41,7 @@ both_loops = pytest.mark.parametrize(
 )
 
 
-def number(told: Told) -> int:
+def number(told: RecordingReceiver) -> int:
     """What the server said first: its process id."""
     assert isinstance(told.lines[0], bytes)
     return int(told.lines[0])
@@ -84,9 +94,9 @@ def test_a_server_leads_a_session_of_its_own_in_its_directory(tmp_path: Path) ->
     code = "import os, sys; print(os.getsid(0) == os.getpid(), os.getcwd(), sys.argv[1])"
 
     async def main() -> None:
-        channel, told = await opened(python(code, "$HOME; *", cwd=tmp_path))
+        transport, told = await opened(python(code, "$HOME; *", cwd=tmp_path))
         assert await told.count(1) == [f"True {tmp_path} $HOME; *".encode()]
-        await channel.close()
+        await transport.close()
 
     run(main())
 
@@ -102,11 +112,11 @@ def test_the_environment_is_a_few_variables_and_what_is_given(
     code = "import os; print(sorted(each for each in os.environ.items() if each[0] != 'LC_CTYPE'))"
 
     async def main() -> None:
-        channel, told = await opened(python(code, env={"HOME": "theirs", "OWN": "1"}))
+        transport, told = await opened(python(code, env={"HOME": "theirs", "OWN": "1"}))
         [line] = await told.count(1)
         expected = {"PATH": "our PATH", "HOME": "theirs", "LC_TIME": "our LC_TIME", "OWN": "1"}
         assert line == str(sorted(expected.items())).encode()
-        await channel.close()
+        await transport.close()
 
     run(main())
 
@@ -128,7 +138,7 @@ def test_the_environment_is_a_few_variables_and_what_is_given(
 )
 def test_what_is_shown_of_a_server_is_not_secret(line: str, shown: str) -> None:
     server = StdioServer.from_command_line(line)
-    assert StdioChannel(server).description == server.description == shown
+    assert ChildProcessTransport(server).description == server.description == shown
     assert "s3cret" not in repr(server)
 
 
@@ -171,16 +181,16 @@ def test_a_server_that_cannot_be_started_says_what_to_mend(
     }
 
     async def main() -> None:
-        channel = StdioChannel(servers[case]())
+        transport = ChildProcessTransport(servers[case]())
         with pytest.raises(ConnectionLostError) as caught:
-            await channel.open(Told())
+            await transport.open(RecordingReceiver())
         assert why in caught.value.message
-        assert channel.diagnosis() == caught.value.message
+        assert transport.stderr_tail() == caught.value.message
         assert mend in caught.value.suggested_action
         assert not caught.value.may_have_run
-        say(channel, b"{}")
-        await channel.drained()
-        await channel.close()
+        say(transport, b"{}")
+        await transport.drained()
+        await transport.close()
 
     run(main(), loop)
 
@@ -189,13 +199,13 @@ def test_a_server_that_cannot_be_started_says_what_to_mend(
 @pytest.mark.rule("CHILD-04")
 def test_a_server_that_is_being_started_does_not_run_yet(loop: Any) -> None:
     async def main() -> None:
-        channel = StdioChannel(python("pass"))
-        opening = asyncio.create_task(channel.open(Told()))
+        transport = ChildProcessTransport(python("pass"))
+        opening = asyncio.create_task(transport.open(RecordingReceiver()))
         await asyncio.sleep(0)
-        assert channel.diagnosis() == f"{channel.description} has not been started"
+        assert transport.stderr_tail() == f"{transport.description} has not been started"
         await opening
-        assert channel.diagnosis() != f"{channel.description} has not been started"
-        await channel.close()
+        assert transport.stderr_tail() != f"{transport.description} has not been started"
+        await transport.close()
 
     run(main(), loop)
 
@@ -203,9 +213,9 @@ def test_a_server_that_is_being_started_does_not_run_yet(loop: Any) -> None:
 @pytest.mark.rule("CHILD-04")
 def test_a_file_that_is_no_program_is_told_of(tmp_path: Path) -> None:
     async def main() -> None:
-        channel = StdioChannel(StdioServer(script(tmp_path, "no first line", 0o755)))
+        transport = ChildProcessTransport(StdioServer(script(tmp_path, "no first line", 0o755)))
         with pytest.raises(ConnectionLostError, match="is no program") as caught:
-            await channel.open(Told())
+            await transport.open(RecordingReceiver())
         assert "name that in its first line" in caught.value.suggested_action
 
     run(main())  # uvloop has a shell try it
@@ -215,7 +225,7 @@ def test_a_file_that_is_no_program_is_told_of(tmp_path: Path) -> None:
 def test_any_other_reason_is_told_as_the_system_tells_it() -> None:
     async def main() -> None:
         with pytest.raises(ConnectionLostError, match="Argument list too long"):
-            await StdioChannel(python("pass", "x" * 1_000_000)).open(Told())
+            await ChildProcessTransport(python("pass", "x" * 1_000_000)).open(RecordingReceiver())
 
     run(main())
 
@@ -229,12 +239,12 @@ def test_lines_come_and_go_in_order(loop: Any) -> None:
     lines = [b"%d " % number + b"x" * (number * number % 100_000) for number in range(400)]
 
     async def main() -> None:
-        channel, told = await opened(python(ECHO))
+        transport, told = await opened(python(ECHO))
         for line in lines:
-            await channel.drained()
-            say(channel, line)
+            await transport.drained()
+            say(transport, line)
         assert await told.count(len(lines)) == lines
-        await channel.close()
+        await transport.close()
         assert told.errors == []
 
     run(main(), loop)
@@ -245,11 +255,11 @@ def test_lines_come_and_go_in_order(loop: Any) -> None:
 @given(st.lists(st.binary(min_size=1).map(lambda each: b"." + each.replace(b"\n", b" ") + b".")))
 def test_any_bytes_make_a_line(lines: list[bytes]) -> None:
     async def main() -> None:
-        channel, told = await opened(StdioServer("cat"))
+        transport, told = await opened(StdioServer("cat"))
         for line in lines:
-            say(channel, line)
+            say(transport, line)
         assert await told.count(len(lines)) == lines
-        await channel.close()
+        await transport.close()
 
     run(main())
 
@@ -257,11 +267,11 @@ def test_any_bytes_make_a_line(lines: list[bytes]) -> None:
 @pytest.mark.rule("CHILD-05")
 def test_a_line_that_is_too_long_stands_in_its_place() -> None:
     async def main() -> None:
-        channel, told = await opened(
+        transport, told = await opened(
             python("print('a'); print('b' * 50); print('c')"), max_message_bytes=10
         )
         assert await told.count(3) == [b"a", LineTooLong(10), b"c"]
-        await channel.close()
+        await transport.close()
 
     run(main())
 
@@ -271,12 +281,12 @@ def test_nothing_is_told_after_close() -> None:
     code = "import sys\nprint('ready', flush=True)\nsys.stdin.read()\nprint('late')"
 
     async def main() -> None:
-        channel, told = await opened(python(code))
+        transport, told = await opened(python(code))
         await told.count(1)
-        await channel.close()
+        await transport.close()
         assert told.lines == [b"ready"]
         assert told.errors == []
-        assert channel.diagnosis().endswith("ended with exit code 0")
+        assert transport.stderr_tail().endswith("ended with exit code 0")
 
     run(main())
 
@@ -296,21 +306,21 @@ for line in sys.stdin.buffer: print(len(line), flush=True)
 @pytest.mark.rule("CHILD-06")
 def test_who_sends_waits_until_there_is_room(loop: Any) -> None:
     async def main() -> None:
-        channel, told = await opened(python(DEAF, shutdown_grace=SHORT))
+        transport, told = await opened(python(DEAF, shutdown_grace=SHORT))
         await told.count(1)
-        assert not channel.congested
-        await channel.drained()
-        say(channel, b"x" * 1_000_000)
-        assert channel.congested
-        waiting = [asyncio.ensure_future(channel.drained()) for _ in range(3)]
-        say(channel, b"y")
+        assert not transport.is_congested
+        await transport.drained()
+        say(transport, b"x" * 1_000_000)
+        assert transport.is_congested
+        waiting = [asyncio.ensure_future(transport.drained()) for _ in range(3)]
+        say(transport, b"y")
         done, _ = await asyncio.wait(waiting, timeout=0)
         assert not done
         os.kill(number(told), signal.SIGUSR1)
         await asyncio.gather(*waiting)
-        assert not channel.congested
+        assert not transport.is_congested
         assert (await told.count(3))[1:] == [b"1000001", b"2"]
-        await channel.close()
+        await transport.close()
 
     run(main(), loop)
 
@@ -318,15 +328,15 @@ def test_who_sends_waits_until_there_is_room(loop: Any) -> None:
 @pytest.mark.rule("CHILD-06")
 def test_who_waits_for_room_is_let_go_when_the_channel_ends() -> None:
     async def main() -> None:
-        channel, told = await opened(python(DEAF, shutdown_grace=SHORT))
+        transport, told = await opened(python(DEAF, shutdown_grace=SHORT))
         await told.count(1)
-        say(channel, b"x" * 1_000_000)
-        waiting = asyncio.ensure_future(channel.drained())
-        await channel.close()
+        say(transport, b"x" * 1_000_000)
+        waiting = asyncio.ensure_future(transport.drained())
+        await transport.close()
         await waiting
-        assert not channel.congested
+        assert not transport.is_congested
         for _ in range(10):
-            say(channel, b"nobody hears it")
+            say(transport, b"nobody hears it")
 
     run(main())
 
@@ -334,17 +344,19 @@ def test_who_waits_for_room_is_let_go_when_the_channel_ends() -> None:
 @pytest.mark.rule("CHILD-07")
 def test_a_server_that_never_reads_costs_the_channel_not_memory() -> None:
     async def main() -> None:
-        channel, told = await opened(python(DEAF, shutdown_grace=SHORT), max_message_bytes=200_000)
+        transport, told = await opened(
+            python(DEAF, shutdown_grace=SHORT), max_message_bytes=200_000
+        )
         await told.count(1)
-        say(channel, b"x" * 1_000_000)  # one message may be of any size
+        say(transport, b"x" * 1_000_000)  # one message may be of any size
         assert not told.errors
         for _ in range(100):
-            say(channel, b"y" * 100_000)
+            say(transport, b"y" * 100_000)
         assert not told.errors  # not while it is being sent to
         error = await told.end()
         assert "does not read" in error.message
         assert error.may_have_run
-        await channel.close()
+        await transport.close()
 
     run(main())
 
@@ -364,11 +376,11 @@ sys.stdin.read()
     offered: list[str] = []
 
     async def main() -> None:
-        channel, told = await opened(python(code), on_stderr=offered.append)
+        transport, told = await opened(python(code), on_stderr=offered.append)
         await told.count(1)
-        await channel.close()
-        assert channel.stderr.endswith("xx\nhere\n\nunended")
-        assert len(channel.stderr) == 65_536
+        await transport.close()
+        assert transport.stderr.endswith("xx\nhere\n\nunended")
+        assert len(transport.stderr) == 65_536
 
     run(main())
     assert offered == ["[a line of more than 65536 bytes]", "here"]
@@ -380,9 +392,9 @@ def test_a_last_line_of_stderr_without_newline_is_offered_too() -> None:
 
     async def main() -> None:
         code = "import sys; sys.stderr.write('one\\ntwo')"
-        channel, told = await opened(python(code), on_stderr=offered.append)
+        transport, told = await opened(python(code), on_stderr=offered.append)
         await told.end()
-        await channel.close()
+        await transport.close()
 
     run(main())
     assert offered == ["one", "two"]
@@ -398,11 +410,11 @@ def test_a_callback_that_raises_is_called_no_more(caplog: pytest.LogCaptureFixtu
 
     async def main() -> None:
         code = "import sys; sys.stderr.write('one\\ntwo\\n'); print('out')"
-        channel, told = await opened(python(code), on_stderr=on_stderr)
+        transport, told = await opened(python(code), on_stderr=on_stderr)
         await told.end()
         assert told.lines == [b"out"]
-        await channel.close()
-        assert channel.stderr == "one\ntwo\n"
+        await transport.close()
+        assert transport.stderr == "one\ntwo\n"
 
     with caplog.at_level(logging.WARNING, "foundation_rt.client"):
         run(main())
@@ -427,15 +439,15 @@ def test_a_callback_that_raises_is_called_no_more(caplog: pytest.LogCaptureFixtu
 )
 def test_the_end_of_a_server_is_told(loop: Any, code: str, fate: str) -> None:
     async def main() -> None:
-        channel, told = await opened(python(code))
+        transport, told = await opened(python(code))
         error = await told.end()
         assert isinstance(error, ConnectionLostError)
-        assert error.message == f"the server {channel.description} {fate}"
+        assert error.message == f"the server {transport.description} {fate}"
         assert error.may_have_run
-        assert channel.diagnosis() == f"{channel.description} {fate}"
-        say(channel, b"{}")
-        await channel.drained()
-        await channel.close()
+        assert transport.stderr_tail() == f"{transport.description} {fate}"
+        say(transport, b"{}")
+        await transport.drained()
+        await transport.close()
         assert len(told.errors) == 1
 
     run(main(), loop)
@@ -454,15 +466,15 @@ sys.exit(3)
 """
 
     async def main() -> None:
-        channel, told = await opened(python(code))
+        transport, told = await opened(python(code))
         error = await told.end()
         assert [int(line.split()[0]) for line in told.lines[:-1]] == [*range(20_000)]
         assert told.lines[-1] == b"half a line"
         assert "ended with exit code 3; the last lines of its stderr:\nbefore\n" in error.message
         assert error.message.endswith("before\nwhat went wrong\n")
         assert len(error.message) < 2_300
-        assert channel.diagnosis().endswith("what went wrong\n")
-        await channel.close()
+        assert transport.stderr_tail().endswith("what went wrong\n")
+        await transport.close()
 
     run(main(), loop)
 
@@ -483,13 +495,15 @@ else:
 """
 
 
-async def family(kind: str, stays: str, grace: float) -> tuple[StdioChannel, Told, int]:
+async def family(
+    kind: str, stays: str, grace: float
+) -> tuple[ChildProcessTransport, RecordingReceiver, int]:
     """A server that has started another process; both run."""
-    channel, told = await opened(python(PARENT, kind, stays, shutdown_grace=grace))
+    transport, told = await opened(python(PARENT, kind, stays, shutdown_grace=grace))
     lines = await told.count(2)
     [leader] = [int(line) for line in lines if isinstance(line, bytes) and line != b"here"]
     assert len(living(leader)) == 2
-    return channel, told, leader
+    return transport, told, leader
 
 
 @both_loops
@@ -497,11 +511,11 @@ async def family(kind: str, stays: str, grace: float) -> tuple[StdioChannel, Tol
 @pytest.mark.parametrize("kind", ["mild", "stubborn"])
 def test_it_is_told_also_if_another_process_holds_the_pipes(loop: Any, kind: str) -> None:
     async def main() -> None:
-        channel, told, leader = await family(kind, "goes", SHORT)
-        say(channel, b"go")
+        transport, told, leader = await family(kind, "goes", SHORT)
+        say(transport, b"go")
         error = await told.end()
         assert "ended with exit code 0" in error.message
-        await channel.close()
+        await transport.close()
         assert not living(leader)
 
     run(main(), loop)
@@ -518,10 +532,10 @@ while True: signal.pause()
 """
 
     async def main() -> None:
-        channel, told = await opened(python(code, shutdown_grace=SHORT))
+        transport, told = await opened(python(code, shutdown_grace=SHORT))
         error = await told.end()
-        assert error.message == f"the server {channel.description} has closed its {name}"
-        await channel.close()
+        assert error.message == f"the server {transport.description} has closed its {name}"
+        await transport.close()
         assert has_vanished(number(told))
 
     run(main())
@@ -541,12 +555,12 @@ sys.stderr.write(f"{len(read)}")
 """
 
     async def main() -> None:
-        channel, told = await opened(python(code))
+        transport, told = await opened(python(code))
         await told.count(1)
-        say(channel, b"x" * 1_000_000)
-        await channel.close()
-        assert channel.stderr == "1000001"
-        assert "exit code 0" in channel.diagnosis()
+        say(transport, b"x" * 1_000_000)
+        await transport.close()
+        assert transport.stderr == "1000001"
+        assert "exit code 0" in transport.stderr_tail()
         assert has_vanished(number(told))
 
     run(main(), loop)
@@ -567,11 +581,11 @@ while True: signal.pause()
 @pytest.mark.rule("CHILD-08", "CHILD-11", "CHILD-12")
 def test_one_that_does_not_is_terminated(loop: Any) -> None:
     async def main() -> None:
-        channel, told = await opened(python(HEEDLESS, "mild", shutdown_grace=1.0))
+        transport, told = await opened(python(HEEDLESS, "mild", shutdown_grace=1.0))
         await told.count(1)
-        await channel.close()
-        assert channel.stderr == "terminated\n"
-        assert "ended with exit code 5" in channel.diagnosis()
+        await transport.close()
+        assert transport.stderr == "terminated\n"
+        assert "ended with exit code 5" in transport.stderr_tail()
         assert has_vanished(number(told))
         assert told.errors == []
 
@@ -582,10 +596,10 @@ def test_one_that_does_not_is_terminated(loop: Any) -> None:
 @pytest.mark.rule("CHILD-11", "CHILD-12")
 def test_and_then_killed(loop: Any) -> None:
     async def main() -> None:
-        channel, told = await opened(python(HEEDLESS, "stubborn", shutdown_grace=SHORT))
+        transport, told = await opened(python(HEEDLESS, "stubborn", shutdown_grace=SHORT))
         await told.count(1)
-        await channel.close()
-        assert "was ended by SIGKILL" in channel.diagnosis()
+        await transport.close()
+        assert "was ended by SIGKILL" in transport.stderr_tail()
         assert has_vanished(number(told))
         assert told.errors == []
 
@@ -596,8 +610,8 @@ def test_and_then_killed(loop: Any) -> None:
 @pytest.mark.parametrize("kind", ["mild", "stubborn"])
 def test_what_a_server_has_started_ends_with_it(kind: str) -> None:
     async def main() -> None:
-        channel, told, leader = await family(kind, "stays", 0.3)
-        await channel.close()
+        transport, told, leader = await family(kind, "stays", 0.3)
+        await transport.close()
         assert not living(leader)
         assert has_vanished(leader)
         assert told.errors == []
@@ -618,11 +632,11 @@ signal.pause()
 
     async def main() -> None:
         before = Held.now().descriptors
-        channel, told = await opened(python(code, shutdown_grace=SHORT))
+        transport, told = await opened(python(code, shutdown_grace=SHORT))
         await told.count(1)
         try:
-            say(channel, b"x" * 1_000_000)
-            await channel.close()
+            say(transport, b"x" * 1_000_000)
+            await transport.close()
             join_watchers()
             assert not {each for each in Held.now().descriptors - before if "pipe:" in each}
             assert living(number(told))
@@ -635,10 +649,10 @@ signal.pause()
 @pytest.mark.rule("CHILD-12")
 def test_close_may_be_called_often_and_at_once() -> None:
     async def main() -> None:
-        channel, told = await opened(python(HEEDLESS, "mild", shutdown_grace=SHORT))
+        transport, told = await opened(python(HEEDLESS, "mild", shutdown_grace=SHORT))
         await told.count(1)
-        await asyncio.gather(*(channel.close() for _ in range(5)))
-        await channel.close()
+        await asyncio.gather(*(transport.close() for _ in range(5)))
+        await transport.close()
         assert has_vanished(number(told))
 
     run(main())
@@ -647,12 +661,12 @@ def test_close_may_be_called_often_and_at_once() -> None:
 @pytest.mark.rule("CHILD-12")
 def test_a_channel_that_was_never_opened_closes_and_is_not_opened_then() -> None:
     async def main() -> None:
-        channel = StdioChannel(python("pass"))
-        say(channel, b"{}")
-        assert channel.diagnosis() == ""
-        await channel.close()
+        transport = ChildProcessTransport(python("pass"))
+        say(transport, b"{}")
+        assert transport.stderr_tail() == ""
+        await transport.close()
         with pytest.raises(MCPError, match="opened once"):
-            await channel.open(Told())
+            await transport.open(RecordingReceiver())
 
     run(main())
 
@@ -661,15 +675,15 @@ def test_a_channel_that_was_never_opened_closes_and_is_not_opened_then() -> None
 @pytest.mark.rule("CHILD-18")
 def test_a_close_that_is_cancelled_kills_at_once(loop: Any) -> None:
     async def main() -> None:
-        channel, _, leader = await family("stubborn", "goes", LONG)
-        closing = asyncio.ensure_future(channel.close())
+        transport, _, leader = await family("stubborn", "goes", LONG)
+        closing = asyncio.ensure_future(transport.close())
         await asyncio.sleep(0)
         closing.cancel()
         await asyncio.wait([closing])
         assert closing.cancelled()
         assert has_vanished(leader)
         assert not living(leader)
-        await channel.close()
+        await transport.close()
 
     run(main(), loop)
 
@@ -680,12 +694,12 @@ def test_the_end_of_the_loop_kills_at_once(loop: Any) -> None:
     leaders: list[int] = []
 
     async def keep() -> None:
-        channel, _, leader = await family("stubborn", "goes", LONG)
+        transport, _, leader = await family("stubborn", "goes", LONG)
         leaders.append(leader)
         try:
             await asyncio.Event().wait()
         finally:
-            await channel.close()
+            await transport.close()
 
     async def main() -> None:
         tasks.append(asyncio.ensure_future(keep()))
@@ -709,12 +723,12 @@ def test_the_end_of_the_loop_kills_at_once(loop: Any) -> None:
 def test_close_ends_an_open_that_is_under_way(loop: Any, steps: int) -> None:
     async def main() -> None:
         before = Held.now().children
-        channel = StdioChannel(python("import sys; sys.stdin.read()"))
-        opening = asyncio.ensure_future(channel.open(Told()))
+        transport = ChildProcessTransport(python("import sys; sys.stdin.read()"))
+        opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
         for _ in range(steps):
             await asyncio.sleep(0)
         was_open = opening.done()
-        await channel.close()
+        await transport.close()
         await asyncio.wait([opening])
         assert was_open == (opening.exception() is None)
         assert isinstance(opening.exception(), ConnectionLostError | None)
@@ -729,8 +743,8 @@ def test_close_ends_an_open_that_is_under_way(loop: Any, steps: int) -> None:
 def test_an_open_that_is_cancelled_leaves_nothing(loop: Any, steps: int) -> None:
     async def main() -> None:
         before = Held.now().children
-        channel = StdioChannel(python("import signal; signal.pause()"))
-        opening = asyncio.ensure_future(channel.open(Told()))
+        transport = ChildProcessTransport(python("import signal; signal.pause()"))
+        opening = asyncio.ensure_future(transport.open(RecordingReceiver()))
         for _ in range(steps):
             await asyncio.sleep(0)
         if opening.cancel():
@@ -738,7 +752,7 @@ def test_an_open_that_is_cancelled_leaves_nothing(loop: Any, steps: int) -> None
             assert opening.cancelled()
             assert Held.now().children == before
         # Either way: a close that is cancelled before it could do anything.
-        closing = asyncio.ensure_future(channel.close())
+        closing = asyncio.ensure_future(transport.close())
         await asyncio.sleep(0)
         closing.cancel()
         await asyncio.wait([closing])
@@ -761,11 +775,11 @@ ENDINGS = {
 
 async def one_round(ending: str) -> None:
     code, waits = ENDINGS[ending]
-    channel, told = await opened(python(code, shutdown_grace=SHORT))
-    say(channel, b"first")
+    transport, told = await opened(python(code, shutdown_grace=SHORT))
+    say(transport, b"first")
     if waits:
         await told.count(1)
-    await channel.close()
+    await transport.close()
 
 
 def join_watchers() -> None:
@@ -783,7 +797,7 @@ def test_fifty_rounds_leave_nothing_behind(loop: Any) -> None:
         join_watchers()
         before = Held.now()
         with pytest.raises(ConnectionLostError):
-            await StdioChannel(StdioServer("no-such-program")).open(Told())
+            await ChildProcessTransport(StdioServer("no-such-program")).open(RecordingReceiver())
         for count in range(50):
             await one_round([*ENDINGS][count % len(ENDINGS)])
         join_watchers()
@@ -794,7 +808,7 @@ def test_fifty_rounds_leave_nothing_behind(loop: Any) -> None:
 
 FIRST_PROCESS = """
 import asyncio, ctypes, os, sys
-from foundation_rt.client.transports.stdio import StdioChannel
+from foundation_rt.client.transports.stdio import ChildProcessTransport
 from tests.support.leaks import Held
 from tests.client.transports.test_stdio import family
 
