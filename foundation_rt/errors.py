@@ -172,6 +172,22 @@ _traceback_of = vars(BaseException)["__traceback__"].__get__
 _name_of = vars(type)["__name__"].__get__
 
 
+class JsonRpcError(Exception):
+    """Raised where a request is decided, to answer it with a JSON-RPC error.
+
+    Args:
+        data: for programs; the correlation id of the request is added if it has none (RPC-09).
+    """
+
+    def __init__(
+        self, code: JsonRpcErrorCode, message: str, data: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = {} if data is None else data
+
+
 class ToolError(Exception):
     """Raised by a tool handler to choose the error its caller sees (ERR-04).
 

@@ -11,14 +11,14 @@ from attrs import define, field
 
 from .clock import Clock, SystemClock
 from .config.settings import ServerConfig
+from .core.call_lifecycle import CallLifecycle
 from .core.client_input import ClientInput
 from .core.dispatcher import Dispatcher
-from .core.effects import Abort
+from .core.effects import Abort, Publish
 from .core.replies import ResultWriter, ServerInfo
 from .core.session import Session, TransportType, create_session
 from .core.subscriptions import Subscriptions
 from .core.tasks.policy import TaskPolicy
-from .core.tools_call import ToolsCall
 from .engine.connection import Connection, Deliver, Observe, Send
 from .engine.executor import Engine
 from .engine.publisher import Publisher
@@ -261,11 +261,11 @@ class Runtime:
             await asyncio.wait([task])
 
     def stop_tasks(self, reason: str) -> None:
-        """The server ends: abort what runs for tasks (TASK-13)."""
-        for effect in self.dispatcher.tasks.disconnect_all(reason):
+        """Abort all tasks: the server stops (TASK-13)."""
+        for effect in self.dispatcher.stop_tasks(reason):
             if isinstance(effect, Abort):
                 self.engine.abort(effect.invocation, effect.reason)
-            else:
+            elif isinstance(effect, Publish):
                 self.publisher.publish((effect,))
 
     def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
@@ -334,6 +334,13 @@ class Runtime:
             self._sink.close(timeout)
 
 
+def _new_task_id() -> str:
+    """Return 256 random bits, as text (TASK-10)."""
+    from secrets import token_urlsafe
+
+    return token_urlsafe()
+
+
 def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig) -> Runtime:
     """Make and wire every component that `options` does not bring."""
     clock = options.clock or SystemClock()
@@ -368,12 +375,20 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
         subscriptions,
     )
     tasks = TaskPolicy(
-        registry, config, clock, results, subscriptions, client_input, publisher.publish
+        registry,
+        config,
+        clock,
+        results,
+        subscriptions,
+        client_input,
+        publisher.publish,
+        threading.RLock,
+        _new_task_id,
     )
-    tools_call = ToolsCall(resources, config.tools, registry, ids, results, tasks, client_input)
+    calls = CallLifecycle(resources, config.tools, registry, ids, results, tasks, client_input)
     dispatcher = Dispatcher(
         results,
-        tools_call,
+        calls,
         tasks,
         config.server.page_size,
         client_input,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections.abc import Callable
+from threading import RLock
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_the_outcome_of_a_task_takes_what_it_is_counted_for(member: str) -> None
 
     clock = ManualClock()
     room = quota()
-    store = MemoryTaskStore(clock, room, quota())
+    store = MemoryTaskStore(clock, room, quota(), RLock())
     ids = map(str, range(N + 1))
     manager = TaskManager(
         clock, TasksSection(), store, quota(), ids.__next__, lambda record: [], lambda effects: None
@@ -73,7 +74,7 @@ def test_the_outcome_of_a_task_takes_what_it_is_counted_for(member: str) -> None
     outcome = {**MESSAGE, "resultType": "complete", "message": "failed"}
 
     def settle(number: int) -> None:
-        task = manager.open(call)
+        task = manager.open(call, RLock())
         manager.settle(task, Reply(encode({"id": number, member: outcome}), number))
 
     assert taken_by(settle) < LENGTH + BESIDE

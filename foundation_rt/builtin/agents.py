@@ -6,15 +6,16 @@ where the agents run: so a state is read between two steps of its agent's handle
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..agents.errors import AgentNotFoundError
 from ..agents.ledger.coordinator import AgentCoordinatorV2
 from ..agents.messages import AgentMessage
-from ..core.results import write_json
-from ..core.truncation import truncate
+from ..core.results import too_large
 from ..errors import ErrorCode, ToolError
+from ..protocol.shaped import write_json
 from ..registry.tool_definition import ToolDefinition
 from .agent_requests import REQUEST, STATUS, request_handler, status_handler
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ..core.context import ToolContext
     from ..logs.redaction import Redactor
     from ..registry.tools import ArgumentScopes, Handler, ToolRegistry
+
+_T = TypeVar("_T")
 
 SEND_MESSAGE = ToolDefinition(
     name="agent/sendMessage",
@@ -192,3 +195,32 @@ def _presentable(state: dict[str, Any], redactor: Redactor) -> list[tuple[str, A
             member = redactor.for_log(member)
         members.update(member)
     return list(members.items())
+
+
+def truncate(
+    entries: Sequence[_T], wrap: Callable[[Sequence[_T], bool], Any], max_bytes: int
+) -> Any:
+    """Return the answer with as many of the first `entries` as fit (AGENT-17).
+
+    For answers that grow with what a server holds; the limit is that of results (CALL-10).
+
+    Args:
+        entries: in an order that is always the same.
+        wrap: ``wrap(some, truncated)`` is the answer with these entries; the more there are, the
+            longer it is.
+        max_bytes: of the answer as JSON in UTF-8.
+
+    Raises:
+        ToolError: INTERNAL; not even the answer without entries fits, or an entry is no JSON.
+    """
+
+    def size(count: int) -> int:
+        return len(write_json(wrap(entries[:count], count < len(entries))))
+
+    if size(len(entries)) <= max_bytes:
+        return wrap(entries, False)
+    # The first that is too large comes after the longest that is not.
+    fitting = bisect_left(range(len(entries)), max_bytes + 1, key=size) - 1
+    if fitting < 0:
+        raise too_large(size(0), max_bytes)
+    return wrap(entries[:fitting], True)

@@ -1,13 +1,12 @@
-"""From a session and a message to effects: everything the server decides, and nothing it does.
+"""From a session and a message to effects: everything that the server decides.
 
 `Dispatcher.dispatch` is a plain function over plain data. It starts nothing, writes nothing and
-looks at no clock; whoever performs its effects (the engine, a host of its own, a simulation)
-reports back through `conclude`, `expire` and `close`. Callers serialize the calls for one session.
+reads no clock. The engine (or a host of its own, or a simulation) performs the effects and reports
+back through `conclude`, `expire` and `close`. Callers serialize the calls for one session.
 
-A method is a row of `METHODS`: its name and the function in `methods/` that answers it. The peer's
-revision says whether it may use the method. A request that names a revision in its `_meta` brings
-its peer along and needs no handshake (REV-04); every other request passes the gate of the session's
-state (LIFE-03).
+`methods.METHODS` has the function for each method; the peer's revision says which methods it may
+use. A stateless request names a revision in its `_meta`, brings its peer along and needs no
+handshake (REV-04); every other request passes the gate of the session's state (LIFE-03).
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..errors import JsonRpcErrorCode, UsageError, describe_exception
+from ..errors import JsonRpcError, JsonRpcErrorCode, ToolError, UsageError, describe_exception
 from ..protocol.framing import LineTooLong
 from ..protocol.jsonrpc import (
     ABSENT,
@@ -34,67 +32,66 @@ from ..protocol.jsonrpc import (
     invalid,
     read,
 )
-from ..protocol.peer import Peer, PeerRefused, brings_peer, read_stateless_peer
+from ..protocol.peer import Peer, brings_peer, read_stateless_peer
 from .batches import MAX_BATCH, PendingBatch, gather, wait
 from .effects import ClientDisconnected, Log, Notify, Resolve
 from .invocation import Phase
-from .methods import lifecycle
+from .methods import METHODS, lifecycle
+from .records import protocol_error_record
 from .replies import (
-    Refused,
     ResultWriter,
+    as_json_rpc_error,
     derive_correlation_id,
     error_reply,
     internal_error_reply,
     invalid_params,
     method_not_found,
-    not_initialized_data,
-    refuse,
+    not_initialized,
 )
 from .session import Session, SessionEvent, State
 from .subscriptions import Subscriptions, list_changed_method
-from .tools_call import ToolsCall, protocol_error_record
 
 if TYPE_CHECKING:
     from ..registry.features import Features
     from ..server_requests.requests import PreparedRequest
+    from .call_lifecycle import CallLifecycle
     from .client_input import ClientInput
     from .effects import Effect, Publish
-    from .feature_calls import FeatureCalls
     from .invocation import Invocation, Outcome
-    from .procedure import Procedure
     from .tasks.policy import TaskPolicy
 
 Around = Callable[
     ["Session", "Peer | None", "Request", Callable[[], "list[Effect]"]], "list[Effect]"
 ]
-"""Middleware of decisions: is given a request, its peer and what decides about it."""
+"""Middleware of decisions: gets a request, its peer, and the function that decides about it."""
+
+Step = Callable[..., "list[Effect]"]
+"""A method of `CallLifecycle` that a call goes through."""
 
 
 @define(eq=False, repr=False)
 class Dispatcher:
-    """Decides what every message leads to.
+    """Decides about every message.
 
     Args:
-        page_size: how many entries of a list one answer holds.
+        page_size: entries in one page of a list.
 
     Attributes:
-        features: what the server offers besides tools; None as long as there is nothing.
-        around: is called in place of the decision about a request, which it is given; None where
-            nothing is around it.
+        features: the resources, prompts and completions of the server; None while it has none.
+        around: called instead of the decision about a request; None where nothing is around it.
     """
 
     results: ResultWriter
-    tools_call: ToolsCall
+    calls: CallLifecycle
     tasks: TaskPolicy
     page_size: int
     client_input: ClientInput
     subscriptions: Subscriptions
     features: Features | None = field(default=None, init=False)
     around: Around | None = field(default=None, init=False)
-    _feature_calls: FeatureCalls | None = field(default=None, init=False)
 
     def dispatch(self, session: Session, message: Message | LineTooLong) -> list[Effect]:
-        """The effects of one message, in the order in which they are to be performed."""
+        """Return the effects of one message, in the order in which to perform them."""
         if session.state is State.CLOSED:
             return []
         if isinstance(message, Request):
@@ -105,47 +102,43 @@ class Dispatcher:
             return self._batch(session, message)
         return _DECISIONS[type(message)](session, message)
 
-    @property
-    def feature_calls(self) -> FeatureCalls:
-        """What decides about calls that are no tools'; made when there is the first of them."""
-        if self._feature_calls is None:
-            from .feature_calls import FeatureCalls
-
-            of_tools = self.tools_call
-            self._feature_calls = FeatureCalls(
-                of_tools.resources,
-                of_tools.limits,
-                of_tools.ids,
-                self.results,
-                self.client_input,
-            )
-        return self._feature_calls
-
-    def procedure_of(self, method: str) -> Procedure:
-        """What decides about calls of `method`."""
-        return self.tools_call if method == "tools/call" else self.feature_calls
+    # -- the steps of a call -----------------------------------------------------------------
 
     def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
-        """A handler has ended after `duration_ms`: steps 9 and 10."""
-        effects = call.procedure.conclude(call, outcome, duration_ms)
-        if not call.session.batches or call.request_id in call.session.in_flight:
-            return effects  # what ended was only its admission
-        return gather(call.session, call.request_id, effects)
+        """Take steps 9 and 10: a handler has ended after `duration_ms`."""
+        if call.promotion is None and not call.session.batches:
+            return self.calls.conclude(call, outcome, duration_ms)
+        return self._take_step(call, self.calls.conclude, outcome, duration_ms)
 
     def break_off(self, call: Invocation, error: BaseException, duration_ms: float) -> list[Effect]:
-        """A bug kept a call from being concluded after `duration_ms`: it still ends, once."""
-        return _end(call, call.procedure.break_off(call, error, duration_ms))
+        """End a call, once, that a bug kept from being concluded after `duration_ms`."""
+        return self._take_step(call, self.calls.break_off, error, duration_ms)
 
     def expire(self, call: Invocation) -> list[Effect]:
-        """The deadline of a call has passed and its handler has not ended."""
-        return _end(call, call.procedure.expire(call))
+        """Decide about a call whose deadline has passed while its handler runs."""
+        return self._take_step(call, self.calls.expire)
+
+    def cancel_call(self, call: Invocation) -> list[Effect]:
+        """Abort a call whose client has cancelled it."""
+        return self._take_step(call, self.calls.cancel)
+
+    def _take_step(self, call: Invocation, step: Step, *arguments: Any) -> list[Effect]:
+        """Take one step of a call: under the lock of its task, and as a part of its batch."""
+        if call.promotion is None:
+            effects = step(call, *arguments)
+        else:
+            with call.promotion.lock:
+                effects = step(call, *arguments)
+        if not call.session.batches or call.request_id in call.session.in_flight:
+            return effects  # a call that was admitted goes on under its id
+        return gather(call.session, call.request_id, effects)
 
     def cancel(self, session: Session, request_id: Any) -> list[Effect]:
-        """The client wants no answer to a request any more; one unknown or too late is ignored."""
+        """Cancel a request of the client; ignore one that is unknown or has been answered."""
         if type(request_id) is str or type(request_id) is int:
             call = session.in_flight.get(request_id)
             if call is not None:
-                return _end(call, call.procedure.cancel(call))
+                return self.cancel_call(call)
             subscriber = session.subscribers.get(request_id)
             if subscriber is not None:
                 self.subscriptions.end(subscriber)
@@ -153,12 +146,12 @@ class Dispatcher:
         return []
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> list[Effect]:
-        """A notification that belongs to `call`; none once it is not waited for any more."""
+        """Send a notification that belongs to `call`, while the call is pending."""
         if method == "notifications/progress":  # NOTE-02: decided in the order in which it is sent
             if not call.progress < params["progress"] < math.inf:
                 return []
             call.progress = params["progress"]
-        return call.procedure.notify(call, method, params)
+        return self.calls.notify(call, method, params)
 
     def ask(self, call: Invocation, request: PreparedRequest) -> tuple[str | None, list[Effect]]:
         """Return the id of a new request to the client of `call`, and the effects that send it.
@@ -228,21 +221,29 @@ class Dispatcher:
         return [effect for each in ended for effect in final(self, each)]
 
     def close(self, session: Session, reason: str = "disconnected") -> list[Effect]:
-        """The peer has gone: the session is CLOSED for good, whatever runs is aborted (LIFE-06)."""
+        """Close the session for good and abort its calls: the peer has gone (LIFE-06)."""
         if not session.advance(SessionEvent.CLOSE):
             return []
         self.subscriptions.end_session(session)
         session.batches.clear()
         calls = list(session.in_flight.values())
-        effects = [e for call in calls for e in call.procedure.disconnect(call, reason)]
+        effects = self._disconnect(calls, reason)
         if session.peer is not None:
             effects.append(ClientDisconnected("debug", "client disconnected", {"reason": reason}))
         return effects
 
+    def stop_tasks(self, reason: str) -> list[Effect]:
+        """Abort all tasks: the server stops (TASK-13)."""
+        return self._disconnect(self.tasks.calls(), reason)
+
+    def _disconnect(self, calls: list[Invocation], reason: str) -> list[Effect]:
+        steps = [self._take_step(call, self.calls.disconnect, reason) for call in calls]
+        return [effect for effects in steps for effect in effects]
+
     def report_bug(
         self, session: Session, message: Message | LineTooLong, error: BaseException
     ) -> list[Effect]:
-        """A bug of ours: loud in the log, and a request still gets an answer (RPC-10)."""
+        """Log a bug of the runtime, and answer the request nevertheless (RPC-10)."""
         effects: list[Effect] = [
             Log("error", "internal error", {"error": describe_exception(error)})
         ]
@@ -252,7 +253,7 @@ class Dispatcher:
         return effects
 
     def _batch(self, session: Session, batch: Batch) -> list[Effect]:
-        """RPC-13 to RPC-16: each message as if it had come alone, their answers together."""
+        """Dispatch each message of a batch, and answer them together (RPC-13 to RPC-16)."""
         refusal = _refuse_batch(session, batch)
         if refusal is not None:
             return _malformed(session, refusal)
@@ -273,41 +274,47 @@ class Dispatcher:
         return effects + pending.answer()
 
     def _request(self, session: Session, request: Request) -> list[Effect]:
+        peer = session.peer
+        params = request.params
         if request.id in session.in_flight or request.id in session.subscribers:
             return _refuse_duplicate_id(session, request)
-        peer = session.peer
-        if session.stateless or brings_peer(request.params):
+        if session.stateless or (
+            type(params) is dict and "_meta" in params and brings_peer(params)
+        ):
             try:
-                peer = read_stateless_peer(request.params)
-            except PeerRefused as refused:
-                return _refuse_peer(session, request, refused)
-        if self.around is not None:
-            return self.around(
-                session, peer, request, partial(self._decide, session, peer, request)
-            )
-        return self._decide(session, peer, request)
+                peer = read_stateless_peer(params)
+            except JsonRpcError as refusal:
+                return _refuse(session, request, refusal)
+        if self.around is None:
+            return self._decide(session, peer, request)
+        decide = partial(self._decide, session, peer, request)
+        return self.around(session, peer, request, decide)
 
     def _decide(self, session: Session, peer: Peer | None, request: Request) -> list[Effect]:
-        """What a request of `peer` leads to, whatever is around that decision."""
-        if request.method == "tools/call":
-            return self.tools_call.begin(session, peer, request)  # step 1 is its own gate
+        """Decide about a request of `peer`, within the middleware around decisions."""
+        try:
+            if request.method == "tools/call":
+                return self.calls.begin(session, peer, request)  # step 1 is its own gate
+            return self._answer(session, peer, request)
+        except JsonRpcError as refusal:
+            return _refuse(session, request, refusal)
+        except ToolError as error:
+            return _refuse(session, request, as_json_rpc_error(error))
+
+    def _answer(self, session: Session, peer: Peer | None, request: Request) -> list[Effect]:
+        """Answer a request for any method but `tools/call`."""
         is_stateless = peer is not None and peer.revision.is_stateless
         if not is_stateless:
             if session.state is not State.RUNNING and not _is_handshake(session, request.method):
-                return _refuse_uninitialized(session, request)
+                raise not_initialized(session)
             if request.method in HANDSHAKE:
-                if not _has_object_params(request):
-                    return invalid_params(session, request, "params must be an object")
+                _require_object(request)
                 return HANDSHAKE[request.method](self, session, request)
-        place = METHODS.get(request.method)
-        if place is None or peer is None or request.method not in peer.revision.requests:
-            return method_not_found(session, request)
-        if not _has_object_params(request):
-            return invalid_params(session, request, "params must be an object")
-        try:
-            return _load(place)(self, session, peer, request)
-        except Refused as refused:
-            return refused.effects
+        method = METHODS.get(request.method)
+        if method is None or peer is None or request.method not in peer.revision.requests:
+            raise method_not_found(request)
+        _require_object(request)
+        return method(self, session, peer, request)
 
     def _notification(self, session: Session, notification: Notification) -> list[Effect]:
         handler = NOTIFICATIONS.get(notification.method)
@@ -323,7 +330,7 @@ class Dispatcher:
         return _dropped(notification, f"not expected in state {session.state.value}")
 
     def _on_cancelled(self, session: Session, notification: Notification) -> list[Effect]:
-        """TIME-05: abort the call and never answer it."""
+        """Abort the call and never answer it (TIME-05)."""
         params = notification.params
         request_id = params.get("requestId") if type(params) is dict else None
         effects = self.cancel(session, request_id)
@@ -336,31 +343,6 @@ HANDSHAKE: dict[str, Callable[[Dispatcher, Session, Request], list[Effect]]] = {
     "notifications/initialized": lifecycle.initialized,
 }
 
-Method = Callable[[Dispatcher, Session, "Peer", Request], "list[Effect]"]
-
-METHODS: dict[str, tuple[str, str]] = {
-    "completion/complete": ("completion", "complete"),
-    "logging/setLevel": ("logging", "set_level"),
-    "ping": ("lifecycle", "ping"),
-    "prompts/get": ("prompts", "get_prompt"),
-    "prompts/list": ("prompts", "list_prompts"),
-    "resources/list": ("resources", "list_resources"),
-    "resources/read": ("resources", "read_resource"),
-    "resources/subscribe": ("subscriptions", "subscribe"),
-    "resources/templates/list": ("resources", "list_templates"),
-    "resources/unsubscribe": ("subscriptions", "unsubscribe"),
-    "server/discover": ("discovery", "discover"),
-    "subscriptions/listen": ("subscriptions", "listen"),
-    "tasks/cancel": ("tasks", "cancel_task"),
-    "tasks/get": ("tasks", "get_task"),
-    "tasks/update": ("tasks", "update_task"),
-    "tools/list": ("tools", "list_tools"),
-}
-"""Of each method the module in `core/methods/` and the function there that answers it.
-
-They are imported as they are asked for: most servers are never asked for most of them.
-"""
-
 NOTIFICATIONS: dict[str, Callable[[Dispatcher, Session, Notification], list[Effect]]] = {
     "initialized": Dispatcher._on_initialized,
     "notifications/initialized": Dispatcher._on_initialized,
@@ -368,44 +350,49 @@ NOTIFICATIONS: dict[str, Callable[[Dispatcher, Session, Notification], list[Effe
 }
 
 
-def _load(place: tuple[str, str]) -> Method:
-    module, function = place
-    method: Method = getattr(import_module(f".methods.{module}", __package__), function)
-    return method
-
-
 # -- gates ---------------------------------------------------------------------------------------
 
 
 def _is_handshake(session: Session, method: str) -> bool:
-    """What passes the gate before RUNNING (LIFE-03)."""
+    """Return whether the method may be used before RUNNING (LIFE-03)."""
     if method == "initialize":
         return True
     return session.state is State.INITIALIZING and method in HANDSHAKE
 
 
-def _has_object_params(request: Request) -> bool:
-    return request.params is ABSENT or type(request.params) is dict
+def _require_object(request: Request) -> None:
+    if request.params is not ABSENT and type(request.params) is not dict:
+        raise invalid_params("params must be an object")
 
 
-def _refuse_uninitialized(session: Session, request: Request) -> list[Effect]:
-    data = not_initialized_data(session)
-    return [error_reply(JsonRpcErrorCode.NOT_INITIALIZED, "Not initialized", data, request.id)]
+def _refuse(
+    session: Session, request: Request, error: JsonRpcError, *, has_id: bool = True
+) -> list[Effect]:
+    """Reply with a JSON-RPC error; a `tools/call` also has a record (RPC-09, CALL-14).
 
-
-def _refuse_peer(session: Session, request: Request, refused: PeerRefused) -> list[Effect]:
-    effects = refuse(session, request, refused.code, refused.message, **refused.data)
+    Args:
+        has_id: the reply has the id of the request.
+    """
+    data = {"correlationId": derive_correlation_id(session, request.params), **error.data}
+    request_id = request.id if has_id else None
+    effects: list[Effect] = [error_reply(error.code, error.message, data, request_id)]
     if request.method == "tools/call":
-        correlation_id = derive_correlation_id(session, request.params)
-        effects.append(protocol_error_record(request, correlation_id))
+        effects.append(protocol_error_record(request, data["correlationId"]))
     return effects
+
+
+def _refuse_duplicate_id(session: Session, request: Request) -> list[Effect]:
+    """Reply without an id: with this one it would be taken for the reply to the call (RPC-05)."""
+    message = "Invalid Request: a request with this id is still in flight"
+    error = JsonRpcError(JsonRpcErrorCode.INVALID_REQUEST, message, {"reason": "duplicate_id"})
+    return _refuse(session, request, error, has_id=False)
 
 
 # -- batches -------------------------------------------------------------------------------------
 
 
 def _refuse_batch(session: Session, batch: Batch) -> Malformed | None:
-    """RPC-13, RPC-16: what keeps a batch from being looked at."""
+    """Return why a batch is refused as a whole, if it is (RPC-13, RPC-16)."""
     if session.peer is None or not session.peer.revision.batches:
         return invalid("batch_not_supported", "Batches are not supported: send one message a line.")
     if not batch.items:
@@ -416,7 +403,7 @@ def _refuse_batch(session: Session, batch: Batch) -> Malformed | None:
 
 
 def _read_batched(item: Any) -> Request | Notification | Response | Malformed:
-    """A member of a batch; in the stateless mode there are none (RPC-16)."""
+    """Read a member of a batch; stateless requests may not be one (RPC-16)."""
     message = read(item)
     if isinstance(message, Request) and brings_peer(message.params):
         detail = "The revision that the request names has no batches."
@@ -424,14 +411,7 @@ def _read_batched(item: Any) -> Request | Notification | Response | Malformed:
     return message
 
 
-def _end(call: Invocation, effects: list[Effect]) -> list[Effect]:
-    """What the end of a call leads to, whether it came alone or in a batch."""
-    if not call.session.batches:
-        return effects
-    return gather(call.session, call.request_id, effects)
-
-
-# -- what is no request and no notification ------------------------------------------------------
+# -- malformed messages and responses ------------------------------------------------------------
 
 
 def _malformed(session: Session, message: Malformed) -> list[Effect]:
@@ -474,23 +454,6 @@ _DECISIONS: dict[type, Callable[[Session, Any], list[Effect]]] = {
     LineTooLong: _line_too_long,
     Response: _response,
 }
-
-
-def _refuse_duplicate_id(session: Session, request: Request) -> list[Effect]:
-    """RPC-05: answered with no id, since an answer with this one would be taken for the call's."""
-    correlation_id = derive_correlation_id(session, request.params)
-    data = {"reason": "duplicate_id", "correlationId": correlation_id}
-    effects: list[Effect] = [
-        error_reply(
-            JsonRpcErrorCode.INVALID_REQUEST,
-            "Invalid Request: a request with this id is still in flight",
-            data,
-            None,
-        )
-    ]
-    if request.method == "tools/call":
-        effects.append(protocol_error_record(request, correlation_id))
-    return effects
 
 
 def _dropped(notification: Notification, why: str) -> list[Effect]:

@@ -1,10 +1,7 @@
-"""Calls of the handlers that are no tools': of resources, prompts, completions.
+"""Calls of the handlers of resources, prompts and completions (spec/features.md).
 
-spec/features.md says what holds for them.
-
-They are bounded as tool calls are: they take a slot, have a deadline, can be cancelled, end exactly
-once with one record. Unlike a tool call they fail with a JSON-RPC error, whose `data` has what a
-tool error has.
+They take the steps of a tool call: a slot, a deadline, cancellation, one end with one record. They
+fail with a JSON-RPC error, whose `data` has the members of a tool error.
 """
 
 from __future__ import annotations
@@ -12,175 +9,99 @@ from __future__ import annotations
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from attrs import define
-
-from ..errors import (
-    ErrorCode,
-    JsonRpcErrorCode,
-    StructuredError,
-    ToolCompletionOutcome,
-    ToolError,
-    chosen_error,
-)
-from .client_input import MAY_ASK, ClientInput, InputRefused
-from .effects import Reply
-from .invocation import Invocation, Outcome, Raised, Returned
-from .procedure import ALWAYS_TOLD, Procedure
-from .records import completion_record, failure_log
+from ..errors import ErrorCode, JsonRpcErrorCode, StructuredError, ToolError
+from .client_input import MAY_ASK
+from .invocation import CallKind
 from .replies import derive_correlation_id, error_reply, invalid_params, result_reply
 
 if TYPE_CHECKING:
-    from ..ids import IdGenerator
     from ..protocol.jsonrpc import Request
     from ..protocol.peer import Peer
-    from ..registry.tools import ExecutionMode, Handler
-    from .effects import Effect
-    from .invocation import Shape
-    from .replies import ResultWriter
+    from ..registry.definitions import HandlerSpec
+    from .call_lifecycle import CallLifecycle
+    from .effects import Effect, Reply
+    from .invocation import Invocation, ToResult
     from .session import Session
 
 
-@define(eq=False, repr=False)
-class FeatureCalls(Procedure):
-    """Decides what a request for a resource, a prompt or a completion leads to."""
+def begin_feature_call(
+    calls: CallLifecycle,
+    session: Session,
+    peer: Peer,
+    request: Request,
+    *,
+    name: str,
+    handler: HandlerSpec,
+    arguments: dict[str, Any],
+    to_result: ToResult,
+) -> list[Effect]:
+    """Begin a call whose handler the method has found: steps 3 and 6 of a call (FEAT-01).
 
-    ids: IdGenerator
-    results: ResultWriter
-    client_input: ClientInput
+    Args:
+        name: a URI, or the name of a prompt; for the record.
+        to_result: makes the result out of the value that the handler returns.
 
-    subject = "The handler"
-    handler = "handler"
+    Raises:
+        JsonRpcError: `_meta`, or an answer of the client to an earlier round, is not valid.
+    """
+    params = request.params
+    if "_meta" in params and type(params["_meta"]) is not dict:
+        raise invalid_params("_meta must be an object")
+    correlation_id = derive_correlation_id(session, params)
+    call = calls.assign_ids(FEATURE, session, peer, request, name, arguments, correlation_id)
+    call.handler = handler.handler
+    call.execution = handler.execution
+    call.to_result = to_result
+    call.timeout_ms = handler.timeout_ms or calls.limits.default_timeout_ms
+    if peer.revision.is_stateless and call.method in MAY_ASK:
+        calls.client_input.open(call, params)
+    try:
+        calls.take_slot(call)
+    except ToolError as refusal:
+        return calls.refuse(call, refusal.to_structured())
+    session.in_flight[call.request_id] = call
+    return [call]
 
-    def begin(
-        self,
-        session: Session,
-        peer: Peer,
-        request: Request,
-        *,
-        name: str,
-        handler: Handler,
-        execution: ExecutionMode,
-        arguments: dict[str, Any],
-        shape: Shape,
-        timeout_ms: int | None = None,
-    ) -> list[Effect]:
-        """An `Invocation` of `handler`, or the refusal where no slot is free (FEAT-01).
 
-        Args:
-            name: what is asked for, as the record has it: a URI, the name of a prompt.
-            shape: makes the result out of what the handler returns.
-            timeout_ms: the deadline; by default `tools.default_timeout_ms`.
-        """
-        if "_meta" in request.params and type(request.params["_meta"]) is not dict:
-            return invalid_params(session, request, "_meta must be an object")
-        correlation_id = derive_correlation_id(session, request.params)
-        call = Invocation(
-            session,
-            peer,
-            request.id,
-            self.ids.run_id(),
-            correlation_id,
-            request.method,
-            name,
-            arguments,
-            request.params.get("_meta"),
-            self,
+def _to_reply(calls: CallLifecycle, call: Invocation, value: Any) -> tuple[Reply, bool]:
+    if isinstance(value, CoroutineType):
+        value.close()  # Python would warn that it was never awaited
+        cause = TypeError("the handler returned a coroutine: declare it with async def")
+        raise _not_serializable() from cause
+    result = calls.results.complete(call.peer, call.to_result(value, call))
+    try:
+        reply = result_reply(call.request_id, result)
+    except TypeError as error:
+        raise _not_serializable() from error
+    limit = calls.limits.max_response_bytes
+    if len(reply.line) > limit:
+        raise ToolError(
+            ErrorCode.INTERNAL,
+            f"The result is {len(reply.line)} bytes; at most {limit} are sent.",
+            {"reason": "result_too_large", "maxResponseBytes": limit},
         )
-        call.handler = handler
-        call.execution = execution
-        call.shape = shape
-        call.timeout_ms = timeout_ms or self.limits.default_timeout_ms
-        if peer.revision.is_stateless and call.method in MAY_ASK:
-            try:
-                self.client_input.open(call, request.params)
-            except InputRefused as refused:
-                return invalid_params(session, request, str(refused), refused.reason)
-        try:
-            self.acquire_slot(call)
-        except ToolError as refused:
-            return self._refuse_for_load(call, refused.to_structured())
-        session.in_flight[call.request_id] = call
-        return [call]
-
-    def answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
-        """The reply and the record of a call that is waited for (FEAT-03)."""
-        effects: list[Effect] = []
-        if isinstance(outcome, Returned):
-            try:
-                reply = self._encode(call, call.shape(_checked(outcome.value), call))
-            except ToolError as refused:
-                error = refused.to_structured()
-                if refused.__cause__ is not None:
-                    effects.append(failure_log(call, "result refused", refused.__cause__))
-            else:
-                success = ToolCompletionOutcome.SUCCESS
-                return [reply, completion_record(call, success, None, duration_ms)]
-        else:
-            if isinstance(outcome, Raised):
-                asked = self.client_input.answer(call, outcome.error, duration_ms)
-                if asked is not None:
-                    return asked
-            error = self.describe_failure(outcome)
-            if isinstance(outcome, Raised) and chosen_error(outcome.error) is None:
-                effects.append(failure_log(call, "handler failed", outcome.error))
-        failed = ToolCompletionOutcome.TOOL_ERROR
-        record = completion_record(call, failed, error.code, duration_ms)
-        return [self.error_reply(call, error), *effects, record]
-
-    def error_reply(self, call: Invocation, error: StructuredError) -> Reply:
-        """`error` as a JSON-RPC error; its `data` is what a tool error has (FEAT-02)."""
-        try:
-            reply = _refusal(call, error)
-        except BaseException:  # what stands in the details may raise anything (ERR-07)
-            message = error.message.encode("utf-8", "backslashreplace").decode()
-            details: dict[str, Any] = {"reason": "details_not_serializable"}
-            reply = _refusal(call, StructuredError(error.code, message, details))
-        limit = self.limits.max_response_bytes
-        if len(reply.line) > max(limit, ALWAYS_TOLD):
-            details = {"reason": "error_too_large", "maxResponseBytes": limit}
-            message = "The handler failed with an error larger than a response may be."
-            return _refusal(call, StructuredError(error.code, message, details))
-        return reply
-
-    def _encode(self, call: Invocation, result: dict[str, Any]) -> Reply:
-        try:
-            reply = result_reply(call.request_id, self.results.complete(call.peer, result))
-        except TypeError as error:
-            raise ToolError(
-                ErrorCode.INTERNAL,
-                "The result cannot be written as JSON.",
-                {"reason": "result_not_serializable"},
-            ) from error
-        limit = self.limits.max_response_bytes
-        if len(reply.line) > limit:
-            raise ToolError(
-                ErrorCode.INTERNAL,
-                f"The result is {len(reply.line)} bytes; at most {limit} are sent.",
-                {"reason": "result_too_large", "maxResponseBytes": limit},
-            )
-        return reply
-
-    def _refuse_for_load(self, call: Invocation, error: StructuredError) -> list[Effect]:
-        self.record_refusal(error)
-        failed = ToolCompletionOutcome.TOOL_ERROR
-        record = completion_record(call, failed, error.code, 0.0)
-        record.refusal = (error.details or {})["reason"]
-        return [self.error_reply(call, error), record]
+    return reply, False
 
 
-def _checked(value: Any) -> Any:
-    """What a handler returned, unless it is a coroutine, which nobody will run."""
-    if not isinstance(value, CoroutineType):
-        return value
-    value.close()  # Python would warn that it was never awaited
-    raise ToolError(
+def _not_serializable() -> ToolError:
+    return ToolError(
         ErrorCode.INTERNAL,
         "The result cannot be written as JSON.",
         {"reason": "result_not_serializable"},
-    ) from TypeError("the handler returned a coroutine: declare it with async def")
+    )
 
 
-def _refusal(call: Invocation, error: StructuredError) -> Reply:
+def _to_error(calls: CallLifecycle, call: Invocation, error: StructuredError) -> Reply:
+    """Write `error` as a JSON-RPC error whose `data` is that of a tool error (FEAT-02)."""
+    try:
+        return _write_error(call, error)
+    except BaseException:  # values in the details may raise anything (ERR-07)
+        message = error.message.encode("utf-8", "backslashreplace").decode()
+        details = {"reason": "details_not_serializable"}
+        return _write_error(call, StructuredError(error.code, message, details))
+
+
+def _write_error(call: Invocation, error: StructuredError) -> Reply:
     data = StructuredError(
         error.code, error.message, error.details, call.run_id, call.correlation_id
     ).to_wire()
@@ -190,9 +111,12 @@ def _refusal(call: Invocation, error: StructuredError) -> Reply:
 
 
 def json_rpc_code(call: Invocation, code: ErrorCode) -> JsonRpcErrorCode:
-    """The code of the JSON-RPC error that tells of a handler's error of `code` (FEAT-02)."""
+    """Return the JSON-RPC code for an error of `code` raised by a handler (FEAT-02)."""
     if code is ErrorCode.NOT_FOUND and call.method == "resources/read":
         return JsonRpcErrorCode(call.peer.revision.resource_not_found)
     if code in (ErrorCode.NOT_FOUND, ErrorCode.INVALID_ARGUMENT):
         return JsonRpcErrorCode.INVALID_PARAMS
     return JsonRpcErrorCode.INTERNAL_ERROR
+
+
+FEATURE = CallKind("The handler", "", _to_reply, _to_error)

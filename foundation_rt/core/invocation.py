@@ -1,8 +1,8 @@
-"""One call of a handler, from its ids on: what has become of it, and how it ended.
+"""One call of a handler, from its ids on: its state, and how its handler ended.
 
 An `Invocation` is data. What happens to a call while its handler runs (its deadline passes, its
-client cancels or leaves) is a change of its `Phase`; how the handler ended is an `Outcome`; what
-both together count as is the table `OUTCOMES` (TIME-06).
+client cancels or disconnects) is a change of its `Phase`; how the handler ended is an `Outcome`.
+The table `OUTCOMES` says what both together count as (TIME-06).
 """
 
 from __future__ import annotations
@@ -12,26 +12,32 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from attrs import Factory, define, field
+from attrs import define, field
 
 from ..errors import ToolCompletionOutcome
 
 if TYPE_CHECKING:
+    from ..errors import StructuredError
     from ..limits import Slot
     from ..protocol.jsonrpc import RequestId
     from ..protocol.peer import Peer
     from ..protocol.principal import Principal
     from ..registry.tools import ExecutionMode, Handler, RegisteredTool
     from ..server_requests.round_trips import MultiRoundTrip
-    from .procedure import Procedure
+    from .call_lifecycle import CallLifecycle
+    from .effects import Effect, Reply
     from .session import Session
+    from .tasks.promotion import Promotion
 
-Shape = Callable[["Any", "Invocation"], dict[str, Any]]
-"""Makes a result out of what a handler returned; raises `ToolError` to refuse it."""
+ToResult = Callable[["Any", "Invocation"], dict[str, Any]]
+"""Makes a result out of the value that a handler returned; raises `ToolError` to refuse it."""
+
+Continuation = Callable[["Invocation", "Outcome", float], "list[Effect]"]
+"""Decides what follows when a handler has ended, instead of an answer."""
 
 
 class Phase(Enum):
-    """What has become of a call whose handler has not ended (TIME-06)."""
+    """The state of a call whose handler has not ended (TIME-06)."""
 
     PENDING = auto()
     EXPIRED = auto()
@@ -41,27 +47,46 @@ class Phase(Enum):
 
 
 @define(eq=False, repr=False)
+class CallKind:
+    """What differs between the calls of tools and those of other handlers.
+
+    Attributes:
+        subject: names the handler in error messages: "The tool".
+        label: begins log messages: "tool ".
+        to_reply: writes the reply for the value that a handler returned, and says whether that is
+            an error; raises `ToolError` to refuse the value.
+        to_error: writes the reply for an error.
+    """
+
+    subject: str
+    label: str
+    to_reply: Callable[[CallLifecycle, Invocation, Any], tuple[Reply, bool]]
+    to_error: Callable[[CallLifecycle, Invocation, StructuredError], Reply]
+
+
+@define(eq=False, repr=False)
 class Invocation:
     """One call; as an effect it means: run its handler (step 8 of `tools/call`).
 
     Attributes:
-        peer: who asks.
-        method: the request's: `tools/call`, `resources/read`, ...
-        name: what is called: the name of a tool or of a prompt, a URI.
-        meta: the request's `_meta`; None where there was none.
-        procedure: what decides about it.
+        peer: the client of the request.
+        method: the method of the request: `tools/call`, `resources/read`, ...
+        name: the name of a tool or of a prompt, or a URI.
+        meta: the `_meta` of the request; None where it has none.
+        principal: the principal that was proved with the request; later messages of the session
+            may bring another token, with other scopes.
         payload_bytes: size of the arguments as JSON, in bytes.
-        tool: of a `tools/call`, from step 5 on.
+        tool: the tool of a `tools/call`, from step 5 on.
         handler: called with `arguments` and a `ToolContext`, as `execution` says.
+        to_result: makes the result of any method but `tools/call`.
+        slot: None until one is taken, and for calls that need none.
         timeout_ms: the deadline, in ms from the start of the handler.
-        shape: makes the result out of what the handler returned; of all but a `tools/call`.
-        slot: None as long as it has none, and if it needs none.
-        arguments_as_sent: as JSON in UTF-8; of a call of the stateless mode.
-        rounds: what its client has answered so far; None where nothing was asked or brought along.
-        principal: who asked, as was proved then: later messages of a session may bring another
-            token, of other scopes.
-        progress: the highest its client has been told.
-        phase: whether its answer is still waited for.
+        arguments_as_sent: the arguments of a stateless call as JSON in UTF-8.
+        rounds: the answers of its client so far; None where nothing was asked or sent along.
+        promotion: how the call becomes a task; None where it never does.
+        continuation: decides what follows the handler; of a call that waits for the rate limit.
+        progress: the highest progress that was sent to the client.
+        phase: whether the reply is still to be sent.
     """
 
     session: Session
@@ -73,21 +98,29 @@ class Invocation:
     name: str
     arguments: dict[str, Any]
     meta: dict[str, Any] | None
-    procedure: Procedure
-    payload_bytes: int = 0
+    principal: Principal | None
+    kind: CallKind
+    payload_bytes: int = field(default=0, init=False)
     tool: RegisteredTool = field(init=False)
     handler: Handler = field(init=False)
     execution: ExecutionMode = field(init=False)
-    shape: Shape = field(init=False)
+    to_result: ToResult = field(init=False)
     slot: Slot | None = field(default=None, init=False)
     timeout_ms: int = field(default=0, init=False)
     arguments_as_sent: bytes = field(default=b"", init=False)
     rounds: MultiRoundTrip | None = field(default=None, init=False)
-    principal: Principal | None = field(
-        default=Factory(lambda call: call.session.principal, takes_self=True), init=False
-    )
+    promotion: Promotion | None = field(default=None, init=False)
+    continuation: Continuation | None = field(default=None, init=False)
     progress: float = field(default=-math.inf, init=False)
     phase: Phase = field(default=Phase.PENDING, init=False)
+
+    def __repr__(self) -> str:
+        return f"<{self.method} {self.name!r} {self.run_id} {self.phase.name}>"
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether the request of this call is still to be answered."""
+        return self.session.in_flight.get(self.request_id) is self
 
 
 @define(eq=False, repr=False)
@@ -96,6 +129,9 @@ class Returned:
 
     value: Any
 
+    def __repr__(self) -> str:
+        return f"Returned({self.value!r})"
+
 
 @define(eq=False, repr=False)
 class Raised:
@@ -103,10 +139,16 @@ class Raised:
 
     error: BaseException
 
+    def __repr__(self) -> str:
+        return f"Raised({self.error!r})"
+
 
 @define(eq=False, repr=False)
 class Stopped:
     """The handler ended because its abort signal had fired."""
+
+    def __repr__(self) -> str:
+        return "Stopped()"
 
 
 Outcome = Returned | Raised | Stopped

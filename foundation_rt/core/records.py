@@ -1,4 +1,4 @@
-"""What the log is told of a call: one record of how it ended, and what went wrong inside it."""
+"""Log records of calls: one completion record each, and what failed in a handler."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .effects import CallCompleted, Log
 from .invocation import OUTCOMES, Outcome, Phase, Raised
 
 if TYPE_CHECKING:
+    from ..protocol.jsonrpc import Request
     from .invocation import Invocation
 
 TOOL_CALL_COMPLETED = "tool call completed"
@@ -21,7 +22,7 @@ def completion_record(
     error_code: ErrorCode | None,
     duration_ms: float,
 ) -> CallCompleted:
-    """The one record of a call: never its arguments, never its result (CALL-13, FEAT-04).
+    """Return the one record of a call, without its arguments and its result (CALL-13, FEAT-04).
 
     `_value_` is an enum member's value as a plain attribute; `value` is a descriptor in Python.
     """
@@ -37,7 +38,7 @@ def completion_record(
 
 
 def late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> CallCompleted:
-    """The record of a call whose answer nobody waits for; what it returned is dropped."""
+    """Return the record of a call that is no longer pending; its result is dropped."""
     error_code = None
     if call.phase in (Phase.EXPIRED, Phase.DISCONNECTED_THEN_EXPIRED):
         error_code = ErrorCode.TIMEOUT
@@ -47,8 +48,18 @@ def late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> CallC
     return completion_record(call, OUTCOMES[call.phase, type(outcome)], error_code, duration_ms)
 
 
+def protocol_error_record(request: Request, correlation_id: str) -> CallCompleted:
+    """Return the record of a `tools/call` that got a JSON-RPC error; without a runId (CALL-14)."""
+    fields: dict[str, Any] = {"correlationId": correlation_id}
+    if type(request.params) is dict and type(request.params.get("name")) is str:
+        fields["toolName"] = request.params["name"]
+    fields["durationMs"] = 0.0
+    fields["outcome"] = ToolCompletionOutcome.PROTOCOL_ERROR._value_
+    return CallCompleted("info", TOOL_CALL_COMPLETED, fields)
+
+
 def failure_log(call: Invocation, message: str, error: BaseException) -> Log:
-    """What went wrong inside a handler is for the operator's log, not for the client (ERR-05)."""
+    """Return the log record of an exception, which the client does not see (ERR-05)."""
     return Log("error", message, {**identity_fields(call), "error": describe_exception(error)})
 
 

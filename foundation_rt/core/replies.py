@@ -1,4 +1,4 @@
-"""What answers a request: results and JSON-RPC errors, as the peer's revision has them.
+"""Replies: results and JSON-RPC errors, written as the peer's revision requires.
 
 Every JSON-RPC error carries a correlation id: the request's own where it can be read, else the
 connection's (RPC-09).
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..errors import ErrorCode, JsonRpcErrorCode, to_json_rpc_error
+from ..errors import ErrorCode, JsonRpcError, JsonRpcErrorCode, to_json_rpc_error
 from ..protocol.jsonrpc import encode
 from ..protocol.peer import SERVER_INFO_KEY
 from .effects import Reply
@@ -22,51 +22,19 @@ if TYPE_CHECKING:
     from ..protocol.jsonrpc import Request, RequestId
     from ..protocol.peer import Peer
     from ..protocol.revisions import Revision
-    from .effects import Effect
     from .session import Session
 
 MAX_CORRELATION_ID_LENGTH = 128
 
 MAX_ECHOED_NAME = 128
-"""Characters of a name that a client sent which a message repeats."""
+"""Characters of a name sent by a client that an error message repeats."""
 
 
-class Refused(Exception):
-    """Raised by what decides about a request, to have it answered with an error.
-
-    Attributes:
-        effects: the answer.
-    """
-
-    def __init__(self, effects: list[Effect]) -> None:
-        self.effects = effects
-
-
-def error_reply(
-    code: JsonRpcErrorCode, message: str, data: dict[str, Any], request_id: RequestId | None
-) -> Reply:
-    """The response to one request; `request_id` is None where it is unknown."""
-    line = encode(to_json_rpc_error(code, message, data, request_id))
-    return Reply(line, request_id, int(code))
-
-
-def internal_error_reply(request_id: RequestId, correlation_id: str) -> Reply:
-    """The answer to a request that a bug of ours kept from being answered (RPC-10)."""
-    data = {"reason": "internal_error", "correlationId": correlation_id}
-    return error_reply(JsonRpcErrorCode.INTERNAL_ERROR, "Internal error", data, request_id)
-
-
-def not_initialized_data(session: Session) -> dict[str, Any]:
-    """The data of every -32002 error (LIFE-03)."""
-    return {
-        "code": ErrorCode.NOT_INITIALIZED.value,
-        "message": "Send initialize, then notifications/initialized, before anything else.",
-        "correlationId": session.connection_correlation_id,
-    }
+# -- correlation ids -----------------------------------------------------------------------------
 
 
 def client_correlation_id(params: Any) -> str | None:
-    """The correlation id a client gave in `_meta`, if it is one (CALL-03)."""
+    """Return the correlation id in the `_meta` of a request, if it has a valid one (CALL-03)."""
     meta = params.get("_meta") if type(params) is dict else None
     if type(meta) is dict:
         candidate = meta.get("correlationId")
@@ -76,44 +44,53 @@ def client_correlation_id(params: Any) -> str | None:
 
 
 def derive_correlation_id(session: Session, params: Any) -> str:
-    """The request's own correlation id, or the connection's (RPC-09)."""
+    """Return the request's own correlation id, or the connection's (RPC-09)."""
     return client_correlation_id(params) or session.connection_correlation_id
 
 
-def refuse(
-    session: Session,
-    request: Request,
-    code: JsonRpcErrorCode,
-    message: str,
-    reason: str | None = None,
-    **data: Any,
-) -> list[Effect]:
-    """Answer `request` with an error whose data has its correlation id, `reason` and `data`."""
-    data["correlationId"] = derive_correlation_id(session, request.params)
-    if reason is not None:
-        data["reason"] = reason
-    return [error_reply(code, message, data, request.id)]
+# -- JSON-RPC errors -----------------------------------------------------------------------------
 
 
-def resource_exhausted(session: Session, request: Request, error: ToolError) -> list[Effect]:
-    """Answer `request` with a limit that is used up; its data is what a tool error is (RES-13)."""
-    data = error.to_structured().to_wire()
-    data["correlationId"] = derive_correlation_id(session, request.params)
-    return [error_reply(JsonRpcErrorCode.INTERNAL_ERROR, error.message, data, request.id)]
+def invalid_params(problem: str, reason: str = "invalid_params", **data: Any) -> JsonRpcError:
+    """Return the error for a request whose params have `problem`."""
+    message = f"Invalid params: {problem}"
+    return JsonRpcError(JsonRpcErrorCode.INVALID_PARAMS, message, {"reason": reason, **data})
 
 
-def invalid_params(
-    session: Session, request: Request, what: str, reason: str = "invalid_params"
-) -> list[Effect]:
-    """Answer `request` with what is wrong with its params."""
-    message = f"Invalid params: {what}"
-    return refuse(session, request, JsonRpcErrorCode.INVALID_PARAMS, message, reason)
-
-
-def method_not_found(session: Session, request: Request) -> list[Effect]:
-    """Answer `request` with that there is no such method, for this peer at least."""
+def method_not_found(request: Request) -> JsonRpcError:
+    """Return the error for a method that does not exist, or not for this peer."""
     message = f"Method not found: {request.method[:MAX_ECHOED_NAME]}"
-    return refuse(session, request, JsonRpcErrorCode.METHOD_NOT_FOUND, message)
+    return JsonRpcError(JsonRpcErrorCode.METHOD_NOT_FOUND, message)
+
+
+def not_initialized(session: Session) -> JsonRpcError:
+    """Return the error for a request that comes before the handshake (LIFE-03)."""
+    data = {
+        "code": ErrorCode.NOT_INITIALIZED.value,
+        "message": "Send initialize, then notifications/initialized, before anything else.",
+        "correlationId": session.connection_correlation_id,
+    }
+    return JsonRpcError(JsonRpcErrorCode.NOT_INITIALIZED, "Not initialized", data)
+
+
+def as_json_rpc_error(error: ToolError) -> JsonRpcError:
+    """Return the JSON-RPC error whose data is that of a tool error (RES-13, AUTH-13)."""
+    wire = error.to_structured().to_wire()
+    return JsonRpcError(JsonRpcErrorCode.INTERNAL_ERROR, error.message, wire)
+
+
+def error_reply(
+    code: JsonRpcErrorCode, message: str, data: dict[str, Any], request_id: RequestId | None
+) -> Reply:
+    """Write a JSON-RPC error; `request_id` is None where it is unknown."""
+    line = encode(to_json_rpc_error(code, message, data, request_id))
+    return Reply(line, request_id, int(code))
+
+
+def internal_error_reply(request_id: RequestId, correlation_id: str) -> Reply:
+    """Write the error for a request that failed because of a bug of the runtime (RPC-10)."""
+    data = {"reason": "internal_error", "correlationId": correlation_id}
+    return error_reply(JsonRpcErrorCode.INTERNAL_ERROR, "Internal error", data, request_id)
 
 
 # -- results -------------------------------------------------------------------------------------
@@ -121,12 +98,13 @@ def method_not_found(session: Session, request: Request) -> list[Effect]:
 
 @define(eq=False, repr=False)
 class ServerInfo:
-    """What a server says of itself.
+    """The description of a server.
 
     Attributes:
         instructions: advice for the model that uses the server; left out when None.
-        title: for people; likewise `icons`.
-        website_url: where people read about the server.
+        title: a name for people; left out when None.
+        website_url: where people read about the server; left out when None.
+        icons: shown to people.
     """
 
     name: str
@@ -137,7 +115,7 @@ class ServerInfo:
     icons: Sequence[Icon] = ()
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """The server as an `Implementation` of `revision`."""
+        """Return the `Implementation` object of `revision`."""
         wire: dict[str, Any] = {"name": self.name, "version": self.version}
         if self.title is not None:
             wire["title"] = self.title
@@ -150,11 +128,12 @@ class ServerInfo:
 
 @define(eq=False, repr=False)
 class ResultWriter:
-    """Completes results; in the stateless mode each says its type and its server (REV-06).
+    """Completes results: in the stateless protocol each names its type and server (REV-06).
 
     Args:
-        cache_ttl_ms: how long a client may take a list for fresh, in ms (REV-07).
-        cache_scope: whether what one client was told may be told another: `public` or `private`.
+        cache_ttl_ms: how long a client may reuse a list, in ms (REV-07).
+        cache_scope: `public` where the result of one client may be reused for another, else
+            `private`.
     """
 
     info: ServerInfo
@@ -163,21 +142,21 @@ class ResultWriter:
     _server_info: dict[str, dict[str, Any]] = field(factory=dict, init=False)
 
     def complete(self, peer: Peer, result: dict[str, Any]) -> dict[str, Any]:
-        """`result` as the final one of a request."""
+        """Return `result` with the members of a final result."""
         if not peer.revision.is_stateless:
             return result
         return self.with_type(peer, "complete", result)
 
     def with_type(self, peer: Peer, result_type: str, result: dict[str, Any]) -> dict[str, Any]:
-        """`result` of another type than `complete`, for a peer of the stateless mode."""
+        """Return `result` with its type, for a peer of the stateless protocol."""
         meta = {**result.get("_meta", {}), SERVER_INFO_KEY: self.server_info(peer.revision)}
         return {"resultType": result_type, **result, "_meta": meta}
 
     def cache_hints(self, peer: Peer, ttl_ms: int | None = None) -> dict[str, Any]:
-        """The members that say how long a result may be kept (REV-07).
+        """Return the members that say how long a result may be reused (REV-07).
 
         Args:
-            ttl_ms: by default what is set for all, in ms.
+            ttl_ms: by default `cache_ttl_ms`, in ms.
         """
         if not peer.revision.is_stateless:
             return {}
@@ -187,17 +166,17 @@ class ResultWriter:
         }
 
     def server_info(self, revision: Revision) -> dict[str, Any]:
-        """The server as an `Implementation` of `revision`; made once for each."""
+        """Return the `Implementation` object of the server; made once for each revision."""
         wire = self._server_info.get(revision.name)
         if wire is None:
             wire = self._server_info[revision.name] = self.info.to_wire(revision)
         return wire
 
     def reply(self, peer: Peer, request: Request, result: dict[str, Any]) -> Reply:
-        """The reply that carries `result` as the final one."""
+        """Write the reply whose final result is `result`."""
         return result_reply(request.id, self.complete(peer, result))
 
 
 def result_reply(request_id: RequestId, result: Any) -> Reply:
-    """The reply that carries `result` as it is."""
+    """Write the reply whose result is `result`, unchanged."""
     return Reply(encode({"jsonrpc": "2.0", "id": request_id, "result": result}), request_id)

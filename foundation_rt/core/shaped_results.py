@@ -1,4 +1,4 @@
-"""Results that are more than a plain value: content blocks, and what an output schema is held to.
+"""Results that are more than a plain value: content blocks, and values with an output schema.
 
 Imported when the first tool returns one.
 """
@@ -12,7 +12,8 @@ import orjson
 from ..errors import ErrorCode, ToolError, has_type
 from ..jsonschema.issues import TOO_COMPLEX
 from ..protocol.content import Block, Text, ToolResult
-from .results import is_shaped, too_large, write_json
+from ..protocol.shaped import write_json
+from .results import is_shaped, too_large
 
 if TYPE_CHECKING:
     from ..jsonschema.validation import Validator
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class OutputSchemaViolation(Exception):
-    """What a tool returned is not what its output schema says; for the log (CONT-06)."""
+    """The cause of a refused result: it violates the output schema; for the log (CONT-06)."""
 
 
 def shaped_result(
     value: Any, tool: RegisteredTool, revision: Revision, max_bytes: int
 ) -> dict[str, Any]:
-    """The result of a call of `tool` that returned `value`; see `results.tool_result`."""
+    """Return the result of a call of `tool` that returned `value`, as `results.tool_result`."""
     given = _to_tool_result(value)
     structured = _structured(given, tool.validate_output)
     content = _content(given, structured, revision)
@@ -35,7 +36,7 @@ def shaped_result(
     if size > max_bytes:
         raise too_large(size, max_bytes)
     result: dict[str, Any] = {"content": orjson.Fragment(content), "isError": given.is_error}
-    if structured is not None and _has_room_for(structured, revision):
+    if structured is not None and _is_allowed(structured, revision):
         result["structuredContent"] = orjson.Fragment(structured)
     if given.meta is not None:
         result["_meta"] = orjson.loads(write_json(given.meta))
@@ -54,7 +55,7 @@ def _to_tool_result(value: Any) -> ToolResult:
 
 
 def _structured(given: ToolResult, validate: Validator | None) -> bytes | None:
-    """The structured value as JSON, held against the output schema, if there is one (CONT-06)."""
+    """Write the structured value, and check it against the output schema (CONT-06)."""
     if validate is None:
         return None if given.structured is None else write_json(given.structured)
     if given.is_error:
@@ -78,7 +79,7 @@ def _structured(given: ToolResult, validate: Validator | None) -> bytes | None:
 
 
 def _content(given: ToolResult, structured: bytes | None, revision: Revision) -> bytes:
-    """The content blocks as JSON; the structured value as text where there are none (CONT-03)."""
+    """Write the content blocks; without any, the structured value as text (CONT-03)."""
     blocks: list[Block | str] = [*(given.content or ())]
     if given.content is None and structured is not None:
         blocks = [structured.decode()]
@@ -87,8 +88,8 @@ def _content(given: ToolResult, structured: bytes | None, revision: Revision) ->
     )
 
 
-def _has_room_for(structured: bytes, revision: Revision) -> bool:
-    """Whether a result of this revision can have it: until late, only an object (CONT-07)."""
+def _is_allowed(structured: bytes, revision: Revision) -> bool:
+    """Return whether results of this revision may have this `structuredContent` (CONT-07)."""
     if revision.any_structured_content:
         return True
     return structured.startswith(b"{") and revision.has("tool_result", "structuredContent")

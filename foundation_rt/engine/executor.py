@@ -288,7 +288,7 @@ class Engine:
         run.started = self.clock.monotonic()
         run.due = run.started + call.timeout_ms / 1000
         try:
-            if self.around is None or not call.procedure.is_wrapped:
+            if self.around is None or call.continuation is not None:
                 value = await call.handler(call.arguments, run.context)
             else:
                 value = await self.around(call, partial(self._proceed, run))()

@@ -7,7 +7,7 @@ of a server, by the clock of the Redis server. Needs the extra `http` (pyrate-li
 Redis the extra `redis`.
 
 The store in this process answers at once, and the call is decided in the same step. Redis is waited
-for: meanwhile the call is an `Admission`, which can be cancelled and is waited for like any call.
+for: meanwhile the call has a `continuation`; it can be cancelled like any call.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
+from ..core.feature_calls import FEATURE
 from ..core.invocation import Invocation, Outcome, Phase, Returned, Stopped
-from ..core.procedure import Procedure
 from ..core.records import completion_record, late_record
 from ..core.replies import client_correlation_id
+from ..core.tools_call import TOOL
 from ..errors import ErrorCode, MissingExtraError, StructuredError, ToolCompletionOutcome
 from ..protocol.principal import identity_of
 from ..registry.tools import ExecutionMode
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from ..config.settings import RateLimitSection
     from ..core.context import ToolContext
     from ..core.dispatcher import Dispatcher
-    from ..core.effects import Effect, Reply
+    from ..core.effects import Effect
     from ..core.session import Session
     from ..logs.logger import StructuredLogger
     from ..protocol.jsonrpc import Request
@@ -165,11 +167,11 @@ class RateLimit:
             observe(call, refusal)
         record = completion_record(call, ToolCompletionOutcome.TOOL_ERROR, refusal.code, 0.0)
         record.refusal = REASON
-        return [call.procedure.error_reply(call, refusal), record]
+        return [self._dispatcher.calls.error_reply(call, refusal), record]
 
     def _begin(self, session: Session, peer: Peer, request: Request, name: str) -> Invocation:
-        """The call, of which nothing is known but what it says of itself."""
-        ids = self._dispatcher.tools_call.ids
+        """Return the call of a request that nothing has checked yet."""
+        ids = self._dispatcher.calls.ids
         return Invocation(
             session,
             peer,
@@ -180,20 +182,39 @@ class RateLimit:
             name,
             {},
             None,
-            self._dispatcher.procedure_of(request.method),
+            session.principal,
+            TOOL if request.method == "tools/call" else FEATURE,
         )
 
     def _admit(self, call: Invocation, tool: str | None, decide: Decide) -> Invocation:
-        """`call`, which waits for the buckets before anything else."""
+        """Return `call`, which waits for the buckets before anything else (RATE-08)."""
 
         async def wait(arguments: dict[str, Any], context: ToolContext) -> StructuredError | None:
             return await self._judge(call.principal, tool)
 
-        inner = call.procedure
-        call.procedure = Admission(inner.resources, inner.limits, self, inner, decide)
+        call.continuation = partial(self._continue, decide)
         call.handler, call.execution, call.timeout_ms = wait, ExecutionMode.ASYNC, _PATIENCE_MS
         call.session.in_flight[call.request_id] = call
         return call
+
+    def _continue(
+        self, decide: Decide, call: Invocation, outcome: Outcome, duration_ms: float
+    ) -> list[Effect]:
+        """Decide about the request, or refuse it: the buckets have answered (RATE-08)."""
+        if call.phase is not Phase.PENDING:
+            return [late_record(call, Stopped(), duration_ms)]
+        session = call.session
+        del session.in_flight[call.request_id]
+        if not isinstance(outcome, Returned):
+            return self._dispatcher.calls.answer(call, outcome, duration_ms)
+        if outcome.value is not None:
+            return self.refuse(call, outcome.value)
+        # Later messages of the session may have brought another token of the same principal.
+        latest, session.principal = session.principal, call.principal
+        try:
+            return decide()
+        finally:
+            session.principal = latest
 
     async def _judge(self, principal: Principal | None, tool: str | None) -> StructuredError | None:
         """Take one call out of each store; return what to tell a client whose store is empty."""
@@ -217,53 +238,6 @@ class RateLimit:
             f"Too many calls: at most {rate.limit} in {rate.interval} ms; try again later",
             {"reason": REASON, "limit": limit, "retryAfterMs": retry_after_ms},
         )
-
-
-@define(eq=False, repr=False)
-class Admission(Procedure):
-    """Decides about a call that waits to be let through, and then lets it be decided (RATE-08).
-
-    Args:
-        inner: what decides about calls of its method.
-        decide: goes on with the request.
-    """
-
-    _limit: RateLimit
-    _inner: Procedure
-    _decide: Decide
-
-    is_wrapped = False
-
-    def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
-        """The buckets have answered: decide about the request, unless nobody waits for it."""
-        if call.phase is not Phase.PENDING:
-            return [late_record(call, Stopped(), duration_ms)]
-        del call.session.in_flight[call.request_id]
-        return self.answer(call, outcome, duration_ms)
-
-    def answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
-        """What the request leads to, or the refusal of it."""
-        if isinstance(outcome, Returned) and outcome.value is not None:
-            call.procedure = self._inner
-            return self._limit.refuse(call, outcome.value)
-        if not isinstance(outcome, Returned):
-            call.procedure = self._inner
-            return call.procedure.answer(call, outcome, duration_ms)
-        # Later messages of the session may have brought another token of the same principal.
-        session = call.session
-        latest, session.principal = session.principal, call.principal
-        try:
-            return self._decide()
-        finally:
-            session.principal = latest
-
-    def expire(self, call: Invocation) -> list[Effect]:
-        """Nothing: the deadline of a call counts from the start of its handler (TIME-01)."""
-        return []
-
-    def error_reply(self, call: Invocation, error: StructuredError) -> Reply:
-        """As a call of its method has it."""
-        return self._inner.error_reply(call, error)
 
 
 def _name_of(request: Request) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from attrs import define, field
 
-from ..errors import JsonRpcErrorCode
+from ..errors import JsonRpcError, JsonRpcErrorCode
 from .levels import DEFAULT_LEVEL, LOGGING_LEVELS
 from .revisions import REVISIONS, STATELESS_REVISIONS, VERSION_KEY, Revision
 
@@ -93,15 +93,6 @@ class Peer:
         return path in self.capabilities
 
 
-class PeerRefused(Exception):
-    """A stateless request does not say properly who asks; carries the error it is answered with."""
-
-    def __init__(self, code: JsonRpcErrorCode, message: str, data: dict[str, Any]) -> None:
-        self.code = code
-        self.message = message
-        self.data = data
-
-
 def brings_peer(params: Any) -> bool:
     """Return whether a request belongs to the stateless mode: its `_meta` says who asks (REV-04).
 
@@ -116,7 +107,7 @@ def read_stateless_peer(params: Any) -> Peer:
     """The peer that a stateless request describes in its `_meta` (REV-04, REV-05).
 
     Raises:
-        PeerRefused: something required is missing or malformed, or the revision is not spoken.
+        JsonRpcError: something required is missing or malformed, or the revision is not spoken.
     """
     meta = params.get("_meta") if type(params) is dict else None
     if type(meta) is not dict:
@@ -125,7 +116,7 @@ def read_stateless_peer(params: Any) -> Peer:
     if type(requested) is not str:
         raise _malformed(f"_meta must name a revision in {VERSION_KEY}")
     if requested not in STATELESS_REVISIONS:
-        raise PeerRefused(
+        raise JsonRpcError(
             JsonRpcErrorCode.UNSUPPORTED_PROTOCOL_VERSION,
             "Unsupported protocol version",
             unsupported_data(requested),
@@ -231,7 +222,7 @@ def _log_level(meta: Mapping[str, Any]) -> str | None:
     return level
 
 
-def _malformed(what: str) -> PeerRefused:
-    return PeerRefused(
+def _malformed(what: str) -> JsonRpcError:
+    return JsonRpcError(
         JsonRpcErrorCode.INVALID_PARAMS, f"Invalid params: {what}", {"reason": "invalid_meta"}
     )

@@ -1,12 +1,55 @@
-"""The one thing the hot path must know of explicit results: how to tell them from plain values.
+"""Values that handlers return, written as JSON; and how explicit content differs from them.
 
 Content has a module of its own, which a server that returns plain values never imports.
 """
 
 from __future__ import annotations
 
+from types import CoroutineType
+from typing import Any
+
+import attrs
+import orjson
+
+from ..errors import ErrorCode, ToolError, has_type
+
 
 class Shaped:
-    """What a handler returns in order to shape its result itself (CONT-01)."""
+    """A value by which a handler shapes its result itself (CONT-01)."""
 
     __slots__ = ()
+
+
+def write_json(value: Any) -> bytes:
+    """Write the result of a handler, or a part of it, as JSON in UTF-8.
+
+    attrs instances and dataclasses become objects, keys that are not strings become strings as
+    orjson spells them, NaN and the infinities become null.
+
+    Raises:
+        ToolError: INTERNAL, `result_not_serializable`.
+    """
+    try:
+        try:
+            return orjson.dumps(value, default=_unstructure)
+        except TypeError:
+            # With this option at once, every result would be slower for the few with such keys.
+            return orjson.dumps(value, default=_unstructure, option=orjson.OPT_NON_STR_KEYS)
+    except BaseException as error:  # the value's own code: it may raise anything (ERR-07)
+        raise ToolError(
+            ErrorCode.INTERNAL,
+            "The tool's result cannot be written as JSON.",
+            {"reason": "result_not_serializable"},
+        ) from error
+
+
+def _unstructure(value: Any) -> dict[str, Any]:
+    if has_type(value, Shaped):
+        raise TypeError("content inside of a plain value: return a list that begins with content")
+    if attrs.has(type(value)):
+        return {each.name: getattr(value, each.name) for each in attrs.fields(type(value))}
+    if hasattr(value, "__await__"):
+        if isinstance(value, CoroutineType):
+            value.close()  # it will never run; Python would warn that it was never awaited
+        raise TypeError("the handler returned an awaitable: declare it with async def")
+    raise TypeError(f"{type(value).__name__} is not JSON-serializable")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.results import write_json
 from ..errors import ErrorCode, ToolError
 from ..protocol.content import BlobContents, ResourceContents, TextContents
-from ..protocol.shaped import Shaped
+from ..protocol.shaped import Shaped, write_json
 
 if TYPE_CHECKING:
     from ..protocol.revisions import Revision

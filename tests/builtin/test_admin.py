@@ -19,8 +19,8 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import AdminMode, AdminPolicy
 from foundation_rt.core.effects import Notify, Reply
 from foundation_rt.core.session import TransportType
-from foundation_rt.core.tools_call import _Refused, enforce_admin_policy
-from foundation_rt.errors import ErrorCode
+from foundation_rt.core.tools_call import enforce_admin_policy
+from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.ids import SequentialIds
 from foundation_rt.testing import connect
 from tests.support.core import make_config
@@ -181,10 +181,10 @@ def test_the_policy_is_a_pure_function_of_mode_and_transport(
     if (mode, transport_type) in ALLOWED:
         enforce_admin_policy(stated, transport_type)
     else:
-        with pytest.raises(_Refused) as refused:
+        with pytest.raises(ToolError) as refused:
             enforce_admin_policy(stated, transport_type)
-        assert refused.value.error.code is ErrorCode.UNAUTHORIZED
-        assert refused.value.error.details == {"reason": mode}
+        assert refused.value.code is ErrorCode.UNAUTHORIZED
+        assert refused.value.details == {"reason": mode}
 
 
 @pytest.mark.rule("ADMIN-03", "CALL-13")

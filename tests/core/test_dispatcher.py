@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import orjson
@@ -10,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.dispatcher import HANDSHAKE, METHODS
+from foundation_rt.core.dispatcher import HANDSHAKE
 from foundation_rt.core.effects import Abort, ClientDisconnected, Log, Notify, Reply
 from foundation_rt.core.invocation import Invocation, Returned
+from foundation_rt.core.methods import METHODS
 from foundation_rt.core.session import State
 from foundation_rt.protocol.framing import LineTooLong
 from foundation_rt.protocol.revisions import REVISIONS
@@ -324,11 +324,6 @@ def test_params_that_are_no_object_are_refused(method: str, params: bytes) -> No
     assert error["code"] == -32602
     assert error["data"]["correlationId"] == connection_id()
     assert core.session.state is before
-
-
-@pytest.mark.parametrize(("module", "function"), METHODS.values())
-def test_whoever_answers_a_method_is_there(module: str, function: str) -> None:
-    assert callable(getattr(import_module(f"foundation_rt.core.methods.{module}"), function))
 
 
 @pytest.mark.rule("RPC-11", "RPC-09")

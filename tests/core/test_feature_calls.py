@@ -8,11 +8,13 @@ import orjson
 import pytest
 
 from foundation_rt.core.effects import Abort, CallCompleted, Log
+from foundation_rt.core.feature_calls import begin_feature_call
 from foundation_rt.core.invocation import Invocation, Outcome, Raised, Returned, Stopped
-from foundation_rt.errors import ToolError
+from foundation_rt.errors import JsonRpcError, ToolError
 from foundation_rt.protocol.jsonrpc import Request
 from foundation_rt.protocol.peer import CAPABILITIES_KEY, Peer
 from foundation_rt.protocol.revisions import REVISIONS, VERSION_KEY
+from foundation_rt.registry.definitions import HandlerSpec
 from foundation_rt.registry.tools import ExecutionMode
 from tests.support.core import Core, connection_id, make_core, notification, replies, run_id
 
@@ -20,7 +22,11 @@ OLD = Peer(REVISIONS["2025-11-25"])
 NEW = Peer(REVISIONS["2026-07-28"])
 
 
-def shape(value: Any, call: Invocation) -> dict[str, Any]:
+def handle(arguments: dict[str, Any], context: Any) -> None:
+    raise AssertionError("the pure core calls no handler")
+
+
+def to_result(value: Any, call: Invocation) -> dict[str, Any]:
     if value == "refuse":
         raise ToolError("INTERNAL", "no such shape", {"reason": "shape"}) from ValueError("inner")
     return {"value": value, "asked": call.name}
@@ -35,16 +41,15 @@ def begin(
     timeout_ms: int | None = None,
 ) -> list[Any]:
     request = Request(request_id, method, {"name": "n", "_meta": {"correlationId": "mine"}})
-    return core.dispatcher.feature_calls.begin(
+    return begin_feature_call(
+        core.dispatcher.calls,
         core.session,
         peer,
         request,
         name="n",
-        handler=lambda arguments, context: None,
-        execution=ExecutionMode.THREAD,
+        handler=HandlerSpec(handle, ExecutionMode.THREAD, timeout_ms, frozenset()),
         arguments={"a": 1},
-        shape=shape,
-        timeout_ms=timeout_ms,
+        to_result=to_result,
     )
 
 
@@ -175,17 +180,18 @@ def test_details_that_cannot_be_told_are_replaced() -> None:
 def test_a_meta_that_is_no_object_is_refused(meta: Any) -> None:
     core = make_core().handshake()
     request = Request(7, "prompts/get", {"name": "n", "_meta": meta})
-    effects = core.dispatcher.feature_calls.begin(
-        core.session,
-        OLD,
-        request,
-        name="n",
-        handler=lambda arguments, context: None,
-        execution=ExecutionMode.THREAD,
-        arguments={},
-        shape=shape,
-    )
-    assert error_of(effects)["code"] == -32602
+    with pytest.raises(JsonRpcError) as refused:
+        begin_feature_call(
+            core.dispatcher.calls,
+            core.session,
+            OLD,
+            request,
+            name="n",
+            handler=HandlerSpec(handle, ExecutionMode.THREAD, None, frozenset()),
+            arguments={},
+            to_result=to_result,
+        )
+    assert refused.value.code == -32602
     assert core.resources.concurrent_executions == 0
 
 
@@ -280,15 +286,15 @@ def test_a_call_that_a_bug_breaks_off_ends_once(waited_for: bool) -> None:
 def test_a_correlation_id_is_the_connections_where_the_request_has_none() -> None:
     core = make_core().handshake()
     request = Request(7, "prompts/get", {"_meta": {VERSION_KEY: "x", CAPABILITIES_KEY: {}}})
-    [call] = core.dispatcher.feature_calls.begin(
+    [call] = begin_feature_call(
+        core.dispatcher.calls,
         core.session,
         OLD,
         request,
         name="n",
-        handler=lambda arguments, context: None,
-        execution=ExecutionMode.INLINE,
+        handler=HandlerSpec(handle, ExecutionMode.INLINE, None, frozenset()),
         arguments={},
-        shape=shape,
+        to_result=to_result,
     )
     assert isinstance(call, Invocation)
     assert call.correlation_id == connection_id()

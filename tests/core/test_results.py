@@ -15,10 +15,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.results import encode_result
+from foundation_rt.core.results import tool_result
 from foundation_rt.errors import ErrorCode, ToolError
+from foundation_rt.protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
+from tests.support.core import make_core
 
 LIMIT = 1_000_000
+
+CORE = make_core(tools={"plain": lambda arguments, context: None})
+
+
+def encode_result(value: Any, max_bytes: int) -> str:
+    """Return the text of the result of a plain tool."""
+    tool = CORE.registry.get("plain")
+    assert tool is not None
+    result = tool_result(value, tool, REVISIONS[NEWEST_HANDSHAKE_REVISION], max_bytes)
+    [content] = result["content"]
+    assert (content["type"], result["isError"]) == ("text", False)
+    text: str = content["text"]
+    return text
 
 
 class Color(Enum):

@@ -42,9 +42,9 @@ from foundation_rt.config.settings import (
     ToolsSection,
     TransportSection,
 )
+from foundation_rt.core.call_lifecycle import CallLifecycle
 from foundation_rt.core.dispatcher import Dispatcher
 from foundation_rt.core.effects import Abort, CallCompleted, Reply
-from foundation_rt.core.tools_call import ToolsCall
 from foundation_rt.engine.connection import Connection
 from foundation_rt.engine.executor import Engine
 from foundation_rt.limits import ResourceManager
@@ -801,7 +801,7 @@ Method = Callable[..., Any]
 
 
 def _keeps_a_slot(conclude: Method) -> Method:
-    def planted(self: ToolsCall, *args: Any) -> list[Any]:
+    def planted(self: CallLifecycle, *args: Any) -> list[Any]:
         effects: list[Any] = conclude(self, *args)
         self.resources.try_acquire_slot()
         return effects
@@ -811,7 +811,7 @@ def _keeps_a_slot(conclude: Method) -> Method:
 
 def _repeats(kind: type) -> Callable[[Method], Method]:
     def plant(conclude: Method) -> Method:
-        def planted(self: ToolsCall, *args: Any) -> list[Any]:
+        def planted(self: CallLifecycle, *args: Any) -> list[Any]:
             effects: list[Any] = conclude(self, *args)
             return effects + [copy(effect) for effect in effects if type(effect) is kind]
 
@@ -822,7 +822,7 @@ def _repeats(kind: type) -> Callable[[Method], Method]:
 
 def _leaves_out(kind: type) -> Callable[[Method], Method]:
     def plant(method: Method) -> Method:
-        def planted(self: ToolsCall, *args: Any) -> list[Any]:
+        def planted(self: CallLifecycle, *args: Any) -> list[Any]:
             return [effect for effect in method(self, *args) if type(effect) is not kind]
 
         return planted
@@ -839,7 +839,7 @@ def _decides_nothing(method: Method) -> Method:
 
 
 def _forgets_the_id(conclude: Method) -> Method:
-    def planted(self: ToolsCall, call: Any, *args: Any) -> Any:
+    def planted(self: CallLifecycle, call: Any, *args: Any) -> Any:
         effects = conclude(self, call, *args)
         call.session.in_flight[call.request_id] = call
         return effects
@@ -848,17 +848,17 @@ def _forgets_the_id(conclude: Method) -> Method:
 
 
 PLANTED: list[tuple[str, type, str, Callable[[Method], Method]]] = [
-    ("a slot is not given back", ToolsCall, "conclude", _keeps_a_slot),
-    ("a call is answered twice", ToolsCall, "conclude", _repeats(Reply)),
-    ("a call is recorded twice", ToolsCall, "conclude", _repeats(CallCompleted)),
-    ("a call is not answered", ToolsCall, "conclude", _leaves_out(Reply)),
-    ("a call is not recorded", ToolsCall, "conclude", _leaves_out(CallCompleted)),
-    ("an id stays in flight", ToolsCall, "conclude", _forgets_the_id),
-    ("a deadline is not answered", ToolsCall, "expire", _leaves_out(Reply)),
-    ("a deadline does not abort", ToolsCall, "expire", _leaves_out(Abort)),
-    ("a deadline does nothing", ToolsCall, "expire", _decides_nothing),
-    ("a cancelled call is answered", ToolsCall, "cancel", _decides_nothing),
-    ("a disconnect aborts nothing", ToolsCall, "disconnect", _decides_nothing),
+    ("a slot is not given back", CallLifecycle, "conclude", _keeps_a_slot),
+    ("a call is answered twice", CallLifecycle, "conclude", _repeats(Reply)),
+    ("a call is recorded twice", CallLifecycle, "conclude", _repeats(CallCompleted)),
+    ("a call is not answered", CallLifecycle, "conclude", _leaves_out(Reply)),
+    ("a call is not recorded", CallLifecycle, "conclude", _leaves_out(CallCompleted)),
+    ("an id stays in flight", CallLifecycle, "conclude", _forgets_the_id),
+    ("a deadline is not answered", CallLifecycle, "expire", _leaves_out(Reply)),
+    ("a deadline does not abort", CallLifecycle, "expire", _leaves_out(Abort)),
+    ("a deadline does nothing", CallLifecycle, "expire", _decides_nothing),
+    ("a cancelled call is answered", CallLifecycle, "cancel", _decides_nothing),
+    ("a disconnect aborts nothing", CallLifecycle, "disconnect", _decides_nothing),
     ("a closed connection goes on", Dispatcher, "close", _decides_nothing),
     ("a completion does not count", ResourceManager, "record_completion", _does_nothing),
     ("a rejection does not count", ResourceManager, "record_rejection", _does_nothing),

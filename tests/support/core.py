@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -18,6 +20,7 @@ from foundation_rt.config.settings import (
     ToolsSection,
     TransportSection,
 )
+from foundation_rt.core.call_lifecycle import CallLifecycle
 from foundation_rt.core.client_input import ClientInput
 from foundation_rt.core.dispatcher import Dispatcher
 from foundation_rt.core.effects import Log, Notify, Reply
@@ -27,7 +30,6 @@ from foundation_rt.core.replies import ResultWriter, ServerInfo
 from foundation_rt.core.session import Session, TransportType, create_session
 from foundation_rt.core.subscriptions import Subscriptions
 from foundation_rt.core.tasks.policy import TaskPolicy
-from foundation_rt.core.tools_call import ToolsCall
 from foundation_rt.ids import SequentialIds
 from foundation_rt.limits import ResourceManager
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
@@ -189,12 +191,20 @@ def make_core(
         subscriptions,
     )
     tasks = TaskPolicy(
-        registry, whole, clock, results, subscriptions, client_input, lambda published: None
+        registry,
+        whole,
+        clock,
+        results,
+        subscriptions,
+        client_input,
+        lambda published: None,
+        threading.RLock,
+        token_urlsafe,
     )
-    tools_call = ToolsCall(resources, whole.tools, registry, ids, results, tasks, client_input)
+    calls = CallLifecycle(resources, whole.tools, registry, ids, results, tasks, client_input)
     dispatcher = Dispatcher(
         results,
-        tools_call,
+        calls,
         tasks,
         whole.server.page_size,
         client_input,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.jsonrpc import ABSENT
+from ..feature_calls import begin_feature_call
 from ..replies import MAX_ECHOED_NAME, invalid_params, method_not_found
 from .scopes import require_scopes
 
@@ -21,64 +22,56 @@ if TYPE_CHECKING:
     from ..session import Session
 
 
-class _Invalid(Exception):
-    """The params are not those of a completion; the text says why."""
-
-
 def complete(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
-    """What an argument of a prompt, or a variable of a template, could be (COMP-02)."""
+    """Complete an argument of a prompt, or a variable of a template (COMP-02)."""
     features = dispatcher.features
     if features is None or not features.completions.is_offered:
-        return method_not_found(session, request)
+        raise method_not_found(request)
     from ...registry.completions import Choices, shape_completion
 
-    try:
-        params = {} if request.params is ABSENT else request.params
-        subject, found = _subject(features.completions, params.get("ref"))
-        require_scopes(session, request, found.scopes)
-        argument, begun = _argument(found, params.get("argument"))
-        has_context = peer.revision.has("completion", "context")
-        known = _known(params.get("context", {})) if has_context else {}
-    except _Invalid as invalid:
-        return invalid_params(session, request, str(invalid))
+    params = {} if request.params is ABSENT else request.params
+    name, found = _find_reference(features.completions, params.get("ref"))
+    require_scopes(session, found.scopes)
+    argument, typed = _read_argument(found, params.get("argument"))
+    has_context = peer.revision.has("completion", "context")
+    known = _read_context(params.get("context", {})) if has_context else {}
     completer = found.completers.get(argument, Choices(()))
     if isinstance(completer, Choices):
-        result = completer.complete(begun).to_wire()
+        result = completer.complete(typed).to_wire()
         return [dispatcher.results.reply(peer, request, result)]
 
-    def shape(value: Any, call: Invocation) -> dict[str, Any]:
+    def to_result(value: Any, call: Invocation) -> dict[str, Any]:
         return shape_completion(value)
 
-    return dispatcher.feature_calls.begin(
+    return begin_feature_call(
+        dispatcher.calls,
         session,
         peer,
         request,
-        name=subject,
-        handler=completer.handler,
-        execution=completer.execution,
-        arguments={"value": begun, "arguments": known},
-        shape=shape,
-        timeout_ms=completer.timeout_ms,
+        name=name,
+        handler=completer,
+        arguments={"value": typed, "arguments": known},
+        to_result=to_result,
     )
 
 
-def _subject(
+def _find_reference(
     completions: CompletionRegistry, ref: Any
 ) -> tuple[str, RegisteredPrompt | RegisteredTemplate]:
-    """What `ref` refers to, and how it says so."""
+    """Return the prompt or template that `ref` names, and its name or URI."""
     kind = ref.get("type") if type(ref) is dict else None
     if type(kind) is not str or kind not in _REFERENCES:
-        raise _Invalid(f"ref must be an object with a type: {' or '.join(_REFERENCES)}")
+        raise invalid_params(f"ref must be an object with a type: {' or '.join(_REFERENCES)}")
     member, find = _REFERENCES[kind]
-    subject = ref.get(member)
-    if type(subject) is not str:
-        raise _Invalid(f"ref.{member} must be a string")
+    name = ref.get(member)
+    if type(name) is not str:
+        raise invalid_params(f"ref.{member} must be a string")
     try:
-        return subject, find(completions, subject)
+        return name, find(completions, name)
     except LookupError:
-        raise _Invalid(f"ref names nothing: {subject[:MAX_ECHOED_NAME]!r}") from None
+        raise invalid_params(f"ref names nothing: {name[:MAX_ECHOED_NAME]!r}") from None
 
 
 _Find = Callable[["CompletionRegistry", str], "RegisteredPrompt | RegisteredTemplate"]
@@ -89,21 +82,21 @@ _REFERENCES: dict[str, tuple[str, _Find]] = {
 }
 
 
-def _argument(found: RegisteredPrompt | RegisteredTemplate, argument: Any) -> tuple[str, str]:
-    """The name of the argument to complete, and what was typed of it."""
+def _read_argument(found: RegisteredPrompt | RegisteredTemplate, argument: Any) -> tuple[str, str]:
+    """Return the name of the argument to complete, and the part of its value already typed."""
     if type(argument) is not dict:
-        raise _Invalid("argument must be an object")
-    name, begun = argument.get("name"), argument.get("value")
-    if type(name) is not str or type(begun) is not str:
-        raise _Invalid("argument must have a name and a value, which are strings")
+        raise invalid_params("argument must be an object")
+    name, typed = argument.get("name"), argument.get("value")
+    if type(name) is not str or type(typed) is not str:
+        raise invalid_params("argument must have a name and a value, which are strings")
     if name not in found.arguments:
-        raise _Invalid(f"there is no argument {name[:MAX_ECHOED_NAME]!r}")
-    return name, begun
+        raise invalid_params(f"there is no argument {name[:MAX_ECHOED_NAME]!r}")
+    return name, typed
 
 
-def _known(context: Any) -> dict[str, str]:
-    """The other arguments, as far as they are known."""
+def _read_context(context: Any) -> dict[str, str]:
+    """Return the other arguments whose values are already known."""
     known = context.get("arguments", {}) if type(context) is dict else None
     if type(known) is not dict or any(type(value) is not str for value in known.values()):
-        raise _Invalid("context must be an object, and its arguments strings by name")
+        raise invalid_params("context must be an object, and its arguments strings by name")
     return known

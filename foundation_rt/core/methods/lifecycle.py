@@ -1,42 +1,44 @@
-"""The handshake, and whether the server is there: `initialize`, `initialized`, `ping`."""
+"""The handshake, `server/discover` and `ping`: the server describes itself (REV-08)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import JsonRpcErrorCode
+from ...errors import JsonRpcError, JsonRpcErrorCode
 from ...protocol.jsonrpc import ABSENT
-from ...protocol.peer import DescriptionTooLarge, describe_peer
+from ...protocol.peer import SUPPORTED_REVISIONS, DescriptionTooLarge, describe_peer
 from ...protocol.revisions import negotiate
 from ..effects import ClientConnected
-from ..replies import invalid_params, refuse, result_reply
+from ..replies import invalid_params, result_reply
 from ..session import SessionEvent, State
-from .capabilities import capabilities_of
+from ..tasks.support import EXTENSION
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Request
     from ...protocol.peer import Peer
+    from ...protocol.revisions import Revision
+    from ...registry.features import Features
     from ..dispatcher import Dispatcher
     from ..effects import Effect
     from ..session import Session
 
 
 def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> list[Effect]:
-    """LIFE-02, LIFE-04: agree on a revision."""
+    """Agree on a revision with the client (LIFE-02, LIFE-04)."""
     if session.state is not State.STARTING:
-        return _already_initialized(session, request)
+        raise _already_initialized()
     params = {} if request.params is ABSENT else request.params
     if type(params.get("protocolVersion")) is not str:
-        return invalid_params(session, request, "protocolVersion must be a string")
+        raise invalid_params("protocolVersion must be a string")
     for name in ("capabilities", "clientInfo"):
         if type(params.get(name, {})) is not dict:
-            return invalid_params(session, request, f"{name} must be an object")
+            raise invalid_params(f"{name} must be an object")
     revision = negotiate(params["protocolVersion"])
     client = params.get("clientInfo", {})
     try:
         peer = describe_peer(revision, params.get("capabilities", {}), client)
-    except DescriptionTooLarge as refused:
-        return invalid_params(session, request, str(refused))
+    except DescriptionTooLarge as error:
+        raise invalid_params(str(error)) from None
     session.advance(SessionEvent.INITIALIZE)
     session.peer = peer.retain()
     results = dispatcher.results
@@ -58,19 +60,55 @@ def initialize(dispatcher: Dispatcher, session: Session, request: Request) -> li
 
 
 def initialized(dispatcher: Dispatcher, session: Session, request: Request) -> list[Effect]:
-    """The handshake's last step, sent as a request (LIFE-05)."""
-    if session.advance(SessionEvent.INITIALIZED):
-        return [result_reply(request.id, {})]
-    return _already_initialized(session, request)
-
-
-def ping(dispatcher: Dispatcher, session: Session, peer: Peer, request: Request) -> list[Effect]:
-    """Say that the server is there."""
+    """Complete the handshake, for clients that send this as a request (LIFE-05)."""
+    if not session.advance(SessionEvent.INITIALIZED):
+        raise _already_initialized()
     return [result_reply(request.id, {})]
 
 
-def _already_initialized(session: Session, request: Request) -> list[Effect]:
+def discover(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """Return revisions, capabilities and instructions to a stateless client (REV-09)."""
+    results = dispatcher.results
+    result: dict[str, Any] = {
+        "supportedVersions": [*SUPPORTED_REVISIONS],
+        "capabilities": capabilities_of(dispatcher, peer.revision),
+        **results.cache_hints(peer),
+    }
+    if results.info.instructions is not None:
+        result["instructions"] = results.info.instructions
+    return [results.reply(peer, request, result)]
+
+
+def ping(dispatcher: Dispatcher, session: Session, peer: Peer, request: Request) -> list[Effect]:
+    """Answer that the server is alive."""
+    return [result_reply(request.id, {})]
+
+
+def capabilities_of(dispatcher: Dispatcher, revision: Revision) -> dict[str, Any]:
+    """Return the `ServerCapabilities` for a peer that speaks `revision`."""
+    capabilities: dict[str, Any] = {"logging": {}, "tools": {"listChanged": True}}
+    features = dispatcher.features
+    if features is not None:
+        capabilities.update(_of_features(features))
+    if dispatcher.tasks.offered:
+        capabilities["extensions"] = {EXTENSION: {}}
+    return revision.keep("capabilities", capabilities)
+
+
+def _of_features(features: Features) -> dict[str, Any]:
+    capabilities: dict[str, Any] = {}
+    if features.resources.is_offered:
+        capabilities["resources"] = {"subscribe": True, "listChanged": True}
+    if features.prompts.is_offered:
+        capabilities["prompts"] = {"listChanged": True}
+    if features.completions.is_offered:
+        capabilities["completions"] = {}
+    return capabilities
+
+
+def _already_initialized() -> JsonRpcError:
     message = "Invalid Request: the connection is already initialized"
-    return refuse(
-        session, request, JsonRpcErrorCode.INVALID_REQUEST, message, "already_initialized"
-    )
+    data = {"reason": "already_initialized"}
+    return JsonRpcError(JsonRpcErrorCode.INVALID_REQUEST, message, data)

@@ -1,13 +1,12 @@
-"""What all lists have in common: a page of entries, and the cursor of the page after it."""
+"""Lists in pages: what all methods `*/list` have in common, and `tools/list`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...errors import JsonRpcErrorCode
 from ...protocol.jsonrpc import ABSENT
 from ...registry.catalog import InvalidCursor
-from ..replies import refuse
+from ..replies import invalid_params
 
 if TYPE_CHECKING:
     import orjson
@@ -24,16 +23,23 @@ if TYPE_CHECKING:
 
 
 class Paged(Protocol):
-    """What can be listed in pages."""
+    """A list that can be read in pages."""
 
     @property
     def has_scopes(self) -> bool:
-        """Return whether anything in it needs scopes."""
+        """Return whether any entry needs scopes."""
 
     def page(
         self, cursor: str | None, size: int, revision: Revision, principal: Principal | None
     ) -> Page:
-        """The entries and the next cursor; raises `InvalidCursor`."""
+        """Return a page of entries and the next cursor; raise `InvalidCursor`."""
+
+
+def list_tools(
+    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
+) -> list[Effect]:
+    """Return a page of the tools, as the peer's revision shows them (REG-02)."""
+    return answer_list(dispatcher, session, peer, request, "tools", dispatcher.calls.registry)
 
 
 def answer_list(
@@ -42,27 +48,26 @@ def answer_list(
     peer: Peer,
     request: Request,
     member: str,
-    table: Paged,
+    entries: Paged,
 ) -> list[Effect]:
-    """The page that `request` asks for (PAGE-01 to PAGE-03).
+    """Return the page that `request` asks for (PAGE-01 to PAGE-03).
 
     Args:
         member: the name of the list in the result.
-        table: what is listed; shows a principal what it may use (AUTH-26).
+        entries: the list; a principal sees only the entries that it may use (AUTH-26).
     """
     cursor = None if request.params is ABSENT else request.params.get("cursor")
     try:
         if cursor is not None and type(cursor) is not str:
             raise InvalidCursor
-        entries, following = table.page(
+        page, next_cursor = entries.page(
             cursor, dispatcher.page_size, peer.revision, session.principal
         )
     except InvalidCursor:
-        message = "Invalid params: there is no such cursor"
-        return refuse(session, request, JsonRpcErrorCode.INVALID_PARAMS, message, "invalid_cursor")
-    result: dict[str, Any] = {member: entries, **dispatcher.results.cache_hints(peer)}
-    if table.has_scopes and "cacheScope" in result:
-        result["cacheScope"] = "private"  # another principal may be shown another list
-    if following is not None:
-        result["nextCursor"] = following
+        raise invalid_params("there is no such cursor", "invalid_cursor") from None
+    result: dict[str, Any] = {member: page, **dispatcher.results.cache_hints(peer)}
+    if entries.has_scopes and "cacheScope" in result:
+        result["cacheScope"] = "private"  # another principal may see another list
+    if next_cursor is not None:
+        result["nextCursor"] = next_cursor
     return [dispatcher.results.reply(peer, request, result)]

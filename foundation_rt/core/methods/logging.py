@@ -1,4 +1,4 @@
-"""`logging/setLevel`: from which level on a client of the handshake mode is sent log messages."""
+"""`logging/setLevel`: the level of the log messages that a client wants, after a handshake."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def set_level(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
-    """The level counts from now on, for calls that run as well (NOTE-04)."""
+    """Set the level from now on, also for calls that already run (NOTE-04)."""
     level = None if request.params is ABSENT else request.params.get("level")
     if level not in LOGGING_LEVELS:
-        return invalid_params(session, request, f"level must be one of {', '.join(LOGGING_LEVELS)}")
+        raise invalid_params(f"level must be one of {', '.join(LOGGING_LEVELS)}")
     peer.log_level = level
     return [result_reply(request.id, {})]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import JsonRpcErrorCode
+from ...errors import JsonRpcError, JsonRpcErrorCode
 from ...protocol.jsonrpc import ABSENT
-from ..replies import Refused, invalid_params, method_not_found, refuse
+from ..feature_calls import begin_feature_call
+from ..replies import invalid_params, method_not_found
 from .lists import answer_list
 from .scopes import require_scopes
 
@@ -16,82 +17,81 @@ if TYPE_CHECKING:
     from ...registry.resources import RegisteredResource, RegisteredTemplate, ResourceRegistry
     from ..dispatcher import Dispatcher
     from ..effects import Effect
-    from ..invocation import Invocation, Shape
+    from ..invocation import Invocation, ToResult
     from ..session import Session
 
 
 def list_resources(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
-    """The resources that have a URI of their own (MRES-02)."""
-    resources = offered(dispatcher, session, request).resources
+    """Return a page of the resources that have a URI of their own (MRES-02)."""
+    resources = require_resources(dispatcher, request).resources
     return answer_list(dispatcher, session, peer, request, "resources", resources)
 
 
 def list_templates(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
-    """The templates of all others (MRES-03)."""
-    templates = offered(dispatcher, session, request).templates
+    """Return a page of the resource templates (MRES-03)."""
+    templates = require_resources(dispatcher, request).templates
     return answer_list(dispatcher, session, peer, request, "resourceTemplates", templates)
 
 
 def read_resource(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
-    """The contents of a resource (MRES-04)."""
-    resources = offered(dispatcher, session, request)
-    uri = read_uri(session, request)
+    """Begin the call that reads the contents of a resource (MRES-04)."""
+    resources = require_resources(dispatcher, request)
+    uri = read_uri(request)
     try:
         found, values = resources.find(uri)
     except LookupError:
-        raise not_found(session, peer, request, uri) from None
-    require_scopes(session, request, found.scopes)
-    return dispatcher.feature_calls.begin(
+        raise resource_not_found(peer, uri) from None
+    require_scopes(session, found.scopes)
+    return begin_feature_call(
+        dispatcher.calls,
         session,
         peer,
         request,
         name=uri,
-        handler=found.handler_spec.handler,
-        execution=found.handler_spec.execution,
+        handler=found.handler_spec,
         arguments={**values, "uri": uri},
-        shape=_shape(dispatcher, found),
-        timeout_ms=found.handler_spec.timeout_ms,
+        to_result=_make_to_result(dispatcher, found),
     )
 
 
-def offered(dispatcher: Dispatcher, session: Session, request: Request) -> ResourceRegistry:
-    """The resources there are; `Refused`, if there never were any: there is no such method."""
+def require_resources(dispatcher: Dispatcher, request: Request) -> ResourceRegistry:
+    """Return the resources; raise `JsonRpcError` where the server never had any."""
     features = dispatcher.features
     if features is None or not features.resources.is_offered:
-        raise Refused(method_not_found(session, request))
+        raise method_not_found(request)
     return features.resources
 
 
-def read_uri(session: Session, request: Request) -> str:
-    """The `uri` that `request` names; raises `Refused` where that is none."""
+def read_uri(request: Request) -> str:
+    """Return the `uri` in the params of `request`; raise `JsonRpcError` unless it is valid."""
     from ...protocol.uri_template import MAX_URI_LENGTH
 
     uri = None if request.params is ABSENT else request.params.get("uri")
     if type(uri) is not str or len(uri) > MAX_URI_LENGTH:
-        what = f"uri must be a string of at most {MAX_URI_LENGTH} characters"
-        raise Refused(invalid_params(session, request, what))
+        raise invalid_params(f"uri must be a string of at most {MAX_URI_LENGTH} characters")
     return uri
 
 
-def not_found(session: Session, peer: Peer, request: Request, uri: str) -> Refused:
-    """What to raise where no resource has that URI (MRES-04)."""
+def resource_not_found(peer: Peer, uri: str) -> JsonRpcError:
+    """Return the error for a URI that no resource has (MRES-04)."""
     code = JsonRpcErrorCode(peer.revision.resource_not_found)
-    return Refused(
-        refuse(session, request, code, "Resource not found", "resource_not_found", uri=uri)
-    )
+    data = {"reason": "resource_not_found", "uri": uri}
+    return JsonRpcError(code, "Resource not found", data)
 
 
-def _shape(dispatcher: Dispatcher, found: RegisteredResource | RegisteredTemplate) -> Shape:
-    """What makes the result out of what was read; it says how long that may be kept (MRES-14)."""
+def _make_to_result(
+    dispatcher: Dispatcher, found: RegisteredResource | RegisteredTemplate
+) -> ToResult:
+    """Return a function that makes a result, which says how long it may be reused (MRES-14)."""
     from ...registry.reading import shape_contents
 
-    def shape(value: Any, call: Invocation) -> dict[str, Any]:
+    def to_result(value: Any, call: Invocation) -> dict[str, Any]:
         mime_type = found.definition.mime_type
         result = shape_contents(value, call.name, mime_type, call.peer.revision)
         hints = dispatcher.results.cache_hints(call.peer, found.cache_ttl_ms)
@@ -99,4 +99,4 @@ def _shape(dispatcher: Dispatcher, found: RegisteredResource | RegisteredTemplat
             hints["cacheScope"] = "private"  # another principal may not read it
         return {**result, **hints}
 
-    return shape
+    return to_result

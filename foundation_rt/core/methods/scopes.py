@@ -1,11 +1,10 @@
-"""The scopes that a request needs, beside those of tools (AUTH-13)."""
+"""The scopes that requests for prompts, resources and completions need (AUTH-13)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import ErrorCode, JsonRpcErrorCode, StructuredError
-from ..replies import Refused, derive_correlation_id, error_reply
+from ...errors import ErrorCode, ToolError
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Request
@@ -13,27 +12,23 @@ if TYPE_CHECKING:
     from ..session import Session
 
 SCOPED_METHODS = ("prompts/get", "resources/read", "completion/complete")
-"""The methods about prompts, resources and templates that need the scopes of those."""
+"""The methods that need the scopes of the prompt, resource or template that they name."""
 
 _NONE: frozenset[str] = frozenset()
 
 
-def require_scopes(session: Session, request: Request, scopes: frozenset[str]) -> None:
-    """Raise `Refused` where the principal of the session lacks any of `scopes` (AUTH-13)."""
-    if session.principal is None or not session.principal.lacks(scopes):
-        return
-    error = StructuredError(
-        ErrorCode.UNAUTHORIZED,
-        "The client lacks scopes of this.",
-        {"reason": "insufficient_scope", "scopes": sorted(scopes)},
-        correlation_id=derive_correlation_id(session, request.params),
-    )
-    code = JsonRpcErrorCode.INTERNAL_ERROR  # as FEAT-02 has it
-    raise Refused([error_reply(code, error.message, error.to_wire(), request.id)])
+def require_scopes(session: Session, scopes: frozenset[str]) -> None:
+    """Raise `ToolError` where the principal of the session lacks any of `scopes` (AUTH-13)."""
+    if session.principal is not None and session.principal.lacks(scopes):
+        raise ToolError(
+            ErrorCode.UNAUTHORIZED,
+            "The client lacks scopes of this.",
+            {"reason": "insufficient_scope", "scopes": sorted(scopes)},
+        )
 
 
 def scopes_of(features: Features, request: Request) -> frozenset[str]:
-    """Return the scopes of the prompt, resource or template that `request` is about."""
+    """Return the scopes of the prompt, resource or template that `request` names."""
     params = request.params
     if type(params) is not dict:
         return _NONE

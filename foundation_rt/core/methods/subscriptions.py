@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...errors import JsonRpcErrorCode
+from ...errors import JsonRpcError
 from ...protocol.jsonrpc import ABSENT, encode
 from ...protocol.peer import SUBSCRIPTION_ID_KEY
-from ...shares import LimitReached
 from ..effects import Notify, Subscribe
-from ..replies import Refused, invalid_params, refuse, resource_exhausted, result_reply
+from ..replies import invalid_params, result_reply
 from ..subscriptions import MAX_LISTENING, MAX_SUBSCRIPTION_ID_LENGTH, MAX_TOPICS
-from .resources import not_found, offered, read_uri
-from .tasks import require_extension
+from ..tasks.support import require_extension
+from .resources import read_uri, require_resources, resource_not_found
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Request
@@ -26,62 +25,57 @@ if TYPE_CHECKING:
 _CANCELLED_REASON = "The server ends the subscription."
 
 
-# -- the handshake mode -------------------------------------------------------------------------
+# -- clients with a handshake ------------------------------------------------------------------
 
 
 def subscribe(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
-    """The session hears of updates of a resource (SUB-01)."""
-    offered(dispatcher, session, request)
-    uri = read_uri(session, request)
+    """Notify the session of updates of a resource (SUB-01)."""
+    require_resources(dispatcher, request)
+    uri = read_uri(request)
     if not _is_resource(dispatcher, session, uri):
-        raise not_found(session, peer, request, uri)
+        raise resource_not_found(peer, uri)
     subscriber = dispatcher.subscriptions.subscribe(session)
-    try:
-        if not dispatcher.subscriptions.add(subscriber, ("resource", uri)):
-            return _too_many(session, request, MAX_TOPICS)
-    except LimitReached as refused:
-        return resource_exhausted(session, request, refused)
+    if not dispatcher.subscriptions.add(subscriber, ("resource", uri)):
+        raise _too_many(MAX_TOPICS)
     return [result_reply(request.id, {})]
 
 
 def unsubscribe(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
-    """It hears of them no more; one that never did is as good (SUB-01)."""
-    offered(dispatcher, session, request)
-    uri = read_uri(session, request)
+    """End a subscription; without one, do nothing (SUB-01)."""
+    require_resources(dispatcher, request)
+    uri = read_uri(request)
     subscriber = dispatcher.subscriptions.subscribe(session)
     dispatcher.subscriptions.remove(subscriber, ("resource", uri))
     return [result_reply(request.id, {})]
 
 
-# -- the stateless mode -------------------------------------------------------------------------
+# -- stateless clients -------------------------------------------------------------------------
 
 
 def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Request) -> list[Effect]:
-    """The request stays open; what it asked for is sent as it happens (SUB-03, SUB-04)."""
+    """Keep the request open, and send what it asked for as it happens (SUB-03, SUB-04)."""
     wanted = None if request.params is ABSENT else request.params.get("notifications")
     if type(wanted) is not dict:
-        return invalid_params(session, request, "notifications must be an object")
+        raise invalid_params("notifications must be an object")
     if type(request.id) is str and len(request.id) > MAX_SUBSCRIPTION_ID_LENGTH:
-        what = f"the id of a subscription has at most {MAX_SUBSCRIPTION_ID_LENGTH} characters"
-        return invalid_params(session, request, what)
+        raise invalid_params(
+            f"the id of a subscription has at most {MAX_SUBSCRIPTION_ID_LENGTH} characters"
+        )
     if len(session.subscribers) >= MAX_LISTENING:
-        return _too_many(session, request, MAX_LISTENING)
+        raise _too_many(MAX_LISTENING)
     honoured: dict[str, Any] = {}
     topics: list[Topic] = []
     for name, read in _FIELDS.items():
         if wanted.get(name) is not None:
-            value, found = read(dispatcher, session, peer, request, wanted[name])
+            value, found = read(dispatcher, session, peer, wanted[name])
             if found:
                 honoured[name] = value
                 topics += found
-    try:
-        dispatcher.subscriptions.subscribe(session, request.id, peer.retain(), topics)
-    except LimitReached as refused:
-        return resource_exhausted(session, request, refused)
+    dispatcher.subscriptions.subscribe(session, request.id, peer.retain(), topics)
     acknowledged = {
         "jsonrpc": "2.0",
         "method": "notifications/subscriptions/acknowledged",
@@ -109,34 +103,27 @@ def final(dispatcher: Dispatcher, subscriber: Subscriber) -> list[Effect]:
 
 
 _Found = tuple[Any, list["Topic"]]
-"""What of a field is honoured, and what there is to hear of for it."""
+"""The part of a field that is honoured, and its topics."""
 
 
 def _changes_of(kind: str) -> Callable[..., _Found]:
-    def read(
-        dispatcher: Dispatcher, session: Session, peer: Peer, request: Request, value: Any
-    ) -> _Found:
+    def read(dispatcher: Dispatcher, session: Session, peer: Peer, value: Any) -> _Found:
         if type(value) is not bool:
-            what = f"notifications.{kind}ListChanged must be true or false"
-            raise Refused(invalid_params(session, request, what))
+            raise invalid_params(f"notifications.{kind}ListChanged must be true or false")
         return value, [("list", kind)] if value else []
 
     return read
 
 
-def _updates(
-    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request, value: Any
-) -> _Found:
-    uris = _texts(session, request, value, "resourceSubscriptions")
+def _updates(dispatcher: Dispatcher, session: Session, peer: Peer, value: Any) -> _Found:
+    uris = _read_strings(value, "resourceSubscriptions")
     known = [uri for uri in uris if _is_resource(dispatcher, session, uri)]
     return known, [("resource", uri) for uri in known]
 
 
-def _tasks(
-    dispatcher: Dispatcher, session: Session, peer: Peer, request: Request, value: Any
-) -> _Found:
-    ids = _texts(session, request, value, "taskIds")
-    require_extension(session, peer, request)
+def _tasks(dispatcher: Dispatcher, session: Session, peer: Peer, value: Any) -> _Found:
+    ids = _read_strings(value, "taskIds")
+    require_extension(peer)
     manager = dispatcher.tasks.manager() if dispatcher.tasks.offered else None
     known = [one for one in ids if manager and manager.find(one, session.principal) is not None]
     return known, [("task", one) for one in known]
@@ -149,15 +136,14 @@ _FIELDS: dict[str, Callable[..., _Found]] = {
     "resourceSubscriptions": _updates,
     "taskIds": _tasks,
 }
-"""What a client may ask to hear of; other fields are not honoured, and so not acknowledged."""
+"""The fields that a client may ask for; others are not honoured, and so not acknowledged."""
 
 
-def _texts(session: Session, request: Request, value: Any, name: str) -> list[str]:
+def _read_strings(value: Any, name: str) -> list[str]:
     if type(value) is not list or not all(type(one) is str for one in value):
-        what = f"notifications.{name} must be an array of strings"
-        raise Refused(invalid_params(session, request, what))
+        raise invalid_params(f"notifications.{name} must be an array of strings")
     if len(value) > MAX_TOPICS:
-        raise Refused(_too_many(session, request, MAX_TOPICS))
+        raise _too_many(MAX_TOPICS)
     return list(dict.fromkeys(value))
 
 
@@ -179,13 +165,7 @@ def _is_resource(dispatcher: Dispatcher, session: Session, uri: str) -> bool:
     return session.principal is None or not session.principal.lacks(found.scopes)
 
 
-def _too_many(session: Session, request: Request, limit: int) -> list[Effect]:
-    """SUB-05: what one client can have kept for it is bounded."""
-    return refuse(
-        session,
-        request,
-        JsonRpcErrorCode.INVALID_PARAMS,
-        f"Invalid params: at most {limit} subscriptions",
-        "too_many_subscriptions",
-        maxSubscriptions=limit,
-    )
+def _too_many(limit: int) -> JsonRpcError:
+    """Return the error for more subscriptions than a client may have (SUB-05)."""
+    what = f"at most {limit} subscriptions"
+    return invalid_params(what, "too_many_subscriptions", maxSubscriptions=limit)

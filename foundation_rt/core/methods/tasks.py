@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import JsonRpcErrorCode
 from ...protocol.jsonrpc import ABSENT
-from ..replies import Refused, invalid_params, method_not_found, refuse
-from ..tasks.support import REQUIRED_CAPABILITIES, can_have_tasks
+from ..replies import invalid_params, method_not_found
+from ..tasks.support import require_extension
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Request
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 def get_task(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
-    """How a task stands (TASK-06)."""
+    """Return the state of a task (TASK-06)."""
     _, record = _find(dispatcher, session, peer, request)
     return [dispatcher.results.reply(peer, request, record.detailed())]
 
@@ -30,11 +29,11 @@ def get_task(
 def update_task(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
-    """The client answers what a task asks (TASK-08)."""
+    """Take the client's responses to the requests of a task (TASK-08)."""
     manager, record = _find(dispatcher, session, peer, request)
     responses = request.params.get("inputResponses")
     if type(responses) is not dict:
-        return invalid_params(session, request, "inputResponses must be an object")
+        raise invalid_params("inputResponses must be an object")
     task = manager.running(record.task_id)
     effects = [] if task is None else manager.answer(task, responses)
     return [dispatcher.results.reply(peer, request, {}), *effects]
@@ -43,47 +42,25 @@ def update_task(
 def cancel_task(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
-    """The client does not want a task any more; one that has ended stays as it is (TASK-09)."""
+    """Cancel a task; one that has ended does not change (TASK-09)."""
     manager, record = _find(dispatcher, session, peer, request)
     call = manager.call_of(record.task_id)
-    effects = [] if call is None else call.procedure.cancel(call)
+    effects = [] if call is None else dispatcher.cancel_call(call)
     return [dispatcher.results.reply(peer, request, {}), *effects]
 
 
 def _find(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> tuple[TaskManager, TaskRecord]:
-    """The task that `request` names; raises `Refused` (TASK-02, TASK-10)."""
+    """Return the task that `request` names; raise `JsonRpcError` (TASK-02, TASK-10)."""
     if not dispatcher.tasks.offered:
-        raise Refused(method_not_found(session, request))
-    require_extension(session, peer, request)
+        raise method_not_found(request)
+    require_extension(peer)
     task_id = None if request.params is ABSENT else request.params.get("taskId")
     if type(task_id) is not str:
-        raise Refused(invalid_params(session, request, "taskId must be a string"))
+        raise invalid_params("taskId must be a string")
     manager = dispatcher.tasks.manager()
     record = manager.find(task_id, session.principal)
     if record is None:
-        raise Refused(
-            refuse(
-                session,
-                request,
-                JsonRpcErrorCode.INVALID_PARAMS,
-                "Invalid params: there is no such task",
-                "task_not_found",
-            )
-        )
+        raise invalid_params("there is no such task", "task_not_found")
     return manager, record
-
-
-def require_extension(session: Session, peer: Peer, request: Request) -> None:
-    """Raise `Refused` if the client did not say that it can have tasks (TASK-02)."""
-    if not can_have_tasks(peer):
-        raise Refused(
-            refuse(
-                session,
-                request,
-                JsonRpcErrorCode.MISSING_CLIENT_CAPABILITY,
-                "Missing required client capability",
-                requiredCapabilities=REQUIRED_CAPABILITIES,
-            )
-        )

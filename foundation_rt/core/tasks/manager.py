@@ -7,8 +7,8 @@ under it that could wait. Who listens is told without it, and is told of the rec
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,15 +39,16 @@ class RunningTask:
     Attributes:
         owner: the identity of its principal.
         record: what its client sees of it.
+        lock: held for every change.
         asks: by key, who waits for the client's response.
         last_key: how many keys have been given out: each is used once (TASK-08).
     """
 
     owner: str | None
     record: TaskRecord
+    lock: AbstractContextManager[Any]
     asks: dict[str, Callable[[Any], object]] = field(factory=dict, init=False)
     last_key: int = field(default=0, init=False)
-    lock: threading.Lock = field(factory=threading.Lock, init=False)
 
 
 @define(eq=False, repr=False)
@@ -73,7 +74,7 @@ class TaskManager:
 
     # -- a task begins and ends ----------------------------------------------------------------
 
-    def open(self, call: Invocation) -> RunningTask:
+    def open(self, call: Invocation, lock: AbstractContextManager[Any]) -> RunningTask:
         """Make a task of `call` (TASK-12).
 
         Raises:
@@ -89,7 +90,7 @@ class TaskManager:
             self.limits.poll_interval_ms,
         )
         self.store.add(record)
-        task = RunningTask(record.owner, record)
+        task = RunningTask(record.owner, record, lock)
         self._running[record.task_id] = (task, call)
         return task
 

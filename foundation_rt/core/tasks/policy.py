@@ -1,18 +1,17 @@
-"""The tasks of a server, as the rest of it sees them.
+"""The tasks of a server, as the rest of the server sees them.
 
-A server without tools that have tasks pays nothing for them: what they are made of is imported when
-the first such tool is called.
+A server without tools that have tasks pays nothing for them: their modules are imported when the
+first such tool is called.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ..effects import Abort, Publish
 from .support import can_have_tasks
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from ...config.settings import ServerConfig
     from ...registry.tools import TaskSupport, ToolRegistry
     from ..client_input import ClientInput
-    from ..effects import Reply
+    from ..effects import Publish, Reply
     from ..invocation import Invocation
     from ..replies import ResultWriter
     from ..subscriptions import Subscriptions
@@ -28,9 +27,19 @@ if TYPE_CHECKING:
     from .record import TaskRecord
 
 
+NewLock = Callable[[], AbstractContextManager[Any]]
+"""Makes a lock that one thread may take twice."""
+
+
 @define(eq=False, repr=False)
 class TaskPolicy:
-    """Makes tasks of calls, where a tool has them and a client takes them."""
+    """Makes tasks of calls, where the tool has tasks and the client declares the extension.
+
+    Args:
+        publish: sends notifications of changed tasks; called from any thread.
+        new_lock: makes the locks of the manager, of its store and of each task.
+        new_id: makes ids that cannot be guessed (TASK-10).
+    """
 
     registry: ToolRegistry
     config: ServerConfig
@@ -39,8 +48,13 @@ class TaskPolicy:
     subscriptions: Subscriptions
     client_input: ClientInput
     publish: Callable[[list[Publish]], object]
+    new_lock: NewLock
+    new_id: Callable[[], str]
     _manager: TaskManager | None = field(default=None, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _lock: AbstractContextManager[Any] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._lock = self.new_lock()
 
     @property
     def offered(self) -> bool:
@@ -48,15 +62,13 @@ class TaskPolicy:
         return self._manager is not None or self.registry.has_tasks
 
     def manager(self) -> TaskManager:
-        """Where the tasks are."""
+        """Return the manager of the tasks; made when it is first needed."""
         with self._lock:
             if self._manager is None:
                 self._manager = self._make_manager()
             return self._manager
 
     def _make_manager(self) -> TaskManager:
-        from secrets import token_urlsafe
-
         from ...shares import Limit, Quota
         from .manager import TaskManager
         from .store import MemoryTaskStore
@@ -64,56 +76,48 @@ class TaskPolicy:
         limits = self.config.tasks
         room = Limit(limits.max_tasks, "places for tasks", "maxTasks", "task_limit")
         size = Limit(limits.max_result_bytes, "bytes of results", "maxResultBytes", "task_limit")
-        store = MemoryTaskStore(self.clock, Quota(self.config, room), Quota(self.config, size))
+        store = MemoryTaskStore(
+            self.clock, Quota(self.config, room), Quota(self.config, size), self.new_lock()
+        )
         questions = self.client_input.questions
         return TaskManager(
-            self.clock, limits, store, questions, token_urlsafe, self._announce, self.publish
+            self.clock, limits, store, questions, self.new_id, self._announce, self.publish
         )
 
-    def take(self, call: Invocation, support: TaskSupport) -> Reply | None:
-        """A call is about to start: have it become a task, now or later, or not (TASK-03).
+    def offer(self, call: Invocation, support: TaskSupport) -> Reply | None:
+        """Let a call that is about to start become a task, now or later, or not (TASK-03).
 
         Returns:
             The answer to its request, if it is a task already.
 
         Raises:
-            LimitReached: it has to be one at once, and there is no room (TASK-12).
+            LimitReached: it has to be a task at once, and there is no room (TASK-12).
         """
         if not can_have_tasks(call.peer) or call.timeout_ms <= support.after_ms:
             return None
         from ...shares import LimitReached
-        from .call import TaskCall
+        from .promotion import Promotion
 
-        inner = call.procedure
-        taken = TaskCall(
-            inner.resources,
-            inner.limits,
-            inner,
-            self.manager(),
-            self.results,
-            call.timeout_ms - support.after_ms,
-        )
+        remaining_ms = call.timeout_ms - support.after_ms
+        promotion = Promotion(self.manager(), self.results, remaining_ms, self.new_lock())
         if support.after_ms > 0:
-            call.procedure = taken
+            call.promotion = promotion
+            promotion.is_due = True
             call.timeout_ms = support.after_ms
             return None
         try:
-            handle = taken.promote(call)
+            handle = promotion.promote(call)
         except LimitReached:
             if support.required:
                 raise
             return None
-        call.procedure = taken
+        call.promotion = promotion
         return handle
 
     def _announce(self, record: TaskRecord) -> list[Publish]:
         topic = ("task", record.task_id)
         return [*self.subscriptions.publish(topic, "notifications/tasks", record.detailed())]
 
-    def disconnect_all(self, reason: str) -> list[Abort | Publish]:
-        """The server ends: so does every task."""
-        if self._manager is None:
-            return []
-        calls = self._manager.calls()
-        effects = [effect for call in calls for effect in call.procedure.disconnect(call, reason)]
-        return [effect for effect in effects if isinstance(effect, Abort | Publish)]
+    def calls(self) -> list[Invocation]:
+        """Return the calls behind the tasks that have not ended."""
+        return [] if self._manager is None else self._manager.calls()

@@ -1,14 +1,14 @@
-"""Where records of tasks are kept: the interface, and the store in memory.
+"""The store of task records: its interface, and the store in memory.
 
-A store keeps what clients may ask for, not what runs: the handler of a task lives in the process
-that started it, and dies with it (TASK-14).
+A store keeps the records that clients may read, not what runs: the handler of a task lives in the
+process that started it, and dies with it (TASK-14).
 """
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Protocol
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
@@ -41,7 +41,7 @@ class TaskStore(Protocol):
         ...
 
     def get(self, task_id: str) -> TaskRecord | None:
-        """The record of that id, if it is still kept."""
+        """Return the record of that id, if it is still kept."""
         ...
 
 
@@ -55,25 +55,26 @@ class _Kept:
 class MemoryTaskStore:
     """Records in memory, bounded in number and in bytes of outcomes (TASK-12).
 
-    A record is dropped once its time is over and its task has ended, never before: what a client
-    was promised is kept, and new tasks are refused instead.
+    A record is dropped once it has expired and its task has ended, never before: new tasks are
+    refused instead.
 
     Args:
-        room: counts the records that are kept, by their owners.
+        room: counts the records, by their owners.
         outcome_bytes: counts the bytes of their outcomes.
+        lock: held for each operation.
     """
 
     clock: Clock
     room: Quota
     outcome_bytes: Quota
+    _lock: AbstractContextManager[Any]
     _kept: OrderedDict[str, _Kept] = field(factory=OrderedDict, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def add(self, record: TaskRecord) -> None:
-        """Keep a new task, unless there is no room; raise `LimitReached` then."""
+        """Keep a new task; raise `LimitReached` where there is no room."""
         now = self.clock.monotonic()
         with self._lock:
             self._drop_expired(now)
@@ -81,7 +82,7 @@ class MemoryTaskStore:
             self._kept[record.task_id] = _Kept(record, now + record.ttl_ms / 1000)
 
     def replace(self, record: TaskRecord) -> bool:
-        """Keep `record` instead, unless its outcome is more than there is room for."""
+        """Keep `record` instead; return False where there is no room for its outcome."""
         now = self.clock.monotonic()
         with self._lock:
             self._drop_expired(now)
@@ -96,7 +97,7 @@ class MemoryTaskStore:
             return True
 
     def get(self, task_id: str) -> TaskRecord | None:
-        """The record of that id, if its time is not over."""
+        """Return the record of that id, unless it has expired."""
         now = self.clock.monotonic()
         with self._lock:
             self._drop_expired(now)
@@ -104,10 +105,10 @@ class MemoryTaskStore:
             return None if kept is None else kept.record
 
     def _drop_expired(self, now: float) -> None:
-        """All tasks live equally long, so the oldest are over first.
+        """Drop the oldest records that have expired: all tasks live equally long.
 
-        A task that has not ended though its time is over holds those behind it back: at most as
-        long as its handler's deadline is late.
+        A task that has not ended though it has expired keeps those behind it: at most as long as
+        the deadline of its handler is late.
         """
         while self._kept:
             task_id, oldest = next(iter(self._kept.items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import RLock
 
 import pytest
 from attrs import evolve
@@ -34,7 +35,7 @@ def make_store(
 ) -> MemoryTaskStore:
     room = Limit(max_tasks, "places for tasks", "maxTasks", "task_limit")
     size = Limit(max_bytes, "bytes", "maxResultBytes", "task_limit")
-    return MemoryTaskStore(clock, Quota(config, room), Quota(config, size))
+    return MemoryTaskStore(clock, Quota(config, room), Quota(config, size), RLock())
 
 
 def adds(store: MemoryTaskStore, task: TaskRecord) -> bool:

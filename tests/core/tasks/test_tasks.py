@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from foundation_rt.clock import ManualClock
+from foundation_rt.core.call_lifecycle import CallLifecycle
 from foundation_rt.core.context import ToolContext
 from foundation_rt.core.invocation import Invocation
 from foundation_rt.core.tasks.support import EXTENSION, REQUIRED_CAPABILITIES
@@ -322,8 +323,7 @@ def test_a_json_rpc_error_fails_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
         stage.add("long", sleep_a_second)
         client = stage.client()
         task_id = client.call("long")["taskId"]
-        tools_call = type(stage.server.runtime.dispatcher.tools_call)
-        monkeypatch.setattr(tools_call, "answer", break_down)
+        monkeypatch.setattr(CallLifecycle, "answer", break_down)
         task = await client.ended(task_id)
         assert task["status"] == "failed"
         assert task["error"]["code"] == -32603
@@ -644,8 +644,9 @@ def test_whoever_comes_too_late_changes_nothing() -> None:
         assert task is not None
         assert call is not None
         ended = await client.ended(task_id)
-        procedure = call.procedure
-        assert procedure.cancel(call) == procedure.disconnect(call, "shutdown") == []
+        dispatcher = stage.server.runtime.dispatcher
+        assert dispatcher.cancel_call(call) == dispatcher.stop_tasks("shutdown") == []
+        assert dispatcher.calls.disconnect(call, "shutdown") == []
         assert manager.give_up(task) == []
         assert manager.answer(task, {"1": {}}) == []
         manager.describe(task, "too late")
@@ -664,7 +665,7 @@ def test_a_bug_before_it_is_a_task_ends_it_as_any_call(monkeypatch: pytest.Monke
         stage.add("long", sleep_a_second, task_after_ms=5_000)
         client = stage.client()
         call = client.request("tools/call", name="long", arguments={})
-        monkeypatch.setattr(type(stage.server.runtime.dispatcher.tools_call), "answer", break_down)
+        monkeypatch.setattr(CallLifecycle, "answer", break_down)
         await asyncio.sleep(2)
         assert client.answer(call)["error"]["code"] == -32603
         stage.assert_all_ended()

@@ -1,8 +1,8 @@
-"""Asking the client out of a task: its handler waits where it is for the answer (TASK-08).
+"""Requests of a task to its client: the handler waits for the answer (TASK-08).
 
-Until its call becomes a task, a handler asks in rounds, as every call of the stateless mode does.
-From then on there is no request to end and none to come again: the questions are shown with the
-task, and answered by `tasks/update`.
+Until its call becomes a task, a handler asks in rounds, as every stateless call does. From then on
+there is no request to end and none to come again: the requests stand in the task, and
+`tasks/update` answers them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ...abort import AbortSignal
     from ...server_requests.requests import PreparedRequest
     from ...server_requests.round_trips import MultiRoundTrip
-    from .call import TaskCall
     from .manager import RunningTask, TaskManager
+    from .promotion import Promotion
 
 
 @define(eq=False, repr=False)
-class TaskExchange:
+class TaskRequests:
     """A `RequestStrategy` for a call that may become a task.
 
     Args:
@@ -33,7 +33,7 @@ class TaskExchange:
         signal: the call's; a handler that waits for an answer is unwound when it fires.
     """
 
-    call: TaskCall
+    promotion: Promotion
     rounds: MultiRoundTrip
     signal: AbortSignal
 
@@ -53,9 +53,9 @@ class TaskExchange:
             except InputRequired:
                 continue
             del lacking[key]
-        if lacking and self.call.stay_plain():
+        if lacking and self.promotion.stay_plain():
             raise InputRequired(lacking)
-        task, manager = self.call.task, self.call.manager
+        task, manager = self.promotion.task, self.promotion.manager
         while lacking:
             assert task is not None
             responses = await self._ask(task, manager, lacking)

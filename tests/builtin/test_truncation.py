@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foundation_rt.core.truncation import truncate
+from foundation_rt.builtin.agents import truncate
 from foundation_rt.errors import ErrorCode, ToolError
 
 
