@@ -1,0 +1,27 @@
+"""The counts of the project: a call stays as short as it is, and code is counted right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.counts import calls_of, frames_of, inline_call, lines_of_code, report
+
+
+def test_call_of_an_inline_tool_has_few_frames_and_calls() -> None:
+    seen = inline_call()
+    before, after = calls_of(seen["events"])
+    assert frames_of(seen["stack"]) <= 9
+    assert 0 < before <= 45
+    assert 0 < after <= 45
+
+
+def test_blanks_comments_and_docstrings_are_no_code(tmp_path: Path) -> None:
+    path = tmp_path / "x.py"
+    path.write_text('"""A\nmodule."""\n\n# why\nX = (\n    1,  # one\n)\n"""What X is."""\n')
+    assert lines_of_code(path) == 3
+
+
+def test_report_has_a_row_for_each_count() -> None:
+    text = report()
+    parts = ("kernel", "loaded", "package", "tests", "frames", "calls")
+    assert all(part in text for part in parts)
