@@ -1,10 +1,10 @@
 """Agents: handlers with a state of their own that take messages one at a time.
 
-`local` runs them in one process. `ledger` is AACP (spec/aacp.md): messages between agents that are
-not lost, not run twice, and not guessed about; `stores` keep its ledgers, `transports` carry its
-envelopes between processes.
+`local` runs them in one process. `ledger` is AACP (spec/aacp.md): durable messages between agents
+that are executed once and whose outcomes are recorded. `stores` keep its ledgers, `transports`
+carry its envelopes between processes.
 
-The names that a host needs are here, each imported when it is first used.
+The public names are here; each is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _HOMES = {
 
 _OF_EXTRAS = {"NatsTransport", "PostgresAACPPersistenceAdapter"}
 
-# `import *` imports every name in it: what needs an extra is imported by name.
+# `import *` imports every name in it: those that need an extra are imported by name.
 __all__ = [name for name in _HOMES if name not in _OF_EXTRAS]
 
 

@@ -1,7 +1,7 @@
-"""Why a message was not delivered.
+"""Errors of messages that are not delivered.
 
-Each is a `ToolError`: a tool that sends a message and lets one of them through answers its caller
-with the right code and with what has to change.
+Each is a `ToolError`: a tool that sends a message and does not catch one answers its caller with
+the right code and with what has to change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AgentNotFoundError(ToolError):
 
 
 class AgentUnregisteredError(ToolError):
-    """The agent was unregistered before it took the message up (AGENT-07)."""
+    """The agent was unregistered before it began to handle the message (AGENT-07)."""
 
     def __init__(self, agent_id: str) -> None:
         super().__init__(
@@ -61,7 +61,7 @@ class AgentStateTooLargeError(ToolError):
 
 
 class AgentCycleError(ToolError):
-    """The message would wait for the very handler that sends it (AGENT-09).
+    """The message would wait for the handler that sends it (AGENT-09).
 
     Args:
         cycle: ids of agents, each of which would wait for the next; the last is the first.

@@ -164,6 +164,7 @@ class AgentCoordinator:
         besides.
 
         Args:
+            agent_id: the id.
             scopes: replace the scopes that were set before; none removes those.
 
         Raises:
@@ -223,6 +224,8 @@ class AgentCoordinator:
         that are left out from the message that is being handled (AGENT-04).
 
         Args:
+            target_agent_id: the agent that handles it.
+            message: passed to the handler as it is.
             abort_signal: passed to the agent. When it fires, a message that still waits is
                 withdrawn. By default one that never fires.
             correlation_id: passed to the agent; by default a new one.
@@ -261,6 +264,11 @@ class AgentCoordinator:
         Everything else is as for `send_message`, which is built on this (AGENT-12).
 
         Args:
+            agent_id: the agent.
+            work: called with a function that calls the agent's handler.
+            abort_signal: as for `send_message`.
+            correlation_id: as for `send_message`.
+            logger: as for `send_message`.
             max_queue: how many messages may wait; by default `agents.max_queue`.
         """
         self._enter_loop()

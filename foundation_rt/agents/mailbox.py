@@ -111,6 +111,7 @@ class Mailbox:
         """Wait until `entry` holds the mailbox; a free mailbox is taken at once.
 
         Args:
+            entry: a new entry for this mailbox.
             max_queue: how many entries may wait.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What a handler of an agent is given: a message, and the context to handle it in."""
+"""The arguments of an agent's handler: a message and its context."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @frozen
 class AgentMessage:
-    """What one agent, or a host, says to another agent; it arrives as it was sent (AGENT-03).
+    """A message from an agent or a host to an agent; it arrives as it was sent (AGENT-03).
 
     Args:
-        type: what kind of message it is; agents agree on their own.
-        payload: whatever belongs to it. Within a process it is handed over, not copied.
-        source_agent_id: who sends it, if an agent does and wants that to be known.
+        type: the kind of message; agents define their own.
+        payload: any value. Within a process it is passed on, not copied.
+        source_agent_id: the sender, if an agent sends it and wants that to be known.
     """
 
     type: str
@@ -33,12 +33,12 @@ class AgentMessage:
 
 @define(eq=False, repr=False)
 class AgentContext:
-    """The message an agent is handling, seen from around it (AGENT-04).
+    """The context of the message that an agent is handling (AGENT-04).
 
     Attributes:
         agent_id: of the agent.
         state: the agent's own, in memory; no other handler touches it meanwhile.
-        abort_signal: fires when nobody waits for the result any more.
+        abort_signal: fires when the result is no longer wanted.
         correlation_id: of the chain of requests that the message belongs to.
     """
 
@@ -53,12 +53,12 @@ class AgentContext:
     def in_outcome(self, write: Write) -> None:
         """Have ``await write(connection)`` called in the transaction that records the outcome.
 
-        So what it writes is there if, and only if, this message is COMPLETED: once (AACP-05). It
-        is called after the handler has returned, and not if it raises. When `write` raises, the
-        message FAILED.
+        What it writes is committed once, if and only if this message is COMPLETED (AACP-05). It is
+        called after the handler has returned, and not if the handler raises. When `write` raises,
+        the message FAILED.
 
         Args:
-            write: is given the ledger's connection, an ``psycopg.AsyncConnection`` in a
+            write: called with the ledger's connection, a ``psycopg.AsyncConnection`` in a
                 transaction, which it must not end. It may be called again when the transaction
                 has to be repeated.
 
@@ -77,23 +77,24 @@ class AgentContext:
         self._writes.append(write)
 
     def begin_writes(self) -> None:
-        """Let `in_outcome` take writes from now on: for whoever records the outcome."""
+        """Let `in_outcome` take writes from now on; for the recorder of the outcome."""
         self._writes = []
 
     def end_writes(self) -> list[Write]:
-        """What `in_outcome` was given; it takes no more."""
+        """Return the writes that `in_outcome` was given; it takes no more."""
         writes, self._writes = self._writes or [], None
         return writes
 
     @property
     def base_logger(self) -> StructuredLogger:
-        """The logger of whoever sent the message; its lines do not name the agent."""
+        """The logger of the message's sender; its lines do not name the agent."""
         return self._base_logger
 
     @property
     def logger(self) -> StructuredLogger:
-        """A logger whose lines carry the agent's id and the correlation id, and the run id of the
-        tool call, if there is one; made when first asked for.
+        """A logger whose lines carry the agent's id and the correlation id.
+
+        They also carry the run id of the tool call, if there is one. It is made at its first use.
         """
         if self._logger is None:
             self._logger = self._base_logger.child(
@@ -106,7 +107,7 @@ Write = Callable[[Any], Awaitable[None]]
 """Writes something through the connection of a ledger."""
 
 AgentHandler = Callable[[AgentMessage, AgentContext], Awaitable[Any]]
-"""What a host registers: an `async def` that takes a message and returns the response."""
+"""The handler of an agent: an `async def` that takes a message and returns the response."""
 
 Handle = Callable[[AgentMessage], Awaitable[Any]]
-"""Gives a message to the handler of the agent whose turn it is."""
+"""Calls the handler of the agent whose turn it is."""

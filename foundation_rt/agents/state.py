@@ -1,4 +1,4 @@
-"""What an agent remembers: a dict that notices changes, and is bounded."""
+"""The state of an agent: a dict that notices changes and is bounded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_MAX_BYTES = ToolsSection().max_state_bytes
 
 
 class AgentState(dict[str, Any]):
-    """What an agent remembers from one message to the next: a dict that notices changes.
+    """The state that an agent keeps from one message to the next: a dict that notices changes.
 
     It notices when a member is assigned or deleted, not what happens inside a member: a list that
     was appended to is assigned again to be noticed (AGENT-13), and to be measured (AGENT-20).
@@ -24,9 +24,8 @@ class AgentState(dict[str, Any]):
         max_bytes: the most that the members are together, as a JSON object in UTF-8.
 
     Raises:
-        TypeError: a key is no string.
-        AgentStateTooLargeError: with the member that is assigned it would be too large; it stays
-            as it is.
+        TypeError: a key is not a string.
+        AgentStateTooLargeError: an assignment would make it too large; it is not made.
     """
 
     __slots__ = ("_size", "_sizes", "changed", "max_bytes")
@@ -58,7 +57,7 @@ class AgentState(dict[str, Any]):
         return self
 
     def update(self, *others: Any, **members: Any) -> None:
-        """As of a dict; of members that are too large together, the first are assigned."""
+        """Assign members as `dict.update` does; stop at the first that is too large."""
         for key, value in dict(*others, **members).items():
             self[key] = value
 
@@ -95,7 +94,7 @@ class AgentState(dict[str, Any]):
 
 
 def _json_size(value: Any) -> int:
-    """Return how long a value is as JSON in UTF-8; what JSON cannot say counts as null."""
+    """Return the length of a value as JSON in UTF-8; what is not JSON counts as null."""
     try:
         return len(orjson.dumps(value, _plain, orjson.OPT_NON_STR_KEYS))
     except (TypeError, RecursionError):
@@ -103,7 +102,7 @@ def _json_size(value: Any) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """What orjson is to write for a value that it does not know."""
+    """Return what orjson is to write for a value of a type that it does not know."""
     if attrs.has(type(value)):
         return {each.name: getattr(value, each.name) for each in attrs.fields(type(value))}
     return None

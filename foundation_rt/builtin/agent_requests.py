@@ -1,7 +1,7 @@
-"""`agent/request` and `agent/status`: what a client may do with a ledger.
+"""The tools `agent/request` and `agent/status`.
 
-A client that loses its connection, or its patience, asks again: with the same request id it gets
-the outcome of the same request, and never a second execution (AACP-45).
+A client that loses its connection, or does not wait any longer, asks again: with the same request
+id it gets the outcome of the same request, and never a second execution (AACP-45).
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ STATUS = ToolDefinition(
 )
 
 _SHARE_OF_DEADLINE = 0.9
-"""Of the call's own deadline: so that UNKNOWN, with the request id, is told and not TIMEOUT."""
+"""Of the call's own deadline: the answer is then UNKNOWN, with the request id, and not TIMEOUT."""
 
 
 def request_handler(coordinator: AgentCoordinatorV2, limits: Callable[[], ToolsSection]) -> Handler:
-    """A handler that sends a request as its caller's and returns its outcome (AACP-45)."""
+    """Return a handler that sends a request of its caller and returns the outcome (AACP-45)."""
 
     async def request(arguments: dict[str, Any], context: ToolContext) -> Any:
         message = arguments["message"]
@@ -109,11 +109,12 @@ def request_handler(coordinator: AgentCoordinatorV2, limits: Callable[[], ToolsS
 
 
 def status_handler(coordinator: AgentCoordinatorV2) -> Handler:
-    """A handler that tells what the ledger knows of an id of its caller's.
+    """Return a handler that returns the status of a request or message of its caller.
 
     Raises:
-        ToolError: when called: NOT_FOUND, the ledger does not know the id, or not any more, or it
-            is another's (AACP-48); UNAUTHORIZED, the caller lacks scopes of the agent (AUTH-27).
+        ToolError: when called: NOT_FOUND, the ledger does not have the id, or not any more, or it
+            has another owner (AACP-48); UNAUTHORIZED, the caller lacks scopes of the agent
+            (AUTH-27).
     """
 
     async def status(arguments: dict[str, Any], context: ToolContext) -> Any:

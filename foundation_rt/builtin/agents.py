@@ -1,7 +1,7 @@
-"""`agent/sendMessage`, `agent/list` and `agent/getState`: what a client may do with agents.
+"""The tools `agent/sendMessage`, `agent/list` and `agent/getState`.
 
-The tools are there as soon as a server has a coordinator (AGENT-14). They run on the event loop,
-where the agents run: so a state is read between two steps of its agent's handler, never in one.
+A server has them as soon as it has a coordinator (AGENT-14). They run on the event loop, where the
+agents run: so a state is read between two steps of its agent's handler, never during one.
 """
 
 from __future__ import annotations
@@ -71,12 +71,14 @@ GET_STATE = ToolDefinition(
 def register_agent_tools(
     registry: ToolRegistry, coordinator: AgentCoordinator, limits: Callable[[], ToolsSection]
 ) -> None:
-    """Add the tools, but for those whose name the author has taken (AGENT-14).
+    """Add the tools, except those whose names the author has used (AGENT-14).
 
     A coordinator with a ledger has two more, `agent/request` and `agent/status` (AACP-45).
 
     Args:
-        limits: gives the `tools` section of the configuration, which is known when tools run.
+        registry: the tools are added to it.
+        coordinator: that of the server.
+        limits: returns the `tools` section of the configuration, which is known when tools run.
     """
     target = scopes_of_agent(lambda: coordinator, "targetAgentId")
     shown = scopes_of_agent(lambda: coordinator, "agentId")
@@ -96,10 +98,10 @@ def register_agent_tools(
 
 
 def scopes_of_agent(agents: Callable[[], AgentCoordinator | None], argument: str) -> ArgumentScopes:
-    """Return a function that gives the scopes of the agent that a call is about (AUTH-27).
+    """Return a function that returns the scopes of the agent that a call names (AUTH-27).
 
     Args:
-        agents: gives the coordinator, if there is one yet.
+        agents: returns the coordinator, if there is one yet.
         argument: the argument that names the agent.
     """
 
@@ -113,14 +115,14 @@ def scopes_of_agent(agents: Callable[[], AgentCoordinator | None], argument: str
 
 
 def send_message_handler(coordinator: AgentCoordinator) -> Handler:
-    """A handler whose arguments are `targetAgentId`, a string, and `message`, any object.
+    """Return a handler for the arguments `targetAgentId`, a string, and `message`, an object.
 
     Abort signal, correlation id and logger of the call go to the agent (AGENT-15). Members of the
     message other than `type` and `payload` are ignored: a client is no agent.
 
     Raises:
         ToolError: when called: INVALID_ARGUMENT, the message has no `type` that is a string; or
-            what `AgentCoordinator.send_message` raises.
+            as `AgentCoordinator.send_message`.
     """
 
     async def send_message(arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -143,7 +145,7 @@ def send_message_handler(coordinator: AgentCoordinator) -> Handler:
 
 
 def list_handler(coordinator: AgentCoordinator, limits: Callable[[], ToolsSection]) -> Handler:
-    """A handler that lists the ids of the agents its caller may use, or the first that fit.
+    """Return a handler that lists the agents that its caller may use, or the first that fit.
 
     Rules: AGENT-16, AUTH-27.
     """
@@ -158,7 +160,7 @@ def list_handler(coordinator: AgentCoordinator, limits: Callable[[], ToolsSectio
 
 
 def get_state_handler(coordinator: AgentCoordinator, limits: Callable[[], ToolsSection]) -> Handler:
-    """A handler that shows an agent's state, or the first members that fit (AGENT-18).
+    """Return a handler that shows an agent's state, or the first members that fit (AGENT-18).
 
     Raises:
         ToolError: when called: NOT_FOUND, there is no such agent.
@@ -180,10 +182,10 @@ def get_state_handler(coordinator: AgentCoordinator, limits: Callable[[], ToolsS
 
 
 def _presentable(state: dict[str, Any], redactor: Redactor) -> list[tuple[str, Any]]:
-    """The members of a state in the order of their keys, redacted, as JSON can say them.
+    """Return the members of a state in the order of their keys, redacted, as JSON.
 
-    Where it can't, a member is shown as it would be logged: a tool that is there to look into an
-    agent must not fail for one socket among its members.
+    A member that is not JSON is shown as in a log line: a tool for looking into an agent must not
+    fail for one socket among its members.
     """
     members: dict[str, Any] = {}
     redacted = redactor.redact(state)

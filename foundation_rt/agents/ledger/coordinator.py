@@ -164,7 +164,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         from .late_calls import LateCalls
         from .runner import NodeClock, NodeRunner
 
-        logger = self._own_logger()
+        logger, name = self._own_logger(), self.name or self.aacp.name
         store = self.store or make_store(self.aacp, logger, self._shares)
         transport = self.transport or make_transport(self.aacp.transport, logger)
         hooks = Hooks(
@@ -176,7 +176,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         )
         node = make_node(
             self.aacp,
-            self._name,
+            name,
             self._ids.run_id,
             self.policy,
             store,
@@ -187,7 +187,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         now_ms = NodeClock(self.clock)
         runner = NodeRunner(node, store, transport, now_ms, logger, executor.execute, hooks)
         await runner.start()
-        runner.listen(self._name)
+        runner.listen(name)
         for agent_id in self.agent_ids():
             runner.add_agent(agent_id)
         late_calls = LateCalls(
@@ -195,18 +195,14 @@ class AgentCoordinatorV2(AgentCoordinator):
             now_ms,
             logger,
             asyncio.get_running_loop(),
-            self._name,
+            name,
             self.aacp.default_ttl_ms,
             self.aacp.max_payload_bytes,
             Usage(limits),
         )
         is_registered = self._agents.__contains__
-        sender = Sender(runner, self._name, self.aacp, self._ids, is_registered)
+        sender = Sender(runner, name, self.aacp, self._ids, is_registered)
         self._running = _Running(runner, sender, late_calls)
-
-    @property
-    def _name(self) -> str:
-        return self.name or self.aacp.name
 
     async def stop(self, grace: float = 5.0) -> None:
         """Stop; what is not finished stays in the ledger, to be resumed (AACP-25).
@@ -296,6 +292,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         """Send an EVENT: it is in the ledger when this returns, and arrives once (AACP-01).
 
         Args:
+            target_agent_id: the receiver.
             message: an `AgentMessage`, or the payload of one; JSON.
             timeout_ms: how long to wait for the ledger; by default `aacp.request_timeout_ms`.
             principal: the owner of the message id (AACP-48); by default the host.
@@ -334,6 +331,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         """Send a REQUEST and wait for its outcome; return the result (AACP-26).
 
         Args:
+            target_agent_id: the receiver.
             message: an `AgentMessage`, or the payload of one; JSON.
             request_id: the same id with the same message is the same request (AACP-12); by default
                 a new one.
@@ -378,6 +376,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         """Return the status of a request, by its request id, or of an event, by its message id.
 
         Args:
+            message_or_request_id: the id.
             principal: the owner of the id (AACP-48); by default the host.
 
         Returns:
@@ -414,6 +413,7 @@ class AgentCoordinatorV2(AgentCoordinator):
 
         Args:
             message_id: that of its first attempt, as hooks and `send_reliable_message` give it.
+            delay_ms: from now on.
 
         Returns:
             Whether it waits for its acknowledgement; else nothing is sent.

@@ -1,4 +1,4 @@
-"""What a node decides and somebody else does: the runner in a process, the simulator in tests.
+"""Decisions of a node, performed by the runner in a process and by the simulator in tests.
 
 A decision is a list of these values, to be performed in order. Only `Persist` and `Execute` are
 reported back to the node.
@@ -15,7 +15,7 @@ from ...errors import StructuredError
 from .types import Claim, Envelope, WithRepr
 
 Waiter: TypeAlias = Any
-"""Stands for whoever waits for an answer; the node only hands it back."""
+"""Stands for a caller that waits for an answer; the node only gives it back."""
 
 
 class Operation(StrEnum):
@@ -37,7 +37,7 @@ class Persist(WithRepr):
     """Have the ledger do `operation`; report by `Node.persisted` or `Node.failed`.
 
     Attributes:
-        batch: what the operation was made of; for the node.
+        batch: the items of the operation; for the node.
     """
 
     operation: Operation
@@ -47,7 +47,7 @@ class Persist(WithRepr):
 
 @define(eq=False, repr=False)
 class Send(WithRepr):
-    """Send envelopes; nothing needs to be reported, since what is lost is sent again."""
+    """Send envelopes. Nothing is reported back, since a lost message is sent again."""
 
     envelopes: list[Envelope]
 
@@ -61,14 +61,14 @@ class Execute(WithRepr):
 
 @define(eq=False, repr=False)
 class Abandon(WithRepr):
-    """A claim that is being executed was lost: whoever executes it should stop."""
+    """Stop the execution of a claim that was lost."""
 
     claim: Claim
 
 
 @define(eq=False, repr=False)
 class Resolve(WithRepr):
-    """Give `waiter` its answer; an exception is to be raised."""
+    """Give `waiter` its answer: a value, or an exception to raise."""
 
     waiter: Waiter
     answer: Any
@@ -91,7 +91,7 @@ class NoticeSettled(WithRepr):
 
 @define(eq=False, repr=False)
 class NoticeOutdated(WithRepr):
-    """A message was refused: its sender's ledger has a successor, or a rival (AACP-19)."""
+    """A message was refused: its sender has a newer ledger (AACP-19)."""
 
     envelope: Envelope
 
@@ -106,7 +106,7 @@ class NoticeFailure(WithRepr):
 
 @define(eq=False, repr=False)
 class NoticeAbandoned(WithRepr):
-    """A claim is not executed but FAILED: its execution was begun too often and never ended."""
+    """A claim FAILED without execution: that was begun too often and never ended."""
 
     claim: Claim
 

@@ -1,12 +1,12 @@
-"""Envelopes to bytes and back; what comes in is believed as far as it is well-formed (AACP-40).
+"""Envelopes to bytes and back, decoded strictly (AACP-40).
 
-On the wire an envelope is one JSON object with the member names of the specification; the schema of
-it is spec/schemas/aacp-envelope.schema.json. Decoding is strict: every member has its type and
-range, no member is unknown, and what belongs to one type of message is not taken from another.
+On the wire an envelope is one JSON object with the member names of the specification; its schema is
+spec/schemas/aacp-envelope.schema.json. Decoding is strict: every member has its type and range, no
+member is unknown, and a member of one type of message is refused in another.
 
-Numbers are what JSON readers make of them: an integer beyond 64 bits arrives as the nearest float,
-and of members of one name the last counts. What is decoded has one meaning all the same, because
-the payload goes on in canonical form and the bytes that came in do not.
+Numbers are read as by any JSON reader: an integer beyond 64 bits arrives as the nearest float, and
+of members of one name the last counts. A decoded envelope still has one meaning: its payload is
+passed on in canonical form, and not as the bytes that came in.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .types import VOID_PAYLOAD, Envelope, MessageType, RequestState
 MAX_AGENT_ID_LENGTH = 256
 MAX_SEQ = 2**63 - 1
 MAX_TIME_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999: ISO 8601 says no later time in four digits."""
+"""The last millisecond of the year 9999: ISO 8601 has no later year of four digits."""
 
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _TIME = re.compile(
@@ -41,11 +41,11 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class DecodeError(ValueError):
-    """What came in is no envelope.
+    """The bytes are not an envelope.
 
     Attributes:
-        path: the member that is wrong, as "/seq"; "" for the whole.
-        expected: completes "expected ...". What came instead is not repeated: it may be a secret.
+        path: the invalid member, as "/seq"; "" for the whole.
+        expected: completes "expected ...". The value itself is not repeated: it may be a secret.
     """
 
     def __init__(self, path: str, expected: str) -> None:
@@ -55,14 +55,17 @@ class DecodeError(ValueError):
 
 
 class PayloadError(ValueError):
-    """A payload cannot be said in JSON."""
+    """A payload cannot be written as JSON."""
 
 
-# -- what may stand in an envelope --------------------------------------------------------------
+# -- values of an envelope --------------------------------------------------------------
 
 
 def is_agent_id(value: object) -> bool:
-    """A printable string of 1 to 256 characters without white space at its ends (AGENT-01)."""
+    """Return whether a value is a valid agent id (AGENT-01).
+
+    It is a printable string of 1 to 256 characters without white space at its ends.
+    """
     return (
         type(value) is str
         and 0 < len(value) <= MAX_AGENT_ID_LENGTH
@@ -72,14 +75,14 @@ def is_agent_id(value: object) -> bool:
 
 
 def encode_payload(value: Any) -> bytes:
-    """A payload as canonical JSON: keys sorted, no spaces; equal values give equal bytes.
+    """Return a payload as canonical JSON: keys sorted, no spaces; equal values give equal bytes.
 
     Equal means equal as JSON, where 1, 1.0 and true are three values, and 0.0 and -0.0 two. attrs
     instances and dataclasses become objects, NaN and the infinities null, as in CALL-10; but keys
     have to be strings, since 1 and "1" would become the same.
 
     Raises:
-        PayloadError: JSON cannot say it, or not within 64-bit integers and 254 levels.
+        PayloadError: JSON cannot represent it within 64-bit integers and 254 levels.
     """
     try:
         return compact(orjson.dumps(value, default=_unstructure, option=_CANONICAL))
@@ -103,7 +106,7 @@ def _unstructure(value: Any) -> dict[str, Any]:
 
 
 def format_time(time_ms: int) -> str:
-    """Milliseconds since 1970 as ISO 8601: ``2024-01-15T10:30:00.000Z``.
+    """Return milliseconds since 1970 as ISO 8601: ``2024-01-15T10:30:00.000Z``.
 
     A time before 1970 or after 9999 becomes the nearest time in that range: an expiry beyond it
     never comes, and an envelope can always be sent.
@@ -113,10 +116,10 @@ def format_time(time_ms: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """The inverse of `format_time`.
+    """Return the milliseconds of a text that `format_time` may have made.
 
     Raises:
-        ValueError: it is no such time.
+        ValueError: it is not such a text.
     """
     if not _TIME.fullmatch(text):
         raise ValueError("no time as format_time writes it")
@@ -127,7 +130,7 @@ def parse_time(text: str) -> int:
 
 
 def encode(envelope: Envelope) -> bytes:
-    """An envelope as one JSON object; what is None or false is left out."""
+    """Encode an envelope as one JSON object, without members that are None or false."""
     wire: dict[str, Any] = {"messageId": envelope.message_id}
     if envelope.request_id is not None:
         wire["requestId"] = envelope.request_id
@@ -154,16 +157,16 @@ def encode(envelope: Envelope) -> bytes:
 
 
 def decode(data: bytes) -> Envelope:
-    """The envelope in `data`.
+    """Decode an envelope.
 
     Raises:
-        DecodeError: says which member is wrong and what was expected.
+        DecodeError: names the invalid member and what was expected.
     """
     try:
         wire = orjson.loads(data)
     except ValueError:
         wire = None
-    # Raised out here, an error does not carry the one above along, which holds all that came in.
+    # Raised here, the error does not chain the one above, which holds all the bytes.
     if type(wire) is not dict:
         raise DecodeError("", "a JSON object in UTF-8")
     envelope = _read_members(wire)
@@ -192,7 +195,7 @@ def _read_members(wire: dict[str, Any]) -> Envelope:
 
 
 _INVALID: Any = object()
-"""What reading a member gives that is not valid."""
+"""The result of reading an invalid member."""
 
 
 def _read_uuid4(value: object) -> Any:
@@ -227,7 +230,7 @@ def _read_time(value: object) -> Any:
 
 
 def _read_payload(value: object) -> Any:
-    return VOID_PAYLOAD  # until it is known of which type the message is
+    return VOID_PAYLOAD  # until the type of the message is known
 
 
 def _read_tombstone(value: object) -> Any:
@@ -241,8 +244,8 @@ _AGENT_ID = "a printable string of 1 to 256 characters without white space at it
 _INSTANT = "a time as 2024-01-15T10:30:00.000Z, from 1970 on"
 _NUMBER = "an integer from 0 to 2^63-1"
 
-# In the order of the attributes of `Envelope`. A member: what it is when it is absent, what reads
-# it, and how to say what is valid.
+# In the order of the attributes of `Envelope`: name, value when absent, reader, and the text that
+# completes "expected ...".
 _MEMBERS: tuple[tuple[str, Any, Callable[[object], Any], str], ...] = (
     ("messageId", _INVALID, _read_uuid4, "a UUID of version 4"),
     ("requestId", None, _read_request_id, _LEDGER_ID),
@@ -288,7 +291,7 @@ def _carries_only_an_ack(envelope: Envelope, payload: Any) -> bool:
 
 
 def _read_response(payload: Any) -> bytes:
-    """The payload of a RESPONSE, whose result or error may have 254 levels of its own (AACP-16)."""
+    """Return the payload of a RESPONSE; its result or error may have 254 levels (AACP-16)."""
     if type(payload) is dict:
         outcome = payload.get("outcome")
         if outcome == "COMPLETED" and payload.keys() == {"outcome", "result"}:
@@ -301,7 +304,7 @@ def _read_response(payload: Any) -> bytes:
 
 
 def _check_error(error: Any) -> None:
-    """It is what `StructuredError.to_wire` makes; `details` may be anything, as in ERR-02."""
+    """Refuse what `StructuredError.to_wire` cannot make; `details` may be anything (ERR-02)."""
     if not (
         type(error) is dict
         and error.keys() <= _ERROR_MEMBERS

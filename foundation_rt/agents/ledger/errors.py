@@ -1,6 +1,6 @@
-"""What a caller of AACP is told when it does not get a result.
+"""Errors of a caller of AACP that does not get a result.
 
-Each is a `ToolError`: a tool that lets one through answers its caller with the right code.
+Each is a `ToolError`: a tool that does not catch one answers its caller with the right code.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from ...errors import ErrorCode, StructuredError, ToolError
 
 
 class OutcomeUnknownError(ToolError):
-    """The time a caller gave a request is over, and nothing durable says how it ended (AACP-26).
+    """The caller's time is over, and no outcome of the request is recorded (AACP-26).
 
-    The request goes on. `status(request_id)` tells its outcome when there is one, and sending it
-    again with this `request_id` waits for the same request.
+    The request goes on. `status(request_id)` returns its outcome when there is one, and sending
+    it again with this `request_id` waits for the same request.
     """
 
     def __init__(self, request_id: str) -> None:
@@ -29,7 +29,7 @@ class OutcomeUnknownError(ToolError):
 
 
 class RequestFailedError(ToolError):
-    """The request was executed and FAILED; code, message and details are those recorded."""
+    """The request FAILED; code, message and details are the recorded ones."""
 
     def __init__(self, request_id: str, error: StructuredError) -> None:
         super().__init__(error.code, error.message, error.details)
@@ -57,5 +57,5 @@ class LedgerRefusalError(ToolError):
 
 
 def invalid(message: str, reason: str, details: Mapping[str, Any] | None = None) -> ToolError:
-    """What a caller gets who asked for something that cannot be."""
+    """Return an INVALID_ARGUMENT error for a caller's argument."""
     return ToolError(ErrorCode.INVALID_ARGUMENT, message, {"reason": reason, **(details or {})})

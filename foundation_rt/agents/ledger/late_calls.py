@@ -1,7 +1,7 @@
-"""Tool calls that nobody waited for to the end, in the ledger: so that a client can find out.
+"""Tool calls that outlived their answer, recorded in the ledger so that clients can look them up.
 
-A client that was told TIMEOUT has the `runId` of its call. Under that id, as the caller's own, the
-ledger has the call as a request: UNKNOWN from the moment in which the client was left without an
+A client that got TIMEOUT has the `runId` of its call. Under that id, owned by the caller, the
+ledger has the call as a request: UNKNOWN from the moment at which the client was left without an
 answer, and COMPLETED or FAILED once the handler has ended (AACP-28). Arguments are not kept.
 
 While a ledger cannot be written to, notes of such calls wait, in bounded number and bytes
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5
 _RETRY_SECONDS = 0.5
 _FINISH_SECONDS = 2.0
-_LAST_MOMENTS_SECONDS = 0.2
-_GLANCE_SECONDS = 0.01
+_FINAL_NOTES_SECONDS = 0.2
+_POLL_SECONDS = 0.01
 
 
 @frozen(eq=False, repr=False)
 class _Note:
-    """A call that was left without an answer, and how it has ended if it has.
+    """A call that was left without an answer, and its outcome if it has ended.
 
     Attributes:
-        key: the id under which the ledger has it.
+        key: the id under which the ledger keeps it.
         names: the fields by which log lines name it.
-        result: JSON in UTF-8; None where there is none, or it is not kept.
-        error: why it failed; None where it has not.
+        result: JSON in UTF-8; None if there is none, or it is not kept.
+        error: why it failed; None if it did not fail.
     """
 
     key: str
@@ -60,12 +60,12 @@ class _Note:
 
     @property
     def size(self) -> int:
-        """For how many bytes it counts."""
+        """The number of bytes that it counts for."""
         message = "" if self.error is None else self.error.message
         return len(self.result or b"") + len(message.encode("utf-8", "replace"))
 
     def shorten(self) -> _Note:
-        """Return a note that says only that it has ended: there is more room for that (AACP-49)."""
+        """Return a note without the result or the error's message, which is smaller (AACP-49)."""
         if self.error is None:
             return evolve(self, result=None)
         return evolve(self, error=StructuredError(self.error.code, "The tool failed."))
@@ -73,13 +73,13 @@ class _Note:
 
 @define(eq=False, repr=False)
 class LateCalls:
-    """Writes them into a ledger, in the order in which things happened.
+    """Writes notes of late calls into a ledger, in the order in which they were made.
 
     Args:
-        source: as whose requests they are entered.
+        source: the source of the requests that are entered for them.
         ttl_ms: how long they are kept.
         max_result_bytes: a larger result is not kept, nor one for which the ledger has no room;
-            that it was COMPLETED is.
+            the call is COMPLETED all the same.
         waiting: counts the notes that wait, and their bytes, of all principals and of each.
     """
 
@@ -100,7 +100,7 @@ class LateCalls:
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
     def note(self, call: Invocation, outcome: Outcome | None) -> None:
-        """A call was left without an answer (None), or has ended after that; from any thread."""
+        """Record a call that was left without an answer (None), or has ended; from any thread."""
         if self.loop.is_closed():
             return
         note = self._make_note(call, outcome)
@@ -124,20 +124,20 @@ class LateCalls:
             self.logger.error("late tool call not recorded: too many wait", note.names)
 
     def is_unwritten(self, key: str) -> bool:
-        """Return whether the ledger is still to be told of the call that it will have as `key`."""
+        """Return whether the call with this key is still to be written into the ledger."""
         return key in self._unwritten
 
     async def finish(self) -> None:
-        """Have what was noted written, as far as the ledger takes it within 2 s.
+        """Write the notes that wait, as far as the ledger takes them within 2 s.
 
-        Handlers that end just now, because everything does, are waited for as well; but not long.
+        Handlers that end just now, because the server does, get 0.2 s to be noted.
         """
         begin = self.loop.time()
         while (waited := self.loop.time() - begin) < _FINISH_SECONDS:
-            if not self._unwritten and (not self._running or waited > _LAST_MOMENTS_SECONDS):
+            if not self._unwritten and (not self._running or waited > _FINAL_NOTES_SECONDS):
                 return
             self._start_writing()
-            await asyncio.sleep(_GLANCE_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -234,7 +234,7 @@ class LateCalls:
 
 
 def _describe(outcome: Outcome) -> StructuredError:
-    """What a client may read of it, as it would have (ERR-05)."""
+    """Return the error that a client may read, as in an answer (ERR-05)."""
     if isinstance(outcome, Raised):
         if isinstance(outcome.error, ToolError):
             error = outcome.error

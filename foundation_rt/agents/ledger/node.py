@@ -140,6 +140,10 @@ class Node:
         """Record that a handler has ended, with a result in JSON or an error (AACP-13, AACP-23).
 
         Args:
+            claim: the claim that was executed.
+            result: JSON; None with an error.
+            error: why it failed, if it did.
+            now_ms: the time.
             in_transaction: writes what the handler wants to have written with its outcome
                 (AACP-05).
         """
@@ -152,6 +156,9 @@ class Node:
         """Give a claim back that is not executed, or not any more (AACP-25).
 
         Args:
+            claim: the claim.
+            now_ms: the time.
+            not_before_ms: when it may be claimed again; None: at once.
             begun: whether its execution was begun, and so counts (AACP-13, AACP-46).
         """
         self.claims.give_back(claim, not_before_ms, begun=begun)

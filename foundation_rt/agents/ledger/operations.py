@@ -166,6 +166,8 @@ class Operations:
         """Record that an operation failed, and try the next one after a delay.
 
         Args:
+            persist: the operation.
+            now_ms: the time.
             repeat: whether its items go into the next one.
         """
         queue = self._queues[persist.operation]

@@ -36,6 +36,7 @@ def encode_message(message: Any, max_bytes: int) -> bytes:
 
     Args:
         message: an `AgentMessage`, or the payload of one of the default type.
+        max_bytes: the largest size as JSON.
 
     Raises:
         ToolError: INVALID_ARGUMENT, JSON cannot represent it; RESOURCE_EXHAUSTED, it is too large.

@@ -1,8 +1,8 @@
-"""When something that did not succeed is tried again, and when it is given up (AACP-13).
+"""When messages are sent and requests executed again, and when they are given up (AACP-13).
 
-Two things are tried again: a message that is not acknowledged, by sending it; and an execution
-whose error the policy calls temporary, by executing it under a new epoch. Both wait for a delay
-that grows exponentially, with a jitter that keeps many senders from trying at the same instant.
+A message that is not acknowledged is sent again. A request whose error the policy calls temporary
+is executed again, under a new epoch. Both wait for a delay that grows exponentially, with a jitter
+that keeps many senders from trying at the same instant.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from ...errors import StructuredError
 from .types import MessageRecord, MessageState
 
 MAX_DELAY_MS = 2**31 - 1
-"""About 25 days, as of every setting in milliseconds (CONF-01)."""
+"""About 25 days, as for every setting in milliseconds (CONF-01)."""
 
 
 def nothing_is_temporary(error: StructuredError) -> bool:
-    """The default: a handler that failed has failed."""
+    """Return False: by default a handler that failed is not executed again."""
     return False
 
 
 @frozen
 class RetryPolicy:
-    """How often and how fast.
+    """How often, and after which delays, something is tried again.
 
     Attributes:
-        max_attempts: after so many a message is given up; by default its lifetime ends it first.
+        max_attempts: after so many, a message is given up; by default its lifetime ends first.
         base_delay_ms: between the first attempt and the second.
         max_delay_ms: the longest delay; at most `MAX_DELAY_MS`.
-        backoff_multiplier: by which the delay grows.
-        jitter: the share of a delay that is left to chance, from 0 to 1.
-        should_retry_error: whether an execution that failed so is tried again.
-        max_executions: after so many executions a temporary error counts as final.
+        backoff_multiplier: the factor by which the delay grows.
+        jitter: the random share of a delay, from 0 to 1.
+        should_retry_error: returns whether a request that failed with an error is executed again.
+        max_executions: after so many executions, a temporary error is final.
         max_starts: a request whose execution was begun so often, and at least `max_executions`
             times, and has no outcome, is not executed again (AACP-46).
 
     Raises:
-        ValueError: says which value cannot be.
+        ValueError: names the invalid value.
     """
 
     max_attempts: int = 10_000
@@ -66,32 +66,32 @@ class RetryPolicy:
 
 
 PATIENT_POLICY = RetryPolicy(base_delay_ms=30_000, max_delay_ms=3_600_000)
-"""For a transport that keeps what was sent: about thirty copies in a day, not two thousand."""
+"""For a transport that keeps messages: about thirty copies in a day, not two thousand."""
 
 
 @define(eq=False, repr=False)
 class Retransmitter:
-    """Decides by a policy, with chance from outside.
+    """Decides by a policy, with random numbers from outside.
 
     Args:
-        random: a number from 0 (included) to 1 (excluded), new with every call.
+        random: returns a new number from 0 (included) to 1 (excluded) with every call.
     """
 
     policy: RetryPolicy
     random: Callable[[], float]
 
     def backoff_delay_ms(self, attempts: int) -> int:
-        """How long to wait after so many attempts, at least 1: whole ms, at least 1."""
+        """Return the delay after so many attempts (at least 1), in whole ms (at least 1)."""
         policy = self.policy
         try:
             delay = policy.base_delay_ms * float(policy.backoff_multiplier) ** (attempts - 1)
-        except OverflowError:  # beyond what a float holds, so beyond every delay as well
+        except OverflowError:  # larger than a float, so larger than every delay
             delay = policy.max_delay_ms
         delay = min(delay, policy.max_delay_ms)
         return max(1, int(delay * (1 - policy.jitter * self.random())))
 
     def next_attempt_at_ms(self, message: MessageRecord, now_ms: int) -> int | None:
-        """When a message that is being sent again now is due after that; None gives it up.
+        """Return when a message that is being sent again now is due next; None gives it up.
 
         A tombstone is never given up: the numbers behind it wait for it (AACP-14).
         """
@@ -101,10 +101,15 @@ class Retransmitter:
         return now_ms + self.backoff_delay_ms(message.attempts + 1)
 
     def should_execute_again(self, executions: int, error: StructuredError) -> bool:
-        """Whether an execution, the `executions`-th of its request, that failed so is repeated."""
+        """Return whether a request that failed is executed again.
+
+        Args:
+            executions: how often it was executed.
+            error: that of the last execution.
+        """
         policy = self.policy
         return executions < policy.max_executions and policy.should_retry_error(error)
 
     def may_begin(self, executions: int) -> bool:
-        """Whether an execution, the `executions`-th of its request, may be begun (AACP-46)."""
+        """Return whether the `executions`-th execution of a request may begin (AACP-46)."""
         return executions <= max(self.policy.max_starts, self.policy.max_executions)

@@ -42,9 +42,12 @@ _DIGEST_BYTES = 16
 def digest_of(
     source_agent_id: str, target_agent_id: str, message_type: MessageType, payload: bytes
 ) -> bytes:
-    """What two requests of one id must have in common to be the same request (AACP-12).
+    """Return the digest that two messages of one id share if they are the same (AACP-12).
 
     Args:
+        source_agent_id: the sender.
+        target_agent_id: the receiver.
+        message_type: REQUEST, RESPONSE or EVENT.
         payload: canonical JSON, as `encoder.encode_payload` writes it.
     """
     head = f"{source_agent_id}\0{target_agent_id}\0{message_type._value_}\0".encode()
@@ -52,7 +55,7 @@ def digest_of(
 
 
 def judge(existing: RequestRecord | None, digest: bytes) -> Verdict:
-    """What a request is to a ledger that has `existing` under its id (AACP-12)."""
+    """Compare a request to the record that a ledger has under its id, if any (AACP-12)."""
     if existing is None:
         return Verdict.NEW
     return Verdict.DUPLICATE if existing.digest == digest else Verdict.CONFLICT
@@ -121,7 +124,7 @@ def recorded_error(record: RequestRecord) -> StructuredError | None:
 
 
 def response_payload(state: RequestState, result: bytes | None, error: bytes | None) -> bytes:
-    """The payload of a RESPONSE: the outcome, with the result or the error (AACP-16)."""
+    """Return the payload of a RESPONSE: outcome, and result or error (AACP-16)."""
     if state is RequestState.COMPLETED:
         return b'{"outcome":"COMPLETED","result":' + (result or b"null") + b"}"
     return b'{"error":' + (error or b"null") + b',"outcome":"FAILED"}'
@@ -136,7 +139,7 @@ def read_response(payload: bytes) -> tuple[RequestState, bytes | None, bytes | N
 
 
 def conflict_error(request_id: str) -> StructuredError:
-    """What the maker of a request gets whose id belongs to another (AACP-12)."""
+    """Return the error for the sender of a request whose id another request has (AACP-12)."""
     return StructuredError(
         ErrorCode.INVALID_ARGUMENT,
         "Another request has this id: use a new id for a new request.",

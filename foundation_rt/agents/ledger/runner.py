@@ -51,18 +51,17 @@ _SEND_ATTEMPTS = 30
 _SEND_RETRY_SECONDS = 1.0
 
 _QUIET_SECONDS = 2.0
-"""In which, at the end, the ledger may still take what was decided; and again as long for handlers
-that do not heed their cancellation."""
+"""At the end, the time for the ledger to take what was decided; and again as long for handlers that
+ignore their cancellation."""
 
-_GLANCE_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 
 
 class NodeClock:
-    """Whole milliseconds since 1970, as steady as can be.
+    """Whole milliseconds since 1970 that do not jump with the wall clock.
 
-    It is the wall clock as it was when it was last set by, and what has passed since then: so it
-    does not jump by itself. A wall clock that has been put right, or a machine that was suspended,
-    is noticed when it is compared (`set_by_wall`).
+    It is the wall clock when it was last followed, and the monotonic time since then. A wall clock
+    that was corrected, or a machine that was suspended, is noticed by `set_by_wall`.
     """
 
     __slots__ = ("_clock", "_origin_ms")
@@ -173,7 +172,7 @@ class NodeRunner:
         await self._settle_down()
 
     async def _settle_down(self) -> None:
-        """Let the ledger take what was decided."""
+        """Wait until the ledger has taken what was decided."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_QUIET_SECONDS):
                 while self.workers.tasks or self._tasks or not self.node.is_quiet:
@@ -181,10 +180,10 @@ class NodeRunner:
                     if pending:
                         await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                     else:
-                        await asyncio.sleep(_GLANCE_SECONDS)
+                        await asyncio.sleep(_POLL_SECONDS)
 
     async def _end(self) -> None:
-        """Do nothing any more; whoever still waits for the ledger is told so."""
+        """Do nothing any more; fail the waiters that still wait for the ledger."""
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -207,13 +206,13 @@ class NodeRunner:
         finally:
             await self.store.close()
 
-    # -- what others ask of it ----------------------------------------------------------------
+    # -- for others ----------------------------------------------------------------
 
     async def deliver(self, envelopes: Sequence[Envelope]) -> None:
-        """Envelopes have come in; returns when they are in the ledger (AACP-41).
+        """Enter envelopes that have come in; return when they are in the ledger (AACP-41).
 
         Raises:
-            StoreError: they may not be; they have to come again.
+            StoreError: they may not be in the ledger; they have to come again.
         """
         if self._stopping:
             raise StoreError(_CLOSED)
@@ -226,33 +225,33 @@ class NodeRunner:
             self.close_waiter(waiter)
 
     def is_here(self) -> bool:
-        """Return whether this is the event loop on which it runs."""
+        """Return whether it runs on the running event loop."""
         return asyncio.get_running_loop() is self._loop
 
     def open_waiter(self) -> asyncio.Future[Any]:
-        """What the node is to answer; with a `StoreError` when this ends before."""
+        """Return a future for an answer of the node; it fails with `StoreError` at the end."""
         waiter: asyncio.Future[Any] = self._loop.create_future()
         self._waiters.add(waiter)
         return waiter
 
     def close_waiter(self, waiter: asyncio.Future[Any]) -> None:
-        """Nobody waits for it any more."""
+        """Forget a future that is not waited for any more."""
         self._waiters.discard(waiter)
 
     def kick(self) -> None:
-        """Something was told to the node: soon do what it decides, with what else happens."""
+        """Perform soon what the node has decided, in one go with what else happens until then."""
         if not (self._kicked or self._over):
             self._kicked = True
             self._loop.call_soon(self._perform, context=self._context)
 
     def add_agent(self, agent_id: str) -> None:
-        """An agent was registered: execute, and receive, what is for it."""
+        """Execute and receive messages for an agent that was registered."""
         self.node.add_agent(agent_id, self.now_ms())
         self.listen(agent_id)
         self.kick()
 
     def listen(self, agent_id: str) -> None:
-        """Receive what other ledgers have for an agent, from now on (AACP-42)."""
+        """Receive messages of other ledgers for an agent from now on (AACP-42)."""
         if self.transport is not None:
             task = self._spawn(self._do_listen(self.transport, agent_id))
             self._listening.add(task)
@@ -270,9 +269,9 @@ class NodeRunner:
                 return
 
     def remove_agent(self, agent_id: str) -> None:
-        """An agent was unregistered: give back what it has not begun.
+        """Give back the claims that an agent that was unregistered has not begun.
 
-        Its messages are still received: its queue is in this ledger, whoever executes it (AACP-42).
+        Its messages are still received: its queue stays in this ledger (AACP-42).
         """
         self.node.remove_agent(agent_id)
         self.workers.give_back_waiting(agent_id)
@@ -282,7 +281,7 @@ class NodeRunner:
     def _perform(self) -> None:
         if self._over:
             return
-        self._kicked = True  # what is told to the node meanwhile is done here
+        self._kicked = True  # what the node decides meanwhile is performed here
         while effects := self.node.take_effects():
             for effect in effects:
                 try:
@@ -294,7 +293,7 @@ class NodeRunner:
         self._arm()
 
     def _arm(self) -> None:
-        """Be back when the node wants to know that time has passed."""
+        """Set the timer to the time at which the node's next tick is due."""
         due_ms = self.node.wake_at_ms
         if due_ms == self._due_ms:
             return
@@ -331,7 +330,7 @@ class NodeRunner:
             task = self._spawn(performing)
             task.add_done_callback(partial(self._doubt_if_cancelled, effect))
             return
-        # A task, and two turns of the loop, for what never waits: 40 us a request, one at a time.
+        # A task, and two turns of the loop, for an operation that never waits: 40 us a request.
         try:
             performing.send(None)
         except StopIteration:
@@ -340,7 +339,7 @@ class NodeRunner:
         raise RuntimeError("an operation of an immediate store has waited")
 
     def _doubt_if_cancelled(self, persist: Persist, task: asyncio.Task[None]) -> None:
-        """A loop that ends cancels all its tasks at once, and this is stopped after that."""
+        """Report an operation as failed whose task the ending loop has cancelled."""
         if task.cancelled() and not self._over:
             self.node.failed(persist, StoreError("cancelled"), self.now_ms())
             self.kick()

@@ -76,7 +76,10 @@ class Sender:
         """Return an EVENT to enter in the ledger.
 
         Args:
+            message_id: a new id.
             key: the id under which the ledger keeps it; None if that is its message id.
+            target_agent_id: the receiver.
+            message: an `AgentMessage`, or the payload of one.
 
         Raises:
             AgentNotFoundError, ToolError: it cannot be sent.
@@ -90,6 +93,9 @@ class Sender:
 
         Args:
             key: the id under which the ledger keeps it.
+            target_agent_id: the receiver.
+            message: an `AgentMessage`, or the payload of one.
+            ttl_ms: its lifetime; None: the default.
 
         Raises:
             AgentNotFoundError, ToolError: it cannot be sent.

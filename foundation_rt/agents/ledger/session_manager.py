@@ -87,6 +87,9 @@ def record_arrival(
     (AACP-19).
 
     Args:
+        link: changed by the number.
+        seq: the number.
+        incarnation: that of the ledger that gave it out.
         low_watermark: numbers below it are no gap, since they were acknowledged.
         ours: the source is in this ledger too. Then what was acknowledged to it is no gap either:
             the target had its queue in another ledger, which has those messages (AACP-42).

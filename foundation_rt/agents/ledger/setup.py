@@ -97,6 +97,8 @@ def make_store(
     """Return the ledger that `aacp.store` names; not opened yet.
 
     Args:
+        settings: the `aacp` section of the configuration.
+        logger: for the store.
         shares: gives how much of a ledger in memory one principal may use; None: all.
 
     Raises:
@@ -153,9 +155,13 @@ def make_node(
     """Return a node for a store and a transport.
 
     Args:
+        settings: the `aacp` section of the configuration.
         name: that of the coordinator; its claims are in the name of this life of it.
+        new_id: returns a new id with every call.
         policy: when messages are sent, and requests executed, again; by default one that suits the
             transport.
+        store: its ledger.
+        transport: its way to other ledgers, if any.
         notices: whether there are hooks.
         backlog: counts what waits to be entered in the ledger.
     """

@@ -1,10 +1,10 @@
 """The values of AACP, the protocol by which agents talk across processes and machines.
 
-Nothing here does anything: these are the envelopes that travel, the records that a ledger keeps of
-them, and what a ledger is asked and answers. Times are whole milliseconds since 1970 in UTC;
-payloads, results and errors are JSON in UTF-8, encoded once where they enter.
+They are the envelopes on the wire, the records in a ledger, and the arguments and results of a
+ledger's operations. Times are whole milliseconds since 1970 in UTC; payloads, results and errors
+are JSON in UTF-8, encoded once where they enter.
 
-What a record says never goes back (spec/aacp.md):
+The state of a record never goes back (spec/aacp.md):
 
     a request, where it was made:      SENT ─────────────────────────────► COMPLETED | FAILED
     a request, where it is executed:   HELD ─► RECEIVED ─► CLAIMED ───────► COMPLETED | FAILED
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class MessageType(StrEnum):
-    """What an envelope carries, spelled as on the wire."""
+    """The type of a message, spelled as on the wire."""
 
     REQUEST = "REQUEST"
     RESPONSE = "RESPONSE"
@@ -35,7 +35,7 @@ class MessageType(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What a caller knows of a message (AACP-20)."""
+    """The outcome of a message as far as its caller knows it (AACP-20)."""
 
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
@@ -43,7 +43,7 @@ class Outcome(StrEnum):
 
 
 class RequestState(StrEnum):
-    """Where a request, or an event that is to be executed, stands in one ledger."""
+    """The state of a request, or of an event that is to be executed, in one ledger."""
 
     SENT = "SENT"
     """Made here, to be executed by an agent of another ledger."""
@@ -52,13 +52,13 @@ class RequestState(StrEnum):
     RECEIVED = "RECEIVED"
     """May be claimed."""
     CLAIMED = "CLAIMED"
-    """Somebody executes it, until its lease lapses."""
+    """An owner executes it, until its lease lapses."""
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
 
     @property
     def outcome(self) -> Outcome:
-        """What a caller knows by it: no state but the last two is a completion (AACP-20)."""
+        """The outcome for callers: UNKNOWN in every state but the last two (AACP-20)."""
         return _OUTCOMES.get(self, Outcome.UNKNOWN)
 
 
@@ -69,7 +69,7 @@ TERMINAL = frozenset(_OUTCOMES)
 
 
 class MessageState(StrEnum):
-    """Where a message to another ledger stands."""
+    """The state of a message to another ledger."""
 
     PENDING = "PENDING"
     """Sent, and sent again, until it is acknowledged."""
@@ -121,7 +121,7 @@ class Envelope(_Value):
         request_id: the same for every attempt; None for an EVENT without one.
         seq: the number of the logical message on its link, from 1; 0 for a bare acknowledgement.
         ack: the highest number up to which the sender has received everything on the link in the
-            other direction; None when it says nothing.
+            other direction; None when there is none.
         timestamp_ms: when the logical message was made.
         payload: JSON; for a RESPONSE an object with the outcome (`response_payload`).
         expires_at_ms: when the message stops counting; None leaves it to the receiver's TTL.
@@ -150,21 +150,21 @@ class Envelope(_Value):
 
 @define(eq=False, repr=False)
 class RequestRecord(_Value):
-    """What a ledger knows of one request, or of one event that is to be executed.
+    """The record of one request, or of one event that is to be executed.
 
     Attributes:
         request_id: its key; for an EVENT without one, the id of the message it came with.
         digest: of source, target, type and payload (AACP-12).
-        needs_response: its maker is in another ledger and is told the outcome by a RESPONSE.
+        needs_response: its sender is in another ledger and gets the outcome in a RESPONSE.
         position: its place in the queue of its target, once it may be claimed.
-        epoch: how often it was claimed; the outcome of an older epoch is not taken (AACP-23).
+        epoch: how often it was claimed; the outcome of an older epoch is refused (AACP-23).
         executions: how often its execution was begun, as far as is known: one that was not the
             first of its agent when it was claimed counts when it is given back (AACP-13, AACP-46).
-        owner: who claimed it last.
-        not_before_ms: it is not claimed earlier: it failed, and is tried again.
+        owner: the last one that claimed it.
+        not_before_ms: it is not claimed earlier, since it failed and is tried again.
         result: JSON, once COMPLETED.
         error: JSON of a structured error, once FAILED.
-        completion_ref: where a result is that is not kept here.
+        completion_ref: the place of a result that is not kept here.
     """
 
     request_id: str
@@ -197,13 +197,13 @@ class RequestRecord(_Value):
 
 @define(eq=False, repr=False)
 class MessageRecord(_Value):
-    """What a ledger knows of one message that it sends to another.
+    """The record of one message to another ledger.
 
     Attributes:
         message_id: that of the first attempt; the record's key.
         attempts: how often it was sent, or is about to be.
         next_attempt_at_ms: when it is sent again; None once it is acknowledged.
-        low_watermark: of its link, where the record is given out to be sent; it is not kept.
+        low_watermark: that of its link, in a record that is returned to be sent; it is not kept.
     """
 
     message_id: str
@@ -228,7 +228,7 @@ class MessageRecord(_Value):
     def envelope(
         self, message_id: str, ack: int | None, incarnation: int, ack_incarnation: int | None = None
     ) -> Envelope:
-        """The message for one attempt, from a ledger of this incarnation."""
+        """Return an envelope for one attempt, from a ledger of this incarnation."""
         return Envelope(
             message_id,
             self.request_id,
@@ -257,20 +257,20 @@ MESSAGE_STATES = {outcome: state for state, outcome in _MESSAGE_OUTCOMES.items()
 """The state of the messages with an outcome."""
 
 VOID_PAYLOAD = b"null"
-"""The payload of a tombstone, and of a record that need not keep its own any longer."""
+"""The payload of a tombstone, and of a record that no longer needs its own."""
 
 
-# -- what a ledger is asked ---------------------------------------------------------------------
+# -- arguments of operations --------------------------------------------------------------------
 
 
 @define(eq=False, repr=False)
 class OutgoingMessage(WithRepr):
-    """A REQUEST or an EVENT that is to be entered in its maker's ledger.
+    """A REQUEST or an EVENT that is to be entered in its sender's ledger.
 
     Attributes:
         request_id: None for an EVENT without one.
         local: the target's queue is in this ledger; otherwise the message goes over a transport.
-        next_attempt_at_ms: when it is sent a second time, unless it is acknowledged before.
+        next_attempt_at_ms: when it is sent again unless it is acknowledged before.
     """
 
     message_id: str
@@ -287,7 +287,7 @@ class OutgoingMessage(WithRepr):
 
     @property
     def key(self) -> str:
-        """Under which the ledger keeps it."""
+        """The id under which the ledger keeps it."""
         return self.request_id or self.message_id
 
 
@@ -296,8 +296,8 @@ class IncomingEnvelope(WithRepr):
     """An envelope that came in.
 
     Attributes:
-        digest: of what it carries.
-        reply_id: the message id of the RESPONSE, if it is one that is answered at once.
+        digest: of its content.
+        reply_id: the message id of the RESPONSE, if it is answered at once.
         reply_next_attempt_at_ms: when that RESPONSE is sent a second time.
     """
 
@@ -312,7 +312,7 @@ class Claim(_Value):
     """The right to execute a request, until its lease lapses.
 
     Attributes:
-        executions: how many executions there are of it, as far as is known, with this one.
+        executions: the number of its executions, as far as is known, with this one.
     """
 
     request_id: str
@@ -343,7 +343,7 @@ class Completion(WithRepr):
     Attributes:
         state: COMPLETED or FAILED.
         result, error: JSON; one of them.
-        reply_id, reply_next_attempt_at_ms: of the RESPONSE, if its maker is told by one.
+        reply_id, reply_next_attempt_at_ms: of the RESPONSE, if it needs one.
         in_transaction: called with the store's connection in the transaction that records the
             outcome, and only if the outcome is taken. When it raises, its writes are undone and
             the outcome is not taken (AACP-05). The store may call it again after undoing its
@@ -365,7 +365,7 @@ class Release(WithRepr):
     """A claim that is given back, to be claimed again from `not_before_ms` on.
 
     Attributes:
-        executions: how many there were: those of the claim, or one less if it was not begun.
+        executions: those of the claim, or one less if its execution was not begun.
     """
 
     request_id: str
@@ -374,11 +374,11 @@ class Release(WithRepr):
     not_before_ms: int | None = None
 
 
-# -- what a ledger answers ----------------------------------------------------------------------
+# -- results of operations ----------------------------------------------------------------------
 
 
 class Verdict(StrEnum):
-    """What a ledger finds when it is given a request (AACP-12)."""
+    """How a request compares to those in the ledger (AACP-12)."""
 
     NEW = "NEW"
     DUPLICATE = "DUPLICATE"
@@ -386,17 +386,18 @@ class Verdict(StrEnum):
     CONFLICT = "CONFLICT"
     """Another request has this id."""
     FULL = "FULL"
-    """There is no room for it, or its owner has no share left (AACP-49)."""
+    """The ledger has no room for it, or its owner has no share left (AACP-49)."""
 
 
 @define(eq=False, repr=False)
 class Appended(_Value):
-    """What became of a `OutgoingMessage`.
+    """The result of entering an `OutgoingMessage`.
 
     Attributes:
         seq: its number; 0 for a CONFLICT and for FULL, the first one's for a DUPLICATE.
-        existing: what was there before, unless it is NEW, FULL or an EVENT to another ledger.
-        message: what is to be sent now, if anything.
+        existing: the record that was there before; None if it is NEW, FULL or an EVENT to another
+            ledger.
+        message: the message to send now, if any.
     """
 
     verdict: Verdict
@@ -407,18 +408,18 @@ class Appended(_Value):
 
 @define(eq=False, repr=False)
 class Received(_Value):
-    """What became of a batch of `IncomingEnvelope`s.
+    """The result of receiving a batch of `IncomingEnvelope`s.
 
     Attributes:
-        acks: for every link in the batch, up to which number everything was received.
-        accepted: the envelopes that were new and are in the ledger now, void ones left out.
+        acks: for every link in the batch, the number up to which everything was received.
+        accepted: the envelopes that were new and are in the ledger now, without void ones.
         finished: requests made here whose outcome has become known.
         acknowledged: messages of ours that the other side has.
-        responses: answers that are to be sent: to requests finished before, or refused.
-        refused: how many envelopes were not taken: too far ahead, so that they come again, or
-            outdated.
+        responses: those to send: to requests that were finished before, or refused.
+        refused: the number of envelopes that were not taken: too far beyond a gap, so that they
+            come again, or outdated.
         ready: whether there may be something new to claim.
-        incarnation: for every link in `acks`, the incarnation that its number is of.
+        incarnation: for every link in `acks`, the incarnation of its number.
         outdated: the envelopes of ledgers that have successors.
     """
 
@@ -435,11 +436,11 @@ class Received(_Value):
 
 @define(eq=False, repr=False)
 class Claimed(_Value):
-    """What was claimed.
+    """The result of claiming.
 
     Attributes:
-        next_at_ms: when it is worth while to ask again, if nothing happens before: a lease of
-            another lapses, or something is tried again.
+        next_at_ms: when to ask again if nothing happens before: a lease of another owner lapses,
+            or a request is tried again.
     """
 
     claims: list[Claim]
@@ -448,12 +449,12 @@ class Claimed(_Value):
 
 @define(eq=False, repr=False)
 class Completed(_Value):
-    """What became of a `Completion`.
+    """The result of a `Completion`.
 
     Attributes:
-        record: as it is now; None when the outcome was not taken, because the claim was lost.
-        response: what is to be sent now, if anything.
-        failure: what `Completion.in_transaction` raised; the claim is still held.
+        record: as it is now; None when the outcome was refused because the claim was lost.
+        response: the message to send now, if any.
+        failure: the exception of `Completion.in_transaction`; the claim is still held.
     """
 
     record: RequestRecord | None
@@ -466,7 +467,7 @@ class Due(_Value):
     """Messages that are to be sent again.
 
     Attributes:
-        given_up: those among them that have just become tombstones.
+        given_up: those that have just become tombstones.
         next_at_ms: when the next one is due; None when none is left.
     """
 
