@@ -97,7 +97,7 @@ class ClientInput:
             from ..server_requests.request_state import StateRefused, unseal
 
             try:
-                rounds.earlier = unseal(self.key, sealed, rounds.good_for, self.now_ms())
+                rounds.earlier = unseal(self.key, sealed, rounds.scope, self.now_ms())
             except StateRefused as refusal:
                 problem = "requestState is not good here"
                 raise _invalid_input(call, problem, refusal.reason) from None
@@ -194,7 +194,7 @@ class ClientInput:
         rounds = _rounds_of(call)
         expires_ms = self.now_ms() + self.config.server.input_ttl_ms
         try:
-            state = seal(self.key, rounds.state_after(missing), rounds.good_for, expires_ms)
+            state = seal(self.key, rounds.state_after(missing), rounds.scope, expires_ms)
         except StateTooLarge:
             raise ToolError(
                 ErrorCode.RESOURCE_EXHAUSTED,
@@ -257,10 +257,10 @@ def _invalid_input(call: Invocation, problem: str, reason: str = "invalid_params
 def _rounds_of(call: Invocation) -> MultiRoundTrip:
     """Return the rounds of a stateless call; without earlier ones this is the first."""
     if call.rounds is None:
-        from ..server_requests.request_state import purpose
+        from ..server_requests.request_state import state_scope
         from ..server_requests.round_trips import MultiRoundTrip
 
         arguments = orjson.loads(call.arguments_as_sent)
-        good_for = purpose(call.method, call.name, arguments, call.principal)
-        call.rounds = MultiRoundTrip(good_for, None, {})
+        scope = state_scope(call.method, call.name, arguments, call.principal)
+        call.rounds = MultiRoundTrip(scope, None, {})
     return call.rounds

@@ -64,7 +64,7 @@ class Session(Shown):
         transport_type: how the peer is connected; the admin policy depends on it.
         logger: adds the connection's correlation id to its records.
         principal: the authenticated peer; None where authentication is off.
-        stateless: all its requests belong to a stateless revision (REV-04).
+        stateless: all its requests are in the stateless mode (REV-04).
         id: identifies the session among those that share subscriptions; 0 if no connection can be
             found by it.
         peer: the client of the handshake, from `initialize` on.

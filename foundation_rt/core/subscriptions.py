@@ -1,7 +1,7 @@
 """Subscriptions: which client is notified of which events (spec/subscriptions.md).
 
-A client of a handshake revision is notified of changed lists as long as its connection runs, and of
-the resources that it has subscribed to. A client of a stateless revision is notified of what it
+A client in the handshake mode is notified of changed lists as long as its connection runs, and of
+the resources that it has subscribed to. A client in the stateless mode is notified of what it
 named in a `subscriptions/listen` request, as long as that request is open.
 
 Everything that can change is a *topic*. Subscribers are kept by topic, so an event costs as much as
@@ -47,7 +47,7 @@ MAX_SUBSCRIPTION_ID_LENGTH = 256
 
 @define(eq=False, repr=False)
 class Subscriber(Shown):
-    """A `subscriptions/listen` request that is open, or a session of a handshake revision.
+    """A `subscriptions/listen` request that is open, or a session in the handshake mode.
 
     Attributes:
         subscription_id: the id of the request; None for a session.

@@ -1,7 +1,15 @@
-"""What can go wrong when a client is asked; a handler may catch each of them.
+"""Errors of server requests; a handler may catch each of them.
 
-One that is not caught is what its caller reads: a tool error, or the JSON-RPC error that the
-revision has for it (ASK-05).
+One that is not caught ends the call: with a tool error, or with the JSON-RPC error that the
+revision defines for it (ASK-05).
+
+    ServerRequestError
+    ├── ClientCapabilityError    the client did not declare the capability
+    ├── ClientErrorResponse      the client answered with an error
+    ├── InvalidClientResult      the client's result is invalid
+    ├── AnswerTimeoutError       the client did not answer in time
+    ├── ClientGoneError          the client lost its connection and did not come back
+    └── UrlElicitationRequired   raised by handlers: the user has to visit a page first
 """
 
 from __future__ import annotations
@@ -18,21 +26,21 @@ _LONGEST_ECHO = 500
 
 
 class ServerRequestError(ToolError):
-    """The client was not asked, or did not answer as it should."""
+    """The base of errors of server requests."""
 
 
 class ClientCapabilityError(ServerRequestError):
-    """The client did not declare that it can be asked this; it was not asked (ASK-04).
+    """The client did not declare a capability, so no request was sent (ASK-04).
 
     Attributes:
-        required_capabilities: what it lacks, as an object of client capabilities.
+        required_capabilities: the missing ones, as an object of client capabilities.
     """
 
-    def __init__(self, required: Mapping[str, Any], why: str = "") -> None:
+    def __init__(self, required: Mapping[str, Any], reason: str = "") -> None:
         names = " and ".join(".".join(path) for path in _paths(required))
         super().__init__(
             ErrorCode.INVALID_ARGUMENT,
-            f"This needs a client with the capability {names}{why}.",
+            f"This needs a client with the capability {names}{reason}.",
             {"reason": "missing_client_capability", "requiredCapabilities": dict(required)},
         )
         self.required_capabilities = dict(required)
@@ -42,7 +50,7 @@ class ClientErrorResponse(ServerRequestError):
     """The client answered with an error (ASK-08).
 
     Attributes:
-        json_rpc_code: its code: -1, say, for a user who rejected it.
+        json_rpc_code: its code, such as -1 for a user who rejected the request.
         json_rpc_message: its text, cut at 500 characters.
     """
 
@@ -60,7 +68,7 @@ class AnswerTimeoutError(ServerRequestError):
     """The client did not answer within `server.input_ttl_ms` (ASK-17).
 
     Args:
-        waited_ms: how long it was waited for, in ms.
+        waited_ms: how long the server waited, in ms.
     """
 
     def __init__(self, waited_ms: int) -> None:
@@ -72,10 +80,10 @@ class AnswerTimeoutError(ServerRequestError):
 
 
 class ClientGoneError(ServerRequestError):
-    """The client has gone, and has not come back in time to answer (ASK-19).
+    """The client lost its connection and did not come back in time to answer (ASK-19).
 
     Args:
-        away_ms: how long it was waited for, in ms.
+        away_ms: how long the server waited, in ms.
     """
 
     def __init__(self, away_ms: int) -> None:
@@ -87,10 +95,10 @@ class ClientGoneError(ServerRequestError):
 
 
 class InvalidClientResult(ServerRequestError):
-    """The client's answer is not what it was asked for (ASK-09).
+    """The client's result is invalid (ASK-09).
 
     Attributes:
-        issues: what is wrong with it: pairs of a JSON pointer and a text.
+        issues: each problem as a JSON pointer and a text.
     """
 
     def __init__(self, *issues: tuple[str, str]) -> None:
@@ -107,10 +115,10 @@ class InvalidClientResult(ServerRequestError):
 
 
 class UrlElicitationRequired(ServerRequestError):
-    """Raised by a handler that can do nothing before its user has visited some pages (ASK-18).
+    """Raised by a handler that needs its user to visit some pages first (ASK-18).
 
-    Where the revision has an error that says so, the call ends with it; in the stateless mode it
-    ends as one that asks. The client calls again when the user has been there.
+    The call ends with the error that the revision defines for it; in the stateless mode with
+    requests to visit the pages. The client calls again when the user has been there.
 
     Args:
         pages: at least one.
@@ -126,7 +134,7 @@ class UrlElicitationRequired(ServerRequestError):
 
 
 def merge_capabilities(*required: Mapping[str, Any]) -> dict[str, Any]:
-    """One object of client capabilities that says all of `required`."""
+    """Return one object of client capabilities with all of `required`."""
     merged: dict[str, Any] = {}
     for one in required:
         for name, value in one.items():

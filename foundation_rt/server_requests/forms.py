@@ -1,10 +1,10 @@
-"""Forms: the restricted JSON Schemas by which a client asks its user, and reading what came back.
+"""Forms: the restricted JSON Schemas of elicitation, and the values that come back.
 
 The specification allows flat objects of primitive properties (ASK-06), and nothing that a form
-cannot show. A class says the same in Python: an attrs class, a dataclass or a ``TypedDict`` whose
+cannot show. A class may stand for a schema: an attrs class, a dataclass or a ``TypedDict`` whose
 members are strings, numbers, booleans, or choices of strings (ASK-07).
 
-A schema is compiled once for all calls that use it: handlers write it in place, anew on each call.
+A schema is compiled once for all calls that use it, since handlers create it in every call.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _ROOT_KEYWORDS = {"$schema", "type", "properties", "required"}
 
 @define(eq=False, repr=False)
 class Form:
-    """A form that can be sent, and can read what was filled in.
+    """The schema of a form, and the conversion of its values.
 
     Attributes:
-        schema: as the newest revisions have it.
+        schema: in the form of the newest revision.
     """
 
     schema: dict[str, Any]
@@ -56,22 +56,22 @@ class Form:
     _convert: Converter | None = None
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """The schema as a client of `revision` understands it (ASK-06).
+        """Return the schema in the form of `revision` (ASK-06).
 
         Raises:
-            ClientCapabilityError: the revision has no way to ask for this.
+            ClientCapabilityError: the revision cannot express a field.
         """
         fields = self.schema["properties"].items()
         properties = {name: _field_to_wire(name, one, revision) for name, one in fields}
         return revision.keep("form", {**self.schema, "properties": properties})
 
     def read(self, content: Any) -> Any:
-        """What the user filled in: a dict, or an instance of the class the form was made of.
+        """Return the user's values: a dict, or an instance of the class of the form.
 
-        What the form did not ask for is left out.
+        Unknown properties are left out.
 
         Raises:
-            InvalidClientResult: it is not what the form asked for (ASK-09).
+            InvalidClientResult: the values do not match the form (ASK-09).
         """
         if type(content) is not dict:
             raise InvalidClientResult(("/content", "is not an object"))
@@ -92,10 +92,10 @@ class Form:
 
 @define(eq=False, repr=False)
 class Forms:
-    """The forms in use, each made once; safe from any thread.
+    """A cache of forms; safe from any thread.
 
     Args:
-        capacity: how many are kept; the one not used for longest goes first.
+        capacity: how many are kept; the least recently used one is dropped first.
     """
 
     capacity: int = 256
@@ -103,10 +103,10 @@ class Forms:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def form(self, schema: Mapping[str, Any] | type) -> Form:
-        """The form of a schema or of a class.
+        """Return the form of a schema or of a class.
 
         Raises:
-            UsageError: a form cannot ask for this; the message says what to change.
+            UsageError: a form cannot have such a field; the message says what to change.
         """
         key = schema if isinstance(schema, type) else _canonical(schema)
         with self._lock:
@@ -142,7 +142,7 @@ def _form_of_schema(canonical: bytes) -> Form:
 
 
 def _check(schema: dict[str, Any]) -> None:
-    """Refuse what the specification's restricted schemas do not have (ASK-06)."""
+    """Raise `UsageError` unless `schema` is a restricted schema of the specification (ASK-06)."""
     if schema.get("type") != "object" or type(schema["properties"]) is not dict:
         raise UsageError('the schema of a form must be {"type": "object", "properties": {...}}')
     unknown = schema.keys() - _ROOT_KEYWORDS
@@ -158,7 +158,7 @@ def _check(schema: dict[str, Any]) -> None:
 
 
 def _problem_of_field(one: Any) -> str:
-    """What keeps a property from being a field of a form; "" if nothing does."""
+    """Return why a property cannot be a field of a form; "" if it can."""
     kind = one.get("type") if type(one) is dict else None
     if type(kind) is not str or kind not in _FIELD_KEYWORDS:
         return f"its type must be one of {', '.join(_FIELD_KEYWORDS)}"
@@ -211,7 +211,7 @@ def _is_option(option: Any) -> bool:
 
 
 def _field_to_wire(name: str, one: dict[str, Any], revision: Revision) -> dict[str, Any]:
-    """A field for a client of `revision`, which may know fewer kinds of it."""
+    """Return a field in the form of `revision`, which may have fewer kinds of fields."""
     if one["type"] == "array" and not revision.has("form_field", "items"):
         why = f" and a revision that has lists, for the field {name!r}"
         raise ClientCapabilityError({"elicitation": {"form": {}}}, why)
@@ -229,7 +229,7 @@ def _field_to_wire(name: str, one: dict[str, Any], revision: Revision) -> dict[s
 
 
 def _form_of_class(cls: type) -> Form:
-    """The form whose fields are the members of `cls` (ASK-07)."""
+    """Return the form whose fields are the members of `cls` (ASK-07)."""
     from ..signatures.annotations import Names
     from ..signatures.classes import is_class_with_members, members_of
     from ..signatures.schema_deriver import Deriver
@@ -259,7 +259,7 @@ def _form_of_class(cls: type) -> Form:
 
 
 def _without_none(hint: Any) -> Any:
-    """``str`` for ``str | None``: with the default None it says that a field may be left out."""
+    """Return ``str`` for ``str | None``: with the default None the field may be left out."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         kept = tuple(one for one in typing.get_args(hint) if one is not type(None))
         return typing.Union[kept]  # noqa: UP007 - how many there are is known only here

@@ -1,10 +1,9 @@
-"""`requestState`: what a server remembers of a call by having its client remember it.
+"""`requestState`: the state of a call between its round trips, which the client carries.
 
-The state passes through the client, which may be hostile. So it is sealed: nobody without the key
-can make or change one (HMAC-SHA256 over its very text, compared in constant time). And it says for
-whom, for what and until when it is good, so that it serves nobody else, no other request and not
-for ever (ASK-14, ASK-15). What is inside is not hidden: it came from the client, or it goes there
-anyway.
+The client may be hostile, so the state is authenticated: it cannot be made or changed without the
+key (HMAC-SHA256 over its text, compared in constant time). It is bound to a principal, a request
+and a time, and serves no other (ASK-14, ASK-15). Its content is not encrypted: it came from the
+client, or is sent to it anyway.
 """
 
 from __future__ import annotations
@@ -16,23 +15,24 @@ import orjson
 from attrs import define, field
 
 from ..protocol.principal import identity_of
+from ..values import Shown
 
 if TYPE_CHECKING:
     from ..protocol.principal import Principal
 
 MAX_STATE_BYTES = 1024 * 1024
-"""A longer state is neither made nor read."""
+"""The length of a state, in bytes, above which it is neither made nor read."""
 
 _PURPOSE = b"foundation-rt requestState 1\n"
-"""What is authenticated begins with it, lest a key that serves something else makes a state."""
+"""Begins the text that is authenticated, so that no other use of the key makes a state."""
 
 
 class StateTooLarge(Exception):
-    """What a client would have to remember is longer than it is asked to, or nested too deeply."""
+    """Raised for a state that is longer than `MAX_STATE_BYTES`, or nested too deeply."""
 
 
 class StateRefused(Exception):
-    """A state that is not good here and now.
+    """Raised for a state that was tampered with, has expired, or is bound to another request.
 
     Attributes:
         reason: `state_tampered`, `state_expired` or `state_foreign`.
@@ -44,12 +44,12 @@ class StateRefused(Exception):
 
 
 @define(eq=False, repr=False)
-class StateScope:
-    """Whom and what a state is good for.
+class StateScope(Shown):
+    """The principal and the request that a state is bound to.
 
     Attributes:
-        principal: who asked, as a digest; "" where nobody has to say.
-        request: what was asked: a digest of the method and of the params that matter.
+        principal: a digest of the principal's identity; "" where authentication is off.
+        request: a digest of the method, of what it names and of its arguments.
     """
 
     principal: str
@@ -57,32 +57,35 @@ class StateScope:
 
 
 @define(eq=False, repr=False)
-class CallState:
-    """What has been asked in a call, and answered, over all of its rounds.
+class CallState(Shown):
+    """The requests of a call and their answers, over all of its round trips.
 
     Attributes:
-        asked: by key, the digest of a question that was asked in the last round.
-        answers: by key, the digest of a question and the client's result.
+        asked: by key, the digest of each request that was sent in the last round trip.
+        answers: by key, the digest of a request and the client's result.
     """
 
     asked: dict[str, str] = field(factory=dict)
     answers: dict[str, tuple[str, Any]] = field(factory=dict)
 
 
-def purpose(
+def state_scope(
     method: str, name: str, arguments: Mapping[str, Any], principal: Principal | None
 ) -> StateScope:
-    """What a state for this request of this principal is good for."""
+    """Return what a state for this request of this principal is bound to."""
     identity = identity_of(principal)
-    who = "" if identity is None else _digest(identity)
-    return StateScope(who, _digest([method, name, arguments]))
+    principal_digest = "" if identity is None else _digest(identity)
+    return StateScope(principal_digest, _digest([method, name, arguments]))
 
 
-def seal(key: bytes, state: CallState, good_for: StateScope, expires_ms: int) -> str:
-    """The text that a client is given, and gives back.
+def seal(key: bytes, state: CallState, scope: StateScope, expires_ms: int) -> str:
+    """Return the text that the client carries.
 
     Args:
-        expires_ms: until when it is good, in ms of wall-clock time since 1970.
+        key: authenticates the state; all processes that serve the call have the same one.
+        state: what the client carries.
+        scope: what the state is bound to.
+        expires_ms: when the state expires, in ms of wall-clock time since 1970.
 
     Raises:
         StateTooLarge: it would be longer than `MAX_STATE_BYTES`, or is nested too deeply.
@@ -90,8 +93,8 @@ def seal(key: bytes, state: CallState, good_for: StateScope, expires_ms: int) ->
     from base64 import urlsafe_b64encode
 
     content = {
-        "who": good_for.principal,
-        "what": good_for.request,
+        "who": scope.principal,
+        "what": scope.request,
         "until": expires_ms,
         "asked": state.asked,
         "answers": state.answers,
@@ -107,11 +110,11 @@ def seal(key: bytes, state: CallState, good_for: StateScope, expires_ms: int) ->
     return sealed
 
 
-def unseal(key: bytes, sealed: str, good_for: StateScope, now_ms: int) -> CallState:
-    """The state that `seal` made.
+def unseal(key: bytes, sealed: str, scope: StateScope, now_ms: int) -> CallState:
+    """Return the state that `seal` made.
 
     Raises:
-        StateRefused: it was not made with this key, or is not good for this, or no longer.
+        StateRefused: it was made with another key or for another scope, or has expired.
     """
     from base64 import urlsafe_b64decode
     from hmac import compare_digest
@@ -122,7 +125,7 @@ def unseal(key: bytes, sealed: str, good_for: StateScope, now_ms: int) -> CallSt
     if not compare_digest(_tag(key, text), tag):
         raise StateRefused("state_tampered")
     content = orjson.loads(urlsafe_b64decode(text))
-    if content["who"] != good_for.principal or content["what"] != good_for.request:
+    if content["who"] != scope.principal or content["what"] != scope.request:
         raise StateRefused("state_foreign")
     if content["until"] <= now_ms:
         raise StateRefused("state_expired")

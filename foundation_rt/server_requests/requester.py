@@ -1,4 +1,4 @@
-"""What the handler of one call asks its client, whichever way the questions travel."""
+"""The server requests of one call, however they reach the client."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, field
 
 from ..errors import UsageError
+from ..values import Shown
 from .errors import ClientCapabilityError, merge_capabilities
 
 if TYPE_CHECKING:
@@ -18,68 +19,69 @@ if TYPE_CHECKING:
 
 
 class RequestStrategy(Protocol):
-    """A way for questions to reach the client, and for its answers to come back."""
+    """A way for requests to reach the client, and for its results to come back."""
 
-    async def exchange(self, questions: Mapping[str, PreparedRequest]) -> dict[str, Any]:
-        """The answers to `questions`, by key."""
+    async def exchange(self, requests: Mapping[str, PreparedRequest]) -> dict[str, Any]:
+        """Return the values of the results of `requests`, by key."""
         ...
 
 
 @define(eq=False, repr=False)
-class ServerRequester:
-    """Asks the client of one call; made when its handler asks for the first time.
+class ServerRequester(Shown):
+    """Sends requests to the client of one call; made for the handler's first request.
 
-    Every question has a key that no other question of the call has: the handler gives it, or it is
-    numbered. In the stateless mode answers are found by it when the handler runs again (ASK-13).
+    Every request has a key that no other request of the call has. The handler gives it, or the
+    request is numbered. In the stateless mode the key identifies the answer when the handler runs
+    again (ASK-13).
 
     Args:
-        name: of the call; unique.
+        name: identifies the call.
         signal: the call's.
     """
 
     name: str
     peer: Peer
     forms: Forms
-    exchange: RequestStrategy
+    strategy: RequestStrategy
     signal: AbortSignal
     _keys: set[str] = field(factory=set, init=False)
     _numbered: int = field(default=0, init=False)
 
-    async def ask(self, questions: Mapping[str, ServerRequest]) -> dict[str, Any]:
-        """The answers to all of `questions`, by key (ASK-03).
+    async def ask(self, requests: Mapping[str, ServerRequest]) -> dict[str, Any]:
+        """Send all of `requests`; return the values of their results, by key (ASK-03).
 
         Raises:
-            ClientCapabilityError: the client cannot be asked one of them; none was asked.
+            ClientCapabilityError: the client lacks a capability for one of them; none was sent.
             AbortError: the call has been aborted.
-            UsageError: a question is no proper one, or its key was used before.
-            ServerRequestError: the client refused, or its answer cannot be used.
+            UsageError: a request is invalid, or its key was used before.
+            ServerRequestError: the client sent an error, or an invalid result.
         """
         self.signal.raise_if_aborted()
         prepared: dict[str, PreparedRequest] = {}
-        lacking: list[ClientCapabilityError] = []
-        for key, question in questions.items():
+        missing: list[ClientCapabilityError] = []
+        for key, request in requests.items():
             self._take_key(key)
             try:
-                prepared[key] = question.prepare(self.peer, self.forms, f"{self.name}/{key}")
+                prepared[key] = request.prepare(self.peer, self.forms, f"{self.name}/{key}")
             except ClientCapabilityError as error:
-                lacking.append(error)
-        if len(lacking) == 1:
-            raise lacking[0]
-        if lacking:
-            required = [error.required_capabilities for error in lacking]
+                missing.append(error)
+        if len(missing) == 1:
+            raise missing[0]
+        if missing:
+            required = [error.required_capabilities for error in missing]
             raise ClientCapabilityError(merge_capabilities(*required))
-        return await self.exchange.exchange(prepared) if prepared else {}
+        return await self.strategy.exchange(prepared) if prepared else {}
 
-    async def ask_one(self, question: ServerRequest, key: str | None) -> Any:
-        """The answer to `question`; raises as `ask` does."""
+    async def ask_one(self, request: ServerRequest, key: str | None) -> Any:
+        """Send `request`; return the value of its result. Raises as `ask`."""
         if key is None:
             self._numbered += 1
             key = str(self._numbered)
-        return (await self.ask({key: question}))[key]
+        return (await self.ask({key: request}))[key]
 
     def _take_key(self, key: str) -> None:
         if type(key) is not str or not key:
-            raise UsageError(f"the key of a question is a non-empty string, not {key!r}")
+            raise UsageError(f"the key of a request is a non-empty string, not {key!r}")
         if key in self._keys:
-            raise UsageError(f"there is a question {key!r} already: give each a key of its own")
+            raise UsageError(f"there is a request {key!r} already: give each a key of its own")
         self._keys.add(key)

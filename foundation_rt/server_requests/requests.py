@@ -1,4 +1,4 @@
-"""What every question to a client has in common."""
+"""A server request, and the request as one client is sent it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @define(eq=False, repr=False)
 class PreparedRequest:
-    """A question as one client is asked it.
+    """A request as the revision of one client has it.
 
     Attributes:
-        method: of the request.
-        params: of the request, as the client's revision has them.
-        read: makes the value a handler gets out of the client's result; raises
+        method: the method of the request.
+        params: the params of the request.
+        read: converts the client's result to the value that the handler receives; raises
             `InvalidClientResult`.
     """
 
@@ -29,11 +29,11 @@ class PreparedRequest:
     read: Callable[[Any], Any]
 
     def to_wire(self) -> dict[str, Any]:
-        """The request, without what the transport adds to it."""
+        """Return the method and the params, without the members of JSON-RPC."""
         return {"method": self.method, "params": self.params}
 
     def digest(self) -> str:
-        """Tells this question from others: 128 bits, in hexadecimal digits (ASK-13)."""
+        """Return 128 bits that identify the request, in hexadecimal digits (ASK-13)."""
         from hashlib import sha256
 
         canonical = orjson.dumps(self.to_wire(), option=orjson.OPT_SORT_KEYS)
@@ -41,17 +41,18 @@ class PreparedRequest:
 
 
 class ServerRequest(Protocol):
-    """Something a client can be asked: `Elicit`, `ElicitUrl`, `Sample` or `Roots`."""
+    """A request to a client: `Elicit`, `ElicitUrl`, `Sample` or `Roots`."""
 
     def prepare(self, peer: Peer, forms: Forms, name: str) -> PreparedRequest:
-        """The question as `peer` is asked it.
+        """Return the request as it is sent to `peer`.
 
         Args:
+            peer: the client.
             forms: makes the forms that are in use.
-            name: of the question; unique among all that are asked.
+            name: identifies the request among all that are sent.
 
         Raises:
-            ClientCapabilityError: `peer` has not declared that it can be.
-            UsageError: it is not a proper question; for the author of the handler.
+            ClientCapabilityError: `peer` has not declared the capability.
+            UsageError: the request is invalid; a bug of the handler.
         """
         ...

@@ -1,4 +1,4 @@
-"""Asking the client which directories and files it considers relevant."""
+"""`roots/list`: the directories and files that the client works with."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ METHOD = "roots/list"
 
 @frozen
 class Root:
-    """A place the client works in.
+    """A directory or file that the client works with.
 
     Attributes:
-        uri: usually ``file://...``; whatever the client says, it permits nothing by itself.
+        uri: usually ``file://...``; it comes from the client and grants no permission.
     """
 
     uri: str
@@ -30,10 +30,10 @@ class Root:
 
 @frozen
 class Roots:
-    """Asks for the client's roots; the answer is a tuple of `Root`."""
+    """A request for the client's roots; its value is a tuple of `Root`."""
 
     def prepare(self, peer: Peer, forms: Forms, name: str) -> PreparedRequest:
-        """The question for `peer`; raises `ClientCapabilityError`."""
+        """Return the request for `peer`; raise `ClientCapabilityError` if it has no roots."""
         if METHOD not in peer.revision.client_requests or not peer.can("roots"):
             raise ClientCapabilityError({"roots": {}})
         return PreparedRequest(METHOD, {}, _read)

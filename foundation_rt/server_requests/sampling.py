@@ -1,4 +1,4 @@
-"""Asking the client's language model, and reading its answer."""
+"""`sampling/createMessage`: a request to the client's language model, and its result."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ ToolChoice = Literal["auto", "required", "none"]
 
 @frozen
 class ToolUse:
-    """The model wants a tool of the request to be called; the handler does it, or does not.
+    """The model's request to call a tool; the handler decides whether to call it.
 
     Attributes:
-        id: to be repeated in the `ToolUseResult`.
-        arguments: as the model made them; not checked against the tool's schema.
+        id: repeated in the `ToolUseResult`.
+        arguments: from the model; not validated against the tool's schema.
         meta: its `_meta`.
     """
 
@@ -42,19 +42,19 @@ class ToolUse:
     meta: Mapping[str, Any] | None = None
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """The block."""
+        """Return the content block."""
         wire = {"type": "tool_use", "id": self.id, "name": self.name, "input": self.arguments}
         return wire if self.meta is None else {**wire, "_meta": self.meta}
 
 
 @frozen
 class ToolUseResult:
-    """What became of a `ToolUse`: a block of a user's message that holds nothing else.
+    """The result of a `ToolUse`: a block of a user message that holds no other kind.
 
     Args:
         tool_use_id: the `id` of the `ToolUse`.
-        content: blocks; text may be given as it is.
-        structured: JSON; None for none.
+        content: blocks; a string stands for a text block.
+        structured: the structured content, as JSON; None for none.
     """
 
     tool_use_id: str
@@ -63,7 +63,7 @@ class ToolUseResult:
     is_error: bool = False
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """The block."""
+        """Return the content block."""
         wire = {
             "type": "tool_result",
             "toolUseId": self.tool_use_id,
@@ -91,11 +91,11 @@ def _to_blocks(content: Any) -> Any:
 
 @frozen
 class SamplingMessage:
-    """A message to a model, or from one.
+    """A message to or from a model.
 
     Args:
-        content: a block or several; text may be given as it is.
-        meta: its `_meta`; JSON.
+        content: one block or several; a string stands for a text block.
+        meta: its `_meta`, as JSON.
     """
 
     role: Role
@@ -103,7 +103,7 @@ class SamplingMessage:
     meta: Mapping[str, Any] | None = None
 
     def to_wire(self, revision: Revision) -> list[dict[str, Any]]:
-        """The message; several, of one block each, for a revision that knows no others."""
+        """Return the message; as several of one block each, where the revision allows one block."""
         blocks = [one.to_wire(revision) for one in self.content]
         meta = {} if self.meta is None else {"_meta": dict(self.meta)}
         if len(blocks) > 1 and revision.has("sampling", "tools"):  # both came together
@@ -114,13 +114,13 @@ class SamplingMessage:
 
 @frozen(kw_only=True)
 class ModelPreferences:
-    """Which model is wanted; the client decides.
+    """Preferences for the choice of a model; the client decides.
 
     Args:
-        hints: parts of names of models, the preferred one first.
-        cost_priority: from 0 to 1: how much it matters that it is cheap.
-        speed_priority: that it is fast.
-        intelligence_priority: that it is capable.
+        hints: substrings of model names, in the order of preference.
+        cost_priority: the importance of a low cost, from 0 to 1.
+        speed_priority: the importance of speed, from 0 to 1.
+        intelligence_priority: the importance of capability, from 0 to 1.
     """
 
     hints: Sequence[str] = ()
@@ -129,7 +129,7 @@ class ModelPreferences:
     intelligence_priority: float | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        """The `modelPreferences` of a request."""
+        """Return the `modelPreferences` of a request."""
         wire = {
             "costPriority": self.cost_priority,
             "speedPriority": self.speed_priority,
@@ -151,14 +151,14 @@ def _to_messages(messages: Any) -> Any:
 
 @frozen
 class Sample:
-    """A conversation for the client's model to go on with; the answer is a `SampleResult`.
+    """A conversation for the client's model to continue; the value is a `SampleResult`.
 
     Args:
-        messages: one or several; text is a user's.
-        max_tokens: of the answer, at most.
-        tools: that the model may use, for this request only; nothing calls them but the handler.
-        tool_choice: whether it may (`auto`), must (`required`) or must not (`none`).
-        metadata: for the provider of the model; JSON.
+        messages: one or several; a string stands for a user message.
+        max_tokens: the maximum number of tokens to generate.
+        tools: those that the model may use in this request; only the handler calls them.
+        tool_choice: whether the model may (`auto`), must (`required`) or must not (`none`) use one.
+        metadata: JSON for the provider of the model.
     """
 
     messages: tuple[SamplingMessage, ...] = field(converter=_to_messages)
@@ -173,7 +173,7 @@ class Sample:
     tool_choice: ToolChoice | None = field(default=None, kw_only=True)
 
     def prepare(self, peer: Peer, forms: Forms, name: str) -> PreparedRequest:
-        """The request for `peer`; raises `ClientCapabilityError` or `UsageError`."""
+        """Return the request for `peer`; raise `ClientCapabilityError` or `UsageError`."""
         check_conversation(self.messages)
         self._check_capabilities(peer)
         return PreparedRequest(METHOD, self._params(peer.revision), read_sample)
@@ -200,7 +200,7 @@ class Sample:
         return params
 
     def _check_capabilities(self, peer: Peer) -> None:
-        """ASK-04: nothing is asked that the client has not declared."""
+        """Raise `ClientCapabilityError` for what the client did not declare (ASK-04)."""
         revision = peer.revision
         if METHOD not in revision.client_requests or not peer.can("sampling"):
             raise ClientCapabilityError({"sampling": {}})
@@ -217,7 +217,7 @@ class Sample:
 
 
 class SampleOptions(TypedDict, total=False):
-    """The options of `Sample`, for who takes them from a caller."""
+    """The options of `Sample`, for callers that pass them through."""
 
     system_prompt: str | None
     model_preferences: ModelPreferences | None
@@ -234,10 +234,10 @@ def _as_block(one: Any) -> Any:
 
 
 def check_conversation(messages: Sequence[SamplingMessage]) -> None:
-    """Every use of a tool is answered by the very next message, which holds nothing else (ASK-16).
+    """Check that each use of a tool is followed by a message with its result alone (ASK-16).
 
     Raises:
-        UsageError: one is not, or there is no message.
+        UsageError: a result is missing or misplaced, or there is no message.
     """
     if not messages:
         raise UsageError("there is no message for the model")
@@ -269,9 +269,9 @@ class SampleResult:
     """The answer of a model.
 
     Attributes:
-        model: its name.
-        stop_reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse` or the provider's own word;
-            None if it is not known.
+        model: the name of the model.
+        stop_reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse` or a value of the provider's;
+            None if it is unknown.
     """
 
     role: Role
@@ -282,24 +282,24 @@ class SampleResult:
 
     @property
     def text(self) -> str:
-        """All of its text."""
+        """Return the text of all text blocks."""
         return "".join(block.text for block in self.content if isinstance(block, Text))
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
-        """The tools it wants to be called."""
+        """Return the requests to call tools."""
         return tuple(block for block in self.content if isinstance(block, ToolUse))
 
     def to_message(self) -> SamplingMessage:
-        """The answer as a message, for the next request of the same conversation."""
+        """Return the answer as a message, for the next request of the same conversation."""
         return SamplingMessage(self.role, self.content, self.meta)
 
 
 def read_sample(answer: Any) -> SampleResult:
-    """The client's result as a `SampleResult`.
+    """Return the client's result as a `SampleResult`.
 
     Raises:
-        InvalidClientResult: it is none (ASK-09).
+        InvalidClientResult: it is invalid (ASK-09).
     """
     if type(answer) is not dict:
         raise InvalidClientResult(("", "is not an object"))

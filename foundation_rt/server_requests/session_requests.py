@@ -1,4 +1,4 @@
-"""Server requests in a handshake revision: requests of their own, with responses (ASK-17).
+"""Server requests in the handshake mode: requests of their own, with responses (ASK-17).
 
 The handler waits until every response has come, or until its call is aborted: then its open
 requests are cancelled, and it is unwound. A user may take longer than a call may, so the deadline

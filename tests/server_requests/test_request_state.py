@@ -15,14 +15,14 @@ from foundation_rt.server_requests.request_state import (
     StateRefused,
     StateScope,
     StateTooLarge,
-    purpose,
     seal,
+    state_scope,
     unseal,
 )
 
 KEY, OTHER_KEY = bytes(32), bytes(31) + b"\x01"
 ANN = Principal("ann")
-CALL = purpose("tools/call", "book", {"room": 5}, ANN)
+CALL = state_scope("tools/call", "book", {"room": 5}, ANN)
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=8),
@@ -38,9 +38,9 @@ states = st.builds(
 )
 
 
-def refusal(sealed: str, good_for: StateScope = CALL, now_ms: int = 0, key: bytes = KEY) -> str:
+def refusal(sealed: str, scope: StateScope = CALL, now_ms: int = 0, key: bytes = KEY) -> str:
     with pytest.raises(StateRefused) as refused:
-        unseal(key, sealed, good_for, now_ms)
+        unseal(key, sealed, scope, now_ms)
     return refused.value.reason
 
 
@@ -77,13 +77,13 @@ def test_a_state_of_another_key_is_refused() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        purpose("prompts/get", "book", {"room": 5}, ANN),
-        purpose("tools/call", "cancel", {"room": 5}, ANN),
-        purpose("tools/call", "book", {"room": 6}, ANN),
-        purpose("tools/call", "book", {}, ANN),
-        purpose("tools/call", "book", {"room": 5}, None),
-        purpose("tools/call", "book", {"room": 5}, Principal("bob")),
-        purpose("tools/call", "book", {"room": 5}, Principal("ann", client_id="desk")),
+        state_scope("prompts/get", "book", {"room": 5}, ANN),
+        state_scope("tools/call", "cancel", {"room": 5}, ANN),
+        state_scope("tools/call", "book", {"room": 6}, ANN),
+        state_scope("tools/call", "book", {}, ANN),
+        state_scope("tools/call", "book", {"room": 5}, None),
+        state_scope("tools/call", "book", {"room": 5}, Principal("bob")),
+        state_scope("tools/call", "book", {"room": 5}, Principal("ann", client_id="desk")),
     ],
 )
 def test_a_state_serves_one_request_of_one_principal(other: StateScope) -> None:
@@ -92,8 +92,8 @@ def test_a_state_serves_one_request_of_one_principal(other: StateScope) -> None:
 
 @pytest.mark.rule("ASK-32")
 def test_scopes_and_the_order_of_arguments_make_no_other_request() -> None:
-    first = purpose("tools/call", "book", {"a": 1, "b": 2}, ANN)
-    again = purpose("tools/call", "book", {"b": 2, "a": 1}, Principal("ann", frozenset({"x"})))
+    first = state_scope("tools/call", "book", {"a": 1, "b": 2}, ANN)
+    again = state_scope("tools/call", "book", {"b": 2, "a": 1}, Principal("ann", frozenset({"x"})))
     unseal(KEY, seal(KEY, CallState(), first, 100), again, 0)
 
 
@@ -133,7 +133,9 @@ def test_what_is_nested_too_deeply_to_be_written_is_too_large() -> None:
 def test_processes_of_other_versions_read_it() -> None:
     """Workers are replaced one by one: what one of them sealed, the next has to understand."""
     state = CallState({"2": "cd"}, {"1": ("ab", {"action": "decline"})})
-    sealed = seal(KEY, state, purpose("tools/call", "book", {"room": 5}, None), 1_700_000_000_000)
+    sealed = seal(
+        KEY, state, state_scope("tools/call", "book", {"room": 5}, None), 1_700_000_000_000
+    )
     assert sealed == (
         "eyJhbnN3ZXJzIjp7IjEiOlsiYWIiLHsiYWN0aW9uIjoiZGVjbGluZSJ9XX0sImFza2VkIjp7IjIiOiJjZCJ9LCJ1"
         "bnRpbCI6MTcwMDAwMDAwMDAwMCwid2hhdCI6Ijg0YmI2NzA2M2Q5NWU5YTE5NmZlNzFiMzFkMGFjZjUzM2QyODA1"

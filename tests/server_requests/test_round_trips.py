@@ -14,7 +14,7 @@ from foundation_rt.abort import AbortSignal
 from foundation_rt.errors import UsageError
 from foundation_rt.server_requests.elicitation import Elicit
 from foundation_rt.server_requests.forms import Forms
-from foundation_rt.server_requests.request_state import purpose, seal, unseal
+from foundation_rt.server_requests.request_state import seal, state_scope, unseal
 from foundation_rt.server_requests.requester import ServerRequester
 from foundation_rt.server_requests.requests import PreparedRequest
 from foundation_rt.server_requests.roots import Roots
@@ -22,7 +22,7 @@ from foundation_rt.server_requests.round_trips import InputRequired, MultiRoundT
 from tests.support.peers import peer
 
 KEY = bytes(32)
-CALL = purpose("tools/call", "book", {}, None)
+CALL = state_scope("tools/call", "book", {}, None)
 Handler = Callable[[ServerRequester], Awaitable[Any]]
 
 
