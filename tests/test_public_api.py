@@ -82,7 +82,7 @@ PUBLIC = {
 
 
 @pytest.mark.rule("EMBED-01", "EMBED-05", "EMBED-06")
-def test_these_names_are_public_and_no_others() -> None:
+def test_public_names_are_exactly_these() -> None:
     assert set(foundation_rt.__all__) == PUBLIC
     assert set(dir(foundation_rt)) == PUBLIC
     namespace: dict[str, object] = {}
@@ -92,7 +92,7 @@ def test_these_names_are_public_and_no_others() -> None:
 
 @pytest.mark.rule("EMBED-01")
 @pytest.mark.parametrize("name", sorted(PUBLIC - {"__version__"}))
-def test_a_public_name_is_what_its_module_defines(name: str) -> None:
+def test_public_name_is_defined_by_its_module(name: str) -> None:
     value = getattr(foundation_rt, name)
     assert value is getattr(foundation_rt, name)
     home = importlib.import_module(value.__module__)
@@ -102,7 +102,7 @@ def test_a_public_name_is_what_its_module_defines(name: str) -> None:
 
 
 @pytest.mark.rule("EMBED-01")
-def test_a_name_that_is_not_there_is_said() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"'foundation_rt' has no attribute 'Sever'"):
         _ = foundation_rt.Sever
     with pytest.raises(ImportError):
@@ -134,7 +134,7 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
 
 
 @pytest.mark.rule("TYPED-01", "EMBED-01")
-def test_a_type_checker_sees_the_types_that_are_promised() -> None:
+def test_type_checker_sees_the_promised_types() -> None:
     """Wrong uses in them are marked as such; where one would pass, the mark is an error."""
     support = Path(__file__).parent / "support"
     snippets = [support / "typing_check.py", support / "client_typing_check.py"]

@@ -126,7 +126,7 @@ def test_a_decorated_function_stays_as_it_is_and_its_tool_is_listed() -> None:
 
 
 @pytest.mark.rule("REG-02", "REG-12", "TYPED-26")
-def test_all_that_is_said_of_a_tool_can_be_said_in_its_decorator() -> None:
+def test_decorator_takes_every_member_of_a_definition() -> None:
     server = Server()
     annotations = ToolAnnotations(read_only=True)
     icon = Icon("https://x.example/i.png")
@@ -159,7 +159,7 @@ def test_all_that_is_said_of_a_tool_can_be_said_in_its_decorator() -> None:
 
 
 @pytest.mark.rule("REG-17")
-def test_a_separator_that_makes_two_names_one_keeps_the_server_from_starting() -> None:
+def test_separator_that_makes_names_equal_prevents_the_start() -> None:
     server = Server(config={"tools": {"name_separator": "_"}})
     for name in ("a/b", "a_b"):
         server.register(ToolDefinition(name, "", ANYTHING), lambda *_: None, inline=True)
@@ -190,7 +190,7 @@ def test_a_schema_given_by_hand_is_what_is_advertised_and_enforced() -> None:
 
 
 @pytest.mark.rule("REG-03", "TYPED-04")
-def test_a_refusal_says_which_tool_and_what_to_do() -> None:
+def test_refusal_names_the_tool_and_the_remedy() -> None:
     server = Server()
 
     async def later(city: str) -> None: ...
@@ -296,7 +296,7 @@ def test_the_five_line_tool_of_the_manual() -> None:
 
 
 @pytest.mark.rule("CONF-02", "LIFE-02")
-def test_what_the_code_gives_gives_way_to_the_file_and_the_environment(
+def test_file_and_environment_win_over_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code: dict[str, Any] = {"server": {"version": "0.0.1"}, "tools": {"default_timeout_ms": 1000}}
@@ -326,7 +326,7 @@ def test_what_the_code_gives_gives_way_to_the_file_and_the_environment(
 
 
 @pytest.mark.rule("CONF-01", "CONF-02")
-def test_without_a_word_everything_is_the_default() -> None:
+def test_configuration_is_the_default_without_sources() -> None:
     server = quiet(Server())
     assert server.runtime.config == ServerConfig()
     assert server_info(server)["serverInfo"] == {"name": "foundation-rt", "version": __version__}
@@ -348,9 +348,7 @@ def test_without_a_word_everything_is_the_default() -> None:
         ({"name": "x", "config": {"server": "y"}}, "server"),
     ],
 )
-def test_a_configuration_that_is_refused_keeps_the_server_from_starting(
-    arguments: dict[str, Any], expected: str
-) -> None:
+def test_refused_configuration_prevents_the_start(arguments: dict[str, Any], expected: str) -> None:
     server = Server(**arguments)
     for _ in range(2):
         with pytest.raises(ConfigError, match=expected):
@@ -358,7 +356,9 @@ def test_a_configuration_that_is_refused_keeps_the_server_from_starting(
 
 
 @pytest.mark.rule("CONF-04")
-def test_all_problems_of_a_configuration_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_problems_of_a_configuration_are_reported_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("FOUNDATION_RT_TOOLS__CANCEL_GRACE_MS", "soon")
     server = Server(config={"server": {"name": ""}, "logging": {"level": "loud"}})
     with pytest.raises(ConfigError) as caught:
@@ -383,7 +383,7 @@ def test_a_server_that_has_started_takes_no_other_configuration(tmp_path: Path) 
 
 
 @pytest.mark.rule("LIFE-02")
-def test_instructions_are_sent_where_there_are_any() -> None:
+def test_instructions_are_sent_if_given() -> None:
     assert "instructions" not in server_info(quiet(Server()))
     with_advice = quiet(Server(instructions="Ask for a city."))
     assert server_info(with_advice)["instructions"] == "Ask for a city."
@@ -402,7 +402,7 @@ ICON = Icon("https://example.com/icon.png", sizes=("48x48",))
         ("2026-07-28", {"title", "websiteUrl", "icons"}),
     ],
 )
-def test_a_server_says_what_people_are_shown(revision: str, shown: set[str]) -> None:
+def test_title_website_and_icons_are_sent(revision: str, shown: set[str]) -> None:
     server = Server("s", title="S.", website_url="https://example.com/", icons=[ICON])
     all_of_it = {
         "title": "S.",
@@ -433,7 +433,7 @@ def test_a_server_says_what_people_are_shown(revision: str, shown: set[str]) -> 
         ({"icons": ICON}, "icons must be a sequence of Icon"),
     ],
 )
-def test_what_people_are_shown_has_its_types(arguments: dict[str, Any], what: str) -> None:
+def test_title_website_and_icons_are_checked(arguments: dict[str, Any], what: str) -> None:
     with pytest.raises(UsageError, match=what):
         Server(**arguments)
 
@@ -540,7 +540,7 @@ def test_a_registry_may_bring_a_health_tool_of_its_own() -> None:
 
 @pytest.mark.rule("ERR-05")
 @pytest.mark.parametrize("exposed", [False, True])
-def test_what_an_exception_says_is_told_to_clients_only_on_request(exposed: bool) -> None:
+def test_text_of_an_exception_is_sent_only_if_enabled(exposed: bool) -> None:
     rig = Rig(ServerConfig(tools=ToolsSection(expose_error_details=exposed)))
 
     def fail(arguments: dict[str, Any], context: ToolContext) -> None:
@@ -561,7 +561,7 @@ def test_what_an_exception_says_is_told_to_clients_only_on_request(exposed: bool
 
 @pytest.mark.rule("SCHEMA-25")
 @pytest.mark.parametrize("checked", [False, True])
-def test_formats_are_annotations_for_tools_of_every_age_where_they_are_not_checked(
+def test_formats_are_annotations_for_all_tools_if_disabled(
     checked: bool,
 ) -> None:
     registry = ToolRegistry()

@@ -90,7 +90,7 @@ def tasks() -> Server:
 
 @pytest.mark.rule("MRES-02", "MRES-03", "MRES-04", "MRES-05", "MRES-10", "PROMPT-03", "COMP-05")
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_everything_is_there_in_every_revision(revision: str) -> None:
+def test_every_feature_works_in_every_revision(revision: str) -> None:
     async def main() -> None:
         async with connect(tasks(), revision=revision) as client:
             [every] = await client.list_resources()
@@ -126,7 +126,7 @@ def test_everything_is_there_in_every_revision(revision: str) -> None:
 
 
 @pytest.mark.rule("MRES-16", "MRES-22", "PROMPT-09")
-def test_what_a_handler_or_its_types_refuse_is_said() -> None:
+def test_refusals_of_handlers_and_types_are_sent() -> None:
     async def main() -> None:
         async with connect(tasks()) as client:
             with pytest.raises(ProtocolError, match="there is no task 7") as raised:
@@ -145,7 +145,7 @@ def test_what_a_handler_or_its_types_refuse_is_said() -> None:
 
 
 @pytest.mark.rule("MRES-11", "PROMPT-07", "COMP-05")
-def test_the_plain_siblings_get_text() -> None:
+def test_registered_handlers_get_text() -> None:
     server = Server("plain")
     given: list[Any] = []
 
@@ -181,7 +181,7 @@ def test_the_plain_siblings_get_text() -> None:
 
 
 @pytest.mark.rule("MRES-12", "PROMPT-07", "MRES-13")
-def test_what_comes_and_goes_while_the_server_runs_is_told() -> None:
+def test_clients_are_notified_of_changes_while_the_server_runs() -> None:
     server = Server("late")
 
     async def main() -> None:
@@ -216,7 +216,7 @@ def test_what_comes_and_goes_while_the_server_runs_is_told() -> None:
 
 
 @pytest.mark.rule("MRES-10", "PROMPT-03", "MRES-06", "COMP-01")
-def test_what_cannot_be_registered_is_said_to_the_author() -> None:
+def test_invalid_registration_is_refused() -> None:
     server = Server("refusals")
 
     async def later() -> str:
@@ -281,7 +281,7 @@ def test_unknown_option_is_a_type_error(option: str) -> None:
 
 
 @pytest.mark.rule("MRES-10", "PROMPT-03")
-def test_the_decorators_leave_the_function_as_it_was() -> None:
+def test_decorators_return_the_function_itself() -> None:
     server = Server("as it was")
 
     def read() -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from ..values import Shown
+
 
 class CommandLineError(Exception):
     """The command line is wrong; the message says how."""
 
 
-class CommandLine:
+class CommandLine(Shown):
     """The arguments after the name of the command.
 
     Attributes:

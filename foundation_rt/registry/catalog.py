@@ -23,6 +23,7 @@ import orjson
 from attrs import define, field
 
 from ..protocol.jsonrpc import compact
+from ..values import Shown
 
 if TYPE_CHECKING:
     from ..protocol.principal import Principal
@@ -48,7 +49,7 @@ class Observer(Protocol):
 
 
 @define(eq=False, repr=False)
-class ChangeNotifier:
+class ChangeNotifier(Shown):
     """The lock under which the lists of one kind change, and the observers of these lists.
 
     Args:
@@ -88,7 +89,7 @@ Entry = TypeVar("Entry", bound=Listed)
 
 
 @define(eq=False, repr=False)
-class Catalog(Generic[Entry]):
+class Catalog(Shown, Generic[Entry]):
     """The entries of one list, by the key that the list is sorted by.
 
     Attributes:

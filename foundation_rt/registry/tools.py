@@ -506,7 +506,7 @@ def _check_ms(name: str, option: str, value: object, least: int) -> None:
 
 
 @define(eq=False, repr=False)
-class ToolSchemas:
+class ToolSchemas(Shown):
     """The compiled schemas of a tool; the attributes are those of `RegisteredTool`.
 
     Attributes:

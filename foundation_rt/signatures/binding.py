@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import ToolError
+from ..values import Shown
 from .converters import ConversionError, Converter
 
 Arguments = dict[str, Any]
@@ -20,7 +21,7 @@ Handler = Callable[[Arguments, Any], Any]
 NO_DEFAULT = object()
 
 
-class Binding:
+class Binding(Shown):
     """A parameter, and the way from its JSON value to its argument.
 
     Attributes:

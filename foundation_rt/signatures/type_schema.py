@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..values import Shown
 from . import converters
 from .converters import Converter
 
@@ -38,7 +39,7 @@ class UnsupportedType(Exception):
     """A type has no schema; the message says why."""
 
 
-class TypeSchema:
+class TypeSchema(Shown):
     """A type at one place.
 
     Attributes:

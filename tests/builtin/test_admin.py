@@ -133,7 +133,7 @@ def test_unless_both_switches_are_on_the_tools_do_not_exist(tools: bool, securit
 
 @pytest.mark.rule("ADMIN-01", "ADMIN-03", "REG-02")
 @pytest.mark.parametrize("mode", get_args(AdminMode))
-def test_with_both_on_they_are_listed_whatever_the_policy(mode: str) -> None:
+def test_both_switches_list_the_tools_under_any_policy(mode: str) -> None:
     listed = Admin(make_rig(mode)).listed
     assert listed.keys() == {"health", REGISTER, UNREGISTER}
     assert listed[REGISTER]["inputSchema"] == REGISTER_TOOL.input_schema
@@ -154,7 +154,7 @@ def test_an_author_may_use_the_names_only_where_the_tools_do_not_exist(name: str
 
 
 @pytest.mark.rule("ADMIN-01", "EMBED-07")
-def test_a_second_runtime_of_the_same_tools_finds_them_there() -> None:
+def test_second_runtime_keeps_the_registered_tools() -> None:
     rig = make_rig()
 
     async def main() -> None:
@@ -262,7 +262,7 @@ def test_a_tool_has_name_description_and_version_from_the_client_and_the_rest_fr
 
 
 @pytest.mark.rule("ADMIN-05")
-def test_the_types_are_these_three() -> None:
+def test_there_are_three_tool_types() -> None:
     assert dict(CANONICAL_SCHEMAS) == {
         "echo": ECHO_SCHEMA,
         "health": HEALTH_SCHEMA,
@@ -278,7 +278,7 @@ def test_the_types_are_these_three() -> None:
 
 
 @pytest.mark.rule("ADMIN-02", "ADMIN-04", "ADMIN-05")
-def test_calls_that_come_in_the_same_breath_as_the_registration_find_the_tool() -> None:
+def test_call_right_after_the_registration_finds_the_tool() -> None:
     admin = Admin()
     calls = [
         (REGISTER, {"name": "shout", "description": "", "toolType": "echo"}),
@@ -385,14 +385,14 @@ def variants(value: Any) -> Iterator[Any]:
 
 @pytest.mark.rule("ADMIN-11")
 @given(st.sampled_from(sorted(CANONICAL_SCHEMAS)), st.integers(0, 63))
-def test_the_order_of_members_does_not_count(tool_type: str, seed: int) -> None:
+def test_order_of_schema_members_does_not_matter(tool_type: str, seed: int) -> None:
     claimed = reordered(CANONICAL_SCHEMAS[tool_type], seed)
     assert "registered" in Admin().register("made", tool_type, inputSchema=claimed)
 
 
 @pytest.mark.rule("ADMIN-06", "ADMIN-11")
 @pytest.mark.parametrize("tool_type", CANONICAL_SCHEMAS)
-def test_everything_else_does(tool_type: str) -> None:
+def test_any_other_difference_of_the_schema_is_refused(tool_type: str) -> None:
     admin = Admin()
     canonical = CANONICAL_SCHEMAS[tool_type]
     others = [each for each in variants(canonical) if isinstance(each, dict)]
@@ -409,7 +409,7 @@ def test_everything_else_does(tool_type: str) -> None:
 
 
 @pytest.mark.rule("ADMIN-06")
-def test_the_schema_of_another_type_is_no_schema_of_this_one() -> None:
+def test_schema_of_another_type_is_refused() -> None:
     admin = Admin()
     for one, other in itertools.permutations(CANONICAL_SCHEMAS, 2):
         error = admin.register("made", one, inputSchema=CANONICAL_SCHEMAS[other])
@@ -441,7 +441,7 @@ def test_arguments_are_validated_like_those_of_every_tool(arguments: dict[str, A
 
 @pytest.mark.rule("ADMIN-07", "REG-01")
 @pytest.mark.parametrize("name", [" a", "a ", "a\nb", "a\x00", "\u200b"])
-def test_a_name_that_the_registry_does_not_take_is_refused_in_its_words(name: str) -> None:
+def test_name_that_the_registry_refuses_has_its_message(name: str) -> None:
     admin = Admin()
     error = admin.register(name)
     assert refusal(error) == ("INVALID_ARGUMENT", "invalid_definition")
@@ -465,7 +465,7 @@ def test_static_tools_can_be_neither_replaced_nor_removed() -> None:
 
 
 @pytest.mark.rule("ADMIN-07", "ADMIN-08", "ADMIN-09", "REG-06", "LIFE-10")
-def test_each_change_is_logged_once_and_told_once_and_refusals_are_neither() -> None:
+def test_change_is_logged_and_notified_once_and_a_refusal_never() -> None:
     admin = Admin()
     other = Admin(admin.rig, "http")
     admin.register("shout")
@@ -489,7 +489,7 @@ def test_a_dynamic_tool_of_the_author_can_be_removed() -> None:
 
 
 @pytest.mark.rule("ADMIN-08", "REG-07")
-def test_a_call_that_runs_goes_on_when_its_tool_is_unregistered() -> None:
+def test_running_call_goes_on_when_its_tool_is_unregistered() -> None:
     admin = Admin()
     answered, go_on = threading.Event(), threading.Event()
 
@@ -569,7 +569,7 @@ def effect_of(operation: str, answer: Any) -> str:
 @pytest.mark.rule("ADMIN-04", "ADMIN-07", "ADMIN-08", "ADMIN-09", "REG-02")
 @settings(max_examples=examples(100))
 @given(st.lists(operations, max_size=20))
-def test_any_sequence_of_operations_does_what_it_does_to_a_dict(steps: list[Any]) -> None:
+def test_any_operations_have_the_effect_they_have_on_a_dict(steps: list[Any]) -> None:
     rig, model = make_rig(), Model()
     for name in ("static", "mine"):
         definition = ToolDefinition(name, "", NOTHING)
@@ -591,7 +591,7 @@ def test_any_sequence_of_operations_does_what_it_does_to_a_dict(steps: list[Any]
 
 
 @pytest.mark.rule("REG-11", "ADMIN-05", "ADMIN-08")
-def test_with_another_separator_a_client_goes_on_with_the_names_it_is_told() -> None:
+def test_client_uses_advertised_names_with_another_separator() -> None:
     admin = Admin(make_rig(separator="_"))
     assert {"admin_registerTool", "admin_unregisterTool"} <= admin.listed.keys()
     given = {"name": "my/echo", "description": "", "toolType": "echo"}

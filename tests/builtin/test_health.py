@@ -27,7 +27,7 @@ CONFIG = make_config(
 
 
 @pytest.mark.rule("HEALTH-01", "RES-11", "RES-08")
-def test_the_report_says_who_what_and_how() -> None:
+def test_report_has_identity_limits_and_load() -> None:
     resources = ResourceManager(CONFIG, lambda: 99, lambda: 200.5)
     resources.try_acquire_slot()
     assert health_report(CONFIG, resources) == {

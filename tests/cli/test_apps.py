@@ -78,7 +78,7 @@ def test_a_module_in_a_package_is_found(folder: Path) -> None:
 
 
 @pytest.mark.rule("CLI-02")
-def test_a_file_finds_what_stands_beside_it_and_its_own_module(folder: Path) -> None:
+def test_file_can_import_its_neighbours_and_itself(folder: Path) -> None:
     place = folder / "apps"
     place.mkdir()
     (place / "helper_of_app.py").write_text("NAME = 'from a helper'\n")
@@ -126,7 +126,7 @@ def test_a_file_is_not_the_main_program(folder: Path) -> None:
         ("refused.py", ["refused.py", "'tool'", "'x'"]),
     ],
 )
-def test_what_cannot_be_loaded_is_refused_with_the_reason(
+def test_app_that_cannot_be_loaded_is_refused_with_the_reason(
     folder: Path, target: str, words: list[str]
 ) -> None:
     sources = {
@@ -156,7 +156,7 @@ def test_a_server_that_runs_while_it_is_imported_is_refused(folder: Path, target
 
 
 @pytest.mark.rule("CLI-03")
-def test_it_is_refused_as_well_where_the_app_catches_errors(folder: Path) -> None:
+def test_server_that_runs_on_import_is_refused_even_if_the_app_catches_errors(folder: Path) -> None:
     # The error is not hidden from the one who can mend it by whoever imports the culprit.
     (folder / "culprit.py").write_text(ONE + "server.run()\n")
     (folder / "app.py").write_text("import culprit\n")
@@ -164,7 +164,7 @@ def test_it_is_refused_as_well_where_the_app_catches_errors(folder: Path) -> Non
 
 
 @pytest.mark.rule("CLI-03")
-def test_after_a_refusal_everything_is_as_before(folder: Path) -> None:
+def test_refusal_leaves_no_state(folder: Path) -> None:
     (folder / "app.py").write_text(ONE + "server.run()\n")
     refusal("app.py")
     (folder / "app.py").write_text(ONE)

@@ -53,7 +53,7 @@ def test_the_last_value_of_an_option_counts() -> None:
         (["a", "b", "c"], "'c' is one argument too many"),
     ],
 )
-def test_what_is_wrong_is_named(words: list[str], said: str) -> None:
+def test_wrong_command_line_is_named(words: list[str], said: str) -> None:
     with pytest.raises(CommandLineError, match=said):
         parse(words, VALUED, FLAGS, at_most=2)
 

@@ -105,7 +105,7 @@ def test_arguments_are_an_object_or_words() -> None:
         (["days=NaN"], "days takes integer"),
     ],
 )
-def test_what_cannot_be_read_is_named(words: list[str], said: str) -> None:
+def test_wrong_argument_is_named(words: list[str], said: str) -> None:
     with pytest.raises(CommandLineError) as raised:
         read(*words)
     assert said in str(raised.value)
@@ -113,7 +113,7 @@ def test_what_cannot_be_read_is_named(words: list[str], said: str) -> None:
 
 @pytest.mark.rule("CLI-28")
 @pytest.mark.parametrize("schema", [{}, {"properties": 5}, {"properties": {"a": None}}])
-def test_a_schema_that_is_none_leaves_it_to_the_value(schema: dict[str, Any]) -> None:
+def test_value_decides_the_type_if_the_schema_is_invalid(schema: dict[str, Any]) -> None:
     assert read_arguments(["a=5", "b=x"], schema) == {"a": 5, "b": "x"}
 
 
@@ -127,7 +127,7 @@ def test_the_arguments_of_a_prompt_are_text() -> None:
 
 @pytest.mark.rule("CLI-28")
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), st.text()))
-def test_any_text_arrives_as_it_is_where_text_is_taken(arguments: dict[str, str]) -> None:
+def test_text_parameter_takes_any_text_unchanged(arguments: dict[str, str]) -> None:
     schema = {"properties": {key: {"type": "string"} for key in arguments}}
     words = [f"{key}={value}" for key, value in arguments.items()]
     assert read_arguments(words, schema) == arguments

@@ -61,7 +61,7 @@ def test_wrong_arguments_are_refused(tool: str, arguments: dict[str, object]) ->
 
 
 @pytest.mark.rule("TIME-05")
-def test_a_sleeper_can_be_woken() -> None:
+def test_sleep_ends_when_the_call_is_aborted() -> None:
     async def conversation(client: TestClient) -> None:
         sleeping = asyncio.create_task(client.call("sleep", ms=3_600_000))
         while not client.connection.engine.running:

@@ -130,7 +130,7 @@ def test_a_wrong_command_line_is_refused(words: list[str], said: str, capsys: Ca
         (["--transport=both", "--http", "127.0.0.1:0"], {"host": "127.0.0.1", "port": 0}, True),
     ],
 )
-def test_what_is_served_over_http(
+def test_http_options_become_settings(
     words: list[str],
     settings: dict[str, object],
     with_stdio: bool,

@@ -27,13 +27,13 @@ def test_percentiles_are_by_nearest_rank(times: list[float], found: list[float])
 
 
 @pytest.mark.rule("CLI-29")
-def test_of_nothing_there_are_none() -> None:
+def test_no_times_have_no_percentiles() -> None:
     assert percentiles([]) == {}
 
 
 @pytest.mark.rule("CLI-29")
 @given(TIMES)
-def test_each_was_measured_and_covers_its_share(times: list[float]) -> None:
+def test_percentile_is_a_measured_time_and_covers_its_share(times: list[float]) -> None:
     found = percentiles(times)
     assert list(found.values()) == sorted(found.values())
     for name, share in (("p50", 50), ("p95", 95), ("p99", 99)):

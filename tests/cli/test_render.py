@@ -94,7 +94,7 @@ def test_one_long_name_does_not_pad_the_others() -> None:
 
 @pytest.mark.rule("CLI-19", "CLI-32")
 @given(PAGES, st.integers(20, 120))
-def test_whatever_a_server_says_is_fit_for_a_terminal(page: Page, width: int) -> None:
+def test_any_text_of_a_server_is_printable(page: Page, width: int) -> None:
     plain, coloured = render(page), render(page, columns=width)
     for text in (plain, STYLE.sub("", coloured)):
         controls = {each for each in text if unicodedata.category(each) == "Cc"}
@@ -131,13 +131,13 @@ def test_long_cells_are_folded_within_their_column() -> None:
 
 
 @pytest.mark.rule("CLI-32")
-def test_what_is_very_long_is_written_without_styles() -> None:
+def test_very_long_part_is_written_without_styles() -> None:
     page = [Json(["x" * 200_000]), Paragraph("y" * 200_000), Table([("z" * 200_000,)])]
     assert render(page, columns=80) == render(page)
 
 
 @pytest.mark.rule("CLI-32")
-def test_no_colour_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     codes = STYLE.findall(render([Json({"a": "b", "c": 1}), Table([("x", "y")])], columns=80))
     assert not [code for code in codes if re.search(r"[34][0-9]", code)]

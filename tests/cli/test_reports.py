@@ -140,6 +140,6 @@ WIRE = st.dictionaries(
 
 @pytest.mark.rule("CLI-09", "CLI-18")
 @given(WIRE)
-def test_whatever_is_listed_is_shown(wire: dict[str, Any]) -> None:
+def test_entries_of_wrong_types_are_still_shown(wire: dict[str, Any]) -> None:
     render([*reports.tool_details(wire), *reports.prompt_details(wire)])
     render([*reports.tool_list([wire]), *reports.entry_list([wire], "name")])

@@ -128,7 +128,7 @@ def ours(*words: str) -> str:
 @pytest.mark.rule("CLI-05", "CLI-10", "CLI-16")
 @pytest.mark.parametrize("target", ["app.py", "app:server", "./app.py:server"])
 @pytest.mark.parametrize("words", [["city=Oslo"], ['city:="Oslo"', "days=3"], ['{"city": "Oslo"}']])
-def test_call_prints_what_the_tool_returned(
+def test_call_prints_the_result_of_the_tool(
     folder: Path, target: str, words: list[str], capsys: Captured
 ) -> None:
     assert main(["call", target, "forecast", *words]) == 0
@@ -164,7 +164,7 @@ def test_tools_lists_a_tool_on_each_line(folder: Path, capsys: Captured) -> None
 
 
 @pytest.mark.rule("CLI-09", "CLI-21", "CLI-33")
-def test_read_prints_what_a_resource_holds(
+def test_read_prints_the_contents_of_a_resource(
     folder: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert main(["read", "app.py", "station://By"]) == 0
@@ -184,7 +184,7 @@ def test_prompt_prints_its_messages(folder: Path, capsys: Captured) -> None:
 
 
 @pytest.mark.rule("CLI-29")
-def test_ping_measures(folder: Path, capsys: Captured) -> None:
+def test_ping_prints_round_trip_times(folder: Path, capsys: Captured) -> None:
     assert main(["ping", "app.py", "--count", "20", "--json"]) == 0
     measured = orjson.loads(capsys.readouterr().out)
     assert (measured["sent"], measured["lost"]) == (20, 0)
@@ -194,7 +194,7 @@ def test_ping_measures(folder: Path, capsys: Captured) -> None:
 
 
 @pytest.mark.rule("CLI-25", "CLI-18")
-def test_inspect_shows_all_there_is(folder: Path, capsys: Captured) -> None:
+def test_inspect_shows_all_lists(folder: Path, capsys: Captured) -> None:
     assert main(["inspect", "app.py"]) == 0
     out = capsys.readouterr().out
     for shown in (
@@ -215,7 +215,9 @@ def test_inspect_shows_all_there_is(folder: Path, capsys: Captured) -> None:
 
 
 @pytest.mark.rule("CLI-25")
-def test_what_a_server_does_not_offer_is_not_asked_for(folder: Path, capsys: Captured) -> None:
+def test_lists_that_a_server_does_not_offer_are_not_requested(
+    folder: Path, capsys: Captured
+) -> None:
     introduction = {
         "protocolVersion": "2025-11-25",
         "capabilities": {"resources": {}},
@@ -260,7 +262,7 @@ def test_a_list_that_fails_is_shown_as_failed_and_the_rest_as_it_is(
 
 
 @pytest.mark.rule("CLI-10", "CLI-12", "CLI-13", "CLI-15")
-def test_a_name_in_a_file_leads_to_a_process(folder: Path, capsys: Captured) -> None:
+def test_name_in_a_file_starts_its_process(folder: Path, capsys: Captured) -> None:
     script = "import os, sys; os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
     entry = {
         "command": "${PYTHON_OF_TESTS:-" + sys.executable + "}",
@@ -276,7 +278,7 @@ def test_a_name_in_a_file_leads_to_a_process(folder: Path, capsys: Captured) -> 
 
 
 @pytest.mark.rule("CLI-10", "CLI-22", "CLI-23")
-def test_a_url_leads_over_http_with_its_headers(folder: Path, capsys: Captured) -> None:
+def test_url_is_reached_over_http_with_its_headers(folder: Path, capsys: Captured) -> None:
     settings = {"http.api_keys": "ann:hush-hush-hush-hush"}
     entry = {"url": "${URL_OF_TESTS}", "headers": {"x-api-key": "wrong-wrong-wrong-wrong"}}
     (folder / "mcp.json").write_bytes(orjson.dumps({"mcpServers": {"weather": entry}}))
@@ -301,7 +303,7 @@ def test_a_url_leads_over_http_with_its_headers(folder: Path, capsys: Captured) 
 
 @pytest.mark.rule("CLI-22")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
-def test_a_revision_is_spoken_whatever_the_environment_says(
+def test_protocol_option_wins_over_the_environment(
     folder: Path, revision: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MCP_PROTOCOL_VERSION", "2025-06-18")
@@ -400,14 +402,14 @@ def test_arguments_that_do_not_fit_are_refused_before_they_are_sent(
 
 
 @pytest.mark.rule("CLI-05", "CLI-31", "TIME-02")
-def test_a_tool_that_hangs_keeps_no_command_alive(folder: Path) -> None:
+def test_command_ends_although_the_tool_hangs(folder: Path) -> None:
     done = run("call", "app.py", "stuck")
     assert (done.returncode, done.stdout) == (1, "")
     assert "the tool failed: TIMEOUT" in done.stderr
 
 
 @pytest.mark.rule("CLI-20", "CLI-22")
-def test_a_server_that_does_not_answer_in_time_is_given_up(folder: Path, capsys: Captured) -> None:
+def test_server_without_a_response_times_out(folder: Path, capsys: Captured) -> None:
     tools = {"result": {"tools": [{"name": "a", "inputSchema": {"type": "object"}}]}}
     target = scripted(folder, tools_list=tools, tools_call=None, ping=None)
     assert main(["call", target, "a", "--timeout", "0.5"]) == 3
@@ -415,7 +417,7 @@ def test_a_server_that_does_not_answer_in_time_is_given_up(folder: Path, capsys:
 
 
 @pytest.mark.rule("CLI-22", "CLIENT-36")
-def test_a_server_that_ignores_what_it_does_not_know_is_asked_in_time(folder: Path) -> None:
+def test_server_that_ignores_unknown_methods_is_still_reached_in_time(folder: Path) -> None:
     target = scripted(folder, server_discover=None)
     assert main(["tools", target, "--timeout", "4"]) == 0
 
@@ -441,7 +443,7 @@ def test_pings_that_are_refused_are_lost(folder: Path, capsys: Captured) -> None
         (["read", "app.py:other", "a://b"], "E205"),
     ],
 )
-def test_what_a_server_refuses_has_a_code(
+def test_error_of_a_server_has_a_code(
     folder: Path, words: list[str], code: str, capsys: Captured
 ) -> None:
     assert main(words) == 3
@@ -456,9 +458,7 @@ def test_what_a_server_refuses_has_a_code(
 
 
 @pytest.mark.rule("CLI-19", "CLI-20", "CLI-21", "CLI-32")
-def test_what_a_hostile_server_says_is_no_command_to_a_terminal(
-    folder: Path, capsys: Captured
-) -> None:
+def test_hostile_text_of_a_server_is_printable(folder: Path, capsys: Captured) -> None:
     schema = {"type": "object", "properties": {"a\x1b[2J": {"description": "\x9b31m"}}}
     tool = {"name": "a\x1b]0;b\x07", "description": "c\rd\u202e", "inputSchema": schema}
     failed = {"content": [{"type": "text", "text": "e\x1b[31m"}], "isError": True}
@@ -476,7 +476,7 @@ def test_what_a_hostile_server_says_is_no_command_to_a_terminal(
 
 
 @pytest.mark.rule("CLI-21", "CLI-33")
-def test_a_warning_is_no_error_to_a_program(folder: Path, capsys: Captured) -> None:
+def test_warnings_are_not_printed_for_programs(folder: Path, capsys: Captured) -> None:
     target = scripted(folder, tools_list={"result": {"tools": [5, 5]}})
     assert main(["tools", target]) == 0
     assert capsys.readouterr().err.count("warning: a tool is left out") == 1
@@ -512,7 +512,7 @@ def test_a_signal_ends_the_server_first(folder: Path, number: signal.Signals, co
 
 
 @pytest.mark.rule("CLI-30")
-def test_a_stdout_that_nobody_reads_ends_it_quietly(folder: Path) -> None:
+def test_closed_reader_of_stdout_ends_the_command_quietly(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "wb") as stdout:
@@ -547,7 +547,7 @@ def redirected(words: str, streams: str) -> subprocess.CompletedProcess[bytes]:
     ("streams", "why"),
     [(">/dev/full", "No space left on device"), (">&-", "it is closed")],
 )
-def test_a_stdout_that_takes_nothing_is_said_in_one_line(
+def test_unwritable_stdout_is_reported_in_one_line(
     folder: Path, words: str, streams: str, why: str
 ) -> None:
     done = redirected(words, streams)
@@ -560,7 +560,7 @@ def test_a_stdout_that_takes_nothing_is_said_in_one_line(
 
 
 @pytest.mark.rule("CLI-30")
-def test_nothing_is_asked_if_nobody_can_hear_of_it(folder: Path) -> None:
+def test_closed_stdout_sends_no_request(folder: Path) -> None:
     (folder / "loaded.py").write_text("open('asked', 'w')\n")
     assert redirected("call loaded.py shout", ">&-").returncode == 4
     assert not (folder / "asked").exists()
@@ -570,7 +570,7 @@ def test_nothing_is_asked_if_nobody_can_hear_of_it(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-30")
 @pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full"])
-def test_an_stderr_that_takes_nothing_changes_nothing(folder: Path, streams: str) -> None:
+def test_unwritable_stderr_does_not_change_the_exit_code(folder: Path, streams: str) -> None:
     for words in COMMANDS:
         done = redirected(words, streams)
         assert (done.returncode, done.stdout) == (0, redirected(words, "").stdout)
@@ -593,7 +593,7 @@ def test_help_names_every_command(capsys: Captured) -> None:
 
 
 @pytest.mark.rule("CLI-09", "PROC-08")
-def test_no_server_pays_for_the_commands_that_ask(folder: Path) -> None:
+def test_serve_does_not_import_the_client_commands(folder: Path) -> None:
     app = "import sys\nfrom foundation_rt import Server\nserver = Server('a')\n"
     app += "@server.tool\ndef loaded() -> list:\n    return sorted(sys.modules)\n"
     (folder / "loaded.py").write_text(app)

@@ -123,14 +123,14 @@ def test_of_equal_names_the_first_counts_and_names_before_programs() -> None:
         ("/bin/sh x; y | z", ["/bin/sh", "x;", "y", "|", "z"]),
     ],
 )
-def test_else_it_is_a_command_line(text: str, words: list[str]) -> None:
+def test_other_target_is_a_command_line(text: str, words: list[str]) -> None:
     found = find(text)
     assert isinstance(found, StdioServer)
     assert [found.command, *found.args] == words
 
 
 @pytest.mark.rule("CLI-11")
-def test_what_is_none_of_them_says_what_was_tried() -> None:
+def test_unknown_target_lists_what_was_tried() -> None:
     assert "no file of servers was found" in refusal("no-such-program x")
     write("mcp.json", "weather", "places")
     write(".mcp.json")
@@ -144,7 +144,7 @@ def test_what_is_none_of_them_says_what_was_tried() -> None:
 
 @pytest.mark.rule("CLI-11")
 @pytest.mark.parametrize("text", ["", "   ", "'a", "a\0b", "./nowhere", "x" * 10_000, "a\n"])
-def test_any_other_text_is_refused(text: str) -> None:
+def test_target_without_a_program_is_refused(text: str) -> None:
     assert repr(text) in refusal(text)
 
 
@@ -162,7 +162,7 @@ def test_any_other_text_is_refused(text: str) -> None:
         ("postgres://somebody:hunter2@host and more", "'...'"),
     ],
 )
-def test_what_is_none_of_them_is_not_repeated(text: str, shown: str) -> None:
+def test_refusal_of_a_target_hides_possible_secrets(text: str, shown: str) -> None:
     write("mcp.json", "weather")
     said = refusal(text)
     assert said.startswith(f"{shown} is no ")
@@ -189,7 +189,7 @@ def test_a_file_that_cannot_be_read_might_have_the_name() -> None:
 
 
 @pytest.mark.rule("CLI-12")
-def test_in_a_file_that_was_named_there_are_only_names() -> None:
+def test_target_is_a_name_if_a_file_is_given() -> None:
     write("mine.json", "weather", "tools.py", "http://a")
     for name in ("weather", "tools.py", "http://a"):
         found = find_listed(name, Path("mine.json"), os.environ)

@@ -13,7 +13,7 @@ from tests.support.process import PATIENCE, environment
 
 
 @pytest.mark.rule("CLI-01", "LIFE-02", "CALL-05", "CALL-08", "TIME-02", "HEALTH-01", "PROC-04")
-def test_it_shows_a_whole_conversation() -> None:
+def test_tour_prints_every_message_and_the_log() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "foundation_rt.cli.tour"],
         env=environment(),
@@ -56,7 +56,7 @@ def test_it_shows_a_whole_conversation() -> None:
 
 
 @pytest.mark.rule("CONF-04")
-def test_a_server_that_does_not_start_is_no_success() -> None:
+def test_tour_fails_if_the_server_does_not_start() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "foundation_rt.cli.tour"],
         env=environment({"logging.level": "loud"}),

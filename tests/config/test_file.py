@@ -29,7 +29,7 @@ def refusal(path: Path, content: bytes | None = None) -> str:
     ("name", "text"),
     [("a.toml", TOML), ("a.b.TOML", TOML), ("a.json", JSON), ("A.Json", JSON)],
 )
-def test_the_ending_tells_the_format(tmp_path: Path, name: str, text: str) -> None:
+def test_ending_of_the_name_decides_the_format(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text, "utf-8")
     assert read_file(tmp_path / name) == CONTENT
 
@@ -119,7 +119,7 @@ def test_the_top_level_is_an_object(tmp_path: Path, text: str) -> None:
 @given(content=st.binary() | st.text().map(str.encode), ending=st.sampled_from([".toml", ".json"]))
 @example(content=b'"\\ud800"', ending=".json")
 @example(content=b"a = 0x" + b"f" * 9000, ending=".toml")
-def test_whatever_it_holds_a_file_is_a_table_or_refused(
+def test_any_file_is_a_table_or_is_refused(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, ending: str
 ) -> None:
     path = tmp_path_factory.getbasetemp() / f"any{ending}"

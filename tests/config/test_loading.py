@@ -270,7 +270,7 @@ def test_any_mixture_of_sources_resolves_by_precedence(
 
 
 @pytest.mark.rule("CONF-02")
-def test_what_is_overridden_is_not_judged(folder: Path) -> None:
+def test_overridden_value_is_not_checked(folder: Path) -> None:
     file = folder / "overridden.json"
     file.write_text('{"tools": {"default_timeout_ms": "5 s"}}')
     environ = {"FOUNDATION_RT_TOOLS__DEFAULT_TIMEOUT_MS": "5000"}
@@ -288,7 +288,7 @@ def test_a_list_replaces_a_list() -> None:
 
 
 @pytest.mark.rule("CONF-02")
-def test_the_sources_are_left_as_they_were() -> None:
+def test_sources_are_not_changed() -> None:
     code = {"tools": {"admin_policy": {"mode": "deny_all"}}, "logging": {"redact_keys": ["a"]}}
     before = json.dumps(code)
     environ = {"FOUNDATION_RT_TOOLS__ADMIN_POLICY__MODE": "local_stdio_only"}
@@ -387,7 +387,7 @@ def test_every_wrong_value_is_reported_with_its_key(
 
 
 @pytest.mark.rule("CONF-03", "CONF-04", "CONF-13", "CONF-16")
-def test_one_error_tells_the_problems_of_all_sources() -> None:
+def test_one_error_has_the_problems_of_all_sources() -> None:
     problems = problems_of(
         code={"server": {"name": 5}, "tools": {"timeout": 1}, "aacp": 7},
         file="no/such/file.toml",
@@ -411,7 +411,7 @@ def test_one_error_tells_the_problems_of_all_sources() -> None:
 
 
 @pytest.mark.rule("CONF-04")
-def test_the_error_is_one_that_users_can_mend() -> None:
+def test_config_error_is_a_usage_error_and_can_be_pickled() -> None:
     with pytest.raises(UsageError) as refusal:
         load_config(code={"server": 1})
     assert refusal.value.__context__ is None
@@ -467,7 +467,7 @@ def test_mode_token_without_a_variable(policy: dict[str, Any]) -> None:
 
 
 @pytest.mark.rule("CONF-18")
-def test_mode_token_from_the_environment_is_blamed_on_it() -> None:
+def test_problem_of_mode_token_names_the_environment() -> None:
     environ = {"FOUNDATION_RT_TOOLS__ADMIN_POLICY__MODE": "token"}
     problem = only_problem_of(environ=environ, code={"tools": {"admin_policy": {}}})
     assert problem.source == "environment FOUNDATION_RT_TOOLS__ADMIN_POLICY__MODE"
@@ -475,7 +475,7 @@ def test_mode_token_from_the_environment_is_blamed_on_it() -> None:
 
 @pytest.mark.rule("CONF-16")
 @pytest.mark.parametrize("value", [None, 5, "x", [], [{}], True])
-def test_a_section_is_a_table_whatever_another_source_says(value: Any) -> None:
+def test_section_that_is_no_table_is_refused(value: Any) -> None:
     problem = only_problem_of(
         code={"tools": {"admin_policy": value}},
         environ={"FOUNDATION_RT_TOOLS__ADMIN_POLICY__MODE": "deny_all"},
@@ -504,7 +504,7 @@ def documents(depth: int) -> st.SearchStrategy[dict[str, Any]]:
         max_size=4,
     ),
 )
-def test_whatever_the_sources_say_the_outcome_is_a_configuration_or_a_config_error(
+def test_any_sources_give_a_configuration_or_a_config_error(
     document: dict[str, Any], environ: dict[str, str]
 ) -> None:
     try:
@@ -552,7 +552,7 @@ def test_integers_in_the_environment(text: str, value: int) -> None:
 @pytest.mark.parametrize(
     "text", ["-5", " 5", "5 ", "5\n", "1_000", "5.0", "1e3", "٥", "", "9" * 21]
 )
-def test_texts_that_are_no_integers(text: str) -> None:
+def test_wrong_integer_in_the_environment_is_refused(text: str) -> None:
     problem = only_problem_of(environ={"FOUNDATION_RT_TOOLS__CANCEL_GRACE_MS": text})
     assert problem.key == "tools.cancel_grace_ms"
 
@@ -567,7 +567,7 @@ def test_booleans_in_the_environment(words: tuple[str, ...]) -> None:
 
 @pytest.mark.rule("CONF-09")
 @pytest.mark.parametrize("text", ["", "y", "2", " true", "enabled"])
-def test_texts_that_are_no_booleans(text: str) -> None:
+def test_wrong_boolean_in_the_environment_is_refused(text: str) -> None:
     problem = only_problem_of(environ={"FOUNDATION_RT_TOOLS__EXPOSE_ERROR_DETAILS": text})
     assert problem.expected == "true or false"
 
@@ -590,13 +590,13 @@ def test_lists_in_the_environment(text: str, value: tuple[str, ...]) -> None:
 
 @pytest.mark.rule("CONF-10")
 @pytest.mark.parametrize("text", ["a,,b", ",", " ", "[a]", "[1]", '["a"', "[" * 100_000])
-def test_texts_that_are_no_lists(text: str) -> None:
+def test_wrong_list_in_the_environment_is_refused(text: str) -> None:
     problem = only_problem_of(environ={"FOUNDATION_RT_LOGGING__REDACT_KEYS": text})
     assert problem.key == "logging.redact_keys"
 
 
 @pytest.mark.rule("CONF-11")
-def test_other_texts_are_taken_as_they_stand() -> None:
+def test_other_texts_are_used_unchanged() -> None:
     name = " [5] true, Ærlig "
     assert load_config(environ={"FOUNDATION_RT_SERVER__NAME": name}).server.name == name
     for variable in ("SERVER__NAME", "LOGGING__LEVEL", "TOOLS__ADMIN_POLICY__TOKEN_ENV_VAR"):
@@ -668,7 +668,7 @@ def test_the_schema_and_the_loader_agree(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.rule("CONF-21")
-def test_a_start_imports_what_its_sources_need(tmp_path: Path) -> None:
+def test_start_imports_only_the_loaders_of_its_sources(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
     file.write_text("")
     program = (

@@ -251,14 +251,14 @@ def test_defaults_of_every_setting() -> None:
 
 @pytest.mark.rule("CONF-01")
 @pytest.mark.parametrize(("cls", "attribute"), EVERY_SETTING)
-def test_a_setting_takes_what_it_says(cls: type, attribute: attrs.Attribute) -> None:
+def test_setting_accepts_its_values(cls: type, attribute: attrs.Attribute) -> None:
     for value in right_values(attribute.validator):
         assert getattr(cls(**{attribute.name: value}), attribute.name) == value
 
 
 @pytest.mark.rule("CONF-22")
 @pytest.mark.parametrize(("cls", "attribute"), EVERY_SETTING)
-def test_a_setting_refuses_everything_else(cls: type, attribute: attrs.Attribute) -> None:
+def test_setting_refuses_other_values(cls: type, attribute: attrs.Attribute) -> None:
     for value in wrong_values(attribute.validator):
         with pytest.raises(ValueError) as refusal:
             cls(**{attribute.name: value})
@@ -375,7 +375,7 @@ def test_the_keys_of_http_are_in_no_repr_and_in_no_message() -> None:
 @pytest.mark.rule("CONF-17")
 @pytest.mark.parametrize("one", [False, True])
 @pytest.mark.parametrize("other", [False, True])
-def test_dynamic_registration_takes_both_halves(one: bool, other: bool) -> None:
+def test_dynamic_registration_needs_both_settings(one: bool, other: bool) -> None:
     config = ServerConfig(
         tools=ToolsSection(admin_registration_enabled=one),
         security=SecuritySection(dynamic_registration_enabled=other),
@@ -409,7 +409,7 @@ def test_mode_token_needs_the_name_of_a_variable() -> None:
         ("PATH", False),
     ],
 )
-def test_which_variables_are_the_configurations(name: str, expected: bool) -> None:
+def test_only_prefixed_variables_are_settings(name: str, expected: bool) -> None:
     assert needs_loading({"HOME": "/", name: "1"}) is expected
 
 
@@ -421,7 +421,7 @@ def test_no_name_of_a_setting_is_ambiguous_in_a_variable() -> None:
 
 
 @pytest.mark.rule("CONF-21")
-def test_the_classes_import_nothing_that_loading_needs() -> None:
+def test_settings_do_not_import_the_loader() -> None:
     program = "import sys, foundation_rt.config.settings; print(*sys.modules)"
     output = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -68,12 +68,12 @@ def test_all_pages_together_are_the_list_in_order(names: set[str], size: int) ->
     assert table.was_used == bool(names)
 
 
-def test_a_cursor_nobody_gave_out_is_refused() -> None:
+def test_unknown_cursor_is_refused() -> None:
     with pytest.raises(InvalidCursor):
         make_table("a").page("a", 1, NEWEST)
 
 
-def test_each_thing_is_written_once_for_each_revision() -> None:
+def test_entry_is_encoded_once_for_each_revision() -> None:
     table = make_table("a", "b")
     for _ in range(3):
         whole(table, 1)
@@ -81,7 +81,7 @@ def test_each_thing_is_written_once_for_each_revision() -> None:
     assert [thing.written for thing in table.entries()] == [2, 2]
 
 
-def test_a_taken_key_stays_what_it_was_and_one_that_is_gone_is_gone() -> None:
+def test_taken_key_is_kept_and_removed_key_is_free() -> None:
     table = make_table("a")
     first = table.get("a")
     assert not table.add("a", Thing("other"))
@@ -96,7 +96,7 @@ def test_a_taken_key_stays_what_it_was_and_one_that_is_gone_is_gone() -> None:
 
 
 @pytest.mark.rule("MRES-12", "PROMPT-07")
-def test_observers_are_told_of_the_kind_as_long_as_they_live() -> None:
+def test_observer_is_notified_of_the_kind_while_it_lives() -> None:
     notifier = ChangeNotifier("things")
     watcher = Watcher()
     notifier.observe(watcher)

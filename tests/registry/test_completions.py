@@ -53,7 +53,7 @@ def make_registry() -> tuple[CompletionRegistry, PromptRegistry, ResourceRegistr
         (Completion(["a", "b"], 1), {"values": ["a", "b"], "total": 2, "hasMore": False}),
     ],
 )
-def test_what_is_returned_becomes_a_completion(value: Any, expected: dict[str, Any]) -> None:
+def test_returned_value_becomes_a_completion(value: Any, expected: dict[str, Any]) -> None:
     assert shape_completion(value) == {"completion": expected}
 
 
@@ -82,14 +82,14 @@ def test_no_more_than_a_hundred_are_sent(count: int) -> None:
         Completion(["a"], -1),
     ],  # type: ignore[arg-type]
 )
-def test_what_is_no_completion_is_an_error(value: Any) -> None:
+def test_returned_value_of_another_type_is_an_error(value: Any) -> None:
     with pytest.raises(ToolError, match="not a sequence of strings") as raised:
         shape_completion(value)
     assert raised.value.code is ErrorCode.INTERNAL
 
 
 @pytest.mark.rule("COMP-04")
-def test_choices_are_those_that_begin_so() -> None:
+def test_choices_match_by_prefix_in_any_case() -> None:
     choices = Choices(("Red", "green", "grey"))
     assert choices.complete("").values == ["Red", "green", "grey"]
     assert choices.complete("GR").values == ["green", "grey"]
@@ -101,7 +101,7 @@ def test_choices_are_those_that_begin_so() -> None:
 
 
 @pytest.mark.rule("COMP-01", "COMP-06")
-def test_a_completer_goes_with_what_it_belongs_to() -> None:
+def test_completer_is_removed_with_its_prompt_or_template() -> None:
     completions, prompts, resources = make_registry()
     assert not completions.is_offered
     completions.register("review", "language", handler)
@@ -133,7 +133,9 @@ def test_a_completer_goes_with_what_it_belongs_to() -> None:
         ("task://{id}", "language", "it has no argument 'language'; it has 'id'"),
     ],
 )
-def test_what_is_not_there_cannot_be_completed(subject: str, argument: str, problem: str) -> None:
+def test_completer_of_an_unknown_argument_is_refused(
+    subject: str, argument: str, problem: str
+) -> None:
     completions, _, _ = make_registry()
     with pytest.raises(RegistrationError, match=problem):
         completions.register(subject, argument, handler)
@@ -151,7 +153,7 @@ def test_a_prompt_without_arguments_has_nothing_to_complete() -> None:
 
 
 @pytest.mark.rule("COMP-02")
-def test_a_template_is_found_as_written_or_by_a_uri_of_it() -> None:
+def test_template_is_found_as_written_or_by_its_uri() -> None:
     completions, _, _ = make_registry()
     written = completions.of_resource("task://{id}")
     assert completions.of_resource("task://7") is written

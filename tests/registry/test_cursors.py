@@ -14,7 +14,7 @@ SETS = st.sets(NAMES, max_size=30)
 
 @pytest.mark.rule("PAGE-01")
 @given(names=SETS, size=st.integers(1, 12))
-def test_pages_in_a_row_are_the_whole_list(names: set[str], size: int) -> None:
+def test_all_pages_make_the_whole_list(names: set[str], size: int) -> None:
     whole = sorted(names)
     seen: list[str] = []
     cursor = None
@@ -39,7 +39,7 @@ def test_a_list_that_fits_has_no_cursor() -> None:
 
 @pytest.mark.rule("PAGE-02")
 @given(versions=st.lists(SETS, min_size=1, max_size=6), size=st.integers(1, 8))
-def test_what_is_there_all_along_is_seen_exactly_once(versions: list[set[str]], size: int) -> None:
+def test_entry_that_stays_is_listed_exactly_once(versions: list[set[str]], size: int) -> None:
     seen: list[str] = []
     cursor, number = None, 0
     while True:
@@ -55,7 +55,7 @@ def test_what_is_there_all_along_is_seen_exactly_once(versions: list[set[str]], 
 
 
 @pytest.mark.rule("PAGE-02")
-def test_the_name_a_cursor_stands_for_may_be_gone() -> None:
+def test_cursor_of_a_removed_entry_still_works() -> None:
     _, cursor = page_of(["a", "b", "c", "d"], None, 2)
     assert page_of(["a", "c", "d"], cursor, 2) == (["c", "d"], None)
     assert page_of(["a"], cursor, 2) == ([], None)
@@ -63,7 +63,7 @@ def test_the_name_a_cursor_stands_for_may_be_gone() -> None:
 
 @pytest.mark.rule("PAGE-03")
 @given(name=NAMES)
-def test_a_cursor_is_url_safe_and_leads_back(name: str) -> None:
+def test_cursor_is_url_safe_and_decodes_to_its_name(name: str) -> None:
     cursor = write_cursor(name)
     assert cursor.replace("-", "").replace("_", "").isalnum()
     assert cursor.isascii()
@@ -75,14 +75,14 @@ def test_a_cursor_is_url_safe_and_leads_back(name: str) -> None:
     "cursor",
     ["", "a", "====", "YWZ0ZXI", "YmVmb3JlOmE", "YWZ0ZXI6YQ==", "YWZ0ZXI6Y\n", "é", "\ud800", "_w"],
 )
-def test_a_cursor_that_was_never_given_out_is_refused(cursor: str) -> None:
+def test_unknown_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(InvalidCursor):
         page_of(["a", "b"], cursor, 1)
 
 
 @pytest.mark.rule("PAGE-03")
 @given(cursor=st.text(max_size=30))
-def test_any_text_is_ours_or_is_refused(cursor: str) -> None:
+def test_any_text_is_a_cursor_or_is_refused(cursor: str) -> None:
     try:
         name = read_cursor(cursor)
     except InvalidCursor:

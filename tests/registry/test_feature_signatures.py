@@ -53,7 +53,7 @@ def called(function: Callable[..., Any], /, **arguments: str) -> Any:
 
 
 @pytest.mark.rule("PROMPT-03")
-def test_a_prompt_is_what_its_function_says() -> None:
+def test_prompt_is_derived_from_its_function() -> None:
     def review(code: str, language: Annotated[str, "Of the code."] = "python") -> str:
         """Review some code.
 
@@ -86,7 +86,7 @@ def test_an_async_prompt_gets_its_context() -> None:
 
 
 @pytest.mark.rule("PROMPT-03")
-def test_a_partial_keeps_what_it_has_fixed() -> None:
+def test_fixed_argument_of_a_partial_is_no_prompt_argument() -> None:
     def review(code: str, language: str) -> str:
         return code + language
 
@@ -171,7 +171,7 @@ def test_a_function_that_is_no_prompt_is_refused(function: Any, problem: str) ->
         (Annotated[str, Constraints(max_length=2)], "ab", "ab"),
     ],
 )
-def test_text_is_read_as_the_type_has_it(hint: Any, text: str, value: Any) -> None:
+def test_text_is_read_as_its_type(hint: Any, text: str, value: Any) -> None:
     def prompt(it: Any) -> Any:
         return it
 
@@ -222,7 +222,7 @@ def test_text_that_does_not_fit_is_refused_by_name(hint: Any, text: str) -> None
 
 
 @pytest.mark.rule("PROMPT-04")
-def test_what_a_form_leaves_empty_was_not_sent() -> None:
+def test_empty_text_means_the_default() -> None:
     def prompt(
         number: int = 5, color: Color = Color.RED, text: str = "default", day: date | None = None
     ) -> Any:
@@ -243,7 +243,7 @@ def test_every_json_text_of_the_type_arrives(value: Any) -> None:
 
 
 @pytest.mark.rule("PROMPT-04")
-def test_recursive_types_are_read_too() -> None:
+def test_recursive_type_is_read_from_text() -> None:
     @frozen
     class Tree:
         name: str
@@ -260,7 +260,7 @@ def test_recursive_types_are_read_too() -> None:
 
 
 @pytest.mark.rule("COMP-04")
-def test_what_is_one_of_a_few_values_is_known() -> None:
+def test_few_values_are_completions() -> None:
     def prompt(
         color: Color,
         level: Level,
@@ -325,7 +325,7 @@ def test_variables_and_parameters_must_be_the_same() -> None:
 
 
 @pytest.mark.rule("COMP-05")
-def test_a_completion_takes_what_it_wants() -> None:
+def test_completer_may_take_value_arguments_and_context() -> None:
     given = {"value": "a", "arguments": {"b": "c"}}
 
     def one(value: str) -> Any:
@@ -349,7 +349,7 @@ def test_a_completion_takes_what_it_wants() -> None:
 
 
 @pytest.mark.rule("COMP-05")
-def test_a_completion_takes_nothing_else() -> None:
+def test_completer_with_other_parameters_is_refused() -> None:
     def none() -> None: ...
     def only(ctx: ToolContext) -> None: ...
     def many(a: str, b: str, c: str) -> None: ...

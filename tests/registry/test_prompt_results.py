@@ -41,7 +41,7 @@ def text(value: str, role: str = "user") -> dict[str, Any]:
         (PromptResult(PromptMessage("assistant", "a")), [text("a", "assistant")]),
     ],
 )
-def test_what_is_returned_becomes_messages(value: Any, messages: list[Any]) -> None:
+def test_returned_value_becomes_messages(value: Any, messages: list[Any]) -> None:
     assert shape_prompt(value, None, NEWEST) == {"messages": messages}
     assert shape_prompt(value, "Of it.", NEWEST) == {"messages": messages, "description": "Of it."}
 
@@ -75,7 +75,7 @@ def test_content_of_every_kind_is_written_as_the_revision_has_it() -> None:
 
 @pytest.mark.rule("PROMPT-05")
 @pytest.mark.parametrize("value", [None, 5, b"x", {"a": 1}, ["a", 5], PromptResult([5])])  # type: ignore[list-item]
-def test_what_is_no_prompt_is_an_error(value: Any) -> None:
+def test_returned_value_without_messages_is_an_error(value: Any) -> None:
     with pytest.raises(ToolError, match="no messages") as raised:
         shape_prompt(value, None, NEWEST)
     assert raised.value.code is ErrorCode.INTERNAL

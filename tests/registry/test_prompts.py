@@ -55,7 +55,7 @@ def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], prob
 
 
 @pytest.mark.rule("PROMPT-01", "PROMPT-07")
-def test_prompts_come_and_go() -> None:
+def test_prompts_are_added_and_removed() -> None:
     registry = PromptRegistry()
     watcher = Watcher()
     registry.observe(watcher)
@@ -71,7 +71,7 @@ def test_prompts_come_and_go() -> None:
 
 @pytest.mark.rule("PROMPT-02")
 @pytest.mark.parametrize("revision", REVISIONS.values(), ids=REVISIONS)
-def test_each_revision_is_shown_what_it_knows(revision: Any) -> None:
+def test_each_revision_gets_only_its_members(revision: Any) -> None:
     registry = PromptRegistry()
     arguments = (
         PromptArgument("code", "What to read.", True, "Code"),

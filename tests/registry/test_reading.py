@@ -81,7 +81,7 @@ def test_several_contents() -> None:
 
 @pytest.mark.rule("MRES-18")
 @pytest.mark.parametrize("value", [object(), {"a": object()}, Text("x"), ToolResult("x")])
-def test_what_is_no_contents_is_an_error(value: Any) -> None:
+def test_value_that_is_not_json_is_an_error(value: Any) -> None:
     with pytest.raises(ToolError, match="cannot be written as JSON") as raised:
         contents(value)
     assert raised.value.code is ErrorCode.INTERNAL

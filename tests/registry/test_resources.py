@@ -95,7 +95,7 @@ def test_a_definition_that_is_not_valid_is_refused(members: dict[str, Any], prob
         ({"handler": read_later, "inline": True}, "inline=True is for def"),
     ],
 )
-def test_a_handler_that_cannot_be_run_so_is_refused(options: dict[str, Any], problem: str) -> None:
+def test_handler_with_wrong_options_is_refused(options: dict[str, Any], problem: str) -> None:
     given = {"handler": read, **options}
     registry = ResourceRegistry()
     with pytest.raises(RegistrationError, match=problem):
@@ -116,13 +116,13 @@ def test_a_handler_that_cannot_be_run_so_is_refused(options: dict[str, Any], pro
         (None, "uri_template must be str, not NoneType"),
     ],
 )
-def test_a_template_that_is_none_is_refused(uri: Any, problem: str) -> None:
+def test_invalid_template_is_refused(uri: Any, problem: str) -> None:
     with pytest.raises(RegistrationError, match=problem):
         ResourceRegistry().register_template(template(uri), read)
 
 
 @pytest.mark.rule("MRES-15", "MRES-08")
-def test_what_is_taken_is_refused_and_stays() -> None:
+def test_taken_uri_is_refused_and_its_resource_stays() -> None:
     registry = ResourceRegistry()
     first = registry.register(resource(), read)
     one = registry.register_template(template(), read)
@@ -138,7 +138,7 @@ def test_what_is_taken_is_refused_and_stays() -> None:
     assert registry.find("task://1")[1] == {"other": "1"}
 
 
-def test_where_handlers_run() -> None:
+def test_handler_runs_as_task_in_thread_or_inline() -> None:
     registry = ResourceRegistry()
     assert registry.register(resource(), read).handler_spec.execution is ExecutionMode.THREAD
     later = registry.register_template(template(), read_later)
@@ -159,7 +159,7 @@ def test_meta_is_a_private_copy() -> None:
 
 
 @pytest.mark.rule("MRES-08")
-def test_the_most_literal_one_is_found() -> None:
+def test_most_literal_template_is_found_first() -> None:
     registry = ResourceRegistry()
     for uri in ("a:{x}", "a:{x}/{y}", "a:b/{y}", "a:{x}/c", "a:b{x}"):
         registry.register_template(template(uri), read)
@@ -184,7 +184,7 @@ def test_the_most_literal_one_is_found() -> None:
 
 
 @pytest.mark.rule("MRES-08", "MRES-09")
-def test_what_nothing_has_is_not_found() -> None:
+def test_unknown_uri_is_not_found() -> None:
     registry = ResourceRegistry()
     registry.register_template(template("file:///{name}"), read)
     for uri in ("", "other:1", "file:///", "file:///..", "file:///%2e%2e", "file:///a%2Fb"):
@@ -193,7 +193,7 @@ def test_what_nothing_has_is_not_found() -> None:
 
 
 @pytest.mark.rule("MRES-12")
-def test_changes_are_told_and_refusals_are_not() -> None:
+def test_observers_are_notified_of_changes_and_not_of_refusals() -> None:
     registry = ResourceRegistry()
     watcher = Watcher()
     registry.observe(watcher)
@@ -222,7 +222,7 @@ FULL = {
 
 @pytest.mark.rule("MRES-02", "MRES-03")
 @pytest.mark.parametrize("revision", REVISIONS.values(), ids=REVISIONS)
-def test_each_revision_is_shown_what_it_knows(revision: Any) -> None:
+def test_each_revision_gets_only_its_members(revision: Any) -> None:
     members: dict[str, Any] = {
         "title": "All tasks",
         "description": "Every one.",

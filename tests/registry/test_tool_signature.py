@@ -42,7 +42,7 @@ def forecast(city: str, days: int = 3, *, unit: str = "C") -> dict[str, Any]:
 
 
 @pytest.mark.rule("TYPED-27", "TYPED-02", "TYPED-03", "TYPED-14")
-def test_a_function_says_everything_about_its_tool() -> None:
+def test_tool_is_derived_from_its_function() -> None:
     tool = derive_tool(forecast)
     assert tool.name == "forecast"
     assert tool.description == "Forecast for a city.\n\nLooks ahead."
@@ -124,7 +124,7 @@ def test_methods_and_callable_objects_are_tools() -> None:
 
 
 @pytest.mark.rule("TYPED-01")
-def test_async_functions_are_known_under_partials() -> None:
+def test_async_function_is_recognized_under_a_partial() -> None:
     async def slow(ms: int, factor: int) -> int:
         return ms * factor
 
@@ -140,7 +140,7 @@ def test_async_functions_are_known_under_partials() -> None:
 
 @pytest.mark.rule("TYPED-01")
 @pytest.mark.parametrize("thing", [Station, "forecast", None], ids=["class", "str", "None"])
-def test_what_is_not_a_function_is_refused(thing: Any) -> None:
+def test_non_function_is_refused(thing: Any) -> None:
     with pytest.raises(RegistrationError, match="not a function"):
         derive_tool(thing)
 
@@ -284,7 +284,7 @@ def test_the_context_is_found_where_only_type_checkers_import_it() -> None:
 
 
 @pytest.mark.rule("TYPED-05")
-def test_a_module_may_have_a_class_of_that_name() -> None:
+def test_module_may_have_its_own_class_of_that_name() -> None:
     namespace: dict[str, Any] = {}
     exec(
         "from __future__ import annotations\nfrom attrs import define\n"
@@ -308,7 +308,7 @@ def test_two_contexts_are_refused() -> None:
 
 
 @pytest.mark.rule("TYPED-21")
-def test_what_was_not_sent_is_the_functions_own_default() -> None:
+def test_missing_argument_is_the_default_object_itself() -> None:
     marker: list[int] = [1]
 
     def collect(items: list[int] = marker, ratio: float = 1) -> Any:
@@ -323,7 +323,7 @@ def test_what_was_not_sent_is_the_functions_own_default() -> None:
 
 
 @pytest.mark.rule("TYPED-17", "TYPED-21")
-def test_what_was_sent_is_converted_even_if_it_is_the_default() -> None:
+def test_sent_argument_is_converted_even_if_equal_to_the_default() -> None:
     def collect(ratio: float = 1) -> Any:
         return ratio
 
@@ -331,7 +331,7 @@ def test_what_was_sent_is_converted_even_if_it_is_the_default() -> None:
 
 
 @pytest.mark.rule("TYPED-18", "TYPED-21")
-def test_the_arguments_are_left_alone() -> None:
+def test_arguments_are_not_changed() -> None:
     arguments: dict[str, Any] = {"items": [1.0, 2], "rest": {"a": [1]}}
 
     def collect(items: list[int], rest: dict[str, Any]) -> Any:
@@ -346,7 +346,7 @@ def test_the_arguments_are_left_alone() -> None:
 
 
 @pytest.mark.rule("TYPED-21")
-def test_names_that_the_binding_uses_itself_are_free() -> None:
+def test_parameters_may_have_names_of_the_generated_code() -> None:
     def strange(function: int, arguments: int, context: int, name: int, check: int = 1) -> Any:
         return function, arguments, context, name, check
 
@@ -355,7 +355,7 @@ def test_names_that_the_binding_uses_itself_are_free() -> None:
 
 
 @pytest.mark.rule("TYPED-21")
-def test_what_a_partial_has_fixed_is_no_argument() -> None:
+def test_fixed_argument_of_a_partial_is_no_argument() -> None:
     tool = derive_tool(functools.partial(forecast, days=9))
     assert list(tool.input_schema["properties"]) == ["city", "unit"]
     assert tool.handler({"city": "Oslo"}, CONTEXT) == forecast("Oslo", 9)
@@ -365,7 +365,7 @@ def test_what_a_partial_has_fixed_is_no_argument() -> None:
 
 
 @pytest.mark.rule("TYPED-19")
-def test_an_error_of_the_function_is_its_own() -> None:
+def test_error_of_the_function_is_passed_on() -> None:
     def fails(days: int) -> None:
         raise ValueError(days)
 
@@ -406,7 +406,7 @@ def test_a_schema_by_hand_is_used_as_it_is() -> None:
 
 
 @pytest.mark.rule("TYPED-22")
-def test_a_parameter_that_cannot_be_derived_does_not_spoil_the_next() -> None:
+def test_unsupported_parameter_does_not_affect_the_next_one() -> None:
     @define
     class Inner:
         name: str
@@ -436,7 +436,7 @@ def test_a_parameter_that_cannot_be_derived_does_not_spoil_the_next() -> None:
         ({"place": {"name": "x"}, "speed": 1, "extra": 1}, "/extra"),
     ],
 )
-def test_what_a_schema_by_hand_lets_through_is_still_checked(
+def test_values_that_a_given_schema_accepts_are_still_checked(
     arguments: dict[str, Any], path: str
 ) -> None:
     with pytest.raises(ToolError) as refused:
@@ -474,9 +474,7 @@ def test_keyword_parameters_get_the_rest_of_a_schema_by_hand() -> None:
         ),
     ],
 )
-def test_a_schema_by_hand_has_to_go_with_the_signature(
-    schema: dict[str, Any], message: str
-) -> None:
+def test_given_schema_must_fit_the_signature(schema: dict[str, Any], message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         derive_tool(forecast, input_schema=schema)
 
@@ -498,7 +496,9 @@ def test_the_context_is_no_property_of_a_schema_by_hand() -> None:
         {"type": "object", "properties": None},
     ],
 )
-def test_what_a_schema_by_hand_leaves_open_is_decided_on_a_call(schema: dict[str, Any]) -> None:
+def test_names_that_a_given_schema_leaves_open_are_checked_on_a_call(
+    schema: dict[str, Any],
+) -> None:
     tool = derive_tool(forecast, input_schema=schema)
     assert tool.handler({"city": "Oslo"}, CONTEXT) == forecast("Oslo")
 

@@ -153,7 +153,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.rule("REG-03")
 @pytest.mark.parametrize(("members", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_told_with_and_without_registering(
+def test_problems_are_found_with_and_without_registering(
     members: dict[str, Any], message: str
 ) -> None:
     registry = ToolRegistry()
@@ -168,7 +168,7 @@ def test_what_is_wrong_is_told_with_and_without_registering(
 
 
 @pytest.mark.rule("REG-03")
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     told = ToolRegistry().validate_definition(
         definition("", description=1, version=2, input_schema=3)
     )
@@ -195,7 +195,7 @@ def test_validating_a_definition_registers_nothing() -> None:
 
 @pytest.mark.rule("REG-03")
 @pytest.mark.parametrize("timeout_ms", [0, -1, 1.5, True, "5", 2**31, 10**400])
-def test_a_deadline_is_refused_unless_it_is_one_the_configuration_could_set(
+def test_timeout_outside_the_range_of_the_setting_is_refused(
     timeout_ms: Any,
 ) -> None:
     with pytest.raises(RegistrationError, match=r"'tool'.*timeout_ms must be"):
@@ -204,7 +204,7 @@ def test_a_deadline_is_refused_unless_it_is_one_the_configuration_could_set(
 
 @pytest.mark.rule("REG-03")
 @pytest.mark.parametrize("timeout_ms", [None, 1, 2**31 - 1])
-def test_a_deadline_may_be_what_the_configuration_could_set(timeout_ms: int | None) -> None:
+def test_timeout_within_the_range_of_the_setting_is_accepted(timeout_ms: int | None) -> None:
     tool = ToolRegistry().register(definition(), handler, timeout_ms=timeout_ms)
     assert tool.timeout_ms == timeout_ms
 
@@ -299,7 +299,7 @@ def test_the_list_comes_in_pages() -> None:
 
 @pytest.mark.rule("PAGE-03")
 @pytest.mark.parametrize("cursor", ["", "YQ", "\u00e9", 5, [], {}, True])
-def test_a_cursor_that_was_never_given_out_is_refused(cursor: Any) -> None:
+def test_unknown_cursor_is_refused(cursor: Any) -> None:
     core = make_core().handshake()
     error = core.answer(request("tools/list", {"cursor": cursor}))["error"]
     assert error["code"] == -32602
@@ -321,7 +321,7 @@ WHOLE = definition(
 
 
 @pytest.mark.rule("REG-02")
-def test_a_tool_is_shown_with_all_that_is_said_of_it() -> None:
+def test_list_shows_every_member_of_a_definition() -> None:
     registry = ToolRegistry()
     registry.register(WHOLE, handler)
     assert listed(registry) == [
@@ -356,7 +356,7 @@ def test_a_tool_is_shown_with_all_that_is_said_of_it() -> None:
         ("2026-07-28", set()),
     ],
 )
-def test_a_revision_is_shown_what_it_knows(revision: str, unknown: set[str]) -> None:
+def test_each_revision_gets_only_its_members(revision: str, unknown: set[str]) -> None:
     registry = ToolRegistry()
     registry.register(WHOLE, handler)
     [tool] = shown(registry, REVISIONS[revision])
@@ -376,7 +376,7 @@ def test_an_output_schema_for_more_than_objects_is_shown_from_2026_07_28_on(
 
 
 @pytest.mark.rule("REG-05")
-def test_what_is_said_of_a_tool_is_a_private_copy() -> None:
+def test_definition_is_a_private_copy() -> None:
     output: dict[str, Any] = {"type": "object"}
     meta: dict[str, Any] = {"k": [1]}
     icons = [Icon("a:b")]
@@ -418,7 +418,7 @@ def test_a_name_longer_than_recommended_is_taken_with_a_warning(
 
 
 @pytest.mark.rule("REG-11")
-def test_another_separator_stands_in_every_name_that_clients_see() -> None:
+def test_separator_replaces_slash_in_every_advertised_name() -> None:
     core = make_core().handshake()
     core.registry.register(definition("agent/send/all"), handler)
     core.registry.use_separator("_")
@@ -437,7 +437,7 @@ def test_another_separator_stands_in_every_name_that_clients_see() -> None:
 
 
 @pytest.mark.rule("REG-17")
-def test_two_tools_that_would_have_one_name_are_an_error_that_says_so() -> None:
+def test_two_tools_with_one_advertised_name_are_refused() -> None:
     message = r"'a_b' and 'a/b' would both be called 'a_b': .*tools.name_separator"
     registry = ToolRegistry()
     registry.use_separator("_")
@@ -471,7 +471,7 @@ def test_scopes_are_kept_with_the_tool() -> None:
 
 
 @pytest.mark.rule("SCHEMA-23")
-def test_what_headers_repeat_is_kept_with_the_tool() -> None:
+def test_header_parameters_are_kept_with_the_tool() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
     registry = ToolRegistry()
     tool = registry.register(definition(input_schema=schema), handler)
@@ -485,7 +485,7 @@ def test_what_headers_repeat_is_kept_with_the_tool() -> None:
 
 
 @pytest.mark.rule("REG-05")
-def test_what_is_advertised_is_a_private_copy_of_what_is_enforced() -> None:
+def test_advertised_schema_is_a_private_copy_of_the_enforced_one() -> None:
     inner = {"type": "integer"}
     schema = {"type": "object", "properties": {"a": inner}}
     registry = ToolRegistry()
@@ -578,7 +578,7 @@ def test_any_other_callable_runs_in_a_thread(function: Callable[..., Any]) -> No
 
 
 @pytest.mark.rule("CALL-12")
-def test_where_a_handler_runs_can_be_said() -> None:
+def test_execution_mode_can_be_given() -> None:
     tool = ToolRegistry().register(definition(), handler, execution=ExecutionMode.INLINE)
     assert tool.execution is ExecutionMode.INLINE
 
@@ -587,7 +587,7 @@ def test_where_a_handler_runs_can_be_said() -> None:
 
 
 @pytest.mark.rule("REG-07")
-def test_unregister_tells_whether_there_was_such_a_tool() -> None:
+def test_unregister_returns_whether_the_tool_was_there() -> None:
     registry = ToolRegistry()
     registry.register(definition(), handler)
     assert registry.unregister("tool") is True
@@ -597,7 +597,7 @@ def test_unregister_tells_whether_there_was_such_a_tool() -> None:
 
 
 @pytest.mark.rule("REG-07")
-def test_a_call_that_runs_is_not_touched_when_its_tool_goes() -> None:
+def test_running_call_goes_on_when_its_tool_is_removed() -> None:
     core = make_core().handshake()
     core.registry.register(definition(), handler)
     call = core.begin("tool", {"a": 1})
@@ -608,7 +608,7 @@ def test_a_call_that_runs_is_not_touched_when_its_tool_goes() -> None:
 
 
 @pytest.mark.rule("REG-07")
-def test_a_tool_is_removed_only_as_long_as_it_is_still_the_one_of_its_name() -> None:
+def test_remove_ignores_a_tool_that_was_replaced() -> None:
     registry = ToolRegistry()
     former = registry.register(definition(), handler)
     registry.unregister("tool")
@@ -636,7 +636,7 @@ class Watcher:
 
 
 @pytest.mark.rule("REG-15")
-def test_observers_are_told_of_each_change_after_it_was_made() -> None:
+def test_observer_is_notified_after_each_change() -> None:
     registry = ToolRegistry()
     registry.register(definition("first"), handler)
     watcher, other = Watcher(registry), Watcher(registry)
@@ -651,7 +651,7 @@ def test_observers_are_told_of_each_change_after_it_was_made() -> None:
 
 
 @pytest.mark.rule("REG-15")
-def test_an_observer_that_nobody_else_holds_is_forgotten() -> None:
+def test_registry_does_not_keep_an_observer_alive() -> None:
     registry = ToolRegistry()
     watcher = Watcher(registry)
     gone = weakref.ref(watcher)
@@ -698,7 +698,7 @@ def logged() -> tuple[StructuredLogger, MemorySink]:
 
 
 @pytest.mark.rule("REG-06", "REG-13")
-def test_dynamic_tools_are_logged_at_warn_when_they_come_and_when_they_go() -> None:
+def test_dynamic_tool_is_logged_at_warn_when_added_and_removed() -> None:
     logger, sink = logged()
     registry = ToolRegistry(logger)
     registry.register(definition("static"), handler)
@@ -716,7 +716,7 @@ def test_dynamic_tools_are_logged_at_warn_when_they_come_and_when_they_go() -> N
 
 
 @pytest.mark.rule("REG-08")
-def test_warnings_wait_for_a_logger_and_come_once_and_in_order() -> None:
+def test_warnings_are_held_for_the_logger_once_and_in_order() -> None:
     registry = ToolRegistry()
     unknown = {"type": "object", "x-unknown": 1}
     registry.register(definition("a", input_schema=unknown), handler)

@@ -163,7 +163,7 @@ def test_a_class_may_hold_a_class_and_name_a_member_like_its_type() -> None:
 
 @pytest.mark.rule("TYPED-30", "TYPED-15")
 @pytest.mark.parametrize("annotation", ["", "1 +", "[].nothing", "1 / 0", "Global | 'x'"])
-def test_an_annotation_that_fails_is_refused(annotation: str) -> None:
+def test_annotation_that_raises_is_refused(annotation: str) -> None:
     def tool(it: Any) -> None: ...
 
     tool.__annotations__ = {"it": annotation}

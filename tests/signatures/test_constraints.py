@@ -134,6 +134,6 @@ def test_constraints_are_enforced() -> None:
         (Annotated[str, Constraints(pattern=5)], "pattern is 5, which is no string"),  # type: ignore[arg-type]
     ],
 )
-def test_constraints_that_make_no_sense_are_refused(hint: Any, reason: str) -> None:
+def test_invalid_constraint_is_refused(hint: Any, reason: str) -> None:
     with pytest.raises(RegistrationError, match=f"'it': {reason}"):
         schema_of(hint)

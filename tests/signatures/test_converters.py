@@ -143,7 +143,7 @@ def test_numbers_arrive_in_their_type(hint: Any, value: Any, expected: Any) -> N
         (Annotated[int, Constraints(minimum=1)], 1e16, "/it"),
     ],
 )
-def test_a_float_that_may_have_been_rounded_is_no_integer(hint: Any, value: Any, path: str) -> None:
+def test_rounded_float_is_no_integer(hint: Any, value: Any, path: str) -> None:
     error = refused(hint, value)
     assert error.details == {"reason": "integer_out_of_range", "path": path}
     assert error.message.startswith(f"{path} may have been rounded")
@@ -209,7 +209,7 @@ def test_a_float_is_the_integer_it_equals_or_refused(number: float) -> None:
         (UUID, "{12345678-1234-1234-1234-123456789abc}"),
     ],
 )
-def test_what_is_advertised_refuses_other_types(hint: Any, value: Any) -> None:
+def test_advertised_schema_refuses_other_types(hint: Any, value: Any) -> None:
     assert not is_advertised(hint, value)
 
 
@@ -265,7 +265,7 @@ def test_what_is_advertised_refuses_other_types(hint: Any, value: Any) -> None:
         (list[Options], [{"level": 1, "limit": 3.0}], [{"level": Level.LOW, "limit": 3}]),
     ],
 )
-def test_values_arrive_structured(hint: Any, value: Any, expected: Any) -> None:
+def test_values_are_converted_to_their_types(hint: Any, value: Any, expected: Any) -> None:
     result = arrived(hint, value)
     assert result == expected
     assert type(result) is type(expected)
@@ -298,7 +298,7 @@ def test_a_value_that_needs_no_conversion_is_passed_on(hint: Any, value: Any) ->
         (time, "10:00:00.1234567Z"),
     ],
 )
-def test_what_python_cannot_hold_is_refused(hint: Any, value: str) -> None:
+def test_value_without_a_python_value_is_refused(hint: Any, value: str) -> None:
     error = refused(hint, value)
     assert error.details == {"reason": "not_structurable", "path": "/it"}
     assert value not in error.message
@@ -339,7 +339,9 @@ def test_what_python_cannot_hold_is_refused(hint: Any, value: str) -> None:
         (Reading, {"place": {"name": "x"}, "values": [1, "x"]}, "/it/values/1"),
     ],
 )
-def test_what_another_schema_lets_through_is_refused(hint: Any, value: Any, path: str) -> None:
+def test_value_that_only_a_given_schema_accepts_is_refused(
+    hint: Any, value: Any, path: str
+) -> None:
     error = refused(hint, value, by_hand=True)
     assert error.details == {"reason": "not_structurable", "path": path}
     assert error.message.startswith(path + " ")
@@ -393,7 +395,7 @@ class Account:
         (TypeError("internals"), "was refused (TypeError)"),
     ],
 )
-def test_a_refusal_by_a_constructor_tells_its_own_words_only(
+def test_refusal_of_a_constructor_never_quotes_the_value(
     error: Exception, text: str | None
 ) -> None:
     secret = {"a": ["hunter2", None, True, 1234567], "b": "line\nbreak", "c": "abc"}
@@ -426,7 +428,7 @@ def test_other_errors_of_a_constructor_are_passed_on(error: Exception) -> None:
 @pytest.mark.rule("TYPED-19")
 @settings(deadline=None)
 @given(st.text(min_size=4), st.integers(10**4, 2**63))
-def test_no_value_is_repeated(text: str, number: int) -> None:
+def test_refusal_never_quotes_the_value(text: str, number: int) -> None:
     for error in (ValueError(f"bad: {text}"), ValueError(f"bad: {number}"), ValueError(repr(text))):
         refusal = refused(_class_that_raises(error), {"secret": [text, {"x": number}]})
         assert refusal.message == "/it was refused (ValueError)"

@@ -108,7 +108,7 @@ VALUES: dict[str, tuple[Any, list[Any]]] = {
 
 @pytest.mark.rule("TYPED-26", "TYPED-46")
 @pytest.mark.parametrize(("hint", "values"), VALUES.values(), ids=VALUES)
-def test_what_is_written_is_what_the_schema_says(hint: Any, values: list[Any]) -> None:
+def test_written_value_fits_the_schema(hint: Any, values: list[Any]) -> None:
     validate = compile_schema(schema_of(returning(hint)), any_root=True).validate
     for value in values:
         assert validate(orjson.loads(write_json(value))) == ()
@@ -134,7 +134,7 @@ def test_a_class_is_described_by_its_attributes() -> None:
 
 
 @pytest.mark.rule("TYPED-46")
-def test_a_dataclass_is_described_by_what_orjson_writes() -> None:
+def test_dataclass_has_the_members_that_orjson_writes() -> None:
     schema = schema_of(returning(Box))
     assert [*schema["properties"]] == ["corner", "color", "tags", "fixed", "made"]
     assert schema["required"] == ["corner", "color", "tags", "made"]
@@ -142,12 +142,12 @@ def test_a_dataclass_is_described_by_what_orjson_writes() -> None:
 
 @pytest.mark.rule("TYPED-26")
 @pytest.mark.parametrize("hint", [Tree, Cat | Dog, Row, dict[str, int]])
-def test_a_root_that_takes_objects_only_says_so(hint: Any) -> None:
+def test_root_of_objects_has_type_object(hint: Any) -> None:
     assert schema_of(returning(hint))["type"] == "object"
 
 
 @pytest.mark.rule("TYPED-26")
-def test_the_result_of_a_coroutine_is_what_it_returns() -> None:
+def test_schema_of_a_coroutine_is_that_of_its_result() -> None:
     async def soon() -> list[int]: ...
 
     assert schema_of(soon) == {"type": "array", "items": {"type": "integer"}}

@@ -362,7 +362,7 @@ class Box(Generic[T]):
         ),
     ],
 )
-def test_what_has_no_json_form_is_refused(hint: Any, reason: str) -> None:
+def test_type_without_a_json_form_is_refused(hint: Any, reason: str) -> None:
     assert reason in refusal(hint)
 
 
@@ -537,7 +537,7 @@ def test_a_class_used_twice_is_a_definition() -> None:
 
 
 @pytest.mark.rule("TYPED-11", "TYPED-39")
-def test_what_a_place_says_of_a_class_used_once_comes_first() -> None:
+def test_description_of_the_parameter_wins_over_that_of_its_class() -> None:
     schema = it(Annotated[Place | None, "Where to."], default=None)
     assert schema == {
         "anyOf": [PLACE, {"type": "null"}],
@@ -644,7 +644,7 @@ def test_a_default_that_is_a_json_value_is_advertised(
         (Place, Place("Oslo")),
     ],
 )
-def test_any_other_default_is_left_out(hint: Any, default: Any) -> None:
+def test_default_without_a_json_value_is_left_out(hint: Any, default: Any) -> None:
     schema = schema_of(hint, default=default)
     assert "default" not in schema["properties"]["it"]
     assert schema["required"] == []

@@ -113,7 +113,7 @@ class Plus:
 
 @pytest.mark.rule("TYPED-23")
 @pytest.mark.parametrize("innermost", [5, "no"])
-def test_tags_come_first_so_that_depth_does_not_multiply(innermost: Any) -> None:
+def test_tags_are_checked_before_nested_members(innermost: Any) -> None:
     def tool(term: Minus | Plus) -> Any:
         return term
 
@@ -175,7 +175,7 @@ def test_tags_come_first_so_that_depth_does_not_multiply(innermost: Any) -> None
         (Annotated[int | None, "x"] | Annotated[date | None, "y"], 1.0, 1),
     ],
 )
-def test_a_value_finds_its_member(hint: Any, value: Any, expected: Any) -> None:
+def test_value_is_converted_by_the_matching_member(hint: Any, value: Any, expected: Any) -> None:
     result = arrived(hint, value)
     assert repr(result) == repr(expected)
 
@@ -198,7 +198,7 @@ def test_a_value_finds_its_member(hint: Any, value: Any, expected: Any) -> None:
         (Dog | Untagged, "Dog and Untagged can be given by the same keys"),
     ],
 )
-def test_a_union_that_cannot_be_told_apart_is_refused(hint: Any, reason: str) -> None:
+def test_ambiguous_union_is_refused(hint: Any, reason: str) -> None:
     with pytest.raises(RegistrationError) as refused:
         tool_of(hint)
     assert reason in str(refused.value)
