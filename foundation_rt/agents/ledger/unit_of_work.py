@@ -236,7 +236,7 @@ class UnitOfWork:
         link = (envelope.source_agent_id, envelope.target_agent_id)
         if envelope.ack is not None:
             self._take_ack((link[1], link[0]), envelope.ack, received)
-        if envelope.seq == 0:
+        if envelope.seq == 0:  # a bare acknowledgement
             return
         if not self._has_room_for_envelope(envelope):
             received.refused += 1
@@ -251,9 +251,12 @@ class UnitOfWork:
             received.refused += 1
             received.outdated.append(envelope)
             return
+        advanced = state.received_up_to > before
         if state.incarnation != incarnation:
             self.touched.add(link)
             received.ready |= self._release_held(link, ALL)
+        elif advanced or found is SequenceStatus.NEW:
+            self.touched.add(link)
         received.acks[link], received.incarnation[link] = state.received_up_to, state.incarnation
         if found is SequenceStatus.BEYOND:
             received.refused += 1
@@ -263,10 +266,7 @@ class UnitOfWork:
                 received.ready |= self._release_held(link, passed)
             received.accepted.append(envelope)
             self._take_in(incoming, link, state, now_ms, ttl_ms, received)
-        if found is SequenceStatus.NEW:
-            self.touched.add(link)
-        if state.received_up_to > before:
-            self.touched.add(link)
+        if advanced:
             received.ready |= self._release_held(link, state.received_up_to)
 
     def _take_ack(self, link: Link, ack: int, received: Received) -> None:
