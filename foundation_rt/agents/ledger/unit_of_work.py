@@ -1,8 +1,8 @@
 """The rules of a ledger, applied to the records that one transaction works on.
 
 A `UnitOfWork` is a working set of links, queues, requests and messages. `append`, `receive` and
-`complete` change it item by item, by the functions of `session_manager` and `rules`, and note what
-a store has to write. The stores differ only in where the working set comes from and where it goes:
+`complete` change it item by item, with the functions of `session_manager` and `rules`, and note
+what a store has to write. The stores differ only in where the working set comes from and goes to:
 
 * SQLite and PostgreSQL load the rows that a batch touches, run the batch, and flush what was noted.
 * The store in memory is one working set that is never flushed. It overrides the methods below "what
@@ -17,6 +17,7 @@ import orjson
 from attrs import define, evolve, field
 
 from ...errors import UsageError
+from ...values import Shown
 from .rules import (
     conflict_error,
     is_repeated,
@@ -59,7 +60,7 @@ _NO_WRITES = "this ledger takes no writes of a handler: use PostgreSQL for them"
 
 
 @define(eq=False, repr=False)
-class UnitOfWork:
+class UnitOfWork(Shown):
     """Links, queues, requests and messages, as they are within one transaction.
 
     Attributes:
@@ -139,8 +140,7 @@ class UnitOfWork:
     ) -> MessageRecord:
         """Enter the RESPONSE to a request that came from another ledger (AACP-16).
 
-        Args:
-            reply: gives the RESPONSE its id, and the time of its second attempt.
+        `reply` gives the RESPONSE its id, and the time of its second attempt.
         """
         state = self._touch((request.target_agent_id, request.source_agent_id))
         message = MessageRecord(
@@ -223,7 +223,7 @@ class UnitOfWork:
             self.held.setdefault(link, {})[record.seq] = record
 
     def receive(self, arrivals: Sequence[IncomingEnvelope], now_ms: int, ttl_ms: int) -> Received:
-        """Take note of envelopes and of the acknowledgements in them."""
+        """Enter received messages, and apply the acknowledgements in their envelopes."""
         received = Received({}, [], [], [], [], 0, False)
         for incoming in arrivals:
             self._receive(incoming, now_ms, ttl_ms, received)
@@ -353,10 +353,9 @@ class UnitOfWork:
         self._note_entry(record)
 
     def _release_held(self, link: Link, up_to: int) -> bool:
-        """Queue the requests that waited for a gap that is filled now, in the order of numbers.
+        """Queue the requests that waited for a gap, in the order of numbers.
 
-        Args:
-            up_to: nothing is missing up to this number; `ALL`: those missing will never come.
+        No number is missing up to `up_to`; with `ALL`, those that are missing will never come.
         """
         held = self.held.get(link)
         if not held:

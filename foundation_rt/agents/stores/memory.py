@@ -13,6 +13,7 @@ import orjson
 from attrs import Factory, define, evolve, field
 
 from ...errors import StructuredError
+from ...values import Shown
 from ..ledger.rules import claim_from, make_void, retry
 from ..ledger.types import (
     TERMINAL,
@@ -44,7 +45,7 @@ class MemoryLedger(UnitOfWork):
     """The working set of a ledger that is never flushed: all that there is, with its indexes.
 
     Attributes:
-        usage: counts what is held; nothing beyond its limits is taken (AACP-49).
+        usage: counts the records; nothing beyond its limits is taken (AACP-49).
         outbox: messages on their way, by link and number.
         waiting: requests that are RECEIVED or CLAIMED, by target, in the order of their positions.
         attempts: when messages are sent again; an entry that disagrees with its record is void.
@@ -199,7 +200,7 @@ class MemoryLedger(UnitOfWork):
 
 
 @define(eq=False, repr=False)
-class InMemoryAACPPersistenceAdapter:
+class InMemoryAACPPersistenceAdapter(Shown):
     """Keeps everything in dictionaries.
 
     Records that can still change are copied before they are handed out; the others are not. What

@@ -1,6 +1,6 @@
-"""How much is held in memory, in all and for each owner, and how much may be (AACP-49, AACP-51).
+"""Bounds on memory: how much is held, in total and for each owner (AACP-49, AACP-51).
 
-For a ledger in memory, and for what waits to be entered in any ledger.
+They apply to a ledger in memory, and to messages that wait to be entered in any ledger.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from attrs import Factory, define, field, frozen
 
 from ...errors import ErrorCode, StructuredError
 from ...protocol.jsonrpc import compact
+from ...values import Shown
 from ..ledger.ownership import owner_of
 from ..ledger.types import (
     Envelope,
@@ -22,10 +23,10 @@ from ..ledger.types import (
 from ..persistence import LedgerFullError
 
 RECORD_BYTES = 1024
-"""What a record counts beside its payload; with ids, indexes and a small outcome it takes less."""
+"""The size of a record without its payload; ids, indexes and a small outcome take less."""
 
 SMALL_OUTCOME_BYTES = 256
-"""An outcome so small counts nothing: every request that was taken can be finished."""
+"""An outcome up to this size counts nothing, so every request that was taken can be finished."""
 
 
 @frozen
@@ -33,8 +34,8 @@ class MemoryLimits:
     """The most that is held in memory.
 
     Attributes:
-        records, bytes: in all.
-        principal_records, principal_bytes: for one owner (AACP-48); by default all.
+        records, bytes: in total.
+        principal_records, principal_bytes: for one owner (AACP-48); by default the total.
     """
 
     records: int = 200_000
@@ -44,8 +45,8 @@ class MemoryLimits:
 
 
 @define(eq=False, repr=False)
-class _Held:
-    """What is held: of all, or of one owner."""
+class _Held(Shown):
+    """Records and bytes that are held, in total or for one owner."""
 
     records: int = 0
     size: int = 0
@@ -62,7 +63,7 @@ NO_ROOM = orjson.dumps(
         {"reason": "ledger_full"},
     ).to_wire()
 )
-"""The error of a request that was executed and whose outcome could not be kept."""
+"""The error of a request that was executed but whose outcome could not be kept."""
 
 
 def outcome_size(outcome: bytes | None) -> int:
@@ -79,8 +80,8 @@ def size_of(record: RequestRecord | MessageRecord) -> int:
 
 
 @define(eq=False, repr=False)
-class Usage:
-    """Counts records and bytes, and says what there is room for."""
+class Usage(Shown):
+    """Counts records and bytes, and tells whether more fit within the limits."""
 
     limits: MemoryLimits
     _total: _Held = field(factory=_Held, init=False)
@@ -88,16 +89,16 @@ class Usage:
 
     @property
     def records(self) -> int:
-        """How many there are."""
+        """The number of records that are held."""
         return self._total.records
 
     @property
     def size(self) -> int:
-        """For how many bytes they count."""
+        """The number of bytes for which the records count."""
         return self._total.size
 
     def has_room(self, request_id: str | None, records: int, size: int) -> bool:
-        """Return whether so much more may be held of a request, and so of its owner."""
+        """Return whether so much more fits for a request, and for its owner."""
         limits, total = self.limits, self._total
         if total.records + records > limits.records or total.size + size > limits.bytes:
             return False
@@ -111,34 +112,34 @@ class Usage:
         )
 
     def has_room_for_message(self, outgoing: OutgoingMessage) -> bool:
-        """Return whether a message may be entered that is made here."""
-        # A request to another ledger is a record here, and a message to there.
+        """Return whether a message that is made here fits."""
+        # A request to another ledger is a request record and a message record.
         records = 2 if outgoing.message_type is MessageType.REQUEST and not outgoing.local else 1
         size = RECORD_BYTES + len(outgoing.payload)
         return self.has_room(outgoing.request_id, records, records * size)
 
     def has_room_for_envelope(self, envelope: Envelope) -> bool:
-        """Return whether a message may be taken that comes in, should it not be known."""
+        """Return whether a received message fits, if it is new."""
         if envelope.message_type is MessageType.RESPONSE or envelope.tombstone:
             return True
         size = RECORD_BYTES + len(envelope.payload)
         return self.has_room(envelope.request_id, 1, size)
 
     def demand(self, request_id: str | None, records: int, size: int) -> None:
-        """Raise `LedgerFullError` unless so much more may be held."""
+        """Raise `LedgerFullError` unless so much more fits."""
         if not self.has_room(request_id, records, size):
             raise LedgerFullError("the ledger in memory has no room for this record")
 
     def add(self, record: RequestRecord | MessageRecord) -> None:
-        """Count a record that is new."""
+        """Count a new record."""
         self.change(record.request_id, 1, size_of(record))
 
     def remove(self, record: RequestRecord | MessageRecord) -> None:
-        """Count a record no longer."""
+        """Stop counting a record."""
         self.change(record.request_id, -1, -size_of(record))
 
     def change(self, request_id: str | None, records: int, size: int) -> None:
-        """Count more, or less, of a request, and so of its owner."""
+        """Count more, or less, for a request and its owner."""
         self._total.add(records, size)
         owner = owner_of(request_id or "")
         if owner is not None:
@@ -155,7 +156,7 @@ class Usage:
         error: bytes | None,
         now_ms: int,
     ) -> None:
-        """Enter an outcome; one for which there is no room is FAILED instead."""
+        """Give a request its outcome; one that does not fit is replaced by FAILED."""
         size = outcome_size(result or error)
         if not self.has_room(record.request_id, 0, size):
             state, result, error, size = RequestState.FAILED, None, NO_ROOM, 0

@@ -1,12 +1,12 @@
-"""A ledger in PostgreSQL: shared by any number of processes, durable as the server is.
+"""A ledger in PostgreSQL, shared by any number of processes and as durable as the server.
 
-    adapter      the operations, each one transaction
-    sheet        what a batch works on: read under locks, changed by the rules, written in sets
-    statements   the SQL
-    migrations   the tables, version by version
-    connections  few connections, transactions that are repeated while that is safe
-    listening    hears that others have changed something
-    arrays       columns of a batch as PostgreSQL takes them
+    adapter         the operations, each one transaction
+    working_set     loading a unit of work under locks, and flushing it in sets
+    outcome_writes  the writes of handlers in the transaction of their outcomes
+    statements      the SQL
+    migrations      the tables, version by version
+    connections     few connections, transactions that are repeated while that is safe
+    arrays          columns of a batch as PostgreSQL takes them
 
 Needs the extra `postgres` (psycopg 3).
 """

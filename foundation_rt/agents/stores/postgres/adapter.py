@@ -14,6 +14,7 @@ from attrs import define, field
 
 from ....errors import StructuredError, UsageError
 from ....logs.logger import StructuredLogger
+from ....values import Shown
 from ...ledger.rules import retry
 from ...ledger.types import (
     MESSAGE_STATES,
@@ -37,8 +38,7 @@ from ...ledger.unit_of_work import UnitOfWork
 from ...persistence import RetryDecision, StoreError
 from .. import records
 from . import statements
-from .connections import Connections, Query, Row, Transaction, read_url
-from .listening import Listener
+from .connections import Connections, Listener, Query, Row, Transaction, read_url
 from .migrations import migrate
 from .outcome_writes import OutcomeWrites
 from .working_set import flush, load, load_held
@@ -47,32 +47,32 @@ T = TypeVar("T")
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _MAX_CLOCK_DIFFERENCE_MS = 10_000
-"""A clock further off would take live claims for lapsed ones, and delete what has not expired."""
+"""With a larger difference live claims would seem lapsed, and live records expired."""
 _BUSY_MS = 10
-"""After how long it is worth while to ask again for a queue for which another is claiming."""
+"""The delay before asking again for a queue from which another process is claiming."""
 _PURGE_BATCH = 5_000
-"""How many records are deleted in one transaction: well within what a statement may take."""
+"""The records deleted in one transaction: few enough for the time limit of a statement."""
 
 
 @define(eq=False, repr=False)
-class PostgresAACPPersistenceAdapter:
+class PostgresAACPPersistenceAdapter(Shown):
     """Keeps a ledger in the tables of one schema, which any number of processes may share.
 
-    What changes something costs two round trips: one that locks and reads, one that writes and
-    commits. A statement costs the client about 0.1 ms, in a batch of 500 as in one of 1: singly an
-    append took 2 to 4 ms, in batches of 500 0.04 to 0.06 ms each. Batches of 50 and 500 reach half
-    to all of what a loop with one bare statement for each operation does. Nodes gather what waits
-    while an operation runs into the next one, so nothing is gathered here once more.
+    An operation that changes something costs two round trips: one locks and reads, one writes and
+    commits. A statement costs the client about 0.1 ms, in a batch of 500 as in a batch of 1: a
+    single append took 2 to 4 ms, one in a batch of 500 took 0.04 to 0.06 ms. Batches of 50 and 500
+    reach half to all of the rate of a loop with one bare statement for each operation. Nodes gather
+    the items that wait while an operation runs into the next one, so the adapter gathers nothing.
 
     Args:
-        url: ``postgresql://user:password@host:port/database``, or what else libpq takes.
+        url: ``postgresql://user:password@host:port/database``, or another form that libpq takes.
         schema: lower-case letters, digits and ``_``; it is made, and its tables with it.
-        connections: how many are used at most, beside one that listens.
-        logger: is told when the server is set to lose what it has acknowledged.
-        wall_ms: the time of this machine, in ms since 1970.
+        connections: the most that are used, beside one that listens.
+        logger: gets a warning when the server is set to lose what it has acknowledged.
+        wall_ms: returns the time of this machine, in ms since 1970.
 
     Raises:
-        UsageError: says what to change.
+        UsageError: the message says what to change.
     """
 
     durability = (
@@ -105,10 +105,10 @@ class PostgresAACPPersistenceAdapter:
             )
 
     async def open(self) -> None:
-        """Connect, and make the tables or bring them up to date.
+        """Connect, and make the tables or migrate them.
 
         Raises:
-            StoreError: the server cannot be reached, or does not let us do that.
+            StoreError: the server cannot be reached, or refuses.
             UsageError: the tables are those of a newer version of this package.
         """
         self._loop = asyncio.get_running_loop()
@@ -169,7 +169,7 @@ class PostgresAACPPersistenceAdapter:
         return await self._connections.transact(work)
 
     async def _ask(self, *queries: Query, then: Sequence[Query] = ()) -> list[Row]:
-        """One transaction of these queries; the rows of the last."""
+        """Execute queries in one transaction; return the rows of the last query."""
 
         async def work(transaction: Transaction) -> list[Row]:
             return (await transaction.commit(*queries, then=then))[-1]
@@ -178,7 +178,7 @@ class PostgresAACPPersistenceAdapter:
 
     @property
     def _news(self) -> tuple[Query]:
-        """Tells other processes; once for a batch, and after its commit.
+        """The query that notifies other processes, once for a batch and after its commit.
 
         Within the transaction it would keep all others that notify from committing until this one
         is on disk.
@@ -252,7 +252,8 @@ class PostgresAACPPersistenceAdapter:
     ) -> Claimed:
         """See `AACPPersistenceAdapter`.
 
-        Who claims holds the mailbox of the agent until that is committed, so that the next sees it.
+        A claimer locks the mailbox of the agent until its claims are committed, so that the next
+        claimer sees them.
         """
 
         async def work(transaction: Transaction) -> Claimed:
@@ -328,7 +329,7 @@ class PostgresAACPPersistenceAdapter:
         await self._ask(statements.release(list(firsts.values())), then=self._news)
 
     async def take_due(self, now_ms: int, limit: int, decide: RetryDecision) -> Due:
-        """See `AACPPersistenceAdapter`; of several who ask at once, each gets others."""
+        """See `AACPPersistenceAdapter`; processes that ask at once get different messages."""
 
         async def work(transaction: Transaction) -> Due:
             rows, [(next_at_ms,)] = await transaction.ask(
@@ -454,7 +455,7 @@ class PostgresAACPPersistenceAdapter:
         return list(map(records.message_of, await self._ask(query)))
 
     async def purge_expired(self, now_ms: int) -> int:
-        """See `AACPPersistenceAdapter`; in several transactions, so that nobody waits for long."""
+        """See `AACPPersistenceAdapter`; several transactions, so that none holds locks for long."""
         purged = 0
         for query in statements.purges(now_ms, _PURGE_BATCH):
             batch = _PURGE_BATCH
@@ -467,7 +468,7 @@ class PostgresAACPPersistenceAdapter:
 def _choose(
     heads: Sequence[Row], mailboxes: set[str], now_ms: int, idle: Collection[str]
 ) -> tuple[list[statements.Choice], int | None]:
-    """What is claimed, in order; and when it is worth while to ask again."""
+    """Return the requests to claim, in order, and the time when it is useful to ask again."""
     chosen: list[statements.Choice] = []
     begin = set(idle)
     hints = []

@@ -1,13 +1,13 @@
 """A few connections to PostgreSQL, and transactions that are repeated as long as that is safe.
 
-A transaction that fails before its COMMIT was sent has not happened, so it is simply done again, on
-another connection if its own is gone: a deadlock, a server that restarts, a backend that is
-terminated reach nobody. When the connection is lost after that, nobody can know: `StoreError`, and
-the caller repeats the operation (AACP-30).
+A transaction that fails before its COMMIT was sent has not happened. It is repeated, on another
+connection if its own is lost: callers do not see a deadlock, a restart of the server or the end of
+a backend. When the connection is lost after that, the result is unknown: the operation raises
+`StoreError`, and the caller repeats it (AACP-30).
 
-Nothing waits for ever. The server bounds each statement and each pause between two; the kernel
-finds out that a machine is gone; and a connection that has neither answered nor failed after
-`OPERATION_S` is cut. What the URL holds is in no message: of passwords only libpq knows.
+Every wait is bounded. The server bounds each statement and each pause between two; the kernel
+detects that a machine is gone; and a connection that has neither answered nor failed after
+`OPERATION_S` is cut. No message contains the URL: only libpq knows its password.
 """
 
 from __future__ import annotations
@@ -41,28 +41,29 @@ Query = tuple[str, Sequence[object] | Mapping[str, object]]
 STATEMENT_MS = 5_000
 """The longest that one statement may take, waiting for locks included."""
 OPERATION_S = 15.0
-"""The longest that one transaction may take, what a handler does in it included."""
+"""The longest that one transaction may take, including the writes of handlers."""
 CONNECT_S = 5.0
 """How long an operation waits for a connection, while the server restarts for instance."""
 ATTEMPTS = 10
-"""How often a transaction is tried that is known not to have happened."""
+"""How often a transaction is tried, if it is known not to have happened."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+_FIRST_LISTEN_PAUSE_S, _LONGEST_LISTEN_PAUSE_S = 0.05, 2.0
 
 ROLLED_BACK = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
-"""What a transaction is told that had to give way to another."""
+"""The errors of a transaction that had to give way to another."""
 
 
 class Raced(Exception):
-    """What was read is not so any more: nothing was changed, and the transaction is done again."""
+    """The rows that were read have changed; nothing was written, so the transaction is repeated."""
 
 
 _RACES = (
     Raced,
-    psycopg.errors.UniqueViolation,  # another has entered this key in the same instant
+    psycopg.errors.UniqueViolation,  # another transaction has entered this key
     psycopg.errors.DivisionByZero,  # `statements.claim`: not all that was chosen is still there
 )
 
-# That the peer is gone is known after 5 to 10 seconds, whether it should speak or we do.
+# The loss of the peer is detected after 5 to 10 seconds, whichever side is to send.
 _NETWORK = {
     "keepalives": 1,
     "keepalives_idle": 5,
@@ -73,8 +74,8 @@ _NETWORK = {
     "application_name": "foundation-rt",
 }
 
-# Every statement here means to use an index. A plan that was made while a table was empty would
-# scan it, and would be kept until the table is next analyzed, a minute and 100,000 records later.
+# Every statement is meant to use an index. A plan that was made while a table was empty would scan
+# it, and would be kept until the table is next analyzed, a minute and 100,000 records later.
 _SETTINGS = f"""
 SELECT set_config('statement_timeout', '{STATEMENT_MS}', false),
        set_config('idle_in_transaction_session_timeout', '{int(OPERATION_S * 1000)}', false),
@@ -87,10 +88,10 @@ SELECT set_config('statement_timeout', '{STATEMENT_MS}', false),
 
 
 def read_url(url: str) -> dict[str, Any]:
-    """The parameters in a URL, or in libpq's ``key=value`` form.
+    """Return the parameters in a URL, or in libpq's ``key=value`` form.
 
     Raises:
-        UsageError: it is neither; its text is not repeated, it may hold a password.
+        UsageError: it is neither; the message does not repeat it, as it may contain a password.
     """
     try:
         parameters = conninfo_to_dict(url)
@@ -104,7 +105,7 @@ def read_url(url: str) -> dict[str, Any]:
 
 @define(eq=False, repr=False)
 class Connections:
-    """Lends connections, at most `size` at a time, and makes them as they are needed."""
+    """Lends at most `size` connections at a time, and makes them as they are needed."""
 
     _parameters: dict[str, Any]
     _schema: str
@@ -120,7 +121,7 @@ class Connections:
         return asyncio.Semaphore(self._size)
 
     async def close(self) -> None:
-        """Wait for what is under way, then close every connection."""
+        """Wait for the transactions under way, then close every connection."""
         self._closed = True
         for _ in range(self._size):
             await self._free.acquire()
@@ -130,14 +131,14 @@ class Connections:
         self._pids.clear()
 
     def is_own(self, pid: int) -> bool:
-        """Return whether a server process is behind one of these connections."""
+        """Return whether a server process serves one of these connections."""
         return pid in self._pids.values()
 
     async def connect(self) -> Connection:
-        """A new connection, set up; it is in `autocommit`, for statements say BEGIN themselves.
+        """Return a new connection, in `autocommit`, since `Transaction` sends BEGIN itself.
 
         Raises:
-            psycopg.Error: there is none to be had.
+            psycopg.Error: no connection can be made.
         """
         connection: Connection = await psycopg.AsyncConnection.connect(
             autocommit=True, **self._parameters
@@ -151,10 +152,10 @@ class Connections:
         return connection
 
     async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Do `work(transaction)`, again if need be, until it has committed.
+        """Call `work(transaction)`, repeatedly if necessary, until it has committed.
 
         Raises:
-            StoreError: it did not happen, or whether it did is not known.
+            StoreError: the transaction did not happen, or it is not known whether it did.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + OPERATION_S
@@ -216,7 +217,7 @@ class Connections:
         raise StoreError("the ledger is closed")
 
     async def _take_back(self, connection: Connection) -> None:
-        # One in the middle of something, after a cancellation for instance, is of no more use.
+        # One that is in a transaction, after a cancellation for instance, cannot be used again.
         if connection.pgconn.transaction_status == TransactionStatus.IDLE:
             self._idle.append(connection)
         else:
@@ -229,7 +230,7 @@ class Connections:
 
 @define(eq=False, repr=False)
 class Transaction:
-    """One transaction; statements that are given together cost one round trip together."""
+    """One transaction; the statements of one call cost one round trip."""
 
     connection: Connection
     schema: str
@@ -244,18 +245,17 @@ class Transaction:
         return await self._execute(queries)
 
     async def run(self, statement: str) -> None:
-        """Execute a statement that has no rows by itself, and not prepared.
+        """Execute one statement without rows, and without preparing it.
 
-        After ROLLBACK, ALTER and DROP psycopg forgets its prepared statements and has the server
-        forget them with the next statement, which in a pipeline may be a new one's preparation.
+        After ROLLBACK, ALTER and DROP psycopg forgets its prepared statements, and makes the server
+        forget them with the next statement, which in a pipeline may prepare a new one.
         """
         await self.connection.execute(self._sql(statement), prepare=False)
 
     async def commit(self, *queries: Query, then: Sequence[Query] = ()) -> list[list[Row]]:
         """Execute and commit, or do neither; return the rows of each query.
 
-        Args:
-            then: is executed after that, each by itself.
+        The queries in `then` are executed after that, each by itself.
         """
         self._committing = True
         if not self._begun and len(queries) == 1 and not then:
@@ -266,23 +266,23 @@ class Transaction:
         return rows[len(begin) : len(begin) + len(queries)]
 
     async def rollback(self) -> None:
-        """Undo everything; the transaction may begin anew."""
+        """Undo everything; the transaction may begin again."""
         if self._begun:
             await self.run("ROLLBACK")
             self._begun = False
 
     async def abandon(self) -> None:
-        """Undo everything, if there is still a connection for it."""
+        """Undo everything, if the connection is still there."""
         status = self.connection.pgconn.transaction_status
         if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             with suppress(psycopg.Error):
                 await self.run("ROLLBACK")
 
     def may_be_repeated(self, error: psycopg.Error | Raced) -> bool:
-        """Return whether what has failed has not happened, and may succeed the next time."""
+        """Return whether the failed transaction has not happened, and may succeed the next time."""
         if self.connection.closed:
             return not self._committing
-        # A statement that fails keeps what follows it, COMMIT too, from being executed.
+        # After a statement that fails the server executes none of the others, COMMIT included.
         return isinstance(error, (*ROLLED_BACK, *_RACES))
 
     async def _execute(self, queries: Sequence[Query]) -> list[list[Row]]:
@@ -298,6 +298,37 @@ class Transaction:
         return statement.replace("{schema}", f'"{self.schema}"').encode()
 
 
+@define(eq=False, repr=False)
+class Listener:
+    """Calls `callback` for the notifications of other processes on `channel`, a name in quotes.
+
+    It has a connection of its own, and makes it again after a loss, with growing pauses, until it
+    succeeds. Notifications that were sent meanwhile are lost, so it then calls the callback once.
+    """
+
+    _connections: Connections
+    _channel: str
+    _callback: Callable[[], object]
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
+        call_soon = asyncio.get_running_loop().call_soon  # the loop handles errors of the callback
+        pause = _FIRST_LISTEN_PAUSE_S
+        while True:
+            try:
+                connection = await self._connections.connect()
+                async with connection:
+                    await connection.execute(f"LISTEN {self._channel}".encode())
+                    pause = _FIRST_LISTEN_PAUSE_S
+                    call_soon(self._callback)
+                    async for notify in connection.notifies():
+                        if not self._connections.is_own(notify.pid):
+                            call_soon(self._callback)
+            except psycopg.Error:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_LISTEN_PAUSE_S)
+
+
 def _has_rows(cursor: psycopg.AsyncCursor[Row]) -> bool:
     # Not by its `description`, which makes an object of each column.
     return cursor.pgresult is not None and cursor.pgresult.nfields > 0
@@ -308,9 +339,10 @@ _COMMIT: Query = ("COMMIT", ())
 
 
 def _has_ended(connection: Connection) -> bool:
-    """Whether a connection that nobody uses is at its end: unasked, the server only says goodbye.
+    """Return whether an idle connection has ended: unasked, the server sends only its end.
 
-    Found out before it is used, for what was sent over it may have happened.
+    This is checked before the connection is used, because statements sent over it might have
+    happened.
     """
     if connection.closed:
         return True
@@ -320,11 +352,11 @@ def _has_ended(connection: Connection) -> bool:
 
 
 def _cut(connection: Connection) -> None:
-    """End a connection under whoever waits for it, who then finds it lost."""
+    """Shut a connection down, so that the task that waits for its answer finds it lost."""
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as end:
         end.shutdown(socket.SHUT_RDWR)
 
 
 def _described(error: Exception) -> str:
-    """What an error says, on one line."""
+    """Return the text of an error, on one line."""
     return " ".join(str(error).split()) or type(error).__name__

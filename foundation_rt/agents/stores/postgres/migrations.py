@@ -1,19 +1,19 @@
 """The tables of a ledger, version by version.
 
-A migration is never changed once it was released: what is to be different is the next one. They are
-applied when a ledger is opened, in one transaction, under a lock that lasts as long as it does; so
-any number of processes may open a new ledger at once. A ledger that a newer version of this package
-has migrated is refused: nobody knows here what its columns mean.
+A migration never changes once it was released: the next change is the next migration. Migrations
+are applied when a ledger is opened, in one transaction and under a lock that lasts as long, so any
+number of processes may open a new ledger at once. A ledger that a newer version of this package has
+migrated is refused, because this version does not know its columns.
 
 How the tables are shaped:
 
-- `ledger` has one row: what names the ledger, the ms since 1970 at which it was made.
-- `link` and `queue` are counters, locked by whoever enters something until it is committed. So
-  numbers and positions have no gaps and are committed in their order; sequences of the database
-  promise neither (AACP-10, AACP-22).
-- `mailbox` is locked by whoever claims for an agent. It is another row than `queue`: otherwise
-  claimers would wait for, or pass over, whoever enters a message.
-- `held`, `queued` and `finished` say in which indexes a request is. `state` is in no index, so
+- `ledger` has one row: the name of the ledger, which is its creation time in ms since 1970.
+- `link` and `queue` are counters. A transaction that enters something locks them until it is
+  committed. So numbers and positions have no gaps and are committed in their order; sequences of
+  the database promise neither (AACP-10, AACP-22).
+- `mailbox` is locked by a transaction that claims for an agent. It is another row than `queue`:
+  otherwise claimers would wait for, or pass over, transactions that enter messages.
+- `held`, `queued` and `finished` say which indexes contain a request. `state` is in no index, so
   that claiming, renewing and giving back change none: PostgreSQL then writes the new version of the
   row beside the old one (HOT), for which pages are left one third empty.
 """
@@ -105,7 +105,7 @@ CREATE INDEX message_expiry ON {schema}.message (expires_at_ms) WHERE state <> '
 """
 
 MIGRATIONS = (_FIRST,)
-"""The n-th makes version n out of version n - 1."""
+"""The n-th migration makes version n out of version n - 1."""
 
 _IS_THERE = "SELECT to_regclass(%b::text) IS NOT NULL"
 _VERSION = "SELECT coalesce(max(version), 0) FROM {schema}.migration"
@@ -117,7 +117,7 @@ _NOTE = "INSERT INTO {schema}.migration (version) VALUES (%b)"
 
 
 async def migrate(transaction: Transaction) -> None:
-    """Bring the tables to the newest version; what is there already is only looked at.
+    """Bring the tables to the newest version.
 
     Raises:
         UsageError: they are of a newer version than this package knows.

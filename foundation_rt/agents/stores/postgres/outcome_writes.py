@@ -1,9 +1,9 @@
-"""What handlers write in the transaction that records their outcomes (AACP-05, AACP-07).
+"""The writes of handlers in the transactions that record their outcomes (AACP-05, AACP-07).
 
 Each write has a savepoint of its own. When a write fails, its savepoint is undone, and the rest of
 the batch goes on. Rows and outcome must never disagree, so nothing but the write itself may fail
-in this way: when SAVEPOINT, RELEASE or ROLLBACK TO breaks, it is not known what the server has
-done, and the whole transaction is undone and repeated.
+in this way: when SAVEPOINT, RELEASE or ROLLBACK TO fails, the state of the transaction is unknown,
+and the whole transaction is undone and repeated.
 
 A write that the database did not carry out is repeated as well. There are two cases:
 

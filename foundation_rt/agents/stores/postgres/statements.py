@@ -1,9 +1,9 @@
 """The SQL of a ledger.
 
-Functions make queries of values; `link_of` and `claim_of` make values of rows, as `records` does of
-requests and messages. Statements work on whole batches: each column is an array. Rows are locked in
-one order everywhere, so that two transactions seldom wait for each other in a circle: links, queues
-and mailboxes by their names, requests by target and position.
+Functions make queries from values; `link_of` and `claim_of` make values from rows, as `records`
+does for requests and messages. Statements work on whole batches: each column is an array. Rows are
+locked in one order everywhere, so that two transactions seldom wait for each other in a circle:
+links, queues and mailboxes by their names, requests by target and position.
 """
 
 from __future__ import annotations
@@ -86,38 +86,38 @@ def _ends(links: Iterable[Link]) -> list[object]:
 
 
 def lock_links(links: Iterable[Link]) -> Query:
-    """Rows for `link_of`; a link that has no row yet is missing."""
+    """Lock links, as rows for `link_of`; a link that has no row yet is missing."""
     return _LOCK_LINKS, _ends(links)
 
 
 def incarnation() -> Query:
-    """One row."""
+    """Read the incarnation of the ledger: one row."""
     return _INCARNATION, ()
 
 
 def last_seq(link: Link) -> Query:
-    """One row, or none."""
+    """Read the last number given out on a link: one row, or none."""
     return _LAST_SEQ, link
 
 
 def lock_queues(agents: Iterable[str]) -> Query:
-    """Rows of agent and last position."""
+    """Lock queues, as rows of agent and last position."""
     return _LOCK_QUEUES, [texts(agents)]
 
 
 def make_rows(links: Iterable[Link], agents: Iterable[str]) -> list[Query]:
-    """Give links and agents their rows."""
+    """Make the rows of links and agents."""
     named = texts(agents)
     return [(_MAKE_LINKS, _ends(links)), (_MAKE_QUEUES, [named]), (_MAKE_MAILBOXES, [named])]
 
 
 def link_of(row: Row) -> tuple[Link, LinkState]:
-    """A row of `lock_links`."""
+    """Read a row of `lock_links`."""
     return (row[0], row[1]), LinkState(row[2], row[3], row[4], set(row[5]), row[6])
 
 
 def write_links(links: dict[Link, LinkState]) -> Query:
-    """Their states as they are now."""
+    """Write the states of links."""
     states = list(links.values())
     return _WRITE_LINKS, [
         *_ends(links),
@@ -130,7 +130,7 @@ def write_links(links: dict[Link, LinkState]) -> Query:
 
 
 def write_queues(queues: dict[str, int]) -> Query:
-    """The last positions that were given out."""
+    """Write the last positions that were given out."""
     return _WRITE_QUEUES, [texts(queues), numbers(queues.values())]
 
 
@@ -145,7 +145,7 @@ _LOCK_CLAIMS = f"""
 SELECT {_REQUEST} FROM {{schema}}.request WHERE request_id = ANY (%b) AND epoch > 0
 ORDER BY target_agent_id, position, request_id FOR UPDATE
 """
-# Of what is held only its place counts.
+# A held request is only put into its queue, so its payload is not read.
 _LOCK_HELD = f"""
 SELECT {_REQUEST.replace("payload", "''::bytea")} FROM {{schema}}.request
 JOIN unnest(%b::text[], %b::text[], %b::bigint[]) AS given (source_agent_id, target_agent_id, up_to)
@@ -212,32 +212,32 @@ RETURNING true
 
 
 def requests(request_ids: Iterable[str]) -> Query:
-    """Rows for `records.request_of`."""
+    """Read requests, as rows for `records.request_of`."""
     return _REQUESTS, [texts(request_ids)]
 
 
 def lock_sent(request_ids: Iterable[str]) -> Query:
-    """Rows for `records.request_of`: those that were made here and have no outcome."""
+    """Lock the requests that were made here and have no outcome."""
     return _LOCK_SENT, [texts(request_ids)]
 
 
 def lock_claims(request_ids: Iterable[str]) -> Query:
-    """Rows for `records.request_of`: those that were ever claimed."""
+    """Lock the requests that were ever claimed."""
     return _LOCK_CLAIMS, [texts(request_ids)]
 
 
 def lock_held(links: Mapping[Link, int]) -> Query:
-    """Rows for `records.request_of`, without payloads: what waits on links, up to a number."""
+    """Lock the requests that are held on links up to a number; they come without payloads."""
     return _LOCK_HELD, [*_ends(links), numbers(links.values())]
 
 
 def pending(older_than_ms: int | None) -> Query:
-    """Rows for `records.request_of`: those without an outcome, the oldest first."""
+    """Read the requests without an outcome, the oldest first."""
     return _PENDING, [_or_any_time(older_than_ms)]
 
 
 def add_requests(records: Sequence[RequestRecord]) -> Query:
-    """Enter requests that nobody has claimed; fails if one is there."""
+    """Enter requests that are not claimed; fail if one is there."""
     return _ADD_REQUESTS, [
         texts([each.request_id for each in records]),
         texts([each.message_type for each in records]),
@@ -255,7 +255,7 @@ def add_requests(records: Sequence[RequestRecord]) -> Query:
 
 
 def put_request(record: RequestRecord) -> Query:
-    """Keep a record, in whatever state, unless it is there; it enters no queue."""
+    """Keep a record in any state unless its id is known; it enters no queue."""
     return _PUT_REQUEST, [record.state in TERMINAL, *_row_of(record)]
 
 
@@ -301,7 +301,7 @@ _IS_LIVE = "(state = 'CLAIMED' AND lease_until_ms > %(now)b)"
 _COUNTS = f"(expires_at_ms > %(now)b AND NOT ({_IS_LIVE} AND owner = %(owner)b))"
 _STOPS = f"({_IS_LIVE} OR coalesce(not_before_ms > %(now)b, false))"
 
-# Agents for whom there is something to claim, and for whom nobody else is claiming at the moment.
+# Agents that have something to claim, and for which no other transaction is claiming now.
 _LOCK_MAILBOXES = f"""
 SELECT agent_id FROM {{schema}}.mailbox AS m
 WHERE agent_id = ANY (%(agents)b) AND (
@@ -328,9 +328,9 @@ CROSS JOIN LATERAL (
 WHERE h.stopped = 0 OR h.stopped = 1 AND h.stops
 ORDER BY a.place, h.position
 """
-# Whoever had a claim before may have renewed it meanwhile, completed it, or given it back. All are
-# claimed or none, for they are the head of a queue: the division fails, and with it the COMMIT that
-# is already on its way, which saves a round trip.
+# The owner of an earlier claim may have renewed it, completed it, or given it back. All are
+# claimed or none, because they are the head of a queue: otherwise the division fails, and with it
+# the COMMIT that was sent together with it, which saves a round trip.
 _CLAIM = f"""
 WITH claimed AS (
     UPDATE {{schema}}.request AS r
@@ -377,14 +377,15 @@ Choice = tuple[str, int, bool]
 
 
 def lock_mailboxes(agents: Iterable[str], owner: str, now_ms: int) -> Query:
-    """Rows of the agents for whom nobody else may claim until the end of the transaction."""
+    """Lock agents, so that only this transaction claims for them; one row for each."""
     return _LOCK_MAILBOXES, {"agents": texts(agents), "owner": owner, "now": now_ms}
 
 
 def heads(wanted: Mapping[str, int], owner: str, now_ms: int) -> Query:
-    """Rows of request, agent, epoch; whether it stops its queue, and until when.
+    """Read request, agent, epoch, whether the request stops its queue, and until when.
 
-    In the order of the agents and their queues; for each agent at most as many as are wanted.
+    The rows are in the order of the agents and their queues; for each agent at most as many as are
+    wanted.
     """
     return _HEADS, {
         "agents": texts(wanted),
@@ -395,7 +396,7 @@ def heads(wanted: Mapping[str, int], owner: str, now_ms: int) -> Query:
 
 
 def claim(chosen: Sequence[Choice], owner: str, now_ms: int, until_ms: int) -> Query:
-    """Rows for `claim_of`, in any order; fails if one of them may not be claimed any more."""
+    """Claim, with rows for `claim_of` in any order; fail if one may no longer be claimed."""
     return _CLAIM, {
         "request_ids": texts([each[0] for each in chosen]),
         "epochs": numbers([each[1] for each in chosen]),
@@ -407,14 +408,14 @@ def claim(chosen: Sequence[Choice], owner: str, now_ms: int, until_ms: int) -> Q
 
 
 def claim_of(row: Row) -> Claim:
-    """A row of `claim`."""
+    """Read a row of `claim`."""
     values = list(row)
     values[5] = MESSAGE_TYPES[row[5]]
     return Claim(*values)
 
 
 def renew(claims: Sequence[tuple[str, int]], until_ms: int) -> Query:
-    """Rows of request and epoch: the claims that still hold."""
+    """Extend leases; one row of request and epoch for each claim that still holds."""
     return _RENEW, [
         texts([each[0] for each in claims]),
         numbers([each[1] for each in claims]),
@@ -510,7 +511,7 @@ Settled = dict[Link, tuple[int, int]]
 
 
 def messages(message_ids: Iterable[str]) -> Query:
-    """Rows for `records.message_of`."""
+    """Read messages, as rows for `records.message_of`."""
     return _MESSAGES, [texts(message_ids)]
 
 
@@ -533,17 +534,17 @@ def add_messages(records: Sequence[MessageRecord]) -> Query:
 
 
 def acknowledge(settled: Settled) -> Query:
-    """Rows for `records.message_of`: what was pending among them and is acknowledged now."""
+    """Acknowledge the pending messages among them; rows for `records.message_of`."""
     return _ACKNOWLEDGE, [VOID_PAYLOAD, *_ranges(settled)]
 
 
 def forget_tombstones(settled: Settled) -> Query:
-    """Delete what was void among them: nobody has to be sent its number any more."""
+    """Delete the tombstones among them: their numbers need not be sent again."""
     return _FORGET_TOMBSTONES, _ranges(settled)
 
 
 def lock_due(now_ms: int, limit: int) -> Query:
-    """Rows for `records.message_of`, and their low watermarks, that nobody else is taking."""
+    """Lock due messages that no other transaction has locked; their low watermarks come last."""
     return _LOCK_DUE, (now_ms, limit)
 
 
@@ -565,17 +566,17 @@ def reschedule(message_id: str, at_ms: int, give_up: bool) -> Query:
 
 
 def next_due() -> Query:
-    """One row: when the next attempt of all is due, or NULL."""
+    """Read when the next attempt of all is due, or NULL."""
     return _NEXT_DUE, ()
 
 
 def outbox(link: Link) -> Query:
-    """Rows for `records.message_of`: what is not acknowledged, by number."""
+    """Read the messages that are not acknowledged, by number."""
     return _OUTBOX, link
 
 
 def in_state(state: MessageState, older_than_ms: int | None) -> Query:
-    """Rows for `records.message_of`, the oldest first."""
+    """Read the messages with a state, the oldest first."""
     return _IN_STATE, (str(state), _or_any_time(older_than_ms))
 
 
@@ -597,12 +598,12 @@ WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name
 
 
 def notify(channel: str) -> Query:
-    """Tell all who listen."""
+    """Notify all processes that listen."""
     return _NOTIFY, (channel,)
 
 
 def purges(now_ms: int, limit: int) -> list[Query]:
-    """One row for each record that is deleted or made void; at most `limit`, so ask again."""
+    """Delete or void expired records, at most `limit` by each query; one row for each record."""
     return [
         (_PURGE_REQUESTS, (now_ms, limit)),
         (_PURGE_ACKNOWLEDGED, (now_ms, limit)),
@@ -611,12 +612,12 @@ def purges(now_ms: int, limit: int) -> list[Query]:
 
 
 def server_settings() -> Query:
-    """Rows of name and setting: on what durability depends."""
+    """Read the settings on which durability depends; rows of name and setting."""
     return _SERVER_SETTINGS, ()
 
 
 def server_time() -> Query:
-    """One row: the time of the database server, in ms since 1970."""
+    """Read the time of the database server, in ms since 1970."""
     return "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8", ()
 
 

@@ -1,7 +1,7 @@
 """Loading a unit of work under locks, and flushing it in sets.
 
-A batch locks the links and queues that it touches, reads what is known of its requests, runs the
-unit of work, and writes everything at once: two round trips for a batch of any size.
+A batch locks the links and queues that it touches, reads the requests that are known, runs the unit
+of work, and writes everything at once: two round trips for a batch of any size.
 
 While the links are locked no other transaction enters anything on them. When another link brings
 the same request in the same instant, the database notices, because its key is violated; the
@@ -28,12 +28,9 @@ async def load(
     message_ids: Sequence[str] = (),
     sent: Sequence[str] = (),
 ) -> UnitOfWork:
-    """Lock links and queues, which are made if they are not there, and read the rest.
+    """Lock links and queues, which are made if they are missing, and read requests and messages.
 
-    Args:
-        incarnation: of this ledger.
-        request_ids, message_ids: what may be there already.
-        sent: requests that may get their outcomes.
+    The requests in `sent` may get their outcomes from other ledgers; they are locked as well.
     """
     names, targets = set(links), set(agents)
     # A statement costs about 0.1 ms, whether it finds something or not.

@@ -1,15 +1,18 @@
-"""A ledger in a SQLite file: what outlives the process, on one machine, without a server.
+"""A ledger in a SQLite file: durable, on one machine, without a server.
 
-`adapter` is what others use. `committer` is the thread that owns the connection and commits what
-waits together; `schema` says where records are, `rows` how they are written and read; `presence`
-knows whether this process is alone with the file.
+    adapter      the public class
+    committer    the thread that owns the connection, and commits waiting operations together
+    messages     operations: messages are entered, received and sent again
+    claims       operations: requests are claimed, completed and given back
+    maintenance  operations: records are looked up and purged
+    working_set  loading a unit of work, and flushing it
+    rows         how records are written and read
+    schema       the tables, version by version
+    presence     whether other processes have the file open
 
-Each operation of a ledger is a function in `entering`, `executing` or `keeping`. It gets a
-connection in a transaction and leaves the transaction to its caller. What is decided about requests
-and numbers is decided by the plain functions of `ledger`, `session_manager` and `records` on values
-that were read; SQL says which values those are. Batches are read through ``json_each(?)``, one
-statement whatever their size (1.5 us an id, against 4 us for a statement each), collected in a
-`batch`, and written by `executemany`.
+Each operation of a ledger is a function that gets a connection in a transaction, and leaves the
+transaction to its caller. Batches are read through ``json_each(?)``, one statement for any size
+(1.5 us an id, against 4 us for a statement each), and written by `executemany`.
 """
 
 from .adapter import SqliteAACPPersistenceAdapter as SqliteAACPPersistenceAdapter

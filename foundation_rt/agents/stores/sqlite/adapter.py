@@ -1,4 +1,4 @@
-"""A ledger in a SQLite file, as others see it."""
+"""The public class of a ledger in a SQLite file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from attrs import define, field
 
 from ....errors import StructuredError, UsageError
+from ....values import Shown
 from ...ledger.types import (
     Appended,
     Claimed,
@@ -39,41 +40,41 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 BUSY_TIMEOUT_S = 5.0
-"""How long an operation waits for another process to end its transaction."""
+"""The time that an operation waits for another process to end its transaction."""
 
 _SAFE_VERSION = (3, 51, 3)
-"""The first SQLite without the bug that two connections can corrupt a WAL by (AACP-32)."""
+"""The first SQLite without the bug by which two connections can corrupt a WAL (AACP-32)."""
 
 _WAL_PAGES = 4000
 _WAL_BYTES = 64 * 1024 * 1024
 
 
 def _real_path(path: str | os.PathLike[str]) -> str:
-    """One name for one file, wherever the process goes."""
+    """Return the one name of a file, which a change of the working directory leaves valid."""
     return os.path.realpath(path)
 
 
 @define(eq=False, repr=False)
-class SqliteAACPPersistenceAdapter:
+class SqliteAACPPersistenceAdapter(Shown):
     """Keeps everything in one file, through one connection, in a thread of its own.
 
     Beside the file are ``-wal`` and ``-shm``, which belong to it, and an empty ``-presence``. All
-    four must be on a local disk. The WAL is copied into the file whenever it has reached 4,000
-    pages (16 MiB) at the end of a transaction, and written from its beginning again; what one large
-    transaction let it grow beyond 64 MiB is given back then. When the last process closes the
-    ledger, there is none.
+    four must be on a local disk. The WAL is copied into the file when it has reached 4,000 pages
+    (16 MiB) at the end of a transaction, and is then written from its beginning again; the part
+    beyond 64 MiB that a large transaction needed is then released. When the last process closes
+    the ledger, the WAL is removed.
 
-    Several processes may have one file open; within one process it is refused (AACP-32). A process
-    that opens it alone knows that the owners of all claims are gone, and gives them back at once.
-    An adapter does not cross a fork: the child gets a `UsageError` from every operation and makes
-    an adapter of its own; so does the file stay whole.
+    Several processes may have one file open; a second adapter in one process is refused (AACP-32).
+    A process that opens the file alone knows that the owners of all claims are gone, and gives the
+    claims back at once. An adapter does not survive a fork: in the child every operation raises
+    `UsageError`, so that the file stays intact; the child makes an adapter of its own.
 
-    The adapter may be closed and opened again, on another event loop too. What `take_due` is given
-    to decide is called in the adapter's thread.
+    The adapter may be closed and opened again, also on another event loop. The argument `decide` of
+    `take_due` is called in the adapter's thread.
 
     Args:
-        path: of the file; made when it is not there, in a folder that is.
-        logger: is told when a second process opens the file on a library with the bug.
+        path: of the file; it is made if it is missing, in a folder that exists.
+        logger: gets a warning when a second process opens the file on a library with the bug.
     """
 
     durability = (
@@ -96,7 +97,7 @@ class SqliteAACPPersistenceAdapter:
 
         Raises:
             UsageError: there can be no ledger at this path, or it is open already.
-            StoreError: the disk is full, or another process does not let go of the file.
+            StoreError: the disk is full, or another process keeps the file locked.
         """
         if self._committer is not None and self._pid == os.getpid():
             raise UsageError(f"{self.path} is open in this process already: open it once")
@@ -111,7 +112,7 @@ class SqliteAACPPersistenceAdapter:
             await committer.stop()
 
     def on_change(self, callback: Callable[[], object]) -> None:
-        """Give no hints: SQLite tells no process what another has done."""
+        """Ignore the callback: SQLite does not notify a process of the changes of another."""
 
     async def _perform(
         self,
@@ -119,7 +120,7 @@ class SqliteAACPPersistenceAdapter:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """Have `operation(connection, *arguments)` done in the thread."""
+        """Run `operation(connection, *arguments)` in the thread."""
         if self._committer is None:
             raise StoreError(f"{self.path} is not open")
         if self._pid != os.getpid():
@@ -182,7 +183,7 @@ class SqliteAACPPersistenceAdapter:
     # -- errors -------------------------------------------------------------------------------
 
     def _explain(self, error: sqlite3.Error) -> Exception:
-        """An error of an operation; what is nobody's but ours stays as it is."""
+        """Return the error to raise for an error of SQLite; one that is a bug here is unchanged."""
         advice = _ADVICE.get(_code(error))
         if advice is None and not isinstance(error, sqlite3.OperationalError):
             return error
@@ -191,7 +192,7 @@ class SqliteAACPPersistenceAdapter:
         return explained
 
     def _explain_open(self, error: sqlite3.Error) -> Exception:
-        """An error of opening the file: mostly it is the wrong one."""
+        """Return the error to raise when the file cannot be opened: mostly it is the wrong one."""
         reason = _OPEN_ADVICE.get(_code(error))
         return self._explain(error) if reason is None else UsageError(f"{self.path} {reason}")
 
@@ -316,7 +317,7 @@ def _set_up(connection: sqlite3.Connection) -> None:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """The primary result code: the lowest byte; an error of the Python module has none."""
+    """Return the primary result code, its lowest byte; 0 for an error of the Python module."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF
 

@@ -61,11 +61,7 @@ def claim(
 def complete(
     connection: sqlite3.Connection, completions: Sequence[Completion], incarnation: int, now_ms: int
 ) -> list[Completed]:
-    """See `AACPPersistenceAdapter`.
-
-    Args:
-        incarnation: of this ledger.
-    """
+    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     unit = load(connection, incarnation, request_ids=[each.request_id for each in completions])
     answered = [record for record in unit.requests.values() if record.needs_response]
     unit.links = read_links(
@@ -104,5 +100,5 @@ def release(connection: sqlite3.Connection, releases: Sequence[Release]) -> None
 
 
 def release_all(connection: sqlite3.Connection) -> int:
-    """Give back the claims of owners that are gone, all of them; return how many (AACP-32)."""
+    """Give back all claims, whose owners are gone; return how many (AACP-32)."""
     return connection.execute(f"{_RELEASE} WHERE {IS_QUEUED} AND state = 'CLAIMED'").rowcount

@@ -1,13 +1,15 @@
-"""The thread that owns the connection: what waits for it is committed together.
+"""The thread that owns the connection, and commits waiting operations together.
 
-A commit costs an fsync, whatever it holds: 420 of them a second were measured, and 55,000 writes a
-second in groups of 500. So the thread takes all operations that wait into one transaction, answers
-them when it is durable, and finds those that came up meanwhile waiting. Each operation has a
-savepoint of its own: one that fails takes nothing along (3 us an operation).
+A commit costs an fsync, for any number of writes: 420 commits a second were measured, and 55,000
+writes a second in groups of 500. So the thread takes all waiting operations into one transaction
+and answers them when it is durable; operations that arrive meanwhile form the next group. Each
+operation has a savepoint of its own, so that one that fails does not affect the others (3 us an
+operation).
 
-A group that is lost before its commit, or fills the disk, is certain not to have happened: its
-operations are tried again one by one, so that those fail that have to. One whose commit failed for
-another reason may have happened, and every one of its operations fails with `StoreError` (AACP-30).
+A group that is lost before its commit, or fills the disk, has certainly not happened. Its
+operations are tried again one by one, so that only those fail that cause it. A group whose commit
+failed for another reason may have happened: each of its operations fails with `StoreError`
+(AACP-30).
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ Opener = Callable[[], sqlite3.Connection]
 Closer = Callable[[sqlite3.Connection], object]
 
 MAX_GROUP = 512
-"""Operations in one transaction: what comes first need not wait for any number of others."""
+"""The most operations in one transaction: bounds the wait of the first one."""
 
 
 @define(eq=False, repr=False)
 class _Job:
-    """An operation, and who waits for it; its answer is a value or an error.
+    """An operation and the future of its answer, which is a value or an error.
 
-    Without an operation it is the last one: it is answered when the connection is closed.
+    A job without an operation is the last one: it is answered when the connection is closed.
     """
 
     operation: Operation | None
@@ -44,8 +46,8 @@ class _Job:
     value: Any = None
     error: BaseException | None = None
 
-    def tell(self) -> None:
-        """In the event loop: hand over the answer, unless nobody waits any longer."""
+    def resolve(self) -> None:
+        """Resolve the future with the answer, in its event loop, unless it was cancelled."""
         if self.future.done():
             return
         if self.error is None:
@@ -55,7 +57,7 @@ class _Job:
 
 
 class _NotCommitted(Exception):
-    """The transaction of a group is gone, and certain not to have happened."""
+    """The transaction of a group was lost, and has certainly not happened."""
 
 
 @define(eq=False, repr=False)
@@ -63,9 +65,9 @@ class Committer:
     """Performs operations on a connection of its own, in a thread of its own.
 
     Args:
-        opener: makes the connection, in the thread; what it raises, `start` raises.
-        closer: ends it, in the thread.
-        explain: an error of SQLite as one that says what to do.
+        opener: makes the connection, in the thread; `start` raises its errors.
+        closer: closes the connection, in the thread.
+        explain: turns an error of SQLite into one that says what to do.
     """
 
     _opener: Opener
@@ -78,7 +80,7 @@ class Committer:
         """Open the connection.
 
         Raises:
-            Exception: what the opener raises; there is no thread then.
+            Exception: the error of the opener; the thread has ended then.
         """
         opened = _new_job(_nothing)
         self._thread = threading.Thread(
@@ -95,11 +97,11 @@ class Committer:
             raise
 
     async def perform(self, operation: Callable[[sqlite3.Connection], T]) -> T:
-        """Have an operation done; return its answer when it is durable.
+        """Run an operation; return its answer when it is durable.
 
         Raises:
-            StoreError: it was not done, or may have been done.
-            Exception: what the operation raised; it was not done.
+            StoreError: the operation did not happen, or it is not known whether it did.
+            Exception: the error of the operation, which did not happen.
         """
         job = _new_job(operation)
         self._jobs.put(job)
@@ -107,7 +109,7 @@ class Committer:
         return value
 
     async def stop(self) -> None:
-        """Do what waits, then close the connection and end the thread; nothing may come after."""
+        """Run the waiting operations, close the connection and end the thread, for good."""
         last = _new_job(None)
         self._jobs.put(last)
         await last.future
@@ -135,7 +137,7 @@ class Committer:
         _answer([last])
 
     def _next_group(self) -> list[_Job]:
-        """What waits; waits itself while there is nothing."""
+        """Return the waiting jobs; wait while there are none."""
         group = [self._jobs.get()]
         try:
             while len(group) < MAX_GROUP and group[-1].operation is not None:
@@ -145,7 +147,7 @@ class Committer:
         return group
 
     def _perform_group(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
-        """Perform and commit; whatever happens, every job has an answer, and the thread goes on."""
+        """Perform and commit jobs; in every case each has an answer and the thread goes on."""
         try:
             self._commit(connection, jobs)
         except _NotCommitted as lost:
@@ -204,20 +206,20 @@ def _new_job(operation: Operation | None) -> _Job:
 
 
 def _nothing(connection: sqlite3.Connection) -> None:
-    """The operation of a job that only waits for something else."""
+    """Do nothing: the operation of a job that waits for the connection."""
 
 
 def _answer(jobs: list[_Job]) -> None:
-    """Answer those who wait: one call for each event loop, mostly one."""
+    """Resolve the futures of jobs: one call for each event loop, mostly one."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
     for job in jobs:
         by_loop.setdefault(job.future.get_loop(), []).append(job)
     for loop, waiting in by_loop.items():
-        # A loop that is closed has nobody who waits.
+        # In a closed loop no task waits for an answer.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_tell, waiting)
+            loop.call_soon_threadsafe(_resolve, waiting)
 
 
-def _tell(jobs: list[_Job]) -> None:
+def _resolve(jobs: list[_Job]) -> None:
     for job in jobs:
-        job.tell()
+        job.resolve()

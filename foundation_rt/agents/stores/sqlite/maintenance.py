@@ -1,4 +1,4 @@
-"""Records are looked up, put, sent again and purged."""
+"""Records are looked up, put, marked and purged."""
 
 from __future__ import annotations
 

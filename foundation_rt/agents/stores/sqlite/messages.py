@@ -25,11 +25,7 @@ from .working_set import flush, load, load_held
 def append(
     connection: sqlite3.Connection, messages: Sequence[OutgoingMessage], incarnation: int
 ) -> list[Appended]:
-    """See `AACPPersistenceAdapter`.
-
-    Args:
-        incarnation: of this ledger.
-    """
+    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     unit = load(
         connection,
         incarnation,
@@ -54,11 +50,7 @@ def receive(
     now_ms: int,
     ttl_ms: int,
 ) -> Received:
-    """See `AACPPersistenceAdapter`.
-
-    Args:
-        incarnation: of this ledger.
-    """
+    """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     envelopes = [incoming.envelope for incoming in arrivals]
     numbered = [each for each in envelopes if each.seq]
     there = [(each.source_agent_id, each.target_agent_id) for each in envelopes]

@@ -1,13 +1,12 @@
-"""Who has the file of a ledger open: this process once at most, and others or none (AACP-32).
+"""Which processes have the file of a ledger open: this one once at most, and others (AACP-32).
 
-Beside the ledger stands a file of the same name with ``-presence`` behind it, empty and never
-deleted, on which every process that has the ledger open holds a shared `flock`. The system takes
-the lock away when a process dies, in whatever way. So a process that gets the lock for itself
-alone, before it shares it, knows that everybody else is gone, and with them the owners of all
-claims.
+Beside the ledger is an empty file with the suffix ``-presence``, which is never deleted. Every
+process that has the ledger open holds a shared `flock` on it, which the system releases in any case
+when the process dies. So a process that gets an exclusive lock, before it shares it, knows that all
+other processes are gone, and with them the owners of all claims.
 
-Two connections of one process are refused for every other reason than locks: they would write in
-turns where one writes in groups, and they are what SQLite before 3.51.3 has a bug with.
+Two connections of one process are refused for two reasons: they would write in turns where one
+writes in groups, and SQLite before 3.51.3 has a bug with them.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from ....errors import UsageError
 
 _File = tuple[int, int, int]
 
-# Which files this process has open. The process is in the key: after a fork, those of the parent
-# are not the child's. A fact about the process, hence kept with it and not with an object.
+# The files that this process has open. The process is part of the key, since after a fork the files
+# of the parent are not those of the child. It is state of the process, and so of no object.
 _open_files: set[_File] = set()
 _lock = threading.Lock()
 
@@ -33,7 +32,7 @@ class Presence:
     """The place of this process among those that have a ledger open.
 
     Attributes:
-        alone: whether nobody else had it open when this process came.
+        alone: no other process had the ledger open when this one entered.
     """
 
     alone: bool
@@ -43,10 +42,10 @@ class Presence:
 
     @classmethod
     def enter(cls, path: str) -> Presence:
-        """Come in; as long as `settle` was not called, nobody else can.
+        """Enter; no other process can enter until `settle` is called.
 
         Raises:
-            UsageError: this process has it open already, or there can be no such file.
+            UsageError: this process has the ledger open already, or the file cannot be made.
         """
         try:
             fd = os.open(f"{path}-presence", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -67,11 +66,11 @@ class Presence:
         return cls(_lock_alone(fd), fd, file)
 
     def settle(self) -> None:
-        """Let others in; waits for one that is just coming in itself."""
+        """Let other processes enter; wait for one that is entering."""
         fcntl.flock(self._fd, fcntl.LOCK_SH)
 
     def leave(self) -> None:
-        """Go out; a second time does nothing."""
+        """Leave; a second call does nothing."""
         with _lock:
             if self._left:
                 return

@@ -8,9 +8,9 @@ What was considered:
 
 * Tables with rowids and an index on the id, not WITHOUT ROWID: ids are random, and so rows are
   written one behind the other, and only the entries of an index, a tenth of their size, all over.
-* Columns that change come first, payloads last: what is asked in the order of work does not read
-  the pages of payloads that fill several.
-* The queue of an agent is an index of what is unfinished only: its size is that of the work left.
+* Columns that change come first, payloads last: most queries then do not read the further pages of
+  large payloads.
+* The queue of an agent is an index of its unfinished requests only.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: str) -> int:
-    """The version of a file that is a ledger, or empty."""
+    """Return the version of a file that is a ledger, or empty."""
     [application_id] = connection.execute("PRAGMA application_id").fetchone()
     [version] = connection.execute("PRAGMA user_version").fetchone()
     if application_id != APPLICATION_ID:

@@ -36,11 +36,7 @@ def load(
     request_ids: Iterable[str] = (),
     message_ids: Iterable[str] = (),
 ) -> UnitOfWork:
-    """Read what is there of these links, queues, requests and messages.
-
-    Args:
-        incarnation: of this ledger.
-    """
+    """Read those of the links, queues, requests and messages that are there."""
     return UnitOfWork(
         incarnation,
         links=read_links(connection, links),
@@ -115,7 +111,7 @@ def _acknowledge(
         " AND seq BETWEEN ? AND ?"
     )
     values = (*link, first, last)
-    # What is void is gone when its number has passed (AACP-14).
+    # A tombstone is deleted when its number is acknowledged (AACP-14).
     connection.execute(f"DELETE FROM messages {where} AND state = 'TOMBSTONE'", values)
     rows = connection.execute(
         f"SELECT {MESSAGE} FROM messages {where} ORDER BY seq", values
