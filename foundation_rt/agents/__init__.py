@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .ledger.errors import OutcomeUnknownError as OutcomeUnknownError
     from .ledger.errors import RequestConflictError as RequestConflictError
     from .ledger.errors import RequestFailedError as RequestFailedError
-    from .ledger.retransmitter import RetryPolicy as RetryPolicy
+    from .ledger.retransmitter import RetransmissionPolicy as RetransmissionPolicy
     from .ledger.status import MessageStatus as MessageStatus
     from .ledger.types import Envelope as Envelope
     from .ledger.types import MessageRecord as MessageRecord
@@ -58,7 +58,7 @@ _HOMES = {
     "RequestConflictError": "ledger.errors",
     "RequestFailedError": "ledger.errors",
     "RequestRecord": "ledger.types",
-    "RetryPolicy": "ledger.retransmitter",
+    "RetransmissionPolicy": "ledger.retransmitter",
     "SqliteAACPPersistenceAdapter": "stores.sqlite",
     "StoreError": "persistence",
     "TransportError": "transports",

@@ -32,8 +32,7 @@ from .state import DEFAULT_MAX_BYTES, AgentState
 if TYPE_CHECKING:
     import asyncio
 
-    from ..core.invocation import Invocation
-    from ..core.invocation import Outcome as CallOutcome
+    from ..core.invocation import CallOutcome, Invocation
     from ..protocol.principal import Principal
 
 T = TypeVar("T")

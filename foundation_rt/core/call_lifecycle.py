@@ -30,7 +30,7 @@ from ..jsonschema.issues import TOO_COMPLEX
 from ..limits import RETRY_HINT, SHARE_USED
 from ..protocol.jsonrpc import encode
 from .effects import Abort, Notify
-from .invocation import Invocation, Outcome, Phase, Raised, Returned
+from .invocation import CallOutcome, Invocation, Phase, Raised, Returned
 from .records import completion_record, failure_log, late_record
 from .replies import (
     MAX_ECHOED_NAME,
@@ -276,7 +276,7 @@ class CallLifecycle:
 
     # -- steps 9 and 10: after the handler -----------------------------------------------------
 
-    def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
+    def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> list[Effect]:
         """Release the slot, answer a pending call, write the record: the handler has ended.
 
         Args:
@@ -300,7 +300,7 @@ class CallLifecycle:
             call.slot.release()
         self.resources.record_completion()
 
-    def answer(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
+    def answer(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> list[Effect]:
         """Step 10: reply to a pending call and write its record (CALL-10, FEAT-03)."""
         if type(outcome) is Returned:
             try:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from .call_lifecycle import CallLifecycle
     from .client_input import ClientInput
     from .effects import Effect, Publish
-    from .invocation import Invocation, Outcome
+    from .invocation import CallOutcome, Invocation
     from .tasks.policy import TaskPolicy
 
 Around = Callable[
@@ -104,7 +104,7 @@ class Dispatcher:
 
     # -- the steps of a call -----------------------------------------------------------------
 
-    def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> list[Effect]:
+    def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> list[Effect]:
         """Take steps 9 and 10: a handler has ended after `duration_ms`."""
         if call.promotion is None and not call.session.batches:
             return self.calls.conclude(call, outcome, duration_ms)

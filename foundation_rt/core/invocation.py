@@ -1,7 +1,7 @@
 """One call of a handler, from its ids on: its state, and how its handler ended.
 
 An `Invocation` is data. What happens to a call while its handler runs (its deadline passes, its
-client cancels or disconnects) is a change of its `Phase`; how the handler ended is an `Outcome`.
+client cancels or disconnects) is a change of its `Phase`; how the handler ended is a `CallOutcome`.
 The table `OUTCOMES` says what both together count as (TIME-06).
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ToResult = Callable[["Any", "Invocation"], dict[str, Any]]
 """Makes a result out of the value that a handler returned; raises `ToolError` to refuse it."""
 
-Continuation = Callable[["Invocation", "Outcome", float], "list[Effect]"]
+Continuation = Callable[["Invocation", "CallOutcome", float], "list[Effect]"]
 """Decides what follows when a handler has ended, instead of an answer."""
 
 
@@ -151,9 +151,9 @@ class Stopped:
         return "Stopped()"
 
 
-Outcome = Returned | Raised | Stopped
+CallOutcome = Returned | Raised | Stopped
 
-OUTCOMES: dict[tuple[Phase, type[Outcome]], ToolCompletionOutcome] = {
+OUTCOMES: dict[tuple[Phase, type[CallOutcome]], ToolCompletionOutcome] = {
     (Phase.PENDING, Returned): ToolCompletionOutcome.SUCCESS,
     (Phase.PENDING, Raised): ToolCompletionOutcome.TOOL_ERROR,
     (Phase.PENDING, Stopped): ToolCompletionOutcome.TOOL_ERROR,

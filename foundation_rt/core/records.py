@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, ToolCompletionOutcome, chosen_error, describe_exception
 from .effects import CallCompleted, Log
-from .invocation import OUTCOMES, Outcome, Phase, Raised
+from .invocation import OUTCOMES, CallOutcome, Phase, Raised
 
 if TYPE_CHECKING:
     from ..protocol.jsonrpc import Request
@@ -37,7 +37,7 @@ def completion_record(
     return CallCompleted(level, message, fields)
 
 
-def late_record(call: Invocation, outcome: Outcome, duration_ms: float) -> CallCompleted:
+def late_record(call: Invocation, outcome: CallOutcome, duration_ms: float) -> CallCompleted:
     """Return the record of a call that is no longer pending; its result is dropped."""
     error_code = None
     if call.phase in (Phase.EXPIRED, Phase.DISCONNECTED_THEN_EXPIRED):

@@ -32,7 +32,7 @@ from ..clock import Clock
 from ..config.settings import ToolsSection
 from ..core.context import ToolContext
 from ..core.dispatcher import Dispatcher
-from ..core.invocation import Invocation, Outcome, Phase, Raised, Returned, Stopped
+from ..core.invocation import CallOutcome, Invocation, Phase, Raised, Returned, Stopped
 from ..errors import AbortError, describe_exception, has_type
 from ..registry.tools import ExecutionMode
 from .workers import WorkerPool
@@ -81,7 +81,7 @@ class RunningCall:
     # Only within middleware: the worker threads that run the handler, and how the task ended where
     # it did not wait for them.
     threads: int = field(default=0, init=False)
-    left: Outcome | None = field(default=None, init=False)
+    left: CallOutcome | None = field(default=None, init=False)
 
     @property
     def signal(self) -> AbortSignal:
@@ -108,7 +108,7 @@ class Engine:
     workers: WorkerPool
     publisher: Publisher
     on_idle: Callable[[], object] = field(default=lambda: None)
-    on_unanswered: Callable[[Invocation, Outcome | None], object] | None = field(default=None)
+    on_unanswered: Callable[[Invocation, CallOutcome | None], object] | None = field(default=None)
     around: Callable[[Invocation, Proceed], Proceed] | None = field(default=None)
     lifespan: Lifespan[Any] | None = field(default=None)
     _runs: dict[str, RunningCall] = field(factory=dict, init=False)
@@ -266,7 +266,7 @@ class Engine:
 
     # -- the three ways to run ---------------------------------------------------------------
 
-    def _run_in_place(self, run: RunningCall) -> Outcome:
+    def _run_in_place(self, run: RunningCall) -> CallOutcome:
         """Call the handler; whatever it raises is an outcome, `SystemExit` included (ERR-05)."""
         call = run.call
         try:
@@ -308,7 +308,7 @@ class Engine:
             # A task that is cancelled before its first step never gets to report its own end.
             task.add_done_callback(lambda _: self._end_task(run, Stopped()))
 
-    def _end_task(self, run: RunningCall, outcome: Outcome) -> None:
+    def _end_task(self, run: RunningCall, outcome: CallOutcome) -> None:
         """The task has ended; the call has too, unless a thread still runs its handler."""
         if run.threads:
             with run.connection.lock:
@@ -335,7 +335,7 @@ class Engine:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[list[Outcome]] = loop.create_future()
+        ended: asyncio.Future[list[CallOutcome]] = loop.create_future()
         with run.connection.lock:
             self.workers.submit(partial(copy_context().run, self._work, run, loop, ended))
             run.threads += 1
@@ -353,7 +353,7 @@ class Engine:
         self,
         run: RunningCall,
         loop: asyncio.AbstractEventLoop,
-        ended: asyncio.Future[list[Outcome]],
+        ended: asyncio.Future[list[CallOutcome]],
     ) -> None:
         # No variable holds the outcome, for the same reason.
         self._end_work(run, loop, ended, self._run_in_place(run))
@@ -362,8 +362,8 @@ class Engine:
         self,
         run: RunningCall,
         loop: asyncio.AbstractEventLoop,
-        ended: asyncio.Future[list[Outcome]],
-        outcome: Outcome,
+        ended: asyncio.Future[list[CallOutcome]],
+        outcome: CallOutcome,
     ) -> None:
         """A worker thread has run the handler: emit the task, or end the call if that has gone."""
         with run.connection.lock:
@@ -413,7 +413,7 @@ class Engine:
         if run.task is not None and not run.task.done():
             run.task.cancel()
 
-    def _finish(self, run: RunningCall, outcome: Outcome, emit: Emit | None = None) -> None:
+    def _finish(self, run: RunningCall, outcome: CallOutcome, emit: Emit | None = None) -> None:
         """The handler has ended: report it, once (CALL-09).
 
         Args:
@@ -462,7 +462,7 @@ class Engine:
             if not self._runs:
                 self._report_idle()
 
-    def _note_unanswered(self, call: Invocation, outcome: Outcome | None) -> None:
+    def _note_unanswered(self, call: Invocation, outcome: CallOutcome | None) -> None:
         if self.on_unanswered is not None and call.method == "tools/call":
             self.on_unanswered(call, outcome)
 
@@ -473,12 +473,12 @@ class Engine:
         self.on_idle()
 
 
-def _resolve(ended: asyncio.Future[list[Outcome]], outcome: Outcome) -> None:
+def _resolve(ended: asyncio.Future[list[CallOutcome]], outcome: CallOutcome) -> None:
     if not ended.done():
         ended.set_result([outcome])
 
 
-def _outcome_of(error: BaseException, signal: AbortSignal) -> Outcome:
+def _outcome_of(error: BaseException, signal: AbortSignal) -> CallOutcome:
     if signal.aborted and (has_type(error, AbortError) or _is_cancellation(error)):
         return Stopped()
     return Raised(error)

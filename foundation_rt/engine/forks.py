@@ -25,7 +25,7 @@ from threading import get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from ..core.invocation import Outcome, Raised, Returned
+from ..core.invocation import CallOutcome, Raised, Returned
 from .executor import Engine
 from .shutdown import FINAL_FLUSH_SECONDS
 
@@ -126,7 +126,7 @@ class _Leaving:
     def __init__(self, flush_logs: Callable[[float], object]) -> None:
         self._flush_logs = flush_logs
 
-    def conclude(self, call: Invocation, outcome: Outcome, duration_ms: float) -> NoReturn:
+    def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> NoReturn:
         """End the process as the interpreter would after the handler's code."""
         leave(_exit_code(outcome), self._flush_logs)
 
@@ -144,7 +144,7 @@ def leave(exit_code: int, flush_logs: Callable[[float], object]) -> NoReturn:
         os._exit(exit_code)
 
 
-def _exit_code(outcome: Outcome) -> int:
+def _exit_code(outcome: CallOutcome) -> int:
     if type(outcome) is Returned:
         return 0
     error = outcome.error if type(outcome) is Raised else None

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, field
 
 from ..core.feature_calls import FEATURE
-from ..core.invocation import Invocation, Outcome, Phase, Returned, Stopped
+from ..core.invocation import CallOutcome, Invocation, Phase, Returned, Stopped
 from ..core.records import completion_record, late_record
 from ..core.replies import client_correlation_id
 from ..core.tools_call import TOOL
@@ -198,7 +198,7 @@ class RateLimit:
         return call
 
     def _continue(
-        self, decide: Decide, call: Invocation, outcome: Outcome, duration_ms: float
+        self, decide: Decide, call: Invocation, outcome: CallOutcome, duration_ms: float
     ) -> list[Effect]:
         """Decide about the request, or refuse it: the buckets have answered (RATE-08)."""
         if call.phase is not Phase.PENDING:

@@ -9,7 +9,7 @@ import pytest
 
 from foundation_rt.core.effects import Abort, CallCompleted, Log
 from foundation_rt.core.feature_calls import begin_feature_call
-from foundation_rt.core.invocation import Invocation, Outcome, Raised, Returned, Stopped
+from foundation_rt.core.invocation import CallOutcome, Invocation, Raised, Returned, Stopped
 from foundation_rt.errors import JsonRpcError, ToolError
 from foundation_rt.protocol.jsonrpc import Request
 from foundation_rt.protocol.peer import CAPABILITIES_KEY, Peer
@@ -155,7 +155,7 @@ def test_a_tool_error_becomes_a_json_rpc_error_with_the_same_data(
 @pytest.mark.parametrize(
     "outcome", [Raised(RuntimeError("secret")), Raised(SystemExit(3)), Stopped()]
 )
-def test_what_an_unexpected_exception_says_goes_to_the_log(outcome: Outcome) -> None:
+def test_what_an_unexpected_exception_says_goes_to_the_log(outcome: CallOutcome) -> None:
     core = make_core().handshake()
     effects = core.conclude(started(core), outcome)
     error = error_of(effects)

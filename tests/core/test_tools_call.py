@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from foundation_rt.core.effects import Abort, Log, Reply
 from foundation_rt.core.invocation import (
     OUTCOMES,
+    CallOutcome,
     Invocation,
-    Outcome,
     Phase,
     Raised,
     Returned,
@@ -427,7 +427,7 @@ def test_an_invocation_says_all_there_is_to_run() -> None:
 # -- steps 9 and 10: the end
 
 
-ENDINGS: dict[type[Outcome], Outcome] = {
+ENDINGS: dict[type[CallOutcome], CallOutcome] = {
     Returned: Returned({"a": 1}),
     Raised: Raised(ToolError(ErrorCode.UNAUTHORIZED, "no")),
     Stopped: Stopped(),
@@ -481,7 +481,7 @@ def test_every_cell_of_the_outcomes_is_spelled_out_here() -> None:
 @pytest.mark.rule("TIME-06", "TIME-07", "CALL-09", "CALL-13", "CALL-15")
 @pytest.mark.parametrize(("phase", "ending"), EXPECTED)
 def test_the_end_of_a_call_has_one_record_and_at_most_one_reply(
-    phase: Phase, ending: type[Outcome]
+    phase: Phase, ending: type[CallOutcome]
 ) -> None:
     core = running()
     call = core.begin("tool", {"a": 1}, **META)
@@ -855,7 +855,7 @@ def test_whatever_happens_a_call_has_at_most_one_reply_and_exactly_one_record(
     core = running()
     call = core.begin("tool")
     effects: list[Effect] = []
-    ends: dict[str, Outcome] = {
+    ends: dict[str, CallOutcome] = {
         "return": Returned(1),
         "raise": Raised(ValueError()),
         "stop": Stopped(),

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import asdict, define, fields
 
 from foundation_rt.agents.ledger.operations import NodeSettings
-from foundation_rt.agents.ledger.retransmitter import RetryPolicy
+from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy
 from foundation_rt.errors import ErrorCode, StructuredError
 
 from .faults import LEASE_KEEPING, SELECTABLE, Fault
@@ -80,7 +80,7 @@ class Scenario:
     notices: bool
     as_bytes: bool
     redelivers: bool
-    policy: RetryPolicy
+    policy: RetransmissionPolicy
     writes: bool
 
     def describe(self) -> str:
@@ -153,7 +153,7 @@ def draw(seed: int, rng: Random, requests: int | None = None) -> Scenario:
 def _words(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(_words, value)) or "none"
-    if isinstance(value, RetryPolicy):
+    if isinstance(value, RetransmissionPolicy):
         numbers = asdict(value, filter=lambda _, each: not callable(each))
         return ", ".join(f"{name} {each}" for name, each in numbers.items())
     return str(value)
@@ -196,8 +196,8 @@ def _is_temporary(error: StructuredError) -> bool:
     return error.details == TEMPORARY.details
 
 
-def _policy(rng: Random) -> RetryPolicy:
-    return RetryPolicy(
+def _policy(rng: Random) -> RetransmissionPolicy:
+    return RetransmissionPolicy(
         max_attempts=5 if rng.random() < 0.1 else 10_000,
         base_delay_ms=rng.randint(40, 400),
         max_delay_ms=rng.randint(1_000, 3_000),

@@ -169,7 +169,7 @@ def say(*words: object) -> None:
 async def play(part: Part) -> None:
     """Be a peer."""
     from foundation_rt.agents.ledger.coordinator import AgentCoordinatorV2
-    from foundation_rt.agents.ledger.retransmitter import RetryPolicy
+    from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy
     from foundation_rt.agents.messages import AgentContext, AgentMessage
     from foundation_rt.config.settings import AacpSection
     from foundation_rt.errors import ErrorCode, ToolError
@@ -178,7 +178,7 @@ async def play(part: Part) -> None:
         store=make_store(part.store),
         transport=make_transport(part.transport),
         name=part.name,
-        policy=RetryPolicy(
+        policy=RetransmissionPolicy(
             base_delay_ms=100, max_delay_ms=1_000, max_executions=1, max_starts=part.max_starts
         ),
         aacp=AacpSection(lease_ms=part.lease_ms, request_timeout_ms=int(PATIENCE * 1000)),

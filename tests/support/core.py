@@ -24,7 +24,7 @@ from foundation_rt.core.call_lifecycle import CallLifecycle
 from foundation_rt.core.client_input import ClientInput
 from foundation_rt.core.dispatcher import Dispatcher
 from foundation_rt.core.effects import Log, Notify, Reply
-from foundation_rt.core.invocation import Invocation, Outcome
+from foundation_rt.core.invocation import CallOutcome, Invocation
 from foundation_rt.core.records import TOOL_CALL_COMPLETED
 from foundation_rt.core.replies import ResultWriter, ServerInfo
 from foundation_rt.core.session import Session, TransportType, create_session
@@ -152,7 +152,7 @@ class Core:
         return call
 
     def conclude(
-        self, call: Invocation, outcome: Outcome, duration_ms: float = 1.5
+        self, call: Invocation, outcome: CallOutcome, duration_ms: float = 1.5
     ) -> list[Effect]:
         """What the end of a handler leads to."""
         return self.dispatcher.conclude(call, outcome, duration_ms)

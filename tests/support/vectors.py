@@ -21,7 +21,7 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.core.batches import requests_of
 from foundation_rt.core.context import ToolContext
 from foundation_rt.core.effects import Abort, Log, Notify, Reply
-from foundation_rt.core.invocation import Invocation, Outcome, Raised, Returned, Stopped
+from foundation_rt.core.invocation import CallOutcome, Invocation, Raised, Returned, Stopped
 from foundation_rt.core.records import REQUEST_COMPLETED, TOOL_CALL_COMPLETED
 from foundation_rt.core.session import Session, State
 from foundation_rt.ids import SequentialIds
@@ -278,7 +278,7 @@ class Performer:
         if run.heeds_abort:
             self._finish(run, Stopped())
 
-    def _finish(self, run: Running, outcome: Outcome) -> None:
+    def _finish(self, run: Running, outcome: CallOutcome) -> None:
         del self.running[run.call.run_id]
         duration_ms = round((self.clock.monotonic() - run.started) * 1000, 3)
         self._perform(self.runtime.dispatcher.conclude(run.call, outcome, duration_ms))
@@ -296,7 +296,7 @@ class Performer:
         self._now_ms = ms
 
 
-def _outcome(handler: Callable[[], Any]) -> Outcome:
+def _outcome(handler: Callable[[], Any]) -> CallOutcome:
     try:
         return Returned(handler())
     except BaseException as error:

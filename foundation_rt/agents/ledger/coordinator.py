@@ -31,7 +31,7 @@ from .encoder import is_agent_id
 from .errors import RequestFailedError
 from .ownership import is_request_id, owned_id, owner_of
 from .payloads import max_payload_bytes
-from .retransmitter import RetryPolicy
+from .retransmitter import RetransmissionPolicy
 from .rules import recorded_error
 from .sending import Sender, check_request_id, milliseconds
 from .setup import check_settings, make_limits, make_node, make_store, make_transport
@@ -41,8 +41,7 @@ from .types import Outcome
 if TYPE_CHECKING:
     import asyncio
 
-    from ...core.invocation import Invocation
-    from ...core.invocation import Outcome as CallOutcome
+    from ...core.invocation import CallOutcome, Invocation
     from ...protocol.principal import Principal
     from ..persistence import AACPPersistenceAdapter
     from ..transports import AACPTransport
@@ -96,7 +95,7 @@ class AgentCoordinatorV2(AgentCoordinator):
     store: AACPPersistenceAdapter | None = field(default=None, kw_only=True)
     transport: AACPTransport | None = field(default=None, kw_only=True)
     name: str | None = field(default=None, kw_only=True)
-    policy: RetryPolicy | None = field(default=None, kw_only=True)
+    policy: RetransmissionPolicy | None = field(default=None, kw_only=True)
     aacp: AacpSection = field(factory=AacpSection, kw_only=True)
     clock: Clock = field(factory=SystemClock, kw_only=True)
     on_message_received: MessageHook | None = field(default=None, kw_only=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
-from ...core.invocation import Invocation, Outcome, Raised, Returned
+from ...core.invocation import CallOutcome, Invocation, Raised, Returned
 from ...core.records import identity_fields
 from ...errors import ErrorCode, StructuredError, ToolError, describe_exception
 from ...protocol.principal import identity_of
@@ -99,7 +99,7 @@ class LateCalls:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
-    def note(self, call: Invocation, outcome: Outcome | None) -> None:
+    def note(self, call: Invocation, outcome: CallOutcome | None) -> None:
         """Record a call that was left without an answer (None), or has ended; from any thread."""
         if self.loop.is_closed():
             return
@@ -143,7 +143,7 @@ class LateCalls:
             await asyncio.wait([self._task])
         self.logger.error("late tool calls not recorded", {"n": len(self._unwritten)})
 
-    def _make_note(self, call: Invocation, outcome: Outcome | None) -> _Note:
+    def _make_note(self, call: Invocation, outcome: CallOutcome | None) -> _Note:
         key = owned_id(call.run_id, identity_of(call.principal))
         note = _Note(key, identity_fields(call), call.name, outcome is not None)
         if outcome is None:
@@ -233,7 +233,7 @@ class LateCalls:
         return result if len(result) <= self.max_result_bytes else None
 
 
-def _describe(outcome: Outcome) -> StructuredError:
+def _describe(outcome: CallOutcome) -> StructuredError:
     """Return the error that a client may read, as in an answer (ERR-05)."""
     if isinstance(outcome, Raised):
         if isinstance(outcome.error, ToolError):

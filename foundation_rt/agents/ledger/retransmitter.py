@@ -24,7 +24,7 @@ def nothing_is_temporary(error: StructuredError) -> bool:
 
 
 @frozen
-class RetryPolicy:
+class RetransmissionPolicy:
     """How often, and after which delays, something is tried again.
 
     Attributes:
@@ -65,7 +65,7 @@ class RetryPolicy:
             raise ValueError("jitter must be from 0 to 1")
 
 
-PATIENT_POLICY = RetryPolicy(base_delay_ms=30_000, max_delay_ms=3_600_000)
+PATIENT_POLICY = RetransmissionPolicy(base_delay_ms=30_000, max_delay_ms=3_600_000)
 """For a transport that keeps messages: about thirty copies in a day, not two thousand."""
 
 
@@ -77,7 +77,7 @@ class Retransmitter:
         random: returns a new number from 0 (included) to 1 (excluded) with every call.
     """
 
-    policy: RetryPolicy
+    policy: RetransmissionPolicy
     random: Callable[[], float]
 
     def backoff_delay_ms(self, attempts: int) -> int:

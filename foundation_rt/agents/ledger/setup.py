@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..stores.memory_usage import MemoryLimits, Usage
     from ..transports import AACPTransport
     from .node import Node
-    from .retransmitter import RetryPolicy
+    from .retransmitter import RetransmissionPolicy
 
 
 _ANY_PRINCIPAL = ""
@@ -145,7 +145,7 @@ def make_node(
     settings: AacpSection,
     name: str,
     new_id: Callable[[], str],
-    policy: RetryPolicy | None,
+    policy: RetransmissionPolicy | None,
     store: AACPPersistenceAdapter,
     transport: AACPTransport | None,
     *,
@@ -169,7 +169,7 @@ def make_node(
 
     from .node import Node
     from .operations import NodeSettings
-    from .retransmitter import PATIENT_POLICY, Retransmitter, RetryPolicy
+    from .retransmitter import PATIENT_POLICY, RetransmissionPolicy, Retransmitter
 
     node_settings = NodeSettings(
         owner=f"{name}/{new_id()}",
@@ -178,7 +178,7 @@ def make_node(
         has_transport=transport is not None,
         shared=store.shared,
     )
-    retransmitter = sending = Retransmitter(policy or RetryPolicy(), random)
+    retransmitter = sending = Retransmitter(policy or RetransmissionPolicy(), random)
     if policy is None and transport is not None and transport.keeps:
         sending = Retransmitter(PATIENT_POLICY, random)
     return Node(

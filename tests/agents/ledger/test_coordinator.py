@@ -20,7 +20,7 @@ from foundation_rt.agents.ledger.errors import (
     RequestConflictError,
     RequestFailedError,
 )
-from foundation_rt.agents.ledger.retransmitter import RetryPolicy
+from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy
 from foundation_rt.agents.ledger.types import Envelope, MessageType, Outcome, RequestState
 from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
@@ -706,8 +706,8 @@ def test_a_handlers_request_is_in_its_agents_name_and_ends_with_its_signal() -> 
 # -- trying again ---------------------------------------------------------------------------------
 
 
-def busy_is_temporary(**more: Any) -> RetryPolicy:
-    return RetryPolicy(
+def busy_is_temporary(**more: Any) -> RetransmissionPolicy:
+    return RetransmissionPolicy(
         should_retry_error=lambda error: error.code is ErrorCode.RESOURCE_EXHAUSTED,
         jitter=0,
         **more,
@@ -769,7 +769,7 @@ def test_a_handler_that_cancels_its_own_task_is_not_executed_in_a_hot_loop() -> 
             await asyncio.sleep(0)
             return message.payload
 
-        async with stage.coordinator(policy=RetryPolicy(jitter=0)) as agents:
+        async with stage.coordinator(policy=RetransmissionPolicy(jitter=0)) as agents:
             agents.register_agent("a", suicidal)
             begin = stage.clock.monotonic()
             assert await asyncio.gather(*(agents.send_request("a", n) for n in (1, 2))) == [1, 2]
@@ -783,7 +783,7 @@ def test_a_handler_that_cancels_its_own_task_is_not_executed_in_a_hot_loop() -> 
 def test_a_request_that_was_begun_too_often_fails_for_its_sender() -> None:
     async def scene(stage: Stage) -> None:
         store = FaultyStore(shared=True)
-        policy = RetryPolicy(max_executions=1, max_starts=2)
+        policy = RetransmissionPolicy(max_executions=1, max_starts=2)
         options: dict[str, Any] = {"store": store, "policy": policy, "aacp": {"lease_ms": 3000}}
         async with stage.coordinator("sender", **options) as sender:
             sent = asyncio.ensure_future(sender.send_request("a", 1, request_id="r1"))
@@ -1355,7 +1355,7 @@ def test_a_conflict_is_refused_where_it_arrives() -> None:
 def test_a_message_to_nobody_is_given_up_and_its_sender_told() -> None:
     async def scene(stage: Stage) -> None:
         hooks, network = Hooks(), Network()
-        policy = RetryPolicy(max_attempts=3, jitter=0)
+        policy = RetransmissionPolicy(max_attempts=3, jitter=0)
         async with stage.coordinator(
             "one", transport=network.end(), policy=policy, **hooks.options()
         ) as one:
@@ -1555,7 +1555,7 @@ def test_over_any_network_every_request_is_answered_once_and_right(
             return [number, 1000 // payload]
 
         aacp = {"request_timeout_ms": 600_000}
-        policy = RetryPolicy(max_delay_ms=2000)
+        policy = RetransmissionPolicy(max_delay_ms=2000)
         one, two = (
             stage.coordinator(name, transport=network.end(), aacp=aacp, policy=policy)
             for name in ("one", "two")
@@ -1616,7 +1616,7 @@ def test_on_a_shared_ledger_that_fails_every_request_is_answered_once_and_right(
 
         aacp = {"lease_ms": 20_000, "request_timeout_ms": 600_000}
         one, two = (
-            stage.coordinator(name, store=store, aacp=aacp, policy=RetryPolicy(jitter=0.5))
+            stage.coordinator(name, store=store, aacp=aacp, policy=RetransmissionPolicy(jitter=0.5))
             for name in ("one", "two")
         )
         async with one, two:
@@ -1643,7 +1643,7 @@ def test_on_a_shared_ledger_that_fails_every_request_is_answered_once_and_right(
 def test_a_host_decides_when_one_message_is_sent_again_and_when_it_is_given_up() -> None:
     async def scene(stage: Stage) -> None:
         network, hooks, gate = Network(cut_off={"b"}), Hooks(), Gate()
-        policy = RetryPolicy(base_delay_ms=60_000, max_delay_ms=60_000)
+        policy = RetransmissionPolicy(base_delay_ms=60_000, max_delay_ms=60_000)
         async with (
             stage.coordinator(
                 "one", transport=network.end(), policy=policy, **hooks.options()

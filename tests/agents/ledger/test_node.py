@@ -24,7 +24,7 @@ from foundation_rt.agents.ledger.effects import (
 )
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.operations import NodeSettings
-from foundation_rt.agents.ledger.retransmitter import Retransmitter, RetryPolicy
+from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy, Retransmitter
 from foundation_rt.agents.ledger.rules import digest_of
 from foundation_rt.agents.ledger.types import (
     Appended,
@@ -42,7 +42,7 @@ from tests.agents.stores.contract import FAR_INCARNATION, NOW, RETRY, TTL, event
 
 INCARNATION = NOW
 BUSY = StructuredError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
-POLICY = RetryPolicy(jitter=0, should_retry_error=lambda error: error == BUSY)
+POLICY = RetransmissionPolicy(jitter=0, should_retry_error=lambda error: error == BUSY)
 
 
 class Bench:

@@ -12,7 +12,11 @@ from attrs.exceptions import FrozenInstanceError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foundation_rt.agents.ledger.retransmitter import MAX_DELAY_MS, Retransmitter, RetryPolicy
+from foundation_rt.agents.ledger.retransmitter import (
+    MAX_DELAY_MS,
+    RetransmissionPolicy,
+    Retransmitter,
+)
 from foundation_rt.agents.ledger.types import MessageRecord, MessageState, MessageType, Outcome
 from foundation_rt.errors import ErrorCode, StructuredError
 
@@ -28,9 +32,11 @@ attempts = st.integers(1, 100) | st.integers(1, 10**9)
 
 
 @st.composite
-def policies(draw: st.DrawFn, jitter: st.SearchStrategy[float] | None = None) -> RetryPolicy:
+def policies(
+    draw: st.DrawFn, jitter: st.SearchStrategy[float] | None = None
+) -> RetransmissionPolicy:
     base_delay_ms = draw(st.integers(1, 10_000) | st.integers(1, MAX_DELAY_MS))
-    return RetryPolicy(
+    return RetransmissionPolicy(
         max_attempts=draw(st.integers(1, 100)),
         base_delay_ms=base_delay_ms,
         max_delay_ms=draw(st.integers(base_delay_ms, MAX_DELAY_MS)),
@@ -60,7 +66,9 @@ def message(tried: int, state: MessageState = MessageState.PENDING, seq: int = 1
 
 @pytest.mark.rule("AACP-13")
 def test_the_delay_doubles_from_the_base_up_to_the_longest() -> None:
-    policy = RetryPolicy(base_delay_ms=100, max_delay_ms=1000, backoff_multiplier=2, jitter=0)
+    policy = RetransmissionPolicy(
+        base_delay_ms=100, max_delay_ms=1000, backoff_multiplier=2, jitter=0
+    )
     delays = [Retransmitter(policy, lambda: 0.5).backoff_delay_ms(tried) for tried in range(1, 8)]
     assert delays == [100, 200, 400, 800, 1000, 1000, 1000]
 
@@ -70,19 +78,19 @@ def test_the_delay_doubles_from_the_base_up_to_the_longest() -> None:
     ("chance", "delay"), [(0.0, 1000), (0.25, 900), (0.5, 800), (ALMOST_ONE, 600)]
 )
 def test_chance_takes_at_most_the_share_it_is_left_off_the_delay(chance: float, delay: int) -> None:
-    policy = RetryPolicy(base_delay_ms=1000, max_delay_ms=1000, jitter=0.4)
+    policy = RetransmissionPolicy(base_delay_ms=1000, max_delay_ms=1000, jitter=0.4)
     assert Retransmitter(policy, lambda: chance).backoff_delay_ms(1) == delay
 
 
 @pytest.mark.rule("AACP-13")
 @given(policy=policies(), tried=attempts, chance=chances)
-@example(policy=RetryPolicy(jitter=1.0), tried=1, chance=ALMOST_ONE)
-@example(policy=RetryPolicy(backoff_multiplier=inf), tried=1, chance=0.0)
-@example(policy=RetryPolicy(backoff_multiplier=inf), tried=2, chance=0.0)
-@example(policy=RetryPolicy(backoff_multiplier=1e308), tried=10**9, chance=0.0)
-@example(policy=RetryPolicy(backoff_multiplier=10**300), tried=3, chance=0.0)
+@example(policy=RetransmissionPolicy(jitter=1.0), tried=1, chance=ALMOST_ONE)
+@example(policy=RetransmissionPolicy(backoff_multiplier=inf), tried=1, chance=0.0)
+@example(policy=RetransmissionPolicy(backoff_multiplier=inf), tried=2, chance=0.0)
+@example(policy=RetransmissionPolicy(backoff_multiplier=1e308), tried=10**9, chance=0.0)
+@example(policy=RetransmissionPolicy(backoff_multiplier=10**300), tried=3, chance=0.0)
 def test_a_delay_is_a_whole_number_within_its_bounds(
-    policy: RetryPolicy, tried: int, chance: float
+    policy: RetransmissionPolicy, tried: int, chance: float
 ) -> None:
     delay = Retransmitter(policy, lambda: chance).backoff_delay_ms(tried)
     assert type(delay) is int
@@ -95,7 +103,7 @@ def test_a_delay_is_a_whole_number_within_its_bounds(
 @pytest.mark.rule("AACP-13")
 @given(policy=policies(jitter=st.just(0.0)), chance=chances)
 def test_without_jitter_delays_never_shrink_and_chance_does_not_count(
-    policy: RetryPolicy, chance: float
+    policy: RetransmissionPolicy, chance: float
 ) -> None:
     plain, lucky = Retransmitter(policy, lambda: 0.0), Retransmitter(policy, lambda: chance)
     delays = [plain.backoff_delay_ms(tried) for tried in range(1, 60)]
@@ -106,7 +114,7 @@ def test_without_jitter_delays_never_shrink_and_chance_does_not_count(
 
 @pytest.mark.rule("AACP-13")
 @given(policy=policies(), chance=chances)
-def test_on_average_delays_never_shrink(policy: RetryPolicy, chance: float) -> None:
+def test_on_average_delays_never_shrink(policy: RetransmissionPolicy, chance: float) -> None:
     """The same luck each time takes the same share each time."""
     retransmitter = Retransmitter(policy, lambda: chance)
     delays = [retransmitter.backoff_delay_ms(tried) for tried in range(1, 60)]
@@ -115,7 +123,7 @@ def test_on_average_delays_never_shrink(policy: RetryPolicy, chance: float) -> N
 
 @pytest.mark.rule("AACP-13")
 def test_a_small_multiplier_goes_on_to_multiply() -> None:
-    policy = RetryPolicy(base_delay_ms=1000, backoff_multiplier=1.001, jitter=0)
+    policy = RetransmissionPolicy(base_delay_ms=1000, backoff_multiplier=1.001, jitter=0)
     retransmitter = Retransmitter(policy, lambda: 0.0)
     assert retransmitter.backoff_delay_ms(1001) == 2716
     assert retransmitter.backoff_delay_ms(2001) == 7381
@@ -125,7 +133,7 @@ def test_a_small_multiplier_goes_on_to_multiply() -> None:
 @pytest.mark.rule("AACP-13")
 @given(policy=policies(), seed=st.integers(), tries=st.lists(st.integers(1, 50), max_size=20))
 def test_the_same_chance_gives_the_same_delays(
-    policy: RetryPolicy, seed: int, tries: list[int]
+    policy: RetransmissionPolicy, seed: int, tries: list[int]
 ) -> None:
     one, other = (Retransmitter(policy, Random(seed).random) for _ in range(2))
     assert [one.backoff_delay_ms(each) for each in tries] == [
@@ -136,7 +144,7 @@ def test_the_same_chance_gives_the_same_delays(
 @pytest.mark.rule("AACP-13")
 def test_many_senders_do_not_try_at_the_same_instant() -> None:
     chance = Random(7).random
-    retransmitter = Retransmitter(RetryPolicy(base_delay_ms=10_000), chance)
+    retransmitter = Retransmitter(RetransmissionPolicy(base_delay_ms=10_000), chance)
     delays = [retransmitter.backoff_delay_ms(1) for _ in range(1000)]
     assert 5000 <= min(delays) < 5500
     assert 9500 < max(delays) <= 10_000
@@ -148,7 +156,7 @@ def test_many_senders_do_not_try_at_the_same_instant() -> None:
 
 @pytest.mark.rule("AACP-13", "AACP-14")
 def test_a_message_is_sent_as_often_as_the_policy_says_and_then_given_up() -> None:
-    retransmitter = Retransmitter(RetryPolicy(max_attempts=4), Random(1).random)
+    retransmitter = Retransmitter(RetransmissionPolicy(max_attempts=4), Random(1).random)
     sent = 1
     while retransmitter.next_attempt_at_ms(message(sent), NOW_MS) is not None:
         sent += 1
@@ -158,7 +166,7 @@ def test_a_message_is_sent_as_often_as_the_policy_says_and_then_given_up() -> No
 @pytest.mark.rule("AACP-13")
 @given(policy=policies(), tried=st.integers(1, 200), seed=st.integers())
 def test_the_next_attempt_is_due_after_the_delay_of_its_number(
-    policy: RetryPolicy, tried: int, seed: int
+    policy: RetransmissionPolicy, tried: int, seed: int
 ) -> None:
     due_ms = Retransmitter(policy, Random(seed).random).next_attempt_at_ms(message(tried), NOW_MS)
     delay = Retransmitter(policy, Random(seed).random).backoff_delay_ms(tried + 1)
@@ -167,7 +175,9 @@ def test_the_next_attempt_is_due_after_the_delay_of_its_number(
 
 @pytest.mark.rule("AACP-14")
 @given(policy=policies(), tried=st.integers(1, 10**9), chance=chances)
-def test_a_tombstone_is_never_given_up(policy: RetryPolicy, tried: int, chance: float) -> None:
+def test_a_tombstone_is_never_given_up(
+    policy: RetransmissionPolicy, tried: int, chance: float
+) -> None:
     void = message(tried, MessageState.TOMBSTONE)
     due_ms = Retransmitter(policy, lambda: chance).next_attempt_at_ms(void, NOW_MS)
     assert due_ms is not None
@@ -177,13 +187,13 @@ def test_a_tombstone_is_never_given_up(policy: RetryPolicy, tried: int, chance: 
 @pytest.mark.rule("AACP-14")
 def test_deciding_changes_nothing_about_a_message() -> None:
     pending = message(3)
-    Retransmitter(RetryPolicy(), lambda: 0.0).next_attempt_at_ms(pending, NOW_MS)
+    Retransmitter(RetransmissionPolicy(), lambda: 0.0).next_attempt_at_ms(pending, NOW_MS)
     assert pending == message(3)
 
 
 @pytest.mark.rule("AACP-13", "AACP-06")
 def test_by_default_the_lifetime_of_a_message_ends_before_its_attempts() -> None:
-    retransmitter = Retransmitter(RetryPolicy(), lambda: ALMOST_ONE)
+    retransmitter = Retransmitter(RetransmissionPolicy(), lambda: ALMOST_ONE)
     assert message(1).outcome is Outcome.UNKNOWN  # and so it is sent again
     fastest = sum(retransmitter.backoff_delay_ms(tried) for tried in range(1, 10_000))
     assert fastest > 3 * 86_400_000
@@ -196,13 +206,13 @@ def test_by_default_the_lifetime_of_a_message_ends_before_its_attempts() -> None
 @pytest.mark.parametrize("executions", [1, 2, 10**9])
 @pytest.mark.parametrize("code", ErrorCode)
 def test_by_default_no_error_is_temporary(executions: int, code: ErrorCode) -> None:
-    retransmitter = Retransmitter(RetryPolicy(), lambda: 0.0)
+    retransmitter = Retransmitter(RetransmissionPolicy(), lambda: 0.0)
     assert not retransmitter.should_execute_again(executions, StructuredError(code, "no"))
 
 
 @pytest.mark.rule("AACP-63")
 def test_a_temporary_error_is_tried_again_so_often_and_another_is_not() -> None:
-    policy = RetryPolicy(
+    policy = RetransmissionPolicy(
         should_retry_error=lambda error: error.code is ErrorCode.RESOURCE_EXHAUSTED,
         max_executions=3,
     )
@@ -215,7 +225,9 @@ def test_a_temporary_error_is_tried_again_so_often_and_another_is_not() -> None:
 @pytest.mark.rule("AACP-63")
 def test_a_policy_is_not_asked_when_it_makes_no_difference() -> None:
     asked = []
-    policy = RetryPolicy(should_retry_error=lambda error: not asked.append(error), max_executions=1)
+    policy = RetransmissionPolicy(
+        should_retry_error=lambda error: not asked.append(error), max_executions=1
+    )
     assert not Retransmitter(policy, lambda: 0.0).should_execute_again(1, BUSY)
     assert asked == []
 
@@ -223,7 +235,7 @@ def test_a_policy_is_not_asked_when_it_makes_no_difference() -> None:
 @pytest.mark.rule("AACP-46")
 @pytest.mark.parametrize(("executions", "starts", "most"), [(1, 1, 1), (1, 3, 3), (5, 3, 5)])
 def test_an_execution_may_be_begun_so_often(executions: int, starts: int, most: int) -> None:
-    policy = RetryPolicy(max_executions=executions, max_starts=starts)
+    policy = RetransmissionPolicy(max_executions=executions, max_starts=starts)
     retransmitter = Retransmitter(policy, lambda: 0.0)
     assert [retransmitter.may_begin(each) for each in (1, most, most + 1)] == [True, True, False]
 
@@ -256,7 +268,7 @@ def test_an_execution_may_be_begun_so_often(executions: int, starts: int, most: 
 )
 def test_a_policy_that_cannot_be_is_refused_by_name(values: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        RetryPolicy(**values)
+        RetransmissionPolicy(**values)
 
 
 @pytest.mark.rule("AACP-13")
@@ -272,9 +284,9 @@ def test_a_policy_that_cannot_be_is_refused_by_name(values: dict[str, Any], name
     ],
 )
 def test_a_policy_may_be_at_its_limits(values: dict[str, Any]) -> None:
-    assert RetryPolicy(**values) == RetryPolicy(**values)
+    assert RetransmissionPolicy(**values) == RetransmissionPolicy(**values)
 
 
 def test_a_policy_does_not_change() -> None:
     with pytest.raises(FrozenInstanceError):
-        RetryPolicy().max_attempts = 3  # type: ignore[misc]
+        RetransmissionPolicy().max_attempts = 3  # type: ignore[misc]

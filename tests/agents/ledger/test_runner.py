@@ -13,7 +13,7 @@ from foundation_rt.abort import AbortSignal
 from foundation_rt.agents.ledger.hooks import Hooks
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.operations import NodeSettings
-from foundation_rt.agents.ledger.retransmitter import Retransmitter, RetryPolicy
+from foundation_rt.agents.ledger.retransmitter import RetransmissionPolicy, Retransmitter
 from foundation_rt.agents.ledger.runner import NodeClock, NodeRunner
 from foundation_rt.agents.ledger.types import Claim, Envelope, MessageType, RequestState
 from foundation_rt.agents.ledger.workers import Ended
@@ -48,7 +48,7 @@ class Scene:
         self.run: Callable[[Claim, AbortSignal], Coroutine[Any, Any, Ended | None]] = self.succeed
         transport = options.get("transport")
         settings = NodeSettings("me", lease_ms=3000, has_transport=transport is not None)
-        policy = RetryPolicy(jitter=0)
+        policy = RetransmissionPolicy(jitter=0)
         self.now_ms = NodeClock(clock)
         logger = StructuredLogger(self.sink, clock)
         self.runner = NodeRunner(
