@@ -94,7 +94,7 @@ class CallLifecycle:
             if peer.revision.is_stateless:
                 self.client_input.open(call, params)
             if not call.tool.reserved:  # a reserved tool has a slot of its own (RES-09)
-                self.take_slot(call)  # step 6
+                call.slot = self.resources.take_slot(call.principal)  # step 6 (CALL-07, RES-14)
             self.validate_arguments(call)  # step 7
             handle = None if call.tool.task is None else self.tasks.offer(call, call.tool.task)
         except JsonRpcError:
@@ -119,9 +119,7 @@ class CallLifecycle:
     ) -> Invocation:
         """Step 3: make the call with its run id and its correlation id (CALL-03, CALL-04).
 
-        Args:
-            default_correlation_id: the correlation id where the client sent none; by default a
-                generated one.
+        Without a correlation id of the client's it gets `default_correlation_id`, or a new one.
         """
         params = request.params
         meta = None if type(params) is not dict else params.get("_meta")
@@ -174,19 +172,6 @@ class CallLifecycle:
         call.handler = tool.handler
         call.execution = tool.execution
         call.timeout_ms = tool.timeout_ms or self.limits.default_timeout_ms
-
-    def take_slot(self, call: Invocation) -> None:
-        """Step 6: take a slot at once (CALL-07, RES-14).
-
-        Raises:
-            ToolError: RESOURCE_EXHAUSTED: all slots are in use, or the principal's share of them.
-        """
-        if call.principal is not None:
-            call.slot = self.resources.take_slot(call.principal)
-            return
-        call.slot = self.resources.try_acquire_slot()
-        if call.slot is None:
-            raise self.resources.no_slot()
 
     def validate_arguments(self, call: Invocation) -> None:
         """Step 7: refuse arguments that the tool's schema does not allow (CALL-08)."""
@@ -277,11 +262,7 @@ class CallLifecycle:
     # -- steps 9 and 10: after the handler -----------------------------------------------------
 
     def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> list[Effect]:
-        """Release the slot, answer a pending call, write the record: the handler has ended.
-
-        Args:
-            duration_ms: how long the handler ran, in ms.
-        """
+        """Release the slot and answer: the handler has ended after `duration_ms`."""
         if call.continuation is not None:
             return call.continuation(call, outcome, duration_ms)
         self.release_slot(call)  # step 9
@@ -310,7 +291,7 @@ class CallLifecycle:
                 return self._fail(call, error, duration_ms, "result refused", cause)
             how = ToolCompletionOutcome.TOOL_ERROR if is_error else ToolCompletionOutcome.SUCCESS
             record = completion_record(call, how, None, duration_ms)
-            return [*_deliver(call, reply), record]
+            return [reply, record] if call.promotion is None else [*_deliver(call, reply), record]
         raised = outcome.error if isinstance(outcome, Raised) else None
         if raised is not None:
             try:

@@ -1,4 +1,4 @@
-"""What a handler is given besides its arguments."""
+"""The context of a call, which its handler gets beside its arguments."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from .invocation import Invocation
 
 
-_NOBODY = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], log_level=None)
-"""Who asks where a host made the context itself, and named no call."""
+_NO_CLIENT = Peer(REVISIONS[NEWEST_HANDSHAKE_REVISION], log_level=None)
+"""The client of a context that a host made without a call."""
 
 
 _Content = TypeVar("_Content")
 
 
 class Channel(Protocol):
-    """The way back to whoever called."""
+    """The connection to the client of a call."""
 
     def notify(self, call: Invocation, method: str, params: dict[str, Any]) -> None:
         """Send a notification that belongs to `call`; safe from any thread."""
@@ -44,7 +44,7 @@ class Channel(Protocol):
         """End the response of a call that goes on; safe from any thread."""
 
     def server_requester(self, call: Invocation, signal: AbortSignal) -> ServerRequester:
-        """Return the way of a handler to ask its client; raise `UsageError` if it may not."""
+        """Return the object that asks the client; raise `UsageError` if the handler may not."""
 
 
 @define(eq=False, repr=False)
@@ -54,8 +54,8 @@ class ToolContext:
     Attributes:
         run_id: UUID v4 of this invocation.
         correlation_id: the client's correlation id, or a generated one.
-        abort_signal: fires when nobody waits for the result any more.
-        state: what the lifespan hook of the server gave; None without one.
+        abort_signal: fires when the result is no longer needed.
+        state: the value of the server's lifespan hook; None without one.
     """
 
     run_id: str
@@ -66,11 +66,11 @@ class ToolContext:
     _channel: Channel | None = None
     state: Any = None
     _logger: StructuredLogger | None = field(default=None, init=False)
-    _conversation: ServerRequester | None = field(default=None, init=False)
+    _server_requester: ServerRequester | None = field(default=None, init=False)
 
     @property
     def logger(self) -> StructuredLogger:
-        """A logger whose lines carry this call's ids; made when first asked for."""
+        """A logger whose records carry the ids of this call; made when it is first used."""
         if self._logger is None:
             self._logger = self._base_logger.child(
                 {"runId": self.run_id, "correlationId": self.correlation_id}
@@ -79,26 +79,27 @@ class ToolContext:
 
     @property
     def client(self) -> Peer:
-        """Who asks, as it describes itself: its revision, capabilities, name."""
-        return _NOBODY if self._call is None else self._call.peer
+        """The client, as it describes itself: its revision, capabilities and name."""
+        return _NO_CLIENT if self._call is None else self._call.peer
 
     @property
     def principal(self) -> Principal | None:
-        """Who asks, as was proved; None where nobody has to prove anything."""
+        """The authenticated principal; None where authentication is off."""
         return None if self._call is None else self._call.principal
 
-    # -- telling the client --------------------------------------------------------------------
+    # -- notifications to the client -----------------------------------------------------------
 
     def report_progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Tell the client how far the call has come, if it asked to be told (NOTE-01).
+        """Send the progress of the call to the client, if it asked for that (NOTE-01).
 
         May be called in any thread. A value that is not above the one before is not sent (NOTE-02).
 
         Args:
-            progress: of `total`, if that is known.
-            message: what is being done; not sent where the revision has no room for it.
+            progress: a number that grows.
+            total: the progress at the end, if it is known.
+            message: the current step; not sent to revisions without such a message.
         """
         if self._call is None or self._call.meta is None:
             return
@@ -110,28 +111,28 @@ class ToolContext:
             params["total"] = total
         if message is not None and self.client.revision.has("progress", "message"):
             params["message"] = message
-        call, channel = self._way_back()
+        call, channel = self._require_call()
         channel.notify(call, "notifications/progress", params)
 
     def close_stream(self) -> None:
-        """Let go of the client's connection while the call goes on (HTTP-15).
+        """End the response stream of the client while the call goes on (HTTP-15).
 
-        For calls that take long, over HTTP: the client comes back for the result by itself, after
-        `http.retry_ms`. May be called in any thread. Where the transport or the revision knows no
-        such thing, nothing happens.
+        For calls that take long, over HTTP: the client reconnects for the result after
+        `http.retry_ms`. May be called in any thread. Other transports, and revisions without
+        streams that can be resumed, ignore it.
         """
         if self._call is not None and self._channel is not None:
             self._channel.close_stream(self._call)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        """Send the client a log message, if it wants those of this level (NOTE-04).
+        """Send a log message to the client, if it wants this level (NOTE-04).
 
         May be called in any thread. The server's own log is `logger`.
 
         Args:
             level: one of `protocol.levels.LOGGING_LEVELS`.
-            data: anything that can be written as JSON.
-            logger: the name of what logs.
+            data: a value that can be written as JSON.
+            logger: the name of the logger, for the client.
 
         Raises:
             UsageError: there is no such level.
@@ -143,10 +144,10 @@ class ToolContext:
         params: dict[str, Any] = {"level": level, "data": data}
         if logger is not None:
             params["logger"] = logger
-        call, channel = self._way_back()
+        call, channel = self._require_call()
         channel.notify(call, "notifications/message", params)
 
-    # -- asking the client ---------------------------------------------------------------------
+    # -- requests to the client ----------------------------------------------------------------
 
     @overload
     async def elicit(
@@ -161,22 +162,23 @@ class ToolContext:
     async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> Any:
         """Have the user fill in a form; see `server_requests.elicitation.Elicit` (ASK-06).
 
-        From revision 2026-07-28 on the handler is unwound here, and runs again from its start when
-        the answer has come. So nothing may be done before a question that may not be done twice,
-        and the same questions must be asked in the same words (ASK-10, ASK-13).
+        From revision 2026-07-28 on the handler ends here with an exception, and runs again from its
+        start when the client has answered. So whatever it does before must be safe to repeat, and
+        it must ask the same in the same words (ASK-10, ASK-13).
 
         Args:
-            schema: what is asked for: a JSON Schema of a flat object, or a class.
-            key: names the question among those of the call; by default they are numbered.
+            message: explains to the user what the form is for.
+            schema: the fields of the form: a JSON Schema of a flat object, or a class.
+            key: identifies the request within the call; by default requests are numbered.
 
         Raises:
-            ClientCapabilityError: the client cannot be asked this; likewise for all questions.
-            ServerRequestError: it refused, or its answer cannot be used.
-            UsageError: it is no proper question.
+            ClientCapabilityError: the client does not support the request.
+            ServerRequestError: the client refused, or its answer is not valid.
+            UsageError: the request is not valid.
         """
         from ..server_requests.elicitation import Elicit
 
-        return await self._converse().ask_one(Elicit(message, schema), key)
+        return await self._requester().ask_one(Elicit(message, schema), key)
 
     async def elicit_url(
         self, message: str, url: str, *, elicitation_id: str = "", key: str | None = None
@@ -188,7 +190,7 @@ class ToolContext:
         from ..server_requests.elicitation import ElicitUrl
 
         page = ElicitUrl(message, url, elicitation_id)
-        result: ElicitResult[None] = await self._converse().ask_one(page, key)
+        result: ElicitResult[None] = await self._requester().ask_one(page, key)
         return result
 
     async def sample(
@@ -206,30 +208,30 @@ class ToolContext:
         from ..server_requests.sampling import Sample
 
         question = Sample(messages, max_tokens, **options)
-        result: SampleResult = await self._converse().ask_one(question, key)
+        result: SampleResult = await self._requester().ask_one(question, key)
         return result
 
     async def roots(self, *, key: str | None = None) -> tuple[Root, ...]:
-        """The places the client works in. Raises as `elicit`."""
+        """Return the roots of the client: the places it works in; raises as `elicit` does."""
         from ..server_requests.roots import Roots
 
-        roots: tuple[Root, ...] = await self._converse().ask_one(Roots(), key)
+        roots: tuple[Root, ...] = await self._requester().ask_one(Roots(), key)
         return roots
 
     async def ask(self, questions: Mapping[str, ServerRequest]) -> dict[str, Any]:
-        """Ask several things at once; the answers have the keys of the questions (ASK-03).
+        """Send several requests at once; the answers have the keys of the requests (ASK-03).
 
-        Raises as `elicit`: nothing is asked if the client cannot be asked all of it.
+        Raises as `elicit` does: nothing is sent unless the client supports all of them.
         """
-        return await self._converse().ask(questions)
+        return await self._requester().ask(questions)
 
-    def _converse(self) -> ServerRequester:
-        if self._conversation is None:
-            call, channel = self._way_back()
-            self._conversation = channel.server_requester(call, self.abort_signal)
-        return self._conversation
+    def _requester(self) -> ServerRequester:
+        if self._server_requester is None:
+            call, channel = self._require_call()
+            self._server_requester = channel.server_requester(call, self.abort_signal)
+        return self._server_requester
 
-    def _way_back(self) -> tuple[Invocation, Channel]:
+    def _require_call(self) -> tuple[Invocation, Channel]:
         if self._call is None or self._channel is None:
             raise UsageError("this context was made by hand: it has no client to talk to")
         return self._call, self._channel

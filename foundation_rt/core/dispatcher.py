@@ -193,9 +193,9 @@ class Dispatcher:
         return [Resolve(each, None, ClientGoneError(away_ms)) for each in waiting]
 
     def list_changed(self, session: Session, kind: str) -> list[Effect]:
-        """A list is another one than before: a RUNNING connection is told so (LIFE-10).
+        """Notify a RUNNING connection that a list has changed (LIFE-10).
 
-        Not of a kind that it knows nothing of: no such capability was agreed on with it.
+        Nothing is sent about a kind of list that the server did not advertise to it.
         """
         if session.state is not State.RUNNING or kind not in session.capabilities:
             return []
@@ -370,8 +370,7 @@ def _refuse(
 ) -> list[Effect]:
     """Reply with a JSON-RPC error; a `tools/call` also has a record (RPC-09, CALL-14).
 
-    Args:
-        has_id: the reply has the id of the request.
+    The reply has the id of the request, unless `has_id` is false.
     """
     data = {"correlationId": derive_correlation_id(session, request.params), **error.data}
     request_id = request.id if has_id else None

@@ -37,9 +37,7 @@ def begin_feature_call(
 ) -> list[Effect]:
     """Begin a call whose handler the method has found: steps 3 and 6 of a call (FEAT-01).
 
-    Args:
-        name: a URI, or the name of a prompt; for the record.
-        to_result: makes the result out of the value that the handler returns.
+    In its record the call has `name`: a URI, or the name of a prompt.
 
     Raises:
         JsonRpcError: `_meta`, or an answer of the client to an earlier round, is not valid.
@@ -56,7 +54,7 @@ def begin_feature_call(
     if peer.revision.is_stateless and call.method in MAY_ASK:
         calls.client_input.open(call, params)
     try:
-        calls.take_slot(call)
+        call.slot = calls.resources.take_slot(call.principal)
     except ToolError as refusal:
         return calls.refuse(call, refusal.to_structured())
     session.in_flight[call.request_id] = call

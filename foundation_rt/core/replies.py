@@ -155,8 +155,7 @@ class ResultWriter:
     def cache_hints(self, peer: Peer, ttl_ms: int | None = None) -> dict[str, Any]:
         """Return the members that say how long a result may be reused (REV-07).
 
-        Args:
-            ttl_ms: by default `cache_ttl_ms`, in ms.
+        That is `ttl_ms`, in ms; by default `cache_ttl_ms`.
         """
         if not peer.revision.is_stateless:
             return {}

@@ -22,10 +22,12 @@ _PLAIN = frozenset((dict, str, int, float, bool, type(None)))
 def tool_result(
     value: Any, tool: RegisteredTool, revision: Revision, max_bytes: int
 ) -> dict[str, Any]:
-    """Return the result of a call of `tool`, for a peer that speaks `revision`.
+    """Return the result of a call of `tool` whose handler returned `value`.
 
     Args:
-        value: the value that the handler returned.
+        value: the value.
+        tool: the tool.
+        revision: the revision that the peer speaks.
         max_bytes: the largest result, in bytes of JSON.
 
     Raises:

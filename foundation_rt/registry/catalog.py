@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from binascii import Error, a2b_base64, b2a_base64
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -93,6 +93,7 @@ class Catalog(Shown, Generic[Entry]):
     """The entries of one list, by the key that the list is sorted by.
 
     Attributes:
+        get: returns the entry of a key; None if there is none.
         was_used: the catalog has an entry, or has had one.
         has_scopes: an entry needs scopes, or one has needed them.
     """
@@ -100,14 +101,14 @@ class Catalog(Shown, Generic[Entry]):
     notifier: ChangeNotifier
     was_used: bool = field(default=False, init=False)
     has_scopes: bool = field(default=False, init=False)
+    get: Callable[[str], Entry | None] = field(init=False)
     _entries: dict[str, Entry] = field(factory=dict, init=False)
     # Each entry is encoded once for each revision; a page joins the encoded entries.
     _encoded: dict[str, dict[str, orjson.Fragment]] = field(factory=dict, init=False)
     _keys: tuple[str, ...] | None = field(default=(), init=False)
 
-    def get(self, key: str) -> Entry | None:
-        """Return the entry of this key; None if there is none."""
-        return self._entries.get(key)
+    def __attrs_post_init__(self) -> None:
+        self.get = self._entries.get  # each call of a tool looks one up: one function less
 
     def add(self, key: str, entry: Entry) -> bool:
         """Add an entry unless the key is taken; return whether it was added."""

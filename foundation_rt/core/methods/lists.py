@@ -50,11 +50,9 @@ def answer_list(
     member: str,
     entries: Paged,
 ) -> list[Effect]:
-    """Return the page that `request` asks for (PAGE-01 to PAGE-03).
+    """Return the page of `entries` that `request` asks for, as `member` (PAGE-01 to PAGE-03).
 
-    Args:
-        member: the name of the list in the result.
-        entries: the list; a principal sees only the entries that it may use (AUTH-26).
+    A principal sees only the entries that it may use (AUTH-26).
     """
     cursor = None if request.params is ABSENT else request.params.get("cursor")
     try:

@@ -86,9 +86,9 @@ def listen(dispatcher: Dispatcher, session: Session, peer: Peer, request: Reques
 
 
 def final(dispatcher: Dispatcher, subscriber: Subscriber) -> list[Effect]:
-    """The result of a `subscriptions/listen` that the server ends (SUB-08).
+    """Return the result of a `subscriptions/listen` that the server ends (SUB-08).
 
-    Where other messages go the same way, the client is also told that it is cancelled.
+    Where other messages use the same connection, a cancellation follows.
     """
     subscription_id, peer = subscriber.subscription_id, subscriber.peer
     assert subscription_id is not None and peer is not None  # only a request has a result

@@ -35,7 +35,7 @@ def update_task(
     if type(responses) is not dict:
         raise invalid_params("inputResponses must be an object")
     task = manager.running(record.task_id)
-    effects = [] if task is None else manager.answer(task, responses)
+    effects = [] if task is None else manager.respond(task, responses)
     return [dispatcher.results.reply(peer, request, {}), *effects]
 
 

@@ -1,8 +1,8 @@
-"""Where tasks are opened, asked for, answered and ended: records, and the calls behind them.
+"""The manager of tasks: their records, and the calls behind them.
 
 Every change of a task is made under its own lock: the handler ends on one connection while its
-client asks, answers or cancels on another. The lock is held for a few steps and nothing is called
-under it that could wait. Who listens is told without it, and is told of the record.
+client reads, responds or cancels on another. The lock is held for a few steps, and nothing that
+could wait is called under it. Subscribers are notified after the lock is released.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attrs import define, evolve, field
 
 from ...protocol.jsonrpc import compact
 from ...protocol.principal import identity_of
-from .record import Event, TaskRecord
+from .record import TaskEvent, TaskRecord
 
 if TYPE_CHECKING:
     from ...clock import Clock
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from .store import TaskStore
 
 MAX_MESSAGE_LENGTH = 1024
-"""Characters of a status message that are kept."""
+"""Characters of a status message; the rest is cut off."""
 
 
 @define(eq=False, repr=False)
 class RunningTask:
-    """A task, as its call and its client change it; it does not hold its call.
+    """A task that has not ended; it does not refer to its call.
 
     Attributes:
         owner: the identity of its principal.
-        record: what its client sees of it.
+        record: the state that its client sees.
         lock: held for every change.
-        asks: by key, who waits for the client's response.
-        last_key: how many keys have been given out: each is used once (TASK-08).
+        responders: the functions that take the client's responses, by key.
+        last_key: how many keys have been used: each is used once (TASK-08).
     """
 
     owner: str | None
     record: TaskRecord
     lock: AbstractContextManager[Any]
-    asks: dict[str, Callable[[Any], object]] = field(factory=dict, init=False)
+    responders: dict[str, Callable[[Any], object]] = field(factory=dict, init=False)
     last_key: int = field(default=0, init=False)
 
 
@@ -56,8 +56,8 @@ class TaskManager:
     """The tasks of a server.
 
     Args:
-        new_id: makes ids that nobody can guess (TASK-10).
-        questions: counts the questions that are open, of tasks and of other calls.
+        new_id: makes ids that cannot be guessed (TASK-10).
+        questions: counts the open requests to clients, of tasks and of other calls.
         announce: makes the notifications of a record that has changed (TASK-11).
         publish: sends them; called from any thread.
     """
@@ -95,25 +95,25 @@ class TaskManager:
         return task
 
     def settle(self, task: RunningTask, reply: Reply) -> list[Effect]:
-        """The request has been answered: keep its result or its error; under the lock (TASK-06)."""
+        """Keep the result or the error of `reply` as the outcome; under the lock (TASK-06)."""
         message = orjson.loads(reply.line)
         if "result" in message:
             result = message["result"]
             if result["resultType"] != "input_required":
-                return self._end(task, Event.COMPLETE, compact(orjson.dumps(result)))
-            # Its handler was unwound by an exception of its own instead of asking (ASK-18).
-            return self._end(task, Event.FAIL, None, _CANNOT_ASK)
+                return self._end(task, TaskEvent.COMPLETE, compact(orjson.dumps(result)))
+            # Its handler ended with an exception of its own instead of asking (ASK-18).
+            return self._end(task, TaskEvent.FAIL, None, _CANNOT_ASK)
         error = message["error"]
-        return self._end(task, Event.FAIL, compact(orjson.dumps(error)), error["message"])
+        return self._end(task, TaskEvent.FAIL, compact(orjson.dumps(error)), error["message"])
 
     def give_up(self, task: RunningTask, message: str | None = None) -> list[Effect]:
-        """It will have no result: its client, or the server, wants none; under the lock."""
-        return self._end(task, Event.CANCEL, None, message)
+        """End a task without an outcome; under the lock."""
+        return self._end(task, TaskEvent.CANCEL, None, message)
 
     def _end(
-        self, task: RunningTask, event: Event, outcome: bytes | None, message: str | None = None
+        self, task: RunningTask, event: TaskEvent, outcome: bytes | None, message: str | None = None
     ) -> list[Effect]:
-        task.asks.clear()
+        task.responders.clear()
         self._running.pop(task.record.task_id, None)
         changes: dict[str, Any] = {"outcome": outcome}
         if message is not None:
@@ -123,7 +123,7 @@ class TaskManager:
         if record is None:
             return []
         if not self.store.replace(record):
-            record = task.record.advance(Event.FAIL, now, message=_NO_ROOM)
+            record = task.record.advance(TaskEvent.FAIL, now, message=_NO_ROOM)
             assert record is not None  # whatever can complete can fail
             self.store.replace(record)
         task.record = record
@@ -131,13 +131,13 @@ class TaskManager:
 
     # -- in between ----------------------------------------------------------------------------
 
-    def ask(
+    def add_requests(
         self, task: RunningTask, requests: Mapping[str, Any], respond: Callable[[str, Any], object]
     ) -> list[str]:
-        """Let the client be asked `requests`; each response goes to `respond(name, response)`.
+        """Show `requests` to the client; each response goes to `respond(name, response)`.
 
         Returns:
-            The keys under which they are shown, for `withdraw`; none where the task has ended.
+            The keys of the requests, for `remove_requests`; none where the task has ended.
         """
         with task.lock:
             if task.record.is_terminal:
@@ -149,42 +149,42 @@ class TaskManager:
                 key = str(task.last_key)
                 keys.append(key)
                 shown[key] = request
-                task.asks[key] = partial(respond, name)
-            record = self._step(task, Event.ASK, input_requests=shown)
+                task.responders[key] = partial(respond, name)
+            record = self._step(task, TaskEvent.ASK, input_requests=shown)
         self.publish(self.announce(record))
         return keys
 
-    def withdraw(self, task: RunningTask, keys: Iterable[str]) -> None:
-        """Nobody waits for the responses to these questions any more."""
+    def remove_requests(self, task: RunningTask, keys: Iterable[str]) -> None:
+        """Remove the requests of these keys that have no response yet."""
         with task.lock:
-            dropped = [task.asks.pop(key) for key in keys if key in task.asks]
+            dropped = [task.responders.pop(key) for key in keys if key in task.responders]
             if not dropped:
                 return
-            record = self._close_asks(task)
+            record = self._show_open_requests(task)
         self.publish(self.announce(record))
 
-    def answer(self, task: RunningTask, responses: Mapping[str, Any]) -> list[Effect]:
-        """Hand responses to who waits for them; what nobody waits for is ignored (TASK-08)."""
+    def respond(self, task: RunningTask, responses: Mapping[str, Any]) -> list[Effect]:
+        """Pass each response on to the request of its key; ignore unknown keys (TASK-08)."""
         with task.lock:
-            keys = [key for key in task.asks if key in responses]
+            keys = [key for key in task.responders if key in responses]
             if not keys:
                 return []
-            answered = [(task.asks.pop(key), responses[key]) for key in keys]
-            record = self._close_asks(task)
+            answered = [(task.responders.pop(key), responses[key]) for key in keys]
+            record = self._show_open_requests(task)
         for respond, response in answered:
             respond(response)
         return [*self.announce(record)]
 
-    def _close_asks(self, task: RunningTask) -> TaskRecord:
-        """The record shows what is still asked; under the lock."""
+    def _show_open_requests(self, task: RunningTask) -> TaskRecord:
+        """Leave only the open requests in the record; under the lock."""
         shown = task.record.input_requests
-        still_open = {key: shown[key] for key in shown if key in task.asks}
+        still_open = {key: shown[key] for key in shown if key in task.responders}
         if still_open:
-            return self._step(task, Event.ASK, input_requests=still_open)
-        return self._step(task, Event.ANSWERED)
+            return self._step(task, TaskEvent.ASK, input_requests=still_open)
+        return self._step(task, TaskEvent.ANSWERED)
 
-    def describe(self, task: RunningTask, message: str) -> None:
-        """Say how far it has come (TASK-07)."""
+    def set_message(self, task: RunningTask, message: str) -> None:
+        """Set the status message (TASK-07)."""
         with task.lock:
             if not task.record.is_terminal:
                 now = self.clock.timestamp()
@@ -192,7 +192,7 @@ class TaskManager:
                 task.record = evolve(task.record, message=short, updated_at=now)
                 self.store.replace(task.record)
 
-    def _step(self, task: RunningTask, event: Event, **changes: Any) -> TaskRecord:
+    def _step(self, task: RunningTask, event: TaskEvent, **changes: Any) -> TaskRecord:
         """Change a task that has not ended; under the lock."""
         record = task.record.advance(event, self.clock.timestamp(), **changes)
         assert record is not None  # the callers look at its status first
@@ -200,27 +200,27 @@ class TaskManager:
         self.store.replace(record)
         return record
 
-    # -- who asks ------------------------------------------------------------------------------
+    # -- lookups -------------------------------------------------------------------------------
 
     def find(self, task_id: str, principal: Principal | None) -> TaskRecord | None:
-        """The task of that id, if there is one and it is this principal's (TASK-10)."""
+        """Return the task of that id, if it belongs to this principal (TASK-10)."""
         record = self.store.get(task_id)
         if record is None or record.owner != identity_of(principal):
             return None
         return record
 
     def running(self, task_id: str) -> RunningTask | None:
-        """What runs for the task of that id, if it has not ended."""
+        """Return the task of that id; None once it has ended."""
         found = self._running.get(task_id)
         return None if found is None else found[0]
 
     def call_of(self, task_id: str) -> Invocation | None:
-        """Return the call behind the task of that id; None once that has ended."""
+        """Return the call behind the task of that id; None once the task has ended."""
         found = self._running.get(task_id)
         return None if found is None else found[1]
 
     def calls(self) -> list[Invocation]:
-        """Return what runs for any task."""
+        """Return the calls behind all tasks that have not ended."""
         return [call for _, call in list(self._running.values())]
 
 

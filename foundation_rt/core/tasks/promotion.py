@@ -108,4 +108,4 @@ class Promotion:
     def describe(self, progress: dict[str, Any]) -> None:
         """Keep the message of a reported progress as the status message (TASK-07)."""
         if self.task is not None and "message" in progress:
-            self.manager.describe(self.task, progress["message"])
+            self.manager.set_message(self.task, progress["message"])

@@ -1,10 +1,9 @@
-"""What a client can know of a task: a value, and the table of what may become of it (TASK-05).
+"""The record of a task, which its client sees, and the table of its states (TASK-05).
 
     working ──ask──► input_required ──answered──► working
        └────────────────┴── complete, fail, cancel ──► completed, failed, cancelled (terminal)
 
-A record never changes; `advance` makes the next one. What runs behind it is the business of
-`running`.
+A record never changes: `advance` makes the next one. `manager` knows the call behind it.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import orjson
 from attrs import evolve, field, frozen
 
 
-class Status(Enum):
-    """Where a task stands, spelled as on the wire."""
+class TaskStatus(Enum):
+    """The status of a task, spelled as on the wire."""
 
     WORKING = "working"
     INPUT_REQUIRED = "input_required"
@@ -27,53 +26,53 @@ class Status(Enum):
     CANCELLED = "cancelled"
 
 
-class Event(Enum):
-    """What moves a task from one status to the next."""
+class TaskEvent(Enum):
+    """An event that moves a task from one status to the next."""
 
     ASK = auto()
-    """Its handler asks the client something."""
+    """Its handler sends a request to the client."""
     ANSWERED = auto()
-    """Nothing it asked is open any more."""
+    """The client has responded to all requests."""
     COMPLETE = auto()
-    """The request has a result, be it one with `isError`."""
+    """The call has a result, `isError` or not."""
     FAIL = auto()
-    """The request has a JSON-RPC error."""
+    """The call has a JSON-RPC error."""
     CANCEL = auto()
-    """Its client does not want it any more."""
+    """The client has cancelled it, or the server has stopped."""
 
 
-TRANSITIONS: dict[tuple[Status, Event], Status] = {
-    (Status.WORKING, Event.ASK): Status.INPUT_REQUIRED,
-    (Status.WORKING, Event.COMPLETE): Status.COMPLETED,
-    (Status.WORKING, Event.FAIL): Status.FAILED,
-    (Status.WORKING, Event.CANCEL): Status.CANCELLED,
-    (Status.INPUT_REQUIRED, Event.ASK): Status.INPUT_REQUIRED,
-    (Status.INPUT_REQUIRED, Event.ANSWERED): Status.WORKING,
-    (Status.INPUT_REQUIRED, Event.COMPLETE): Status.COMPLETED,
-    (Status.INPUT_REQUIRED, Event.FAIL): Status.FAILED,
-    (Status.INPUT_REQUIRED, Event.CANCEL): Status.CANCELLED,
+TRANSITIONS: dict[tuple[TaskStatus, TaskEvent], TaskStatus] = {
+    (TaskStatus.WORKING, TaskEvent.ASK): TaskStatus.INPUT_REQUIRED,
+    (TaskStatus.WORKING, TaskEvent.COMPLETE): TaskStatus.COMPLETED,
+    (TaskStatus.WORKING, TaskEvent.FAIL): TaskStatus.FAILED,
+    (TaskStatus.WORKING, TaskEvent.CANCEL): TaskStatus.CANCELLED,
+    (TaskStatus.INPUT_REQUIRED, TaskEvent.ASK): TaskStatus.INPUT_REQUIRED,
+    (TaskStatus.INPUT_REQUIRED, TaskEvent.ANSWERED): TaskStatus.WORKING,
+    (TaskStatus.INPUT_REQUIRED, TaskEvent.COMPLETE): TaskStatus.COMPLETED,
+    (TaskStatus.INPUT_REQUIRED, TaskEvent.FAIL): TaskStatus.FAILED,
+    (TaskStatus.INPUT_REQUIRED, TaskEvent.CANCEL): TaskStatus.CANCELLED,
 }
 
-TERMINAL = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+TERMINAL = frozenset({TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED})
 
 _INTERNAL_ERROR = -32603
-_OUTCOME_MEMBER = {Status.COMPLETED: "result", Status.FAILED: "error"}
+_OUTCOME_MEMBER = {TaskStatus.COMPLETED: "result", TaskStatus.FAILED: "error"}
 
 
 @frozen(eq=False, repr=False)
 class TaskRecord:
-    """One task as its client sees it.
+    """The state of one task that its client sees.
 
     Attributes:
-        task_id: unguessable; whoever knows it, and is the same principal, may use the task.
-        owner: the `identity_of` who may; None where nobody is told apart.
+        task_id: cannot be guessed; a client of the same principal that knows it may use the task.
+        owner: the `identity_of` that principal; None where there is no authentication.
         created_at, updated_at: ISO 8601, UTC.
         ttl_ms: how long the record is kept, in ms from its creation.
         poll_interval_ms: how often a client should ask, in ms.
-        message: what the handler said of its progress, or why the task failed.
-        input_requests: what the client is asked and has not answered, by key.
+        message: the progress that the handler reported last, or why the task failed.
+        input_requests: the requests to the client that have no response yet, by key.
         outcome: the result of a completed task, the error of a failed one: JSON in UTF-8; None
-            where there was no room for it, and the message says all there is (TASK-12).
+            where there was no room for it (TASK-12).
     """
 
     task_id: str
@@ -82,32 +81,33 @@ class TaskRecord:
     updated_at: str
     ttl_ms: int
     poll_interval_ms: int
-    status: Status = Status.WORKING
+    status: TaskStatus = TaskStatus.WORKING
     message: str | None = None
     input_requests: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     outcome: bytes | None = None
 
     @property
     def is_terminal(self) -> bool:
-        """Return whether nothing will become of it any more."""
+        """Return whether the status is final."""
         return self.status in TERMINAL
 
-    def advance(self, event: Event, at: str, **changes: Any) -> TaskRecord | None:
-        """The record after `event`, or None where the table has no such step.
+    def advance(self, event: TaskEvent, at: str, **changes: Any) -> TaskRecord | None:
+        """Return the record after an event, or None where the table has no such step.
 
         Args:
-            at: when, ISO 8601.
-            changes: what else is different.
+            event: the event.
+            at: its time, ISO 8601.
+            changes: other attributes that change.
         """
         following = TRANSITIONS.get((self.status, event))
         if following is None:
             return None
-        if following is not Status.INPUT_REQUIRED:
+        if following is not TaskStatus.INPUT_REQUIRED:
             changes["input_requests"] = {}
         return evolve(self, status=following, updated_at=at, **changes)
 
     def handle(self) -> dict[str, Any]:
-        """The `Task` of the extension: what every message about a task carries (TASK-03)."""
+        """Return the `Task` of the extension, which every message about it has (TASK-03)."""
         wire: dict[str, Any] = {
             "taskId": self.task_id,
             "status": self.status.value,
@@ -121,12 +121,12 @@ class TaskRecord:
         return wire
 
     def detailed(self) -> dict[str, Any]:
-        """The `DetailedTask`: the handle, and what belongs to its status (TASK-06)."""
+        """Return the `DetailedTask`: the handle, and members by its status (TASK-06)."""
         wire = self.handle()
-        if self.status is Status.INPUT_REQUIRED:
+        if self.status is TaskStatus.INPUT_REQUIRED:
             wire["inputRequests"] = dict(self.input_requests)
         elif self.outcome is not None:
             wire[_OUTCOME_MEMBER[self.status]] = orjson.Fragment(self.outcome)
-        elif self.status is Status.FAILED:
+        elif self.status is TaskStatus.FAILED:
             wire["error"] = {"code": _INTERNAL_ERROR, "message": self.message or "Internal error"}
         return wire

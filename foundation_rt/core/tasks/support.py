@@ -1,4 +1,4 @@
-"""Who may have tasks, and of which tools: what every server knows of the extension."""
+"""The tasks extension as every server knows it: its name, and the clients that declare it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REQUIRED_CAPABILITIES: dict[str, Any] = {"extensions": {EXTENSION: {}}}
 
 
 def can_have_tasks(peer: Peer) -> bool:
-    """Return whether a client may be given a task: it says so with this very request (TASK-01)."""
+    """Return whether a client declares the extension with this very request (TASK-01)."""
     return peer.revision.has("capabilities", "extensions") and peer.can("extensions", EXTENSION)
 
 

@@ -29,8 +29,8 @@ class TaskRequests:
     """A `RequestStrategy` for a call that may become a task.
 
     Args:
-        rounds: has the answers that came with the request.
-        signal: the call's; a handler that waits for an answer is unwound when it fires.
+        rounds: the answers that came with the request.
+        signal: fires when the call is aborted; ends the wait for an answer.
     """
 
     promotion: Promotion
@@ -38,39 +38,39 @@ class TaskRequests:
     signal: AbortSignal
 
     async def exchange(self, questions: Mapping[str, PreparedRequest]) -> dict[str, Any]:
-        """The answers to `questions`, however long they take.
+        """Return the answers to `questions`, however long the client takes.
 
         Raises:
-            InputRequired: the call is no task, and has not been given them.
+            InputRequired: the call is not a task, and its request did not bring them.
             AbortError: the task has ended meanwhile.
-            LimitReached: too many questions are open.
+            LimitReached: too many requests are open.
         """
         answers: dict[str, Any] = {}
-        lacking = dict(questions)
+        missing = dict(questions)
         for key, question in questions.items():
             try:
                 answers |= await self.rounds.exchange({key: question})
             except InputRequired:
                 continue
-            del lacking[key]
-        if lacking and self.promotion.stay_plain():
-            raise InputRequired(lacking)
+            del missing[key]
+        if missing and self.promotion.stay_plain():
+            raise InputRequired(missing)
         task, manager = self.promotion.task, self.promotion.manager
-        while lacking:
+        while missing:
             assert task is not None
-            responses = await self._ask(task, manager, lacking)
+            responses = await self._ask(task, manager, missing)
             for key, response in responses.items():
                 try:
-                    answers[key] = lacking[key].read(response)
+                    answers[key] = missing[key].read(response)
                 except InvalidClientResult:
                     continue  # it is asked again, under a new key
-                del lacking[key]
+                del missing[key]
         return answers
 
     async def _ask(
         self, task: RunningTask, manager: TaskManager, questions: Mapping[str, PreparedRequest]
     ) -> dict[str, Any]:
-        """One response to each of `questions`, as the client sent it (RES-17)."""
+        """Return one response to each of `questions`, as the client sent it (RES-17)."""
         waiter = Waiter[None]()
         responses: dict[str, Any] = {}
 
@@ -83,11 +83,11 @@ class TaskRequests:
         manager.questions.take(task.owner, len(questions))
         keys: list[str] = []
         try:
-            keys = manager.ask(task, shown, respond)
+            keys = manager.add_requests(task, shown, respond)
             if keys:
                 await waiter.wait(self.signal)
             self.signal.raise_if_aborted()
         finally:
-            manager.withdraw(task, keys)
+            manager.remove_requests(task, keys)
             manager.questions.give_back(task.owner, len(questions))
         return responses

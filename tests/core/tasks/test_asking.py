@@ -303,7 +303,7 @@ def test_nobody_is_asked_for_a_task_that_has_ended() -> None:
         task = manager.running(task_id)
         assert task is not None
         client.result("tasks/cancel", taskId=task_id)
-        assert manager.ask(task, {"a": {}}, lambda key, response: None) == []
+        assert manager.add_requests(task, {"a": {}}, lambda key, response: None) == []
         assert client.get(task_id)["status"] == "cancelled"
 
     play(scene)

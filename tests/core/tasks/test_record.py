@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.core.tasks.record import TERMINAL, TRANSITIONS, Event, Status, TaskRecord
+from foundation_rt.core.tasks.record import TERMINAL, TRANSITIONS, TaskEvent, TaskRecord, TaskStatus
 
 START = "2024-01-01T00:00:00.000Z"
 LATER = "2024-01-01T00:00:05.000Z"
@@ -18,8 +18,8 @@ def record() -> TaskRecord:
 
 
 @pytest.mark.rule("TASK-05")
-@given(st.lists(st.sampled_from(Event)))
-def test_what_the_table_does_not_list_does_not_happen(events: list[Event]) -> None:
+@given(st.lists(st.sampled_from(TaskEvent)))
+def test_what_the_table_does_not_list_does_not_happen(events: list[TaskEvent]) -> None:
     task = record()
     for event in events:
         following = task.advance(event, LATER)
@@ -33,8 +33,8 @@ def test_what_the_table_does_not_list_does_not_happen(events: list[Event]) -> No
 
 @pytest.mark.rule("TASK-05")
 def test_no_way_leads_out_of_a_terminal_status() -> None:
-    assert {status for status, _ in TRANSITIONS} == set(Status) - TERMINAL
-    assert set(TRANSITIONS.values()) == set(Status)
+    assert {status for status, _ in TRANSITIONS} == set(TaskStatus) - TERMINAL
+    assert set(TRANSITIONS.values()) == set(TaskStatus)
 
 
 @pytest.mark.rule("TASK-17")
@@ -54,20 +54,20 @@ def test_the_handle_has_what_every_status_has() -> None:
     ("event", "changes", "shown"),
     [
         (
-            Event.ASK,
+            TaskEvent.ASK,
             {"input_requests": {"1": {"method": "m"}}},
             {"inputRequests": {"1": {"method": "m"}}},
         ),
-        (Event.COMPLETE, {"outcome": b'{"content":[]}'}, {"result": {"content": []}}),
+        (TaskEvent.COMPLETE, {"outcome": b'{"content":[]}'}, {"result": {"content": []}}),
         (
-            Event.FAIL,
+            TaskEvent.FAIL,
             {"outcome": b'{"code":-32603,"message":"m"}', "message": "m"},
             {"error": {"code": -32603, "message": "m"}, "statusMessage": "m"},
         ),
-        (Event.CANCEL, {}, {}),
+        (TaskEvent.CANCEL, {}, {}),
     ],
 )
-def test_each_status_shows_what_belongs_to_it(event: Event, changes: dict, shown: dict) -> None:
+def test_each_status_shows_what_belongs_to_it(event: TaskEvent, changes: dict, shown: dict) -> None:
     task = record().advance(event, LATER, **changes)
     assert task is not None
     wire = orjson.loads(orjson.dumps(task.detailed()))
@@ -77,9 +77,9 @@ def test_each_status_shows_what_belongs_to_it(event: Event, changes: dict, shown
 
 @pytest.mark.rule("TASK-18")
 def test_what_was_asked_is_gone_when_it_works_again() -> None:
-    asked = record().advance(Event.ASK, LATER, input_requests={"1": {}})
+    asked = record().advance(TaskEvent.ASK, LATER, input_requests={"1": {}})
     assert asked is not None
-    for event in (Event.ANSWERED, Event.COMPLETE, Event.CANCEL):
+    for event in (TaskEvent.ANSWERED, TaskEvent.COMPLETE, TaskEvent.CANCEL):
         following = asked.advance(event, LATER)
         assert following is not None
         assert following.input_requests == {}

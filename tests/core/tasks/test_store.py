@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.config.settings import HttpSection, ServerConfig
-from foundation_rt.core.tasks.record import Event, TaskRecord
+from foundation_rt.core.tasks.record import TaskEvent, TaskRecord
 from foundation_rt.core.tasks.store import MemoryTaskStore
 from foundation_rt.shares import Limit, LimitReached, Quota
 from tests.support.sizes import examples
@@ -47,7 +47,7 @@ def adds(store: MemoryTaskStore, task: TaskRecord) -> bool:
 
 
 def ended(task: TaskRecord, outcome: bytes) -> TaskRecord:
-    following = task.advance(Event.COMPLETE, "now", outcome=outcome)
+    following = task.advance(TaskEvent.COMPLETE, "now", outcome=outcome)
     assert following is not None
     return following
 

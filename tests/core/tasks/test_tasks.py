@@ -648,8 +648,8 @@ def test_whoever_comes_too_late_changes_nothing() -> None:
         assert dispatcher.cancel_call(call) == dispatcher.stop_tasks("shutdown") == []
         assert dispatcher.calls.disconnect(call, "shutdown") == []
         assert manager.give_up(task) == []
-        assert manager.answer(task, {"1": {}}) == []
-        manager.describe(task, "too late")
+        assert manager.respond(task, {"1": {}}) == []
+        manager.set_message(task, "too late")
         assert client.get(task_id) == ended
 
     play(scene)
