@@ -1,7 +1,7 @@
-"""What a process can bear: slots for running calls, payload sizes, telemetry and health.
+"""The limits of a process: slots for running calls, payload sizes, telemetry and health.
 
-Limits reject at once; nothing queues (RES-01). Only `acquire_slot`, for hosts that run work of
-their own beside the calls, waits. All of it is process-wide and safe from any thread.
+A limit rejects at once; nothing queues (RES-01). Only `acquire_slot`, for hosts that run their own
+work in the same process, waits. Everything is process-wide and safe to use from any thread.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _UNHEALTHY_DELAY_MS = 500.0
 _UNHEALTHY_REJECTIONS = 3
 
 SHARE_USED = "principal_share"
-"""The `reason` of a refusal because of a principal's share, before any handler has run (RES-13)."""
+"""The `reason` of a refusal that is due to a principal's share, before any handler (RES-13)."""
 
 RETRY_HINT = "Retry with exponential backoff and jitter: about 100 ms, doubled up to 10 s."
-"""What the log says beside a RESOURCE_EXHAUSTED rejection (RES-07)."""
+"""The advice that the log gives with a RESOURCE_EXHAUSTED rejection (RES-07)."""
 
 
 @define
@@ -43,9 +43,9 @@ class ResourceTelemetry:
 
     Attributes:
         memory_usage_bytes: resident memory, in bytes.
-        event_loop_delay_ms: p99 over the last 10 s of what an event waits to be served, in ms.
-        concurrent_executions: slots in use.
-        max_concurrent_executions: slots there are.
+        event_loop_delay_ms: p99 over the last 10 s of the time that events wait, in ms.
+        concurrent_executions: the number of slots in use.
+        max_concurrent_executions: the number of slots.
     """
 
     memory_usage_bytes: int
@@ -54,7 +54,7 @@ class ResourceTelemetry:
     max_concurrent_executions: int
 
     def to_wire(self) -> dict[str, int | float]:
-        """The camelCase object of the health report."""
+        """Return the camelCase object of the health report."""
         return {
             "memoryUsageBytes": self.memory_usage_bytes,
             "eventLoopDelayMs": self.event_loop_delay_ms,
@@ -125,11 +125,11 @@ class ResourceManager:
 
     @property
     def concurrent_executions(self) -> int:
-        """Slots in use now."""
+        """Return the number of slots in use."""
         return self._max - len(self._free)
 
     def try_acquire_slot(self) -> Slot | None:
-        """A slot, or None at once when all are in use (RES-01)."""
+        """Return a slot, or at once None if all are in use (RES-01)."""
         try:
             self._free.pop()  # atomic; a lock here and in `_give_back` would cost a call 0.5 us
         except IndexError:
@@ -191,16 +191,16 @@ class ResourceManager:
 
     def _give_back(self) -> None:
         self._free.append(None)
-        # Whoever waits has counted itself before it looked for a slot: none is missed.
+        # A thread that waits has counted itself before it looked for a slot: none is missed.
         if self._waiting:
             with self._freed:
                 self._freed.notify()
 
     def payload_size(self, payload: Any) -> int:
-        """UTF-8 bytes of `payload` written as JSON (RES-04).
+        """Return the size of `payload` as JSON in UTF-8, in bytes (RES-04).
 
         Raises:
-            TypeError: JSON cannot say it, or it is nested deeper than orjson writes.
+            TypeError: it cannot be written as JSON, or is nested deeper than orjson writes.
         """
         return len(orjson.dumps(payload))
 
@@ -217,15 +217,15 @@ class ResourceManager:
         return ValidationResult(True)
 
     def record_rejection(self) -> None:
-        """A call was refused with RESOURCE_EXHAUSTED by the server (RES-06)."""
+        """Count a call that the server has refused with RESOURCE_EXHAUSTED (RES-06)."""
         self._consecutive_rejections += 1
 
     def record_completion(self) -> None:
-        """A call ended in any other way (RES-06)."""
+        """Count a call that has ended in any other way (RES-06)."""
         self._consecutive_rejections = 0
 
     def get_telemetry(self) -> ResourceTelemetry:
-        """Read everything once."""
+        """Return a reading of the process."""
         return ResourceTelemetry(
             self.memory_usage(),
             round(self.event_loop_delay(), 3),
@@ -238,7 +238,7 @@ class ResourceManager:
         return self.concurrent_executions > _DEGRADED_LOAD * self._max
 
     def get_health_status(self) -> HealthStatus:
-        """The status by the thresholds of RES-08."""
+        """Return the status by the thresholds of RES-08."""
         delay = self.event_loop_delay()
         if (
             self.concurrent_executions >= self._max
@@ -252,7 +252,7 @@ class ResourceManager:
 
 
 def resident_memory_bytes() -> int:
-    """Resident memory of this process, in bytes; the peak of it where only that is known."""
+    """Return the resident memory of this process, in bytes; its peak if only that is known."""
     try:
         with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 -- pathlib costs start-up
             pages = int(statm.read().split()[1])

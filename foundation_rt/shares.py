@@ -1,7 +1,7 @@
-"""The use of limits that all principals share, counted for each of them (RES-12, RES-13).
+"""The use of limits that principals share, counted for each principal (RES-12, RES-13).
 
-Imported when there is something to count: not by a server over stdio that never asks its client
-and has no subscriber.
+Imported when there is something to count: not by a server over stdio without server requests and
+subscribers.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from .limits import SHARE_USED
 
 
 class LimitReached(ToolError):
-    """A limit, or the principal's share of it, is used up: RESOURCE_EXHAUSTED."""
+    """The limit, or the principal's share of it, is used up: RESOURCE_EXHAUSTED."""
 
 
 @frozen(eq=False, repr=False)
 class Limit:
-    """A limit of the process, and how a refusal because of it reads.
+    """A limit of the process, and the text of its refusals.
 
     Attributes:
-        most: how many there may be in use; at least 1.
-        noun: what is counted, in the plural.
+        most: how many may be in use; at least 1.
+        noun: the counted noun, in the plural.
         member: the member of a refusal's details that has `most`.
-        reason: the `reason` of a refusal because all are in use.
-        share_reason: the `reason` of a refusal because of a share.
+        reason: the `reason` of a refusal if all are in use.
+        share_reason: the `reason` of a refusal if a share is used up.
     """
 
     most: int
@@ -39,7 +39,7 @@ class Limit:
     share_reason: str = SHARE_USED
 
     def used_up(self) -> LimitReached:
-        """Return the refusal where all are in use."""
+        """Return the refusal for when all are in use."""
         return LimitReached(
             ErrorCode.RESOURCE_EXHAUSTED,
             f"All {self.most} {self.noun} are in use; try again later.",
@@ -47,7 +47,7 @@ class Limit:
         )
 
     def share_used_up(self, share: int) -> LimitReached:
-        """Return the refusal where one principal uses all of its `share`."""
+        """Return the refusal for when one principal uses all of its `share`."""
         return LimitReached(
             ErrorCode.RESOURCE_EXHAUSTED,
             f"This client uses all {share} {self.noun} that one principal may use at a time;"
@@ -60,11 +60,12 @@ class Limit:
 class Quota:
     """The use of one limit, in total and for each principal; safe from any thread.
 
-    Also from a finalizer, which may run at any point of the thread that holds the lock: hence a
-    lock that one thread may take twice, and `_add` without a call in which a finalizer could run.
+    A finalizer may use it too, at any point of the thread that holds the lock: hence a lock that
+    one thread may take twice, and `_add` without a call in which a finalizer could run.
 
     Args:
-        config: says which part of the limit is the share of one principal.
+        config: sets the part of the limit that is the share of one principal.
+        limit: the limit.
     """
 
     _config: ServerConfig
@@ -78,19 +79,20 @@ class Quota:
         self._share = self._config.share_of(self._limit.most, "any principal")
 
     def used(self) -> dict[str | None, int]:
-        """Return how many are in use by each identity that uses any."""
+        """Return the number in use by each identity that uses any."""
         with self._lock:
             return dict(self._used_by)
 
     def take(self, identity: str | None, count: int = 1) -> None:
-        """Count `count` more as used by a principal, or by a peer that has none.
+        """Count `count` more as used by a principal, or by a peer without one.
 
         Args:
             identity: the principal's `identity_of`.
+            count: how many.
 
         Raises:
-            LimitReached: the limit, or the principal's share of it, would be exceeded. Nothing
-                is counted then.
+            LimitReached: the limit, or the principal's share of it, would be exceeded; nothing is
+                counted.
         """
         with self._lock:
             refusal = self._refusal(identity, count)
@@ -98,17 +100,17 @@ class Quota:
                 try:
                     raise refusal
                 finally:
-                    # Its traceback has this frame: with the variable, a cycle that keeps the call.
+                    # Its traceback has this frame: with the variable, that would be a cycle.
                     del refusal
             self._add(identity, count)
 
     def refusal(self, identity: str | None, count: int = 1) -> LimitReached | None:
-        """Return what `take` would raise now; None where it would not."""
+        """Return the exception that `take` would raise now; None if it would not raise."""
         with self._lock:
             return self._refusal(identity, count)
 
     def give_back(self, identity: str | None, count: int = 1) -> None:
-        """Count `count` less; the caller gives back once what it has taken."""
+        """Count `count` less; the caller gives back once everything it has taken."""
         with self._lock:
             self._add(identity, -count)
 

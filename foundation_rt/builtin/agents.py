@@ -15,7 +15,7 @@ from ..agents.ledger.coordinator import AgentCoordinatorV2
 from ..agents.messages import AgentMessage
 from ..core.results import too_large
 from ..errors import ErrorCode, ToolError
-from ..protocol.shaped import write_json
+from ..protocol.plain_values import write_json
 from ..registry.tool_definition import ToolDefinition
 from .agent_requests import REQUEST, STATUS, request_handler, status_handler
 

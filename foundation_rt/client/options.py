@@ -10,7 +10,7 @@ from typing import Any
 from attrs import field, frozen
 
 from ..errors import ConfigError
-from ..protocol.levels import LOGGING_LEVELS
+from ..protocol.peer import LOGGING_LEVELS
 from ..protocol.revisions import REVISIONS, Revision
 from ..version import __version__
 from .callbacks import LogCallback, check_plain

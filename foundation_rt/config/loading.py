@@ -26,8 +26,7 @@ from cattrs import ClassValidationError, Converter, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
 from ..errors import ConfigError, ConfigProblem
-from ..logs.redaction import sanitize
-from ..logs.shapes import REDACTED
+from ..logs.redaction import REDACTED, sanitize
 from .file import UnusableFileError, read_file
 from .settings import ENVIRONMENT_PREFIX, ServerConfig, is_setting_variable
 from .types import Flag, Integer, Kind, ListOf, Section, SettingError

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 from attrs import define, field
 
 from ..errors import UsageError
-from ..protocol.levels import LOGGING_LEVELS, is_wanted
-from ..protocol.peer import Peer
+from ..protocol.peer import LOGGING_LEVELS, Peer, is_wanted
 from ..protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ class ToolContext:
         May be called in any thread. The server's own log is `logger`.
 
         Args:
-            level: one of `protocol.levels.LOGGING_LEVELS`.
+            level: one of `protocol.peer.LOGGING_LEVELS`.
             data: a value that can be written as JSON.
             logger: the name of the logger, for the client.
 

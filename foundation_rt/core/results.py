@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, ToolError
-from ..protocol.shaped import Shaped, write_json
+from ..protocol.plain_values import ExplicitResult, write_json
 
 if TYPE_CHECKING:
     from ..protocol.revisions import Revision
@@ -51,7 +51,7 @@ def is_shaped(value: Any) -> bool:
     kind = type(value)
     if (kind is list or kind is tuple) and value:
         kind = type(value[0])
-    return issubclass(kind, Shaped)
+    return issubclass(kind, ExplicitResult)
 
 
 def too_large(size: int, max_bytes: int) -> ToolError:

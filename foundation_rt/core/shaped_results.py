@@ -12,7 +12,7 @@ import orjson
 from ..errors import ErrorCode, ToolError, has_type
 from ..jsonschema.issues import TOO_COMPLEX
 from ..protocol.content import Block, Text, ToolResult
-from ..protocol.shaped import write_json
+from ..protocol.plain_values import write_json
 from .results import is_shaped, too_large
 
 if TYPE_CHECKING:

@@ -1,26 +1,25 @@
-"""Writes to a descriptor so that whoever has something to write never waits for whoever reads.
+"""A writer to a descriptor that never blocks its caller, however slow the reader is.
 
 `BackgroundWriter` serves standard output (replies) and, with other settings, standard error (log
 lines). Its invariants (LOG-20 to LOG-27):
 
-* Bytes arrive in the order of the `write` calls, and those of one call are never torn apart by
-  those of another, whichever threads call.
-* `write` does not block: not on a full pipe, not on a terminal that is stopped. What the descriptor
-  does not take at once waits in memory for a daemon thread, which is started when first needed and
+* Bytes arrive in the order of the `write` calls, and those of one call are never interleaved with
+  those of another, in whichever threads.
+* `write` does not block: not on a full pipe, not on a stopped terminal. Bytes that the descriptor
+  does not take at once wait in memory for a daemon thread, which is started when first needed and
   sleeps without a timeout while there is nothing to do: an idle process is never woken.
 * The flags of the descriptor are never changed. O_NONBLOCK belongs to the open file, which is
-  shared with the parent process; so not blocking is achieved by asking first (`poll`) and by the
-  thread. A descriptor that somebody else made non-blocking works as well.
+  shared with the parent process, so `poll` and the thread keep it from blocking. A descriptor that
+  another process has made non-blocking works as well.
 * Once the other side is gone, or `close` has returned, no further write is begun: the number of
   the descriptor may by then belong to another file.
 
-How much waits is the caller's business: `pending_bytes` tells it, `on_drained` tells when it went
-down, and `limit` makes the writer refuse what goes beyond, count it, and report it with `notice`.
+The caller controls the backlog: `pending_bytes` is its size, `on_drained` is called when it has
+fallen, and `limit` makes the writer refuse further bytes, count them, and report them by `notice`.
 
 A signal handler or a finalizer that writes, in a thread that is inside `write`, would wait for
-itself: hence the RLock, and a direct write that is under way makes a nested one queue up behind it.
-A forked child has none of the threads and must not write what its parent will write: it starts
-anew, with nothing pending.
+itself: hence the RLock, and a nested write queues up behind the direct write under way. A forked
+child has none of the threads and must not write its parent's bytes: it starts with nothing pending.
 """
 
 from __future__ import annotations
@@ -32,31 +31,31 @@ from collections import deque
 from collections.abc import Callable
 from threading import Condition, RLock, Thread
 
-# One system call of the thread writes at most this much (bytes): what a pipe holds by default. Each
-# call costs a round trip of the interpreter lock, and `pending_bytes` goes down in these steps.
+# One system call of the thread writes at most this many bytes: the default capacity of a pipe. Each
+# call costs a round trip of the interpreter lock, and `pending_bytes` falls in these steps.
 _CHUNK = 65_536
 
 
 class BackgroundWriter:
-    """Writes bytes to a descriptor, in order, without making the caller wait.
+    """Writes bytes to a descriptor, in order, without blocking the caller.
 
     A plain class: as an attrs class, its many fields cost 0.9 ms of every start.
 
     Args:
-        fd: the descriptor; it stays the caller's, who may close it after `close`.
-        name: of the thread.
-        on_broken: called once, from the thread that noticed, when the other side is gone (EPIPE,
-            ECONNRESET, EBADF or any other error of the descriptor). `on_drained` is not called
-            any more then.
-        on_drained: called from the writer's thread when `pending_bytes` falls to `low_water` or
+        fd: the descriptor; the caller keeps it, and may close it after `close`.
+        name: the name of the thread.
+        on_broken: called once, in the thread that noticed, when the other side is gone (EPIPE,
+            ECONNRESET, EBADF or any other error of the descriptor); `on_drained` is not called
+            afterwards.
+        on_drained: called in the writer's thread when `pending_bytes` falls to `low_water` or
             below after it had exceeded `high_water`.
-        high_water: bytes; see `on_drained`.
-        low_water: bytes; see `on_drained`.
-        limit: bytes that may be pending; a write that would exceed it is refused. None: no limit.
-        notice: given the number of refused writes, makes what is written, once, before the next
-            write for which there is room, and at `close`.
-        delay: seconds that the thread waits for more before it writes. With 0 a write of up to
-            PIPE_BUF bytes happens in the caller's thread whenever that cannot block.
+        high_water: in bytes; see `on_drained`.
+        low_water: in bytes; see `on_drained`.
+        limit: the most bytes that may be pending; a write beyond is refused. None: no limit.
+        notice: returns a report of a number of refused writes, which is written before the next
+            accepted write, and at `close`.
+        delay: how long the thread waits for more bytes before it writes, in seconds. With 0 a
+            write of up to PIPE_BUF bytes happens in the caller's thread if that cannot block.
 
     Callbacks must not raise, and must not call `flush` or `close`. `on_broken` and `on_drained` may
     be set later, before the first write.
@@ -124,20 +123,20 @@ class BackgroundWriter:
         self.lost_writes = 0
         self._open = True  # takes writes
         self._stopped = False  # writes nothing any more
-        self._start_anew()
+        self._reset()
         this = weakref.ref(self)
 
-        def start_anew() -> None:
+        def reset() -> None:
             if (writer := this()) is not None:
-                writer._start_anew()
+                writer._reset()
 
-        os.register_at_fork(after_in_child=start_anew)
+        os.register_at_fork(after_in_child=reset)
 
-    def _start_anew(self) -> None:
-        """The part of the state that a forked child does not inherit.
+    def _reset(self) -> None:
+        """Set the part of the state that a forked child does not inherit.
 
-        The thread is gone, and what is pending will be written by the parent. Another thread may
-        have been inside the locks or the poll object at the fork, so they are made anew.
+        The child has no thread, and the parent writes the pending bytes. Another thread may have
+        held the locks or used the poll object during the fork, so the child makes its own.
         """
         self._lock = RLock()
         self._work = Condition(self._lock)
@@ -149,10 +148,10 @@ class BackgroundWriter:
         self._above_high_water = False
         self._writing_directly = False
         self._running = False  # there is a thread
-        self._idle = True  # nobody looks at the queue unless woken
-        self._hurry = False  # somebody waits for the delay to end
+        self._idle = True  # the thread looks at the queue only when woken
+        self._hurry = False  # a caller waits for the delay to end
         self._poller: select.poll | None = None  # None: never write directly
-        # A terminal has room for fewer bytes than PIPE_BUF when it says it has room.
+        # A terminal that polls writable may take fewer bytes than PIPE_BUF.
         if not self._delay and not os.isatty(self.fd):
             self._poller = select.poll()
             self._poller.register(self.fd, select.POLLOUT)
@@ -163,7 +162,7 @@ class BackgroundWriter:
         On a writer that is broken or closed, and beyond the limit, `data` is dropped and counted.
         """
         if not self._open:
-            # No lock: at the end of the interpreter a thread may have been stopped that held it.
+            # No lock: the end of the interpreter may have stopped a thread that holds it.
             self.lost_writes += 1
             return
         try:
@@ -204,8 +203,8 @@ class BackgroundWriter:
     def close(self, timeout: float) -> None:
         """Take no more writes, wait `timeout` seconds at most for the pending ones, drop the rest.
 
-        A system call that is under way in the thread cannot be taken back; no other is begun
-        afterwards (LOG-26). Closing again waits for what is still pending, too.
+        A system call that is under way in the thread cannot be undone; no other is begun afterwards
+        (LOG-26). Closing again also waits for the bytes that are still pending.
         """
         with self._lock:
             if self._open and self._unreported:
@@ -219,16 +218,16 @@ class BackgroundWriter:
         return not self.pending_bytes
 
     def _report(self) -> None:
-        """Have the refused writes reported, where somebody wants that; the lock is held."""
+        """Enqueue the report of refused writes, if there is a `notice`; the lock is held."""
         if self._notice is not None:
             self._enqueue(self._notice(self._unreported), self._queue.append)
         self._unreported = 0
 
     def _write_directly(self, poller: select.poll, data: bytes) -> bytes:
-        """Write what can be written without blocking; the rest comes back. The lock is held.
+        """Write the bytes that do not block; return the rest. The lock is held.
 
         A pipe that polls writable takes PIPE_BUF bytes at once (POSIX). A socket that does has a
-        third of its buffer free, which is more unless somebody made the buffer tiny (Linux).
+        third of its buffer free, which is more unless the buffer was made tiny (Linux).
         """
         self._writing_directly = True
         try:
@@ -255,7 +254,7 @@ class BackgroundWriter:
             try:
                 Thread(target=self._run, name=self._name, daemon=True).start()
             except RuntimeError:
-                return  # no thread to be had at the moment: the next write tries again
+                return  # no thread is available at the moment: the next write tries again
             self._running = True
         self._idle = False
 
@@ -264,7 +263,7 @@ class BackgroundWriter:
             self._write_blocking(batch)
 
     def _next_batch(self) -> bytes | None:
-        """Everything that is queued, once there is something; None when there will be no more."""
+        """Return all queued bytes, once there are any; None when there will be no more."""
         with self._lock:
             while not self._queue:
                 if not self._open:
@@ -284,7 +283,7 @@ class BackgroundWriter:
         while rest and not self._stopped:
             try:
                 written = os.write(self.fd, rest[:_CHUNK])
-            except BlockingIOError:  # somebody else's O_NONBLOCK
+            except BlockingIOError:  # another process has set O_NONBLOCK
                 waiting = select.poll()
                 waiting.register(self.fd, select.POLLOUT)
                 waiting.poll()
@@ -319,7 +318,7 @@ class BackgroundWriter:
             self.on_broken()
 
     def _stop(self) -> None:
-        """Write nothing any more and drop what is pending; the lock is held."""
+        """Write nothing more, and drop the pending bytes; the lock is held."""
         self._open = False
         self._stopped = True
         self.lost_writes += len(self._queue) + self._taken

@@ -18,7 +18,7 @@ from attrs import define, field
 from ..core.effects import CallCompleted, ClientConnected, ClientDisconnected, Event
 from ..errors import ErrorCode, StructuredError, ToolCompletionOutcome
 from ..logs.logger import StructuredLogger
-from ..logs.shapes import REDACTED
+from ..logs.redaction import REDACTED
 
 if TYPE_CHECKING:
     from ..config.settings import AuditCategory, AuditSection

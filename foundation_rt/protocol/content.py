@@ -1,7 +1,7 @@
-"""Content: what tools, prompts and resources send besides plain values (spec/content.md).
+"""The content blocks of tools, prompts and resources (spec/content.md).
 
-The values are of no revision. `to_wire` writes what a revision has for them: members it does not
-know are left out, and a kind it does not know is sent as one that says the same (CONT-04).
+The values belong to no revision. `to_wire` writes them for one: members that it does not have are
+left out, and a kind that it does not have is replaced by an equivalent one (CONT-04).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from attrs import field, frozen
 from attrs.validators import deep_iterable, in_, instance_of, optional
 
-from .shaped import Shaped
+from .plain_values import ExplicitResult
 
 if TYPE_CHECKING:
     from .revisions import Revision
@@ -27,10 +27,10 @@ _maybe_text = optional(_text)
 _maybe_meta = optional(instance_of(Mapping))  # type: ignore[type-abstract]
 
 AUDIO_URI = "content:audio"
-"""Names audio where it has to be sent as an embedded resource, which must have a URI."""
+"""The URI of audio that is sent as an embedded resource, which must have one."""
 
 
-# Type checkers see the parameter of a converter: `tuple` itself tells them nothing.
+# Type checkers infer parameters from converters: from `tuple` itself they infer nothing.
 
 
 def _to_roles(roles: Iterable[Role]) -> Sequence[Role]:
@@ -71,16 +71,16 @@ def _to_blocks(content: Block | str | Sequence[Block | str] | None) -> Sequence[
 
 @frozen(kw_only=True)
 class Annotations:
-    """What a client may want to know of content before it shows it.
+    """Hints for a client that decides how to use content.
 
     Args:
-        audience: for whom it is.
+        audience: the roles that the content is for.
         priority: from 0, of little importance, to 1, required.
         last_modified: a datetime with a time zone, or the same as ISO 8601 text; kept as text.
 
     Raises:
-        TypeError: a value is of another type; likewise for every class of this module.
-        ValueError: a value is of the type, but none of those allowed; likewise.
+        TypeError: a value has another type; the same holds for every class of this module.
+        ValueError: a value has the type, but is not allowed; the same holds for every class.
     """
 
     audience: Sequence[Role] = field(
@@ -90,7 +90,7 @@ class Annotations:
     last_modified: str | None = field(default=None, converter=_to_date, validator=_maybe_text)
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """The `annotations` object of content and of resources."""
+        """Return the `annotations` object of content and of resources."""
         wire = _present(priority=self.priority, lastModified=self.last_modified)
         if self.audience:
             wire["audience"] = list(self.audience)
@@ -99,13 +99,13 @@ class Annotations:
 
 @frozen
 class Icon:
-    """An icon of something that is listed.
+    """An icon of a listed item.
 
     Args:
         src: a URI: https, or a `data:` URI.
-        mime_type: if `src` does not tell.
+        mime_type: the media type, if `src` does not imply it.
         sizes: such as ``("48x48", "any")``.
-        theme: the background it is made for.
+        theme: the background that it is made for.
     """
 
     src: str = field(validator=_text)
@@ -116,7 +116,7 @@ class Icon:
     )
 
     def to_wire(self) -> dict[str, Any]:
-        """A member of `icons`."""
+        """Return an item of `icons`."""
         wire = _present(src=self.src, mimeType=self.mime_type, theme=self.theme)
         if self.sizes:
             wire["sizes"] = list(self.sizes)
@@ -124,11 +124,11 @@ class Icon:
 
 
 @frozen
-class Block(Shaped, ABC):
+class Block(ExplicitResult, ABC):
     """A content block.
 
     Attributes:
-        annotations: for whom it is, and how much it matters.
+        annotations: its audience and priority.
         meta: the block's `_meta`; JSON.
     """
 
@@ -138,12 +138,12 @@ class Block(Shaped, ABC):
     meta: Mapping[str, Any] | None = field(default=None, kw_only=True, validator=_maybe_meta)
 
     kind: ClassVar[str]
-    """Its `type` on the wire."""
+    """The block's `type` on the wire."""
     shape: ClassVar[str] = "content"
-    """The shape in whose row a revision says which members it has."""
+    """The shape whose members depend on the revision."""
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """The block as `revision` has it (CONT-02, CONT-04)."""
+        """Return the block as `revision` defines it (CONT-02, CONT-04)."""
         wire = {"type": self.kind, **self.members(revision)}
         if self.annotations is not None:
             wire["annotations"] = self.annotations.to_wire(revision)
@@ -153,22 +153,22 @@ class Block(Shaped, ABC):
 
     @abstractmethod
     def members(self, revision: Revision) -> dict[str, Any]:
-        """What only blocks of this kind have."""
+        """Return the members that only blocks of this kind have."""
 
 
 @frozen
 class LateBlock(Block):
-    """A content block of a kind that not every revision has."""
+    """A content block of a kind that some revisions lack."""
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """The block, or one that says the same, as `revision` has it (CONT-04)."""
+        """Return the block, or an equivalent one, as `revision` defines it (CONT-04)."""
         if self.kind in revision.content_kinds:
             return super().to_wire(revision)
         return self.substitute().to_wire(revision)
 
     @abstractmethod
     def substitute(self) -> Block:
-        """A block of the kinds that every revision has, which says the same."""
+        """Return an equivalent block of a kind that every revision has."""
 
 
 @frozen
@@ -218,9 +218,13 @@ class ResourceLink(LateBlock):
     """A resource that the client may read, whether or not it is listed.
 
     Args:
-        uri: of the resource.
-        name: for programs and as a title of last resort.
-        size: in bytes, before any encoding.
+        uri: the resource's URI.
+        name: for programs, and for people if there is no title.
+        title: for people.
+        description: for models and people.
+        mime_type: the resource's media type.
+        size: the resource's size in bytes, before any encoding.
+        icons: the resource's icons.
     """
 
     uri: str = field(validator=_text)
@@ -263,7 +267,7 @@ class TextContents:
     meta: Mapping[str, Any] | None = field(default=None, kw_only=True, validator=_maybe_meta)
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """A member of `contents`, or the `resource` of an embedded one."""
+        """Return an item of `contents`, or the `resource` of an embedded one."""
         wire = _present(uri=self.uri, mimeType=self.mime_type, text=self.text, _meta=self.meta)
         return revision.keep("contents", wire)
 
@@ -278,7 +282,7 @@ class BlobContents:
     meta: Mapping[str, Any] | None = field(default=None, kw_only=True, validator=_maybe_meta)
 
     def to_wire(self, revision: Revision) -> dict[str, Any]:
-        """A member of `contents`, or the `resource` of an embedded one."""
+        """Return an item of `contents`, or the `resource` of an embedded one."""
         wire = _present(
             uri=self.uri, mimeType=self.mime_type, blob=_base64(self.blob), _meta=self.meta
         )
@@ -290,7 +294,7 @@ ResourceContents = TextContents | BlobContents
 
 @frozen
 class EmbeddedResource(Block):
-    """A resource whose contents come along."""
+    """A resource with its contents."""
 
     contents: ResourceContents = field(validator=instance_of((TextContents, BlobContents)))
 
@@ -304,14 +308,14 @@ _blocks: Any = deep_iterable(instance_of((Block, str)))
 
 
 @frozen
-class ToolResult(Shaped):
+class ToolResult(ExplicitResult):
     """The result of a tool, in full (CONT-03).
 
     Args:
-        content: blocks; text may be given as it is. None: the JSON of `structured` as text.
-        structured: JSON, or what can be written as JSON; what an output schema is held against.
-            None: there is none, unless the tool has an output schema that takes null.
-        is_error: the tool has failed in a way its caller can read about in `content`.
+        content: blocks, or strings for text blocks; None for the JSON of `structured` as text.
+        structured: a value that can be written as JSON, which an output schema validates. None is
+            no value, unless the tool has an output schema that allows null.
+        is_error: whether the tool has failed; `content` then tells its caller why.
         meta: the `_meta` of the result; JSON.
     """
 

@@ -1,7 +1,7 @@
-"""JSON whose integers may have any number of digits.
+"""JSON with integers of any size.
 
-orjson reads an integer beyond 64 bits as a float and refuses to write one. `loads` and `dumps` do
-what orjson does, except that such integers stay exact.
+orjson reads an integer beyond 64 bits as a float and refuses to write one. `loads` and `dumps`
+behave as orjson's, except that such integers stay exact.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import orjson
 _DIGITS: Final = bytes(ord("0") if chr(code).isdecimal() else code for code in range(128)) + bytes(
     range(128, 256)
 )
-"""Translation table that writes every digit as `0`."""
+"""A translation table that maps every digit to `0`."""
 
 _STRIDE: Final = 4
 _SAMPLED: Final = b"0" * 4
@@ -37,7 +37,7 @@ def loads(data: bytes | str) -> Any:
     if not _may_hold_long_integer(encoded):
         return value
     try:
-        # 4 times slower than orjson, so it reads only texts with a run of digits that is too long.
+        # 4 times slower than orjson, so it only reads texts with a long run of digits.
         return json.loads(encoded)
     except (ValueError, RecursionError) as error:
         raise orjson.JSONDecodeError(f"an integer cannot be read exactly: {error}", "", 0) from None
@@ -47,7 +47,8 @@ def dumps(value: Any, option: int | None = None) -> bytes:
     """Return the JSON text of a value.
 
     Args:
-        option: of orjson, such as `orjson.OPT_INDENT_2`.
+        value: the value.
+        option: an option of orjson, such as `orjson.OPT_INDENT_2`.
 
     Raises:
         TypeError: orjson cannot write the value, for another reason than the size of an integer.
@@ -65,7 +66,7 @@ def _may_hold_long_integer(text: bytes) -> bool:
     """Return whether `text` has enough digits in a row for an integer beyond 64 bits.
 
     A run of 19 digits has 4 of every fourth byte. Most texts have no 4 such digits in a row, so
-    the whole text is rarely looked at: 2 MB of numbers take a tenth of the time of parsing them.
+    the whole text is rarely searched: 2 MB of numbers take a tenth of the time of parsing them.
     """
     if _SAMPLED not in text[::_STRIDE].translate(_DIGITS):
         return False

@@ -1,11 +1,11 @@
 """Bytes to lines: the receive side of line-delimited JSON-RPC, without any I/O.
 
-Goals: every byte is looked at once (O(n) in what is fed, however it is chunked); memory is
-bounded by the frame limit plus one chunk; no input makes it raise.
+Goals: every byte is examined once (O(n) in the input, however it is chunked); memory is bounded by
+the frame limit plus one chunk; no input makes it raise.
 
-Plan: a chunk is searched for newlines once. What stands before a newline completes a line; what
-follows the last one is appended to a buffer, which is never searched again. A line longer than the
-limit is dropped chunk by chunk up to its newline and reported once, in its place in the stream.
+Plan: a chunk is searched for newlines once. The bytes before a newline complete a line; those after
+the last one are appended to a buffer, which is never searched again. A line longer than the limit
+is dropped chunk by chunk up to its newline and reported once, in its place in the stream.
 
 Worst case: a line of exactly the limit, fed a byte at a time, is appended byte by byte to a buffer
 that grows geometrically, and copied once when it is complete.
@@ -20,10 +20,10 @@ _CR = 0x0D
 
 @frozen
 class LineTooLong:
-    """Stands where a line over the limit stood; its bytes are gone (FRAME-04).
+    """Replaces a line that exceeded the limit and was dropped (FRAME-04).
 
     Attributes:
-        limit: the limit that it broke, in bytes.
+        limit: the limit, in bytes.
     """
 
     limit: int
@@ -34,7 +34,7 @@ class LineReader:
     """Splits a byte stream into lines.
 
     Args:
-        max_line_bytes: longest line taken, in bytes, without its line ending.
+        max_line_bytes: the length of the longest accepted line, in bytes, without its line ending.
     """
 
     max_line_bytes: int
@@ -42,8 +42,8 @@ class LineReader:
     _discarding: bool = field(default=False, init=False)
 
     def feed(self, data: bytes) -> list[bytes | LineTooLong]:
-        """Take the next bytes; return the lines they complete, in order, blank ones left out."""
-        # One whole line per chunk is what a pipe delivers nearly always.
+        """Take the next bytes; return the lines that they complete, except blank ones."""
+        # A pipe nearly always delivers one whole line per chunk.
         end = data.find(b"\n")
         if 0 < end == len(data) - 1 and not self._buffer and not self._discarding:
             line = data[:-1]
@@ -62,20 +62,20 @@ class LineReader:
         return events
 
     def end(self) -> list[bytes | LineTooLong]:
-        """The stream has ended: a last line without a newline counts as one (FRAME-05)."""
+        """End the stream; return its last line, if that has no newline (FRAME-05)."""
         events: list[bytes | LineTooLong] = []
         self._complete(events)
         return events
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held of a line that is not complete yet."""
+        """Return the number of buffered bytes of an incomplete line."""
         return len(self._buffer)
 
     def _keep(self, part: bytes) -> None:
         if self._discarding:
             return
-        # One byte of grace: the carriage return of a CRLF is no part of the line.
+        # One byte more: the carriage return of a CRLF is not part of the line.
         if len(self._buffer) + len(part) > self.max_line_bytes + 1:
             self._discarding = True
             self._buffer = bytearray()

@@ -1,4 +1,4 @@
-"""What both ends of Streamable HTTP write into and read out of headers (SEP-2243, SEP-2663)."""
+"""The values of MCP's own HTTP headers, for client and server (SEP-2243, SEP-2663)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ NAME_SOURCES = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-"""By method, the member of its params that `Mcp-Name` repeats."""
+"""The member of the params that `Mcp-Name` repeats, by method."""
 
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
-# Printable ASCII that neither begins nor ends with a space: what every proxy passes on as it is.
+# Printable ASCII that neither begins nor ends with a space: every proxy passes it on unchanged.
 _PLAIN = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
 
 
 def encode_header_value(text: str) -> str:
-    """`text` as the value of `Mcp-Name` or `Mcp-Param-*` (CHTTP-09).
+    """Return `text` as the value of `Mcp-Name` or `Mcp-Param-*` (CHTTP-09).
 
-    What no header can hold, or what would be taken for base64, is base64 of its UTF-8. A lone
-    surrogate, which no JSON can hold either, becomes `?`.
+    Text that no header can hold, or that looks like an encoded value, becomes the base64 of its
+    UTF-8. A lone surrogate, which JSON cannot hold either, becomes `?`.
     """
     if _PLAIN.fullmatch(text) is not None and _ENCODED.fullmatch(text) is None:
         return text
@@ -32,14 +32,14 @@ def encode_header_value(text: str) -> str:
 
 
 def decode_header_value(text: str) -> str | None:
-    """What a header's text stands for; None if its base64 is none (HEAD-13)."""
+    """Return the value that a header's text encodes; None if its base64 is invalid (HEAD-13)."""
     found = _ENCODED.fullmatch(text)
     if found is None:
         return text
     try:
         encoded = found[1].encode("ascii")
         decoded = b64decode(encoded, validate=True)
-        # Encoded again it must be the same: `validate` lets superfluous padding and bits pass.
+        # Encoding it again must give the same: `validate` accepts superfluous padding and bits.
         return decoded.decode() if b64encode(decoded) == encoded else None
     except ValueError:
         return None

@@ -1,9 +1,9 @@
-"""JSON-RPC 2.0 messages: a line to one of five values, and values back to bytes.
+"""JSON-RPC 2.0 messages: a line becomes one of five values, and values become bytes.
 
-`parse` never raises: whatever a peer sends becomes a `Request`, a `Notification`, a `Response`, a
-`Batch` of values that `read` makes messages of, or a `Malformed` that already says how it is to be
-answered. The values are plain mutable attrs
-classes because a frozen one costs four times as much to make, and one is made for every line.
+`parse` never raises: any input becomes a `Request`, a `Notification`, a `Response`, a `Batch` of
+values that `read` turns into messages, or a `Malformed` that has the error of its reply. The values
+are plain mutable attrs classes because a frozen one costs four times as much to make, and one is
+made for every line.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from attrs import define
 from ..errors import JsonRpcErrorCode
 
 RequestId = str | int
-"""What identifies a request: a string, or an integer within 64 bits (RPC-04)."""
+"""The id of a request: a string, or an integer within 64 bits (RPC-04)."""
 
 
 class _Absent:
-    """The type of `ABSENT`: params that were not sent, which `null` is not."""
+    """The type of `ABSENT`, which stands for params that were not sent; `null` was sent."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -32,7 +32,7 @@ ABSENT: Final = _Absent()
 
 @define(eq=False, repr=False)
 class Request:
-    """A message that wants an answer. `params` is whatever was sent, or ABSENT."""
+    """A message that gets a reply; `params` is unchecked, or ABSENT."""
 
     id: RequestId
     method: str
@@ -41,7 +41,7 @@ class Request:
 
 @define(eq=False, repr=False)
 class Notification:
-    """A message that gets no answer. `params` is whatever was sent, or ABSENT."""
+    """A message that gets no reply; `params` is unchecked, or ABSENT."""
 
     method: str
     params: Any
@@ -49,7 +49,7 @@ class Notification:
 
 @define(eq=False, repr=False)
 class Response:
-    """A result or an error that came from the peer; `id` is not checked."""
+    """A result or an error from the peer; `id` is unchecked."""
 
     id: Any
     result: Any
@@ -58,10 +58,10 @@ class Response:
 
 @define(eq=False, repr=False)
 class Malformed:
-    """A line that is no message: the error it is answered with (RPC-02, RPC-03).
+    """A line that is not a message, with the error of its reply (RPC-02, RPC-03).
 
-    `id` is the request's own where it could be read, else None. `params` is kept as far as it
-    could be read, so that a correlation id in it still counts.
+    `id` is the request's own, or None if it could not be read. `params` is kept if it could be
+    read, because it may have a correlation id.
     """
 
     code: JsonRpcErrorCode
@@ -73,7 +73,7 @@ class Malformed:
 
 @define(eq=False, repr=False)
 class Batch:
-    """An array: `items` are JSON values, one for each message there should be (RPC-13)."""
+    """An array; `items` are JSON values, one for each message (RPC-13)."""
 
     items: list[Any]
 
@@ -82,16 +82,17 @@ Message = Request | Notification | Response | Malformed | Batch
 
 
 def is_request_id(value: object) -> bool:
-    """Return whether `value` may identify a request; integers beyond 64 bits arrive as floats."""
+    """Return whether `value` can be the id of a request; integers beyond 64 bits are floats."""
     kind = type(value)
     return kind is int or kind is str
 
 
 def parse(line: bytes, loads: Callable[[bytes], Any] = orjson.loads) -> Message:
-    """One line to one message (RPC-01 to RPC-08).
+    """Return the message in one line (RPC-01 to RPC-08).
 
     Args:
-        loads: reads JSON; raises `orjson.JSONDecodeError` for what it cannot read.
+        line: the line, without its line ending.
+        loads: parses JSON; raises `orjson.JSONDecodeError` for invalid JSON.
     """
     try:
         message = loads(line)
@@ -103,8 +104,8 @@ def parse(line: bytes, loads: Callable[[bytes], Any] = orjson.loads) -> Message:
 
 
 def read(message: Any) -> Request | Notification | Response | Malformed:
-    """One JSON value, a line of its own or a member of a batch, to one message."""
-    # The well-formed request first: it is nearly every line there is.
+    """Return the message in one JSON value: a line of its own, or an item of a batch."""
+    # The well-formed request first: nearly every line is one.
     if type(message) is dict:
         method = message.get("method", ABSENT)
         if type(method) is str and message.get("jsonrpc") == "2.0":
@@ -118,7 +119,7 @@ def read(message: Any) -> Request | Notification | Response | Malformed:
 
 
 def _explain(message: dict[str, Any]) -> Request | Notification | Response | Malformed:
-    """What a JSON object is that is neither a valid request nor a valid notification."""
+    """Return the response in a JSON object, or the fault of an invalid message."""
     request_id = message.get("id", ABSENT)
     readable = request_id if is_request_id(request_id) else None
     params = message.get("params", ABSENT)
@@ -142,18 +143,18 @@ def _explain(message: dict[str, Any]) -> Request | Notification | Response | Mal
 def invalid(
     reason: str, detail: str, request_id: RequestId | None = None, params: Any = ABSENT
 ) -> Malformed:
-    """What is answered as an invalid request (RPC-02)."""
+    """Return a message that is answered as an invalid request (RPC-02)."""
     return Malformed(JsonRpcErrorCode.INVALID_REQUEST, reason, detail, request_id, params)
 
 
 encode: Callable[[Any], bytes] = orjson.dumps
-"""A message the runtime itself built to one line, without its newline."""
+"""Encodes a message that the runtime has built, without a newline."""
 
 
 def compact(data: bytes) -> bytes:
-    """Return a copy that takes as much memory as it is long, to be kept for later (RES-19).
+    """Return a copy without spare memory, for bytes that are kept (RES-19).
 
-    What orjson returns keeps the buffer in which it was written: 4 to 8 KiB for 500
-    bytes, all of it resident, and ten times its length and more from 100 kB on (orjson 3.13).
+    Bytes from orjson keep the buffer in which they were written: 4 to 8 KiB for 500 bytes, all of
+    it resident, and ten times their length and more from 100 kB on (orjson 3.13).
     """
     return bytes(memoryview(data))

@@ -1,7 +1,7 @@
-"""What is known of a peer: from the handshake, or from the request itself.
+"""The description of a peer: from the handshake, or from the request itself.
 
 In the handshake mode a session has one peer, from `initialize` on. In the stateless mode every
-request brings its own in `_meta`, and nothing is taken over from one request to the next (REV-04).
+request describes its peer in `_meta`, and nothing is kept for the next request (REV-04).
 """
 
 from __future__ import annotations
@@ -13,8 +13,22 @@ import orjson
 from attrs import define, field
 
 from ..errors import JsonRpcError, JsonRpcErrorCode
-from .levels import DEFAULT_LEVEL, LOGGING_LEVELS
 from .revisions import REVISIONS, STATELESS_REVISIONS, VERSION_KEY, Revision
+
+LOGGING_LEVELS = (
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+)
+"""The levels of log messages to clients, those of RFC 5424, the least severe first."""
+
+DEFAULT_LEVEL = "info"
+"""The least level that a client of the handshake mode gets, unless it sets another one."""
 
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 INFO_KEY = "io.modelcontextprotocol/clientInfo"
@@ -23,17 +37,16 @@ SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID_KEY = "io.modelcontextprotocol/subscriptionId"
 
 SUPPORTED_REVISIONS: tuple[str, ...] = tuple(reversed([*REVISIONS]))
-"""The names of all revisions that are spoken, newest first, as clients are told."""
-
+"""The names of all supported revisions, the newest first, as clients get them."""
 
 MAX_DESCRIPTION_BYTES = 16 * 1024
-"""Largest `capabilities`, and largest `clientInfo`, of a client, in bytes of JSON (REV-10)."""
+"""The most bytes (JSON) of a client's `capabilities`, and of its `clientInfo` (REV-10)."""
 
 MAX_NAME_LENGTH = 256
-"""Characters kept of a client's name, of its version, and of the name of an extension (REV-11)."""
+"""The most characters kept of a client's name, its version, and an extension's name (REV-11)."""
 
 MAX_EXTENSIONS = 16
-"""Extensions and experimental capabilities of a client that are kept, of each kind (REV-11)."""
+"""The most extensions, and experimental capabilities, that are kept of a client (REV-11)."""
 
 Capability = tuple[str, ...]
 """A path in the object of capabilities: `("sampling", "tools")`."""
@@ -44,7 +57,7 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     "sampling": ("context", "tools"),
     "tasks": (),
 }
-"""The capabilities of every revision, with the parts of them that anything depends on."""
+"""The capabilities of all revisions, with those of their parts that the runtime uses."""
 
 _NAMED_BY_CLIENTS = ("experimental", "extensions")
 
@@ -57,11 +70,10 @@ class Peer:
         declared: its capabilities as it sent them.
 
     Attributes:
-        revision: the revision it speaks.
-        name: of the client, if it has said one; nothing is decided by it.
-        version: of the client, if it has said one.
-        log_level: the least severe level of log messages that it wants to be sent; None wants
-            none.
+        revision: the revision of the request or the session.
+        name: the client's name, if it has sent one; nothing depends on it.
+        version: the client's version, if it has sent one.
+        log_level: the least severe level of log messages that it wants; None for none.
     """
 
     revision: Revision
@@ -73,41 +85,41 @@ class Peer:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """What it can do: capabilities that a revision knows, and names of extensions (REV-11).
+        """Return the capabilities that a revision defines, and names of extensions (REV-11).
 
-        Read from what it sent when this is first asked for: 5 us that most requests need not pay.
+        They are parsed on first use: 5 us that most requests do not need.
         """
-        declared = self._declared  # before the next line: two threads may come here at once
+        declared = self._declared  # before the next line: two threads may get here at once
         if self._capabilities is None:
             self._capabilities = _known(declared)
             self._declared = {}
         return self._capabilities
 
     def retain(self) -> Peer:
-        """Return this peer for what outlasts its request, without what it sent (REV-11)."""
-        self.capabilities  # noqa: B018 - read now, what was sent is dropped
+        """Return this peer for use after its request, without the objects it sent (REV-11)."""
+        self.capabilities  # noqa: B018 - parses them, and drops the original
         return self
 
     def can(self, *path: str) -> bool:
-        """Return whether it declared a capability: ``peer.can("sampling", "tools")``."""
+        """Return whether the peer declared a capability: ``peer.can("sampling", "tools")``."""
         return path in self.capabilities
 
 
 def brings_peer(params: Any) -> bool:
-    """Return whether a request belongs to the stateless mode: its `_meta` says who asks (REV-04).
+    """Return whether a request describes its peer, and so is of the stateless mode (REV-04).
 
-    One of the members that it has to have is enough: a request of that mode that lacks the other is
-    malformed, and is told so, instead of being asked for a handshake.
+    One of the two required members is enough: without the other the request is malformed, and its
+    error says so instead of demanding a handshake.
     """
     meta = params.get("_meta") if type(params) is dict else None
     return type(meta) is dict and (VERSION_KEY in meta or CAPABILITIES_KEY in meta)
 
 
 def read_stateless_peer(params: Any) -> Peer:
-    """The peer that a stateless request describes in its `_meta` (REV-04, REV-05).
+    """Return the peer that a stateless request describes in its `_meta` (REV-04, REV-05).
 
     Raises:
-        JsonRpcError: something required is missing or malformed, or the revision is not spoken.
+        JsonRpcError: a member is missing or malformed, or the revision is not supported.
     """
     meta = params.get("_meta") if type(params) is dict else None
     if type(meta) is not dict:
@@ -132,7 +144,7 @@ def read_stateless_peer(params: Any) -> Peer:
 
 
 class DescriptionTooLarge(ValueError):
-    """A client says more of itself than is taken; the message says what to change (REV-10)."""
+    """A client's description of itself is too large; the message says what to change (REV-10)."""
 
 
 def describe_peer(
@@ -144,8 +156,10 @@ def describe_peer(
     """Return the peer that these wire objects describe.
 
     Args:
+        revision: the revision of the request or the session.
         capabilities: `ClientCapabilities`.
         info: `clientInfo`, an `Implementation`.
+        log_level: the least severe level of log messages that it wants; None for none.
 
     Raises:
         DescriptionTooLarge: one of them is larger than `MAX_DESCRIPTION_BYTES` (REV-10).
@@ -154,7 +168,7 @@ def describe_peer(
         is_small = len(orjson.dumps((capabilities, info))) <= MAX_DESCRIPTION_BYTES
     except TypeError:  # nested more deeply than orjson writes
         is_small = False
-    if not is_small:  # one of them may be, or both together
+    if not is_small:  # each of them may still be small enough
         _check_size("capabilities", capabilities)
         _check_size("clientInfo", info)
     return Peer(revision, _text(info, "name"), _text(info, "version"), log_level, capabilities)
@@ -173,7 +187,7 @@ def _check_size(name: str, value: Mapping[str, Any]) -> None:
 
 
 def _known(capabilities: Mapping[str, Any]) -> frozenset[Capability]:
-    """The paths of `capabilities` that are kept (REV-11)."""
+    """Return the paths of `capabilities` that are kept (REV-11)."""
     found: list[Capability] = []
     for name, value in capabilities.items():
         parts: Iterable[str] | None = _KNOWN.get(name)
@@ -188,9 +202,9 @@ def _known(capabilities: Mapping[str, Any]) -> frozenset[Capability]:
 
 
 def _extensions(value: Any) -> list[str]:
-    """The names of extensions that are kept: the first ones of a bounded length."""
+    """Return the names of extensions that are kept: the first ones of a bounded length."""
     named = value.items() if type(value) is dict else ()
-    kept = [name for name, what in named if _is_declared(what) and len(name) <= MAX_NAME_LENGTH]
+    kept = [name for name, each in named if _is_declared(each) and len(name) <= MAX_NAME_LENGTH]
     return kept[:MAX_EXTENSIONS]
 
 
@@ -204,7 +218,7 @@ def _text(info: Mapping[str, Any], member: str) -> str | None:
 
 
 def unsupported_data(requested: str) -> dict[str, Any]:
-    """What is told to a client of a revision that is not spoken (REV-05)."""
+    """Return the error data for a client of an unsupported revision (REV-05)."""
     return {"supported": [*SUPPORTED_REVISIONS], "requested": requested}
 
 
@@ -222,7 +236,12 @@ def _log_level(meta: Mapping[str, Any]) -> str | None:
     return level
 
 
-def _malformed(what: str) -> JsonRpcError:
+def _malformed(problem: str) -> JsonRpcError:
     return JsonRpcError(
-        JsonRpcErrorCode.INVALID_PARAMS, f"Invalid params: {what}", {"reason": "invalid_meta"}
+        JsonRpcErrorCode.INVALID_PARAMS, f"Invalid params: {problem}", {"reason": "invalid_meta"}
     )
+
+
+def is_wanted(level: str, least: str | None) -> bool:
+    """Return whether a peer that wants `least` and above gets `level`; None wants nothing."""
+    return least is not None and LOGGING_LEVELS.index(level) >= LOGGING_LEVELS.index(least)

@@ -1,4 +1,4 @@
-"""Who a peer has proved to be."""
+"""Principals: the authenticated identities of peers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from attrs import Factory, field, frozen
 
 ALL_SCOPES = frozenset(("*",))
-"""Of a principal that is not bound by scopes: who has a key of the server's own."""
+"""The scopes of a principal without limits: the holder of an API key of the server."""
 
 
 @frozen
 class Principal:
-    """A peer that has authenticated itself.
+    """An authenticated peer.
 
     Attributes:
-        subject: unique among all who may connect.
-        scopes: what it may do.
-        client_id: the program that acts for it, if that is known.
+        subject: its name, unique among all principals.
+        scopes: the scopes that it was granted.
+        client_id: the program that acts for it, if known.
     """
 
     subject: str
@@ -31,15 +31,15 @@ class Principal:
     )
 
     def lacks(self, needed: Iterable[str]) -> frozenset[str]:
-        """Those of the scopes `needed` that it does not have (AUTH-13)."""
+        """Return the scopes in `needed` that the principal does not have (AUTH-13)."""
         if self.scopes is ALL_SCOPES:  # itself: a token may have a scope that is called "*"
             return frozenset()
         return frozenset(needed) - self.scopes
 
 
 def identity_of(principal: Principal | None) -> str | None:
-    """What all requests of one principal have in common, whatever their tokens allow (AUTH-11).
+    """Return the identity of a principal, the same for all of its tokens (AUTH-11).
 
-    It is ASCII, whatever the names hold, and no two principals have the same.
+    It is ASCII, and no two principals have the same.
     """
     return None if principal is None else principal._identity

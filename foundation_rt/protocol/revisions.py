@@ -17,16 +17,16 @@ from typing import Any
 from attrs import define
 
 RESOURCE_NOT_FOUND = -32002
-"""Of a resource that does not exist, in the handshake mode; a code of the specification's own."""
+"""MCP's error code for a resource that does not exist, in the handshake mode."""
 
 _INVALID_PARAMS = -32602
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-"""Where in `_meta` a stateless request names its revision."""
+"""The member of `_meta` with which a stateless request names its revision."""
 
 
 class ProtocolMode(Enum):
-    """How a peer tells who it is and what it can do."""
+    """The way in which a peer describes itself and its capabilities."""
 
     HANDSHAKE = "handshake"
     STATELESS = "stateless"
@@ -37,20 +37,21 @@ class Revision:
     """One revision of the specification.
 
     Attributes:
-        name: its date, as it stands on the wire.
-        requests: the methods that a client may ask for.
-        batches: whether several messages may come in one array.
-        content_kinds: the `type` of the content blocks there are.
-        members: by shape, those optional members that not every revision has, and this one does.
-        client_requests: the methods by which a server may ask its client.
-        elicitation_modes: the ways in which a user can be asked.
-        names_elicitations: whether a page that a user is sent to has an id, by which its end is
-            told, and may be asked for by an error of its own.
-        resource_not_found: code of the error for a resource that does not exist.
-        primes_streams: whether an event without data tells a client of HTTP where to resume.
-        any_structured_content: whether `structuredContent` may be any JSON value, and not only an
+        name: its date, as on the wire.
+        mode: its protocol mode.
+        requests: the methods that a client may call.
+        batches: whether an array may hold several messages.
+        content_kinds: the `type` values of content blocks.
+        members: by shape, the members of this revision that some other revisions lack.
+        client_requests: the methods that a server may call on its client.
+        elicitation_modes: the ways to ask a user.
+        names_elicitations: whether an elicitation by URL has an id, by which its end is notified,
+            and may be demanded by an error of its own.
+        resource_not_found: the error code for a resource that does not exist.
+        primes_streams: whether an HTTP stream begins with an event without data, for resuming.
+        any_structured_content: whether `structuredContent` may be any JSON value, not only an
             object.
-        is_stateless: whether every request says for itself who asks.
+        is_stateless: whether its mode is the stateless one.
     """
 
     name: str
@@ -68,11 +69,11 @@ class Revision:
     is_stateless: bool
 
     def has(self, shape: str, member: str) -> bool:
-        """Return whether `member`, which not every revision has, exists in `shape`."""
+        """Return whether `shape` has `member`, which some revisions lack."""
         return member in self.members[shape]
 
     def keep(self, shape: str, wire: Mapping[str, Any]) -> dict[str, Any]:
-        """`wire` without those members that `shape` does not have in this revision (REV-03)."""
+        """Return `wire` without the members that `shape` lacks in this revision (REV-03)."""
         unknown = VARYING_MEMBERS[shape] - self.members[shape]
         return {name: value for name, value in wire.items() if name not in unknown}
 
@@ -90,7 +91,7 @@ _SESSION = {
 }
 _TASKS = {"tasks/get", "tasks/update", "tasks/cancel"}
 
-# The shapes whose members have changed, with the revision in which each member came.
+# The shapes whose members have changed, with the revision that has added each member.
 _MEMBERS_SINCE: dict[str, dict[str, set[str]]] = {
     "2024-11-05": {
         "tool": set(),
@@ -146,7 +147,7 @@ VARYING_MEMBERS: Mapping[str, frozenset[str]] = {
     shape: frozenset().union(*(since.get(shape, ()) for since in _MEMBERS_SINCE.values()))
     for shape in _MEMBERS_SINCE["2024-11-05"]
 }
-"""By shape, the members that not every revision has."""
+"""The members that some revisions lack, by shape."""
 
 _CONTENT_SINCE = {
     "2024-11-05": {"text", "image", "resource"},
@@ -161,7 +162,7 @@ _ELICITATION_SINCE = {"2025-06-18": {"form"}, "2025-11-25": {"url"}}
 
 
 def _gather(since: Mapping[str, set[str]], name: str) -> frozenset[str]:
-    """What has come up to and with the revision `name`; the names of revisions sort by date."""
+    """Return everything added up to the revision `name`; the names of revisions sort by date."""
     return frozenset[str]().union(*(each for date, each in since.items() if date <= name))
 
 
@@ -191,10 +192,10 @@ def _revision(name: str, mode: ProtocolMode) -> Revision:
 
 
 HANDSHAKE_REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""Oldest first; what a client names in `initialize` is what it gets, if it is here (LIFE-04)."""
+"""The revisions that a client can negotiate by `initialize`, the oldest first (LIFE-04)."""
 
 STATELESS_REVISIONS = ("2026-07-28",)
-"""Oldest first; a request that names another one is refused with this list (REV-05)."""
+"""The revisions that a stateless request can name, the oldest first (REV-05)."""
 
 NEWEST_HANDSHAKE_REVISION = HANDSHAKE_REVISIONS[-1]
 
@@ -202,10 +203,10 @@ REVISIONS: Mapping[str, Revision] = {
     **{name: _revision(name, ProtocolMode.HANDSHAKE) for name in HANDSHAKE_REVISIONS},
     **{name: _revision(name, ProtocolMode.STATELESS) for name in STATELESS_REVISIONS},
 }
-"""Every revision that is spoken, by its name, oldest first."""
+"""All supported revisions by name, the oldest first."""
 
 
 def negotiate(requested: str) -> Revision:
-    """The revision to answer `initialize` with: the one asked for, or the newest (LIFE-04)."""
+    """Return the revision to answer `initialize` with: the requested or the newest (LIFE-04)."""
     known = requested if requested in HANDSHAKE_REVISIONS else NEWEST_HANDSHAKE_REVISION
     return REVISIONS[known]

@@ -1,4 +1,4 @@
-"""What a tool does to the world, as hints for clients that ask before they call it."""
+"""Hints about the effects of a tool, for clients that ask their user before a call."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class ToolAnnotations:
     """Hints; clients must not rely on those of a server that they do not trust.
 
     Args:
-        title: for people; `ToolDefinition.title` is the newer place.
-        read_only: it changes nothing.
-        destructive: it may destroy or overwrite, not only add.
-        idempotent: a second call with the same arguments changes nothing more.
-        open_world: it deals with things outside of the server, such as the web.
+        title: a title for people; `ToolDefinition.title` is the newer place.
+        read_only: whether the tool changes nothing.
+        destructive: whether it may destroy or overwrite, not only add.
+        idempotent: whether a second call with the same arguments changes nothing more.
+        open_world: whether it accesses systems outside of the server, such as the web.
 
     Raises:
-        TypeError: a value is of another type.
+        TypeError: a value has another type.
     """
 
     title: str | None = field(default=None, validator=optional(instance_of(str)))
@@ -32,7 +32,7 @@ class ToolAnnotations:
     open_world: bool | None = field(default=None, validator=_maybe_bool)
 
     def to_wire(self) -> dict[str, Any]:
-        """The `annotations` of a tool, which every revision that has them spells alike."""
+        """Return the `annotations` of a tool, the same in every revision that has them."""
         wire = {
             "title": self.title,
             "readOnlyHint": self.read_only,

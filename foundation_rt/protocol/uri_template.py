@@ -1,14 +1,14 @@
 """URIs, and URI templates of RFC 6570 level 1, both ways (spec/mcp-resources.md).
 
 A template is literal text with variables in braces: ``task://{project}/{id}``. `UriTemplate.expand`
-makes a URI out of values, `UriTemplate.match` values out of a URI, and each undoes the other.
+makes a URI from values, `UriTemplate.match` values from a URI, each the inverse of the other.
 
-What a variable stands for is never more than a part of one path segment. So a handler that puts it
-into a path of its own, of files say, cannot be made to leave the place it meant (MRES-09).
+The value of a variable is never more than a part of one path segment. So a handler that uses it in
+a path, of a file for example, cannot be made to leave the intended folder (MRES-09).
 
-Matching takes time that grows with the length of the URI, and no more: between two variables there
-is literal text, and its first occurrence is where the first of them ends. Were a later one right,
-the first would be too, because all in between then belongs to one segment. Nothing is tried twice.
+Matching takes time linear in the length of the URI. Between two variables there is literal text,
+and the first variable ends at its first occurrence. If a later one were right, the first would be
+too, because the text in between then belongs to one segment. Nothing is tried twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 MAX_URI_LENGTH = 2048
-"""Characters of a URI or of a template (MRES-01)."""
+"""The most characters of a URI or of a template (MRES-01)."""
 
 _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _DIGITS = frozenset("0123456789")
@@ -26,17 +26,17 @@ _HEXADECIMAL = frozenset("0123456789ABCDEFabcdef")
 _UNRESERVED = _LETTERS | _DIGITS | frozenset("-._~")
 _SCHEME = _LETTERS | _DIGITS | frozenset("+-.")
 _VARIABLE = _LETTERS | _DIGITS | frozenset("_")
-# RFC 3986 has no place for these in a URI, RFC 3987 none in an IRI.
+# Neither RFC 3986 allows these in a URI, nor RFC 3987 in an IRI.
 _NEVER = frozenset(map(chr, range(0x21))) | frozenset('\x7f"<>\\^`{|}')
 _SEPARATORS = frozenset("/\\\0")
 
 
 class InvalidUri(ValueError):
-    """A URI or a template is not one; the text says what is wrong, as a predicate."""
+    """The URI or the template is invalid; the message is a predicate: "must begin with ..."."""
 
 
 def check_uri(uri: str) -> None:
-    """Return whether `uri` is an absolute URI as RFC 3986 or RFC 3987 writes them.
+    """Raise unless `uri` is an absolute URI of RFC 3986 or RFC 3987.
 
     Raises:
         InvalidUri: it is not.
@@ -57,7 +57,7 @@ def check_uri(uri: str) -> None:
 
 
 def percent_encode(text: str) -> str:
-    """`text` with everything but the unreserved characters of RFC 3986 written as ``%XX``."""
+    """Return `text` with all but the unreserved characters of RFC 3986 written as ``%XX``."""
     return "".join(
         character
         if character in _UNRESERVED
@@ -67,7 +67,7 @@ def percent_encode(text: str) -> str:
 
 
 def percent_decode(text: str) -> str | None:
-    """`text` with each ``%XX`` read, once; None if one is malformed, or the result no UTF-8."""
+    """Decode each ``%XX`` in `text` once; return None if one is malformed, or it is not UTF-8."""
     head, *escaped = text.split("%")
     if not escaped:
         return text
@@ -84,7 +84,7 @@ def percent_decode(text: str) -> str | None:
 
 
 def is_traversal(uri: str) -> bool:
-    """Whether a segment of `uri` is ``.`` or ``..``, or it holds NUL, percent-encoded or not."""
+    """Return whether `uri` has a segment ``.`` or ``..``, or NUL, percent-encoded or not."""
     decoded = percent_decode(uri)
     if decoded is None or "\0" in decoded:
         return True
@@ -97,9 +97,9 @@ class UriTemplate:
     """A URI template; made by `parse_template`.
 
     Attributes:
-        text: as its author wrote it.
-        variables: their names, in order.
-        literals: what stands before, between and after them: one more than there are variables.
+        text: the template as its author wrote it.
+        variables: the names of the variables, in order.
+        literals: the texts before, between and after them: one more than there are variables.
     """
 
     text: str
@@ -108,20 +108,20 @@ class UriTemplate:
 
     @property
     def rank(self) -> tuple[int, str]:
-        """Sorts before that of a template that says less of its URIs (MRES-08)."""
+        """Return the sort key by which more specific templates come first (MRES-08)."""
         return -sum(map(len, self.literals)), self.text
 
     def expand(self, values: Mapping[str, str]) -> str:
-        """The URI in which each variable has its value.
+        r"""Return the URI in which each variable has its value.
 
         Raises:
             KeyError: a variable has no value.
-            InvalidUri: a variable cannot stand for its value: it is empty, is or would make a
-                segment ``.`` or ``..``, or holds ``/``, ``\\`` or NUL.
+            InvalidUri: a value is not allowed: it is empty, is or produces a segment ``.`` or
+                ``..``, or holds ``/``, ``\`` or NUL.
         """
         parts = [self.literals[0]]
         for name, literal in zip(self.variables, self.literals[1:], strict=True):
-            if not _can_stand(values[name]):
+            if not _is_allowed(values[name]):
                 raise InvalidUri(f"{name!r} must be part of one path segment")
             parts += [percent_encode(values[name]), literal]
         uri = "".join(parts)
@@ -130,7 +130,7 @@ class UriTemplate:
         return uri
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values that the variables have in `uri`; None where it is none of its URIs."""
+        """Return the values of the variables in `uri`; None if it does not match."""
         first, *between = self.literals
         if not uri.startswith(first):
             return None
@@ -146,21 +146,21 @@ class UriTemplate:
         return None if is_traversal(uri) else found
 
     def _end(self, uri: str, start: int, name: str, literal: str) -> int:
-        """Where the variable that begins at `start` ends; negative if it cannot be here."""
+        """Return the end of the variable that begins at `start`; negative if there is none."""
         if name == self.variables[-1]:
             end = len(uri) - len(literal)
             return end if end > start and uri.endswith(literal) else -1
         end = uri.find(literal, start + 1)
-        while end >= 0 and "%" in uri[max(start, end - 2) : end]:  # the digits of a %XX are no text
+        while end >= 0 and "%" in uri[max(start, end - 2) : end]:  # not the digits of a %XX
             end = uri.find(literal, end + 1)
         return end
 
 
 def parse_template(text: str) -> UriTemplate:
-    """The template that `text` writes.
+    """Parse a template.
 
     Raises:
-        InvalidUri: it is none of level 1, has no variable, or its variables cannot be told apart.
+        InvalidUri: it is not of level 1, has no variable, or its variables are ambiguous.
     """
     variables: list[str] = []
     first, *expressions = text.split("{")
@@ -178,7 +178,7 @@ def parse_template(text: str) -> UriTemplate:
         raise InvalidUri("must begin with a scheme, as in task://{id}")
     if len(text) > MAX_URI_LENGTH:
         raise InvalidUri(f"must have 1 to {MAX_URI_LENGTH} characters")
-    # A letter in place of each variable: what is around them is then checked as a URI is.
+    # With a letter for each variable the literal text is checked as a URI.
     example = "x".join(literals)
     check_uri(example)
     if is_traversal(example):
@@ -198,13 +198,13 @@ def _check_variable(name: str, closed: str, literal: str, known: list[str]) -> N
 
 
 def _read_variable(raw: str) -> str | None:
-    """What `raw` stands for; None if a variable cannot stand for it."""
+    """Return the value that `raw` encodes; None if no variable can have it."""
     if not _NEVER.isdisjoint(raw) or not frozenset("/?#").isdisjoint(raw):
         return None
     value = percent_decode(raw)
-    return value if value is not None and _can_stand(value) else None
+    return value if value is not None and _is_allowed(value) else None
 
 
-def _can_stand(value: str) -> bool:
-    """Whether a variable can stand for `value`, as far as can be told without its neighbours."""
+def _is_allowed(value: str) -> bool:
+    """Return whether a variable can have `value`, whatever its neighbours."""
     return bool(value) and _SEPARATORS.isdisjoint(value)

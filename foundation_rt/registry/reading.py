@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ErrorCode, ToolError
 from ..protocol.content import BlobContents, ResourceContents, TextContents
-from ..protocol.shaped import Shaped, write_json
+from ..protocol.plain_values import ExplicitResult, write_json
 
 if TYPE_CHECKING:
     from ..protocol.revisions import Revision
@@ -46,7 +46,7 @@ def contents_of(value: Any, uri: str, mime_type: str | None) -> ResourceContents
     if isinstance(value, bytes | bytearray | memoryview):
         return BlobContents(uri, bytes(value), mime_type or "application/octet-stream")
     try:
-        if isinstance(value, Shaped):
+        if isinstance(value, ExplicitResult):
             raise TypeError(f"a resource has contents, and {type(value).__name__} is none")
         text = write_json(value).decode()
     except (ToolError, TypeError) as error:

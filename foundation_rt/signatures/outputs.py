@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.shaped import Shaped
+from ..protocol.plain_values import ExplicitResult
 from .schema_deriver import DIALECT, Deriver
 from .type_schema import Schema, TypeSchema, UnsupportedType
 from .unions import union_schema
@@ -49,7 +49,7 @@ class OutputDeriver(Deriver):
     """Derives the type schemas of results of tools."""
 
     def _derive_plain(self, hint: Any) -> TypeSchema:
-        if isinstance(hint, type) and issubclass(hint, Shaped):
+        if isinstance(hint, type) and issubclass(hint, ExplicitResult):
             raise UnsupportedType(f"{hint.__name__} is content, which any tool may return")
         return super()._derive_plain(hint)
 

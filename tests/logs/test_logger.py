@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from foundation_rt.clock import ManualClock, SystemClock
 from foundation_rt.errors import ErrorCode, ToolCompletionOutcome, UsageError
 from foundation_rt.logs.logger import LogSink, MemorySink, StderrSink, StructuredLogger
-from foundation_rt.logs.redaction import CIRCULAR, UNREADABLE, Redactor
-from foundation_rt.logs.shapes import REDACTED
+from foundation_rt.logs.redaction import CIRCULAR, REDACTED, UNREADABLE, Redactor
 from tests.support.pipes import fill, pipe
 
 PATIENCE = 30.0  # seconds after which a test that waits has failed

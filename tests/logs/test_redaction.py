@@ -26,13 +26,13 @@ from foundation_rt.errors import ErrorCode, RegistrationError, ToolError, UsageE
 from foundation_rt.logs.redaction import (
     CIRCULAR,
     DEFAULT_REDACT_KEYS,
+    REDACTED,
     TOO_DEEP,
     TRUNCATED,
     UNREADABLE,
     Redactor,
     sanitize,
 )
-from foundation_rt.logs.shapes import REDACTED
 
 redactor = Redactor()
 

@@ -16,17 +16,18 @@ from foundation_rt.core.invocation import Invocation, Returned
 from foundation_rt.core.replies import ResultWriter, ServerInfo
 from foundation_rt.core.session import State
 from foundation_rt.protocol.content import Icon
-from foundation_rt.protocol.levels import LOGGING_LEVELS, is_wanted
 from foundation_rt.protocol.peer import (
     CAPABILITIES_KEY,
     INFO_KEY,
     LOG_LEVEL_KEY,
+    LOGGING_LEVELS,
     MAX_DESCRIPTION_BYTES,
     MAX_EXTENSIONS,
     MAX_NAME_LENGTH,
     SUPPORTED_REVISIONS,
     Peer,
     describe_peer,
+    is_wanted,
 )
 from foundation_rt.protocol.revisions import (
     HANDSHAKE_REVISIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.jsonrpc import ABSENT
-from ...protocol.levels import LOGGING_LEVELS
+from ...protocol.peer import LOGGING_LEVELS
 from ..replies import invalid_params, result_reply
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt import AbortSignal, ToolContext, UsageError
-from foundation_rt.protocol.levels import LOGGING_LEVELS
+from foundation_rt.protocol.peer import LOGGING_LEVELS
 from tests.support.asked import PREFIX, AskedClient, value_of
 from tests.support.rig import Rig
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from foundation_rt.clock import ManualClock
 from foundation_rt.errors import describe_exception
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
-from foundation_rt.logs.redaction import Redactor
-from foundation_rt.logs.shapes import REDACTED, mask
+from foundation_rt.logs.redaction import REDACTED, Redactor, mask_secrets
 
 redactor = Redactor()
 
@@ -61,7 +60,10 @@ def test_secret_keys(key: str) -> None:
 @pytest.mark.parametrize("key", HARMLESS_KEYS)
 def test_harmless_keys(key: str) -> None:
     assert not redactor.is_secret(key)
-    assert mask(f"{key}=x {key}: x --{key} x", redactor.is_secret) == f"{key}=x {key}: x --{key} x"
+    assert (
+        mask_secrets(f"{key}=x {key}: x --{key} x", redactor.is_secret)
+        == f"{key}=x {key}: x --{key} x"
+    )
 
 
 TEXTS = (
@@ -106,7 +108,7 @@ def test_a_secret_in_a_text_is_replaced(text: str, expected: str) -> None:
     text, expected = text.replace("{}", SECRET), expected
     for doubled in ("{{", "}}"):
         text, expected = text.replace(doubled, doubled[0]), expected.replace(doubled, doubled[0])
-    assert mask(text, redactor.is_secret) == expected
+    assert mask_secrets(text, redactor.is_secret) == expected
     assert redactor.redact([text]) == [expected]
     assert SECRET.encode() not in logged({"a": text})
     assert SECRET.encode() not in logged({}, text)
@@ -131,7 +133,7 @@ def test_a_secret_in_a_text_is_replaced(text: str, expected: str) -> None:
     ],
 )
 def test_a_text_without_a_secret_stays_the_same_object(text: str) -> None:
-    assert mask(text, redactor.is_secret) is text
+    assert mask_secrets(text, redactor.is_secret) is text
     assert redactor.redact(text) is text
 
 
@@ -269,7 +271,7 @@ def test_a_planted_secret_never_appears(case: tuple[str, Any]) -> None:
 @pytest.mark.rule("LOG-36")
 @given(st.text(max_size=60))
 def test_searching_any_text_ends_and_adds_nothing_but_marks(text: str) -> None:
-    left = mask(text, redactor.is_secret)
+    left = mask_secrets(text, redactor.is_secret)
     for part in left.split(REDACTED):
         assert part in text
 
@@ -290,5 +292,5 @@ HOSTILE = (
 @pytest.mark.parametrize("before", ["", "pin='", "cookie: "])
 def test_a_hostile_text_is_searched_to_its_end(piece: str, before: str) -> None:
     text = before + piece * (SIZE // len(piece))
-    mask(text, redactor.is_secret)
+    mask_secrets(text, redactor.is_secret)
     assert len(logged({"a": text})) < 10_000

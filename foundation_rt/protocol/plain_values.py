@@ -1,6 +1,6 @@
-"""Values that handlers return, written as JSON; and how explicit content differs from them.
+"""Plain values that handlers return, as JSON, and the base of explicit results.
 
-Content has a module of its own, which a server that returns plain values never imports.
+Explicit results are defined in `content`, which a server that returns plain values never imports.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import orjson
 from ..errors import ErrorCode, ToolError, has_type
 
 
-class Shaped:
-    """A value by which a handler shapes its result itself (CONT-01)."""
+class ExplicitResult:
+    """A value with which a handler shapes its result itself (CONT-01)."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ def write_json(value: Any) -> bytes:
 
 
 def _unstructure(value: Any) -> dict[str, Any]:
-    if has_type(value, Shaped):
+    if has_type(value, ExplicitResult):
         raise TypeError("content inside of a plain value: return a list that begins with content")
     if attrs.has(type(value)):
         return {each.name: getattr(value, each.name) for each in attrs.fields(type(value))}

@@ -1,4 +1,11 @@
-"""Replaces the secrets in texts that were found to hold a mark of one (see `shapes`, LOG-27).
+"""The patterns of secrets in texts, and their replacement (LOG-27).
+
+A text is searched for what precedes a secret: a secret key with ``=`` or ``:``, an option on a
+command line, ``Bearer``, the user of a URL, or the first of two quoted texts. The value after it is
+replaced. Other keys are skipped without their values, which can hold further secrets.
+
+Few texts have any of these. `redaction` first searches for marks that occur in all patterns, and
+imports this module when it finds one.
 
 Texts come from anywhere. Every repetition in these expressions is possessive, bounded, or ends at a
 character that it cannot contain, so a search takes time linear in the length of the text.
@@ -9,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .shapes import REDACTED
+from .redaction import REDACTED
 
 # A quote, or an escaped one as in JSON inside JSON.
 _QUOTE = r"\\{0,7}[\"']"
@@ -38,8 +45,8 @@ _PASSWORD = re.compile(r"[^\s/?#]*@")
 _IS_HEADER = re.compile(r"authorization|cookie", re.IGNORECASE)
 
 
-def mask_shapes(text: str, is_secret: Callable[[str], bool], enough: int | None) -> str:
-    """Return `text` with `REDACTED` for each secret in it; see `shapes.mask`."""
+def replace_secrets(text: str, is_secret: Callable[[str], bool], enough: int | None) -> str:
+    """Return `text` with `REDACTED` for each secret in it; see `redaction.mask_secrets`."""
     parts: list[str] = []
     length = at = 0
     for found in _STARTS.finditer(text):
@@ -61,7 +68,7 @@ def mask_shapes(text: str, is_secret: Callable[[str], bool], enough: int | None)
 
 
 def _end_of_secret(text: str, found: re.Match[str], is_secret: Callable[[str], bool]) -> int | None:
-    """Return where the secret behind a match ends; None if there is none."""
+    """Return the end of the secret after a match; None if there is none."""
     kind = found.lastgroup
     if kind == "url":
         password = _PASSWORD.match(text, found.end())
