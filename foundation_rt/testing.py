@@ -1,44 +1,58 @@
-"""An in-memory client for tests of tools: the whole server, no process, no sockets.
+"""A client in memory for tests of tools: the whole server, no process, no sockets.
 
 ::
 
-    async with connect(server) as client:
+    async with TestClient(server) as client:
         assert await client.call("forecast", city="Oslo") == {...}
 
 Nothing is faked between the client and the tool: lines are framed, parsed, dispatched, validated
-and encoded as they are over stdio.
+and encoded as they are over stdio. Requests and the transport are those of `foundation_rt.client`;
+errors, notifications and results come as they are on the wire.
 """
 
 from __future__ import annotations
 
 import asyncio
 from binascii import a2b_base64
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from attrs import define, field
 
+from .client.errors import ConnectionLostError, MCPError
+from .client.session.pending_requests import (
+    InvalidResponse,
+    PendingRequests,
+    ResponseReceived,
+    answer,
+    notification,
+)
+from .client.transports.memory import MemoryTransport
+from .client.transports.transport import ClientMessage
 from .clock import Clock, ManualClock
 from .errors import JsonRpcErrorCode, ToolError
 from .ids import IdGenerator, SequentialIds
 from .logs.logger import MemorySink, StructuredLogger
 from .logs.redaction import Redactor
+from .protocol.jsonrpc import Request, parse
 from .protocol.peer import CAPABILITIES_KEY, INFO_KEY
 from .protocol.revisions import NEWEST_HANDSHAKE_REVISION, REVISIONS, VERSION_KEY
 
 if TYPE_CHECKING:
     from .engine.connection import Connection
+    from .protocol.framing import LineTooLong
+    from .runtime import Runtime
     from .server import Server
 
-__all__ = ["ManualClock", "ProtocolError", "SequentialIds", "TestClient", "connect"]
+__all__ = ["ManualClock", "ProtocolError", "SequentialIds", "TestClient"]
 
 Answers = Callable[[str, dict[str, Any]], Any]
-"""Takes the method and the params of what a server asks; returns the client's result."""
+"""Takes the method and the params of a request of the server; returns the client's result."""
 
 _INFO = {"name": "foundation-rt-testing", "version": "0"}
-_ASKABLE: dict[str, Any] = {
+_CAPABILITIES: dict[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"tools": {}, "context": {}},
     "roots": {},
@@ -50,7 +64,7 @@ class ProtocolError(Exception):
 
     Attributes:
         code: the JSON-RPC error code.
-        data: the error's data object, as it came.
+        data: the error's data, as it came.
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -63,25 +77,86 @@ class ProtocolError(Exception):
 
 @define(eq=False, repr=False)
 class TestClient:
-    """Talks to a server through a connection in the same process.
+    """Calls a server of the same process: ``async with TestClient(server) as client``.
+
+    Entering it enters the server's lifespan first (OPS-06), and performs the handshake.
 
     Args:
-        revision: the revision of the specification that it speaks.
-        answers: answers what the server asks; None is a client that cannot be asked anything.
+        clock: replaces the server's clock, e.g. by a `ManualClock`; the log is then kept in
+            memory, as `client.logs`.
+        ids: replaces the server's ids, e.g. by `SequentialIds()`.
+        handshake: False leaves `initialize` to the caller.
+        revision: the revision to speak; one of the stateless mode needs no handshake.
+        answers: called with the method and the params of each request of the server
+            (`elicitation/create`, `sampling/createMessage`, `roots/list`); returns the result, or
+            raises `ProtocolError` to refuse (before 2026-07-28). By default the client has none of
+            these capabilities.
 
     Attributes:
-        notifications: what the server sent without being asked, decoded, in order.
+        notifications: the messages that answer no request, decoded, in order.
     """
 
     __test__ = False  # pytest: no test class, whatever its name says
 
-    revision: str = NEWEST_HANDSHAKE_REVISION
-    answers: Answers | None = None
-    connection: Connection = field(init=False)
+    server: Server
+    clock: Clock | None = field(default=None, kw_only=True)
+    ids: IdGenerator | None = field(default=None, kw_only=True)
+    handshake: bool = field(default=True, kw_only=True)
+    revision: str = field(default=NEWEST_HANDSHAKE_REVISION, kw_only=True)
+    answers: Answers | None = field(default=None, kw_only=True)
     notifications: list[dict[str, Any]] = field(factory=list, init=False)
     _sink: MemorySink | None = field(default=None, init=False)
-    _waiting: dict[int, asyncio.Future[dict[str, Any]]] = field(factory=dict, init=False)
-    _last_id: int = field(default=0, init=False)
+    _transport: MemoryTransport = field(init=False)
+    _requests: PendingRequests = field(factory=lambda: PendingRequests(SequentialIds()), init=False)
+
+    async def __aenter__(self) -> TestClient:
+        runtime = None
+        if self.clock is not None or self.ids is not None:
+            self._sink = MemorySink()
+            runtime = _composed(self.server, self._sink, self.clock, self.ids)
+        self._transport = MemoryTransport(self.server, runtime)
+        try:
+            await self._open()
+            if self.handshake and not REVISIONS[self.revision].is_stateless:
+                capabilities = self._capabilities
+                params = {"protocolVersion": self.revision, "capabilities": capabilities}
+                await self.request("initialize", {**params, "clientInfo": _INFO})
+                self.notify("notifications/initialized")
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _open(self) -> None:
+        try:
+            await self._transport.open(self)
+        except ConnectionLostError as error:
+            raise error.__cause__ or error from None
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection: running calls are aborted, pending ones get a ConnectionError."""
+        for request in self._requests.pending.values():
+            if not request.attempt.done():
+                request.attempt.set_exception(ConnectionError("the connection was closed"))
+        await self._transport.close()
+        if self._sink is not None:
+            runtime = self.server.runtime
+            runtime.registry.attach_logger(runtime.logger)
+            if runtime.agents is not None:
+                runtime.attach_agents(runtime.agents)
+
+    @property
+    def connection(self) -> Connection:
+        """The server's side of the connection."""
+        return self._transport.connection
 
     @property
     def logs(self) -> list[dict[str, Any]] | None:
@@ -118,19 +193,19 @@ class TestClient:
         return result
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """The tools as `tools/list` shows them, all pages."""
+        """Return the tools as `tools/list` shows them, all pages."""
         return await self._list("tools/list", "tools")
 
     async def list_resources(self) -> list[dict[str, Any]]:
-        """The resources as `resources/list` shows them, all pages."""
+        """Return the resources as `resources/list` shows them, all pages."""
         return await self._list("resources/list", "resources")
 
     async def list_resource_templates(self) -> list[dict[str, Any]]:
-        """The templates as `resources/templates/list` shows them, all pages."""
+        """Return the templates as `resources/templates/list` shows them, all pages."""
         return await self._list("resources/templates/list", "resourceTemplates")
 
     async def list_prompts(self) -> list[dict[str, Any]]:
-        """The prompts as `prompts/list` shows them, all pages."""
+        """Return the prompts as `prompts/list` shows them, all pages."""
         return await self._list("prompts/list", "prompts")
 
     async def read_resource(self, uri: str) -> str | bytes:
@@ -139,13 +214,12 @@ class TestClient:
         Raises:
             ProtocolError: there is no such resource, or reading it failed.
         """
-        result = await self.request("resources/read", {"uri": uri})
-        [contents] = result["contents"]
+        [contents] = (await self.request("resources/read", {"uri": uri}))["contents"]
         text: str | None = contents.get("text")
         return a2b_base64(contents["blob"]) if text is None else text
 
     async def get_prompt(self, prompt: str, /, **arguments: str) -> list[dict[str, Any]]:
-        """The messages of a prompt.
+        """Return the messages of a prompt.
 
         Raises:
             ProtocolError: there is no such prompt, or the arguments do not fit.
@@ -157,16 +231,18 @@ class TestClient:
     async def complete(
         self, subject: str, argument: str, value: str = "", /, **known: str
     ) -> list[str]:
-        """What could complete `value`; `subject` is a template if it has a brace, else a prompt.
+        """Return the completions of `value`.
+
+        Args:
+            subject: the name of a prompt, or the URI template of resources; it has a brace.
 
         Raises:
             ProtocolError: there is no such prompt, template or argument.
         """
-        ref = {"type": "ref/prompt", "name": subject}
-        if "{" in subject:
-            ref = {"type": "ref/resource", "uri": subject}
+        is_template = "{" in subject
+        kind, name = ("ref/resource", "uri") if is_template else ("ref/prompt", "name")
         params = {
-            "ref": ref,
+            "ref": {"type": kind, name: subject},
             "argument": {"name": argument, "value": value},
             "context": {"arguments": known},
         }
@@ -177,7 +253,7 @@ class TestClient:
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send a request; return its result.
 
-        In the stateless mode it is sent again, with answers, as long as the server asks for some.
+        In the stateless mode it is sent again, with answers, as long as the server asks for input.
 
         Raises:
             ProtocolError: the server answered with an error.
@@ -185,45 +261,36 @@ class TestClient:
         """
         result = await self._request(method, params)
         while self.answers is not None and result.get("resultType") == "input_required":
-            answered = {
-                key: self.answers(question["method"], question["params"])
-                for key, question in result["inputRequests"].items()
+            responses = {
+                key: self.answers(request["method"], request["params"])
+                for key, request in result["inputRequests"].items()
             }
-            along = {"inputResponses": answered, "requestState": result["requestState"]}
-            result = await self._request(method, {**(params or {}), **along})
-        return result
-
-    async def _request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        if self.connection.closed:
-            raise ConnectionError("the connection is closed")
-        self._last_id += 1
-        request_id = self._last_id
-        answer = asyncio.get_running_loop().create_future()
-        self._waiting[request_id] = answer
-        try:
-            self._send({"id": request_id, "method": method}, self._introduced(params))
-            reply = await answer
-        except asyncio.CancelledError:
-            self.notify("notifications/cancelled", {"requestId": request_id})
-            raise
-        finally:
-            del self._waiting[request_id]
-        if "error" in reply:
-            error = reply["error"]
-            raise ProtocolError(error["code"], error["message"], error.get("data"))
-        result: dict[str, Any] = reply["result"]
+            given = {"inputResponses": responses, "requestState": result["requestState"]}
+            result = await self._request(method, {**(params or {}), **given})
         return result
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
-        self._send({"method": method}, params)
+        self._transport.send(ClientMessage(notification(method, params)))
 
-    def close(self) -> None:
-        """Leave: what runs is aborted, and whoever waits for an answer gets a ConnectionError."""
-        self.connection.close()
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(ConnectionError("the connection was closed"))
+    async def _request(self, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        if self.connection.closed:
+            raise ConnectionError("the connection is closed")
+        response = asyncio.get_running_loop().create_future()
+        request, line = self._requests.add(method, self._with_meta(params), response)
+        self._transport.send(ClientMessage(line, request.id))
+        try:
+            received: ResponseReceived = await response
+        except asyncio.CancelledError:
+            self.notify("notifications/cancelled", {"requestId": request.id})
+            raise
+        finally:
+            self._requests.pending.pop(request.id, None)
+        if received.error is not None:
+            error = received.error
+            raise ProtocolError(error["code"], error["message"], error.get("data"))
+        result: dict[str, Any] = received.result
+        return result
 
     async def _list(self, method: str, member: str) -> list[dict[str, Any]]:
         result = await self.request(method)
@@ -233,8 +300,7 @@ class TestClient:
             listed += result[member]
         return listed
 
-    def _introduced(self, params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """`params` with who asks in their `_meta`, where the revision has no handshake."""
+    def _with_meta(self, params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         if not REVISIONS[self.revision].is_stateless:
             return params
         given = params or {}
@@ -247,102 +313,69 @@ class TestClient:
 
     @property
     def _capabilities(self) -> dict[str, Any]:
-        return {} if self.answers is None else _ASKABLE
+        return {} if self.answers is None else _CAPABILITIES
 
-    def _send(self, message: dict[str, Any], params: Mapping[str, Any] | None) -> None:
-        message = {"jsonrpc": "2.0", **message}
-        if params is not None:
-            message["params"] = params
-        self.connection.feed(orjson.dumps(message) + b"\n")
+    # -- see `Receiver`
 
-    def receive(self, line: bytes) -> None:
-        """Take one line from the server."""
-        message = orjson.loads(line)
-        if "method" in message and "id" in message and self.answers is not None:
-            # Not now: the server is in the middle of sending.
-            asyncio.get_running_loop().call_soon(self._answer, message, self.answers)
+    def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
+        """Take a message of the server."""
+        assert isinstance(line, bytes)
+        message = parse(line)
+        if isinstance(message, Request) and self.answers is not None:
+            self._answer(message, self.answers)
             return
-        waiting = self._waiting.get(message.get("id"))
-        if waiting is None:
-            self.notifications.append(message)
-        elif not waiting.done():
-            waiting.set_result(message)
+        for received in self._requests.receive(line, None):
+            if isinstance(received, ResponseReceived):
+                if not received.request.attempt.done():
+                    received.request.attempt.set_result(received)
+            else:
+                assert not isinstance(received, InvalidResponse)
+                self.notifications.append(orjson.loads(line))
 
-    def _answer(self, question: dict[str, Any], answers: Answers) -> None:
+    def awaits(self, request_id: str) -> bool:
+        """Return whether a request still waits for its response."""
+        return request_id in self._requests.pending
+
+    def failed(self, request_id: str, error: MCPError) -> None:
+        """Do nothing: in memory no single request is lost."""
+
+    def lost(self, error: MCPError) -> None:
+        """Do nothing: in memory no connection is lost."""
+
+    def _answer(self, request: Request, answers: Answers) -> None:
         try:
-            outcome = {"result": answers(question["method"], question["params"])}
+            line = answer(request, result=answers(request.method, request.params))
         except ProtocolError as refusal:
-            outcome = {"error": {"code": refusal.code, "message": refusal.message}}
-        self._send({"id": question["id"], **outcome}, None)
+            line = answer(request, error={"code": refusal.code, "message": refusal.message})
+        self._transport.send(ClientMessage(line))
 
 
-@asynccontextmanager
-async def connect(
-    server: Server,
-    *,
-    clock: Clock | None = None,
-    ids: IdGenerator | None = None,
-    handshake: bool = True,
-    revision: str = NEWEST_HANDSHAKE_REVISION,
-    answers: Answers | None = None,
-) -> AsyncIterator[TestClient]:
-    """Connect a client to `server` and shake hands; its lifespan is entered before (OPS-06).
+def _composed(
+    server: Server, sink: MemorySink, clock: Clock | None, ids: IdGenerator | None
+) -> Runtime:
+    """Return a runtime of `server` with another log, clock and ids.
 
-    Args:
-        clock: replaces the server's clock, e.g. by a `ManualClock`; the log is then kept in
-            memory, as `client.logs`.
-        ids: replaces the server's ids, e.g. by `SequentialIds()`.
-        handshake: False leaves `initialize` to the caller.
-        revision: the revision to speak; one of the stateless mode needs no handshake.
-        answers: called with the method and the params of whatever the server asks
-            (`elicitation/create`, `sampling/createMessage`, `roots/list`); returns the result, or
-            raises `ProtocolError` to refuse (before 2026-07-28). By default the client has none of
-            these capabilities.
+    It shares the slots, since the tool `health` reports them, and all that is registered.
     """
     from .runtime import ServerOptions, compose
 
-    client = TestClient(revision, answers)
     runtime = server.runtime
-    await runtime.start_lifespan()
-    if clock is not None or ids is not None:
-        clock = clock or runtime.clock
-        sink = MemorySink()
-        client._sink = sink
-        config = runtime.config
-        logger = StructuredLogger(
-            sink, clock, config.logging.level, Redactor(config.logging.redact_keys)
-        )
-        # The slots stay the server's: its health tool reports them.
-        info = runtime.dispatcher.results.info
-        options = ServerOptions(
-            instructions=info.instructions,
-            title=info.title,
-            website_url=info.website_url,
-            icons=info.icons,
-            logger=logger,
-            id_generator=ids,
-            clock=clock,
-            resource_manager=runtime.resources,
-            agent_coordinator=runtime.agents,
-            features=server.features,
-            publisher=runtime.publisher,
-            lifespan=runtime.lifespan,
-            middleware=runtime.middleware,
-        )
-        runtime = compose(runtime.registry, options, config)
-    try:
-        client.connection = runtime.connect_host(client.receive, "memory")
-        if handshake and not REVISIONS[revision].is_stateless:
-            params = {"protocolVersion": revision, "capabilities": client._capabilities}
-            params["clientInfo"] = _INFO
-            await client.request("initialize", params)
-            client.notify("notifications/initialized")
-        yield client
-    finally:
-        client.close()
-        await runtime.stop_agents()
-        await runtime.stop_lifespan()
-        await runtime.close_middleware()
-        runtime.registry.attach_logger(server.runtime.logger)
-        if runtime.agents is not None:
-            server.runtime.attach_agents(runtime.agents)
+    config, info = runtime.config, runtime.dispatcher.results.info
+    clock = clock or runtime.clock
+    redactor = Redactor(config.logging.redact_keys)
+    options = ServerOptions(
+        instructions=info.instructions,
+        title=info.title,
+        website_url=info.website_url,
+        icons=info.icons,
+        logger=StructuredLogger(sink, clock, config.logging.level, redactor),
+        id_generator=ids,
+        clock=clock,
+        resource_manager=runtime.resources,
+        agent_coordinator=runtime.agents,
+        features=server.features,
+        publisher=runtime.publisher,
+        lifespan=runtime.lifespan,
+        middleware=runtime.middleware,
+    )
+    return compose(runtime.registry, options, config)

@@ -15,7 +15,7 @@ import pytest
 
 from foundation_rt.cli.main import main
 from foundation_rt.client import connect as client_connect
-from foundation_rt.testing import connect
+from foundation_rt.testing import TestClient
 from tests.client.document_server import server as document_server
 from tests.support.asgi import ask
 
@@ -73,7 +73,7 @@ def test_the_test_of_the_first_tool_passes(names: dict[str, Any]) -> None:
 
 def test_the_tool_with_a_context_works(names: dict[str, Any]) -> None:
     async def call() -> Any:
-        async with names["connect"](names["server"]) as client:
+        async with names["TestClient"](names["server"]) as client:
             return await client.call("station", name="Blindern")
 
     with pytest.raises(names["ToolError"], match="no station Blindern"):
@@ -84,7 +84,7 @@ def test_the_tools_that_shape_their_results_work(names: dict[str, Any]) -> None:
     _run(names, "def radar")
 
     async def use() -> None:
-        async with connect(names["server"]) as client:
+        async with TestClient(names["server"]) as client:
             assert await client.call("degrees", city="Oslo") == {"low": 3, "high": 8}
             kinds = [
                 block["type"] for block in (await client.call("radar", city="Oslo"))["content"]
@@ -99,7 +99,7 @@ def test_the_resource_the_prompt_and_the_completion_work(names: dict[str, Any]) 
     _run(names, "@server.completion")
 
     async def use() -> None:
-        async with connect(names["server"]) as client:
+        async with TestClient(names["server"]) as client:
             text = await client.read_resource("station://Blindern")
             assert orjson.loads(text) == {"station": "Blindern", "degrees": [4, 7]}
             [message] = await client.get_prompt("report", station="Blindern", days="1")
@@ -122,7 +122,7 @@ def test_the_tool_that_asks_works(names: dict[str, Any], revision: str) -> None:
         return {"role": "assistant", "model": "m", "content": content}
 
     async def book() -> Any:
-        async with connect(names["server"], revision=revision, answers=answers) as client:
+        async with TestClient(names["server"], revision=revision, answers=answers) as client:
             return await client.call("book", room=5)
 
     assert asyncio.run(book()) == "Room 5, 2 nights. Welcome, Ann!"
@@ -146,7 +146,7 @@ def test_the_lifespan_and_the_middleware_work() -> None:
     defined = _run({}, 'Server("library")')
 
     async def look_up() -> Any:
-        async with connect(defined["server"]) as client:
+        async with TestClient(defined["server"]) as client:
             return await client.call("title", form="A38")
 
     assert asyncio.run(look_up()) == "Forms"
@@ -156,7 +156,7 @@ def test_the_agent_counts_what_it_is_asked_for() -> None:
     defined = _run({}, 'Server("office")')
 
     async def ask() -> Any:
-        async with connect(defined["server"]) as client:
+        async with TestClient(defined["server"]) as client:
             message = {"type": "form", "payload": "A38"}
             return await client.call("agent/sendMessage", targetAgentId="clerk", message=message)
 
@@ -170,7 +170,7 @@ def test_the_request_is_executed_once() -> None:
     defined = _run({}, 'Server("office")', "async def order")
 
     async def order() -> Any:
-        async with connect(defined["server"]):
+        async with TestClient(defined["server"]):
             return [await defined["order"](form) for form in ("A38", "A38", "B1")]
 
     first = {"asked": 1, "for": "A38"}

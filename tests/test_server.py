@@ -38,7 +38,7 @@ from foundation_rt.limits import ResourceManager
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.protocol.revisions import REVISIONS
 from foundation_rt.registry.tools import ToolRegistry
-from foundation_rt.testing import connect as connect_client
+from foundation_rt.testing import TestClient
 from foundation_rt.version import __version__
 from tests.support.rig import HANDSHAKE, Peer, Rig
 
@@ -411,7 +411,7 @@ def test_title_website_and_icons_are_sent(revision: str, shown: set[str]) -> Non
     }
 
     async def look() -> Any:
-        async with connect_client(server, revision=revision, handshake=False) as client:
+        async with TestClient(server, revision=revision, handshake=False) as client:
             if REVISIONS[revision].is_stateless:
                 result = await client.request("server/discover")
                 return result["_meta"]["io.modelcontextprotocol/serverInfo"]

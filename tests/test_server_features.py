@@ -26,7 +26,7 @@ from foundation_rt import (
 from foundation_rt.errors import JsonRpcErrorCode
 from foundation_rt.protocol.content import Annotations, Icon, Image
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.testing import ManualClock, ProtocolError, connect
+from foundation_rt.testing import ManualClock, ProtocolError, TestClient
 from tests.support.process import ServerProcess, command, environment
 
 PATIENCE = 20.0
@@ -92,7 +92,7 @@ def tasks() -> Server:
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_every_feature_works_in_every_revision(revision: str) -> None:
     async def main() -> None:
-        async with connect(tasks(), revision=revision) as client:
+        async with TestClient(tasks(), revision=revision) as client:
             [every] = await client.list_resources()
             assert every == {
                 "uri": "task://all",
@@ -128,7 +128,7 @@ def test_every_feature_works_in_every_revision(revision: str) -> None:
 @pytest.mark.rule("MRES-16", "MRES-22", "PROMPT-09")
 def test_refusals_of_handlers_and_types_are_sent() -> None:
     async def main() -> None:
-        async with connect(tasks()) as client:
+        async with TestClient(tasks()) as client:
             with pytest.raises(ProtocolError, match="there is no task 7") as raised:
                 await client.read_resource("task://7")
             assert raised.value.code is JsonRpcErrorCode.RESOURCE_NOT_FOUND
@@ -165,7 +165,7 @@ def test_registered_handlers_get_text() -> None:
     server.register_completion("p", "a", handler, inline=True)
 
     async def main() -> None:
-        async with connect(server) as client:
+        async with TestClient(server) as client:
             assert await client.read_resource("a:b") == "[]"
             assert await client.read_resource("a:1/%32") == "[]"
             assert await client.get_prompt("p", a="5") == []
@@ -185,7 +185,7 @@ def test_clients_are_notified_of_changes_while_the_server_runs() -> None:
     server = Server("late")
 
     async def main() -> None:
-        async with connect(server, clock=ManualClock()) as client:
+        async with TestClient(server, clock=ManualClock()) as client:
             with pytest.raises(ProtocolError, match="Method not found"):
                 await client.list_resources()
 
@@ -199,7 +199,7 @@ def test_clients_are_notified_of_changes_while_the_server_runs() -> None:
 
             assert await client.read_resource("a:b") == "b"
             assert len(await client.get_prompt("p")) == 1
-            async with connect(server, clock=ManualClock()) as later:
+            async with TestClient(server, clock=ManualClock()) as later:
                 assert server.unregister_resource("a:b")
                 assert not server.unregister_resource("a:b")
                 assert server.unregister_prompt("p")

@@ -20,7 +20,7 @@ from foundation_rt import (
     ToolResult,
 )
 from foundation_rt.errors import JsonRpcErrorCode
-from foundation_rt.testing import ManualClock, ProtocolError, SequentialIds, TestClient, connect
+from foundation_rt.testing import ManualClock, ProtocolError, SequentialIds, TestClient
 from tests.support.rig import LIST_CHANGED
 
 PATIENCE = 20.0
@@ -63,7 +63,7 @@ def weather() -> Server:
 @pytest.mark.rule("EMBED-07")
 def test_a_tool_is_called_with_keyword_arguments_and_its_result_comes_back_decoded() -> None:
     async def main() -> None:
-        async with connect(weather(), clock=ManualClock()) as client:
+        async with TestClient(weather(), clock=ManualClock()) as client:
             assert await client.call("forecast", city="Oslo") == {"city": "Oslo", "days": 3}
             assert await client.call_tool("forecast", {"city": "Rome", "days": 1}) == {
                 "city": "Rome",
@@ -80,7 +80,7 @@ def test_a_tool_is_called_with_keyword_arguments_and_its_result_comes_back_decod
 @pytest.mark.rule("EMBED-07", "ERR-04", "CALL-08")
 def test_a_call_that_fails_raises_what_the_tool_or_the_server_chose() -> None:
     async def main() -> None:
-        async with connect(weather(), clock=ManualClock()) as client:
+        async with TestClient(weather(), clock=ManualClock()) as client:
             with pytest.raises(ToolError, match="no such city") as caught:
                 await client.call("forecast", city="Atlantis")
             assert caught.value.code is ErrorCode.NOT_FOUND
@@ -98,7 +98,7 @@ def test_a_call_that_fails_raises_what_the_tool_or_the_server_chose() -> None:
 @pytest.mark.rule("EMBED-07", "LIFE-03", "RPC-11")
 def test_a_request_that_is_refused_raises_a_protocol_error() -> None:
     async def main() -> None:
-        async with connect(weather(), clock=ManualClock(), handshake=False) as client:
+        async with TestClient(weather(), clock=ManualClock(), handshake=False) as client:
             with pytest.raises(ProtocolError, match="-32002 Not initialized") as caught:
                 await client.call("forecast", city="Oslo")
             assert caught.value.code is JsonRpcErrorCode.NOT_INITIALIZED
@@ -122,7 +122,7 @@ def test_with_a_fixed_clock_and_counted_ids_a_conversation_is_the_same_every_tim
 
         async def main() -> None:
             clock = ManualClock()
-            async with connect(weather(), clock=clock, ids=SequentialIds()) as client:
+            async with TestClient(weather(), clock=clock, ids=SequentialIds()) as client:
                 clock.advance(5)
                 told.append(await client.call("who"))
                 await client.call("forecast", city="Oslo")
@@ -160,16 +160,16 @@ def test_either_of_clock_and_ids_can_be_fixed_and_neither_has_to_be(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     async def main() -> None:
-        async with connect(weather(), ids=SequentialIds()) as client:
+        async with TestClient(weather(), ids=SequentialIds()) as client:
             assert (await client.call("who"))[0] == "00000000-0000-4000-8000-000000000001"
             assert client.logs is not None
             assert not client.logs[-1]["timestamp"].startswith("2024-01-01")
-        async with connect(weather(), clock=ManualClock()) as client:
+        async with TestClient(weather(), clock=ManualClock()) as client:
             assert UUID_4.fullmatch((await client.call("who"))[0])
             assert client.logs is not None
             assert client.logs[-1]["timestamp"] == "2024-01-01T00:00:00.000Z"
         server = weather()
-        async with connect(server) as client:
+        async with TestClient(server) as client:
             assert UUID_4.fullmatch((await client.call("who"))[0])
             assert client.logs is None
         server.runtime.close_logs(PATIENCE)
@@ -181,7 +181,7 @@ def test_either_of_clock_and_ids_can_be_fixed_and_neither_has_to_be(
 @pytest.mark.rule("EMBED-07", "HEALTH-01", "RES-09")
 def test_health_reports_the_calls_of_the_client() -> None:
     async def main() -> None:
-        async with connect(weather(), clock=ManualClock()) as client:
+        async with TestClient(weather(), clock=ManualClock()) as client:
             holding = asyncio.create_task(client.call("hold"))
             await asyncio.sleep(0)
             report = await client.call("health")
@@ -197,7 +197,7 @@ def test_health_reports_the_calls_of_the_client() -> None:
 @pytest.mark.rule("EMBED-07", "TIME-05", "TIME-06")
 def test_cancelling_the_task_that_awaits_a_call_cancels_the_call() -> None:
     async def main() -> None:
-        async with connect(weather(), clock=ManualClock()) as client:
+        async with TestClient(weather(), clock=ManualClock()) as client:
             call = asyncio.create_task(client.call("hold"))
             await asyncio.sleep(0)
             call.cancel()
@@ -219,7 +219,7 @@ def test_cancelling_the_task_that_awaits_a_call_cancels_the_call() -> None:
 @pytest.mark.rule("EMBED-07")
 def test_calls_can_be_made_at_once() -> None:
     async def main() -> None:
-        async with connect(weather(), clock=ManualClock()) as client:
+        async with TestClient(weather(), clock=ManualClock()) as client:
             cities = [f"city {number}" for number in range(10)]
             answers = await asyncio.gather(*(client.call("forecast", city=c) for c in cities))
             assert [answer["city"] for answer in answers] == cities
@@ -231,7 +231,7 @@ def test_calls_can_be_made_at_once() -> None:
 def test_leaving_aborts_what_runs_and_tells_whoever_waits() -> None:
     async def main() -> None:
         server = weather()
-        async with connect(server, clock=ManualClock()) as client:
+        async with TestClient(server, clock=ManualClock()) as client:
             call = asyncio.create_task(client.call("hold"))
             await asyncio.sleep(0)
         with pytest.raises(ConnectionError, match="was closed"):
@@ -251,7 +251,7 @@ def test_a_server_can_be_connected_to_again_and_logs_where_it_did() -> None:
     async def main() -> None:
         server = weather()
         for _ in range(2):
-            async with connect(server, clock=ManualClock(), ids=SequentialIds()) as client:
+            async with TestClient(server, clock=ManualClock(), ids=SequentialIds()) as client:
                 assert (await client.call("who"))[0] == "00000000-0000-4000-8000-000000000001"
                 definition = ToolDefinition("late", "", {"type": "object"})
                 server.register(definition, lambda arguments, context: None, is_dynamic=True)
@@ -271,13 +271,14 @@ def test_a_server_can_be_connected_to_again_and_logs_where_it_did() -> None:
 def test_a_client_has_word_of_every_change_of_the_tools() -> None:
     async def main() -> None:
         server = weather()
-        async with connect(server) as client, connect(server, ids=SequentialIds()) as other:
+        async with TestClient(server) as client, TestClient(server, ids=SequentialIds()) as other:
             server.register(
                 ToolDefinition("late", "", {"type": "object"}), lambda arguments, context: None
             )
             await client.list_tools()
             server.unregister("late")
-            await asyncio.sleep(0)
+            await client.request("ping")
+            await other.request("ping")
             assert client.notifications == other.notifications == [LIST_CHANGED] * 2
         server.runtime.close_logs(PATIENCE)
 
@@ -286,9 +287,9 @@ def test_a_client_has_word_of_every_change_of_the_tools() -> None:
 
 @pytest.mark.rule("EMBED-07")
 def test_what_nobody_asked_for_is_kept() -> None:
-    client = TestClient()
-    client.receive(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}')
-    client.receive(b'{"jsonrpc":"2.0","id":99,"result":{}}')
+    client = TestClient(weather())
+    client.received(b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}', None)
+    client.received(b'{"jsonrpc":"2.0","id":99,"result":{}}', None)
     assert [each.get("method") for each in client.notifications] == ["notifications/message", None]
 
 
@@ -312,7 +313,7 @@ def test_results_that_a_tool_has_shaped_are_given_as_they_are() -> None:
         return {"count": 2}
 
     async def use() -> None:
-        async with connect(server) as client:
+        async with TestClient(server) as client:
             image = {"type": "image", "data": "YWJj", "mimeType": "image/png"}
             assert await client.call("give", what="picture") == {
                 "content": [image],
@@ -348,9 +349,9 @@ def test_the_client_answers_what_it_is_asked(revision: str) -> None:
         return {"role": "assistant", "model": "m", "content": content}
 
     async def main() -> None:
-        async with connect(server, revision=revision, answers=answers) as client:
+        async with TestClient(server, revision=revision, answers=answers) as client:
             assert await client.call("greet") == "Greet {'n': 'Who?'} 0"
-        async with connect(server, revision=revision) as client:
+        async with TestClient(server, revision=revision) as client:
             with pytest.raises((ToolError, ProtocolError)) as lacking:
                 await client.call("greet")
             assert "elicitation" in str(lacking.value) or lacking.value.code == -32021
@@ -369,7 +370,7 @@ def test_the_client_may_refuse_to_answer() -> None:
         raise ProtocolError(-1, "The user said no.")
 
     async def main() -> None:
-        async with connect(server, answers=refuse) as client:
+        async with TestClient(server, answers=refuse) as client:
             with pytest.raises(ToolError, match="The user said no"):
                 await client.call("ask")
 
@@ -381,7 +382,7 @@ def test_updates_reach_a_client_with_a_clock_of_its_own() -> None:
     server.resource("note://a")(lambda: "")
 
     async def main() -> None:
-        async with connect(server, clock=ManualClock()) as client:
+        async with TestClient(server, clock=ManualClock()) as client:
             await client.request("resources/subscribe", {"uri": "note://a"})
             server.resource_updated("note://a")
             await asyncio.sleep(0)
@@ -398,7 +399,7 @@ def test_a_clock_of_its_own_changes_nothing_of_what_the_server_says_of_itself() 
     async def main() -> list[Any]:
         said = []
         for options in ({}, {"clock": ManualClock(), "ids": SequentialIds()}):
-            async with connect(server, handshake=False, **options) as client:
+            async with TestClient(server, handshake=False, **options) as client:
                 said.append(await client.request("initialize", request))
         return said
 

@@ -22,7 +22,7 @@ from foundation_rt.core.session import TransportType
 from foundation_rt.core.tools_call import enforce_admin_policy
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.ids import SequentialIds
-from foundation_rt.testing import connect
+from foundation_rt.testing import TestClient
 from tests.support.core import make_config
 from tests.support.rig import LIST_CHANGED, Peer, Rig
 from tests.support.sizes import examples
@@ -159,7 +159,7 @@ def test_second_runtime_keeps_the_registered_tools() -> None:
 
     async def main() -> None:
         for _ in range(2):
-            async with connect(rig.server, clock=ManualClock(), ids=SequentialIds()) as client:
+            async with TestClient(rig.server, clock=ManualClock(), ids=SequentialIds()) as client:
                 assert REGISTER in {tool["name"] for tool in await client.list_tools()}
 
     asyncio.run(main())

@@ -37,7 +37,7 @@ from foundation_rt.ids import UuidGenerator
 from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.logs.redaction import Redactor
 from foundation_rt.registry.tools import ToolDefinition
-from foundation_rt.testing import connect
+from foundation_rt.testing import TestClient
 from tests.support.core import run_id
 from tests.support.rig import Peer, Rig
 from tests.support.virtual_loop import run_virtual
@@ -145,7 +145,7 @@ def test_a_server_under_test_lends_its_agents_to_the_test() -> None:
     server.agents.register_agent("a", report)
 
     async def main() -> None:
-        async with connect(server, clock=ManualClock()) as client:
+        async with TestClient(server, clock=ManualClock()) as client:
             message = {"type": "x"}
             await client.call("agent/sendMessage", targetAgentId="a", message=message)
             await server.agents.send_message("a", AgentMessage("x"))

@@ -9,7 +9,7 @@ import pytest
 
 from foundation_rt import ErrorCode, ToolError
 from foundation_rt.cli.demo import demo_server
-from foundation_rt.testing import SequentialIds, TestClient, connect
+from foundation_rt.testing import SequentialIds, TestClient
 
 
 def converse(conversation: Callable[[TestClient], Awaitable[None]]) -> None:
@@ -17,7 +17,7 @@ def converse(conversation: Callable[[TestClient], Awaitable[None]]) -> None:
 
     async def run() -> None:
         ids = SequentialIds()  # and so the log is kept in memory
-        async with asyncio.timeout(20), connect(demo_server(), ids=ids) as client:
+        async with asyncio.timeout(20), TestClient(demo_server(), ids=ids) as client:
             await conversation(client)
 
     asyncio.run(run())

@@ -14,7 +14,7 @@ import pytest
 
 from foundation_rt import Server, ToolContext, UsageError
 from foundation_rt.engine.lifespan import LifespanError
-from foundation_rt.testing import ManualClock, connect
+from foundation_rt.testing import ManualClock, TestClient
 from tests.support.process import ServerProcess, command, environment, run, serve
 from tests.support.rig import HANDSHAKE
 
@@ -274,7 +274,7 @@ def test_a_host_is_told_what_failed() -> None:
         raise AssertionError("not reached")
 
     async def test() -> None:
-        async with connect(server):
+        async with TestClient(server):
             raise AssertionError("not reached")
 
     with pytest.raises(LifespanError, match="OSError: refused"):
@@ -288,9 +288,9 @@ def test_the_test_client_enters_them_and_waits_for_handlers(clock: Any) -> None:
     server = living_server(entries)
 
     async def test() -> None:
-        async with connect(server, clock=clock) as client:
+        async with TestClient(server, clock=clock) as client:
             assert await client.call("state") == {"thread": "MainThread"}
-            async with connect(server) as second:
+            async with TestClient(server) as second:
                 assert await second.call("state") == {"thread": "MainThread"}
             call = asyncio.ensure_future(client.call("lingers"))
             while "started" not in entries:

@@ -15,7 +15,7 @@ from foundation_rt.logs.logger import MemorySink, StructuredLogger
 from foundation_rt.middleware.audit import AuditLog, _show
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.runtime import ServerOptions
-from foundation_rt.testing import TestClient
+from foundation_rt.testing import ProtocolError, TestClient
 from tests.support.observed import call_everything, converse, make_server
 
 CALL = ("TOOL_INVOCATION_START", "TOOL_INVOCATION_COMPLETED")
@@ -153,7 +153,8 @@ def test_calls_of_administrative_tools_are_admin_and_refused_ones_security() -> 
 @pytest.mark.rule("OPS-12")
 def test_a_call_without_the_right_shape_is_refused() -> None:
     async def talk(client: TestClient) -> None:
-        client._send({"id": 99, "method": "tools/call"}, {"name": 5})
+        with pytest.raises(ProtocolError):
+            await client.request("tools/call", {"name": 5})
 
     [refused] = [line for line in audited(talk=talk) if not line["success"]]
     assert refused["eventType"] == "TOOL_INVOCATION_REFUSED"

@@ -23,7 +23,7 @@ from foundation_rt.core.effects import CallCompleted, ClientConnected, ClientDis
 from foundation_rt.limits import ResourceManager
 from foundation_rt.middleware.metrics import Metrics
 from foundation_rt.runtime import ServerOptions
-from foundation_rt.testing import TestClient, connect
+from foundation_rt.testing import TestClient
 from foundation_rt.version import __version__
 from tests.support.core import make_core
 from tests.support.observed import PATIENCE, call_everything, make_server
@@ -52,7 +52,7 @@ def talk_to(server: Server, *talks: Any) -> Metrics:
     import asyncio
 
     async def main() -> None:
-        async with asyncio.timeout(PATIENCE), connect(server) as client:
+        async with asyncio.timeout(PATIENCE), TestClient(server) as client:
             for talk in talks:
                 await talk(client)
 
@@ -109,7 +109,7 @@ def test_sessions_are_counted_while_they_last() -> None:
     async def look(client: TestClient) -> None:
         assert server.runtime.metrics is not None
         seen.append(of(series(server.runtime.metrics), "sessions", transport="memory"))
-        async with connect(server):
+        async with TestClient(server):
             seen.append(of(series(server.runtime.metrics), "sessions", transport="memory"))
 
     metrics = talk_to(server, look)

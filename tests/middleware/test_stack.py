@@ -21,7 +21,7 @@ from foundation_rt import (
     ToolError,
     UsageError,
 )
-from foundation_rt.testing import ManualClock, connect
+from foundation_rt.testing import ManualClock, TestClient
 from tests.support.bench import Bench, Held
 from tests.support.process import environment, serve
 from tests.support.virtual_loop import VirtualLoop
@@ -64,7 +64,7 @@ def call(server: Server, tool: str = "tool", **arguments: Any) -> tuple[Any, dic
     """What a tool returns, or the error it raises, and the record of its call."""
 
     async def main() -> tuple[Any, dict[str, Any]]:
-        async with connect(server, clock=ManualClock()) as client:
+        async with TestClient(server, clock=ManualClock()) as client:
             try:
                 value = await client.call(tool, **arguments)
             except ToolError as error:

@@ -79,7 +79,7 @@ def test_a_call_is_a_span_with_the_attributes_of_the_conventions(tracer: Tracer)
     assert attributes == {
         "mcp.method.name": "tools/call",
         "mcp.protocol.version": "2025-11-25",
-        "jsonrpc.request.id": "2",
+        "jsonrpc.request.id": "00000000-0000-4000-b000-000000000002",
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "add",
         "foundation_rt.correlation_id": "c",

@@ -8,7 +8,7 @@ from typing import Any
 
 from foundation_rt import Server, ToolError
 from foundation_rt.protocol.content import ToolResult
-from foundation_rt.testing import ManualClock, ProtocolError, TestClient, connect
+from foundation_rt.testing import ManualClock, ProtocolError, TestClient
 
 PATIENCE = 20.0
 
@@ -55,7 +55,7 @@ def converse(
 
     async def main() -> list[dict[str, Any]]:
         async with asyncio.timeout(PATIENCE):
-            async with connect(server, clock=clock or ManualClock()) as client:
+            async with TestClient(server, clock=clock or ManualClock()) as client:
                 await talk(client)
             return client.logs or []
 

@@ -163,7 +163,7 @@ def must_be_gone(stage: ScriptedStage) -> None:
     assert all(transport.is_closed for transport in stage.transports)
     for transport in stage.transports:
         assert isinstance(transport, ScriptedChannel)
-        assert transport.receiver.conversation.waiting == {}
+        assert transport.receiver.requests.pending == {}
     timers = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
     left = [each for each in timers if not each.cancelled()]
     assert left == []

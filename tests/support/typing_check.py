@@ -40,7 +40,7 @@ from foundation_rt import (
     create_server,
     start_server,
 )
-from foundation_rt.testing import TestClient, connect
+from foundation_rt.testing import TestClient
 
 server = Server("weather", version="1.0.0", config={"tools": {"default_timeout_ms": 5}})
 
@@ -97,7 +97,7 @@ server.tool(plain, name="x")  # type: ignore[call-overload]
 async def use() -> None:
     waiting: Coroutine[Any, Any, list[str]] = later("Oslo", ctx=_context())
     assert_type(await waiting, list[str])
-    async with connect(server) as client:
+    async with TestClient(server) as client:
         assert_type(client, TestClient)
         assert_type(await client.list_tools(), list[dict[str, Any]])
         await client.call("forecast", city="Oslo")
@@ -207,7 +207,7 @@ assert_type(server.unregister_prompt("p"), bool)
 async def use_features() -> None:
     assert_type(await task(1, ctx=_context()), bytes)
     assert_type(await draw("x"), list[PromptMessage])
-    async with connect(server, revision="2026-07-28") as client:
+    async with TestClient(server, revision="2026-07-28") as client:
         assert_type(await client.read_resource("a:b"), str | bytes)
         assert_type(await client.get_prompt("p", a="b"), list[dict[str, Any]])
         assert_type(await client.complete("p", "a", "b", c="d"), list[str])

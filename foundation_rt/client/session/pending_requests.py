@@ -149,9 +149,9 @@ class PendingRequests:
     """Requests and answers over one channel."""
 
     ids: RequestIdGenerator
-    waiting: dict[str, PendingRequest] = field(factory=dict, init=False)
+    pending: dict[str, PendingRequest] = field(factory=dict, init=False)
 
-    def ask(
+    def add(
         self,
         method: str,
         params: Mapping[str, Any] | None,
@@ -160,7 +160,7 @@ class PendingRequests:
     ) -> tuple[PendingRequest, bytes]:
         """A new request: what waits for its answer, and its line.
 
-        Its answer takes it out of `waiting`; the caller does when nobody waits any more.
+        Its answer takes it out of `pending`; the caller does when nobody waits any more.
 
         Args:
             wants_progress: its own id is the token of its progress then, so that no other
@@ -177,10 +177,10 @@ class PendingRequests:
             line = orjson.dumps(_message(method, params, request.id))
         except TypeError as error:
             raise MCPError("E203", f"the params of {method} are not JSON: {error}") from None
-        self.waiting[request.id] = request
+        self.pending[request.id] = request
         return request, line
 
-    def take(self, line: bytes | LineTooLong, stream: str | None) -> list[MessageReceived]:
+    def receive(self, line: bytes | LineTooLong, stream: str | None) -> list[MessageReceived]:
         """What a line means (CLIENT-12 to CLIENT-14).
 
         Args:
@@ -230,7 +230,7 @@ class PendingRequests:
         if told.method == _PROGRESS:
             about = params.get("progressToken")
         return NotificationReceived(
-            told.method, params, self.waiting.get(about) if type(about) is str else None
+            told.method, params, self.pending.get(about) if type(about) is str else None
         )
 
     def _read_malformed(self, what: Malformed, stream: str | None) -> MessageReceived:
@@ -243,7 +243,7 @@ class PendingRequests:
 
     def _read_remains(self, what: Malformed, line: bytes) -> list[MessageReceived]:
         """A line without an id that can be read; on one stream for all it may hold answers."""
-        found = {name: self.waiting[name] for name in ids_in(line) if name in self.waiting}
+        found = {name: self.pending[name] for name in ids_in(line) if name in self.pending}
         answered = [
             name for name, request in found.items() if not repeats_request(line, request.method)
         ]
@@ -259,13 +259,13 @@ class PendingRequests:
 
     def _only(self, stream: str | None) -> str | None:
         """The one request that something without an id can belong to (CLIENT-13)."""
-        if stream is None and len(self.waiting) == 1:
-            return next(iter(self.waiting))
+        if stream is None and len(self.pending) == 1:
+            return next(iter(self.pending))
         return stream
 
     def _take(self, request_id: Any) -> PendingRequest | None:
         """The request of this id, which waits no more: there is one answer to it (CLIENT-12)."""
-        return self.waiting.pop(request_id, None) if type(request_id) is str else None
+        return self.pending.pop(request_id, None) if type(request_id) is str else None
 
 
 def _subscription(params: Mapping[str, Any]) -> Any:

@@ -89,7 +89,7 @@ class Session:
     """
 
     transport: Transport
-    conversation: PendingRequests
+    requests: PendingRequests
     handshake: Handshake
     handlers: ClientHandlers
     observer: NotificationObserver
@@ -195,7 +195,7 @@ class Session:
         attempt.was_answered = False
         attempt.answer = asyncio.get_running_loop().create_future()
         message = self._with_meta(params, meta)
-        request, line = self.conversation.ask(
+        request, line = self.requests.add(
             method, message, attempt, wants_progress=attempt.on_progress is not None
         )
         source = NAME_SOURCES.get(method)
@@ -210,7 +210,7 @@ class Session:
             self._withdraw(request)
             raise
         finally:
-            self.conversation.waiting.pop(request.id, None)
+            self.requests.pending.pop(request.id, None)
         if isinstance(outcome, MCPError):
             raise outcome
         return outcome
@@ -262,7 +262,7 @@ class Session:
 
     def received(self, line: bytes | LineTooLong, request_id: str | None) -> None:
         """A message has come."""
-        for arrival in self.conversation.take(line, request_id):
+        for arrival in self.requests.receive(line, request_id):
             if isinstance(arrival, ResponseReceived) and isinstance(line, bytes):
                 arrival.request.attempt.answer_bytes = len(line)
             try:
@@ -275,13 +275,13 @@ class Session:
 
     def failed(self, request_id: str, error: MCPError) -> None:
         """No answer to this request will come."""
-        request = self.conversation.waiting.get(request_id)
+        request = self.requests.pending.get(request_id)
         if request is not None:
             self._refused(request, error)
 
     def awaits(self, request_id: str) -> bool:
         """Return whether a request still waits for its answer."""
-        return request_id in self.conversation.waiting
+        return request_id in self.requests.pending
 
     def lost(self, error: MCPError) -> None:
         """The channel has ended by itself."""
@@ -298,7 +298,7 @@ class Session:
             self.error = error
         self.ended.set()
         self._open_requests.abandon()
-        for request in [*self.conversation.waiting.values()]:
+        for request in [*self.requests.pending.values()]:
             self._settle(request, _lost(error, may_have_run=True))
 
     def _over(self) -> ConnectionLostError:
@@ -315,7 +315,7 @@ class Session:
 
     async def _expire(self, error: SessionExpiredError) -> None:
         """What else is under way may hear for itself that it did not run, and be repeated."""
-        attempts = [each.attempt for each in self.conversation.waiting.values()]
+        attempts = [each.attempt for each in self.requests.pending.values()]
         answers = [each.answer for each in attempts if each.on_notification is None]
         if answers:
             await asyncio.wait(answers, timeout=_PATIENCE)
@@ -354,7 +354,7 @@ class Session:
 
     def _report_log(self, told: NotificationReceived, attempt: Attempt | None) -> None:
         """A log message belongs to the request on whose stream it came, else to all that run."""
-        attempts = [waiting.attempt for waiting in self.conversation.waiting.values()]
+        attempts = [waiting.attempt for waiting in self.requests.pending.values()]
         for each in attempts if attempt is None else [attempt]:
             if each.on_log is not None:
                 report_log_message(each.on_log, told.params)
@@ -368,7 +368,7 @@ class Session:
             self._open_requests.ask(question, self.handshake_revision)
 
     def _deadlines(self) -> Iterator[Deadline]:
-        for waiting in self.conversation.waiting.values():
+        for waiting in self.requests.pending.values():
             if waiting.attempt.deadline is not None:
                 yield waiting.attempt.deadline
 
@@ -380,13 +380,13 @@ class Session:
     def _take_back(self, request_id: Any) -> None:
         """The server does not want an answer any more, or ends a stream of its own."""
         self._open_requests.take_back(request_id)
-        request = self.conversation.waiting.get(request_id) if type(request_id) is str else None
+        request = self.requests.pending.get(request_id) if type(request_id) is str else None
         if request is not None and request.attempt.on_notification is not None:
             self._settle(request, ConnectionLostError("the server ended it", may_have_run=True))
 
     def _settle(self, request: PendingRequest, outcome: dict[str, Any] | MCPError) -> None:
         """Hand over an answer; as a value, so that one nobody takes is no unretrieved exception."""
-        self.conversation.waiting.pop(request.id, None)
+        self.requests.pending.pop(request.id, None)
         future = request.attempt.answer
         if not future.done():
             future.set_result(outcome)

@@ -1,8 +1,8 @@
-"""A channel to a server of this process: nothing between the two but lines (CHILD-13).
+"""The transport to a server of this process: only lines are exchanged (CHILD-13).
 
 The server's side is that of any embedding host: lines are framed, parsed, dispatched, validated and
-encoded as they are over stdio. What it sends comes a turn of the loop later than it was sent, as
-from any other server, so that nobody is told of an answer while he is still asking.
+encoded as they are over stdio. A line of the server is delivered one turn of the event loop later
+than it was sent, as from any other server: no response arrives while its request is being sent.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ..errors import ConnectionLostError
 if TYPE_CHECKING:
     from ...engine.connection import Connection
     from ...protocol.revisions import Revision
+    from ...runtime import Runtime
     from ...server import Server
     from .transport import ClientMessage, Receiver
 
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
 class MemoryTransport:
     """A `Transport` to `server`, whose lifespan it holds while it is open.
 
-    Any number may be open to one server, on one event loop; it logs where it logs.
+    Any number may be open to one server, on one event loop.
+
+    Args:
+        runtime: used instead of the server's own.
     """
 
     server: Server
+    runtime: Runtime | None = None
     description: str = field(default="a server in this process", init=False)
     has_exchanges: bool = field(default=False, init=False)
     is_congested: bool = field(default=False, init=False)
@@ -40,7 +45,7 @@ class MemoryTransport:
     _closed: bool = field(default=False, init=False)
 
     async def open(self, receiver: Receiver) -> None:
-        """Enter the lifespan of the server, or hold it beside others, and connect; once.
+        """Enter the lifespan of the server, or hold it with others, and connect; once.
 
         Raises:
             ConnectionLostError: its configuration is refused, a hook could not be entered, or it
@@ -55,14 +60,20 @@ class MemoryTransport:
         except UsageError as error:
             raise self._unmade(f"could not be started: {error}") from error
         except asyncio.CancelledError:
-            # By `close`; or whoever opens it is cancelled himself.
+            # Either `close` cancelled it, or the task that opens it is itself cancelled.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             raise self._unmade("was closed while it was opened") from None
 
+    @property
+    def connection(self) -> Connection:
+        """The server's side, once the transport was opened."""
+        assert self._connection is not None
+        return self._connection
+
     async def _start(self) -> None:
-        runtime = self.server.runtime
+        runtime = self.runtime or self.server.runtime
         await runtime.start_lifespan()
         loop = asyncio.get_running_loop()
         self._connection = runtime.connect_host(
@@ -70,27 +81,27 @@ class MemoryTransport:
         )
 
     def send(self, message: ClientMessage) -> None:
-        """Have the server take a message."""
+        """Hand a message to the server."""
         if self._connection is not None:
             self._connection.feed(message.line + b"\n")
 
     async def drained(self) -> None:
-        """At once: the server takes what is sent."""
+        """Return at once: the server takes each message as it is sent."""
 
     def forget(self, request_id: str) -> None:
-        """Nothing: its answer comes between others, and is dropped there."""
+        """Do nothing: a late response is dropped when it arrives."""
 
     def negotiated(self, revision: Revision) -> None:
-        """Nothing: every revision is spoken alike here."""
+        """Do nothing: the transport is the same for every revision."""
 
     def stderr_tail(self) -> str:
-        """Empty: the server has a log of its own."""
+        """Return nothing: the server has its own log."""
         return ""
 
     async def close(self) -> None:
-        """Abort what runs, and leave the lifespan if nobody else holds it.
+        """Abort running calls, and leave the lifespan unless others hold it.
 
-        That takes `server.shutdown_timeout_ms` at most; if this is cancelled, it goes on.
+        That takes `server.shutdown_timeout_ms` at most; it goes on if the caller is cancelled.
         """
         self._closed = True
         if self._starting is not None and not self._starting.done():
@@ -103,7 +114,7 @@ class MemoryTransport:
             await asyncio.shield(self._leaving)
 
     async def _leave(self) -> None:
-        runtime = self.server.runtime
+        runtime = self.runtime or self.server.runtime
         if not runtime.is_serving:
             await runtime.stop_agents()
         await runtime.stop_lifespan()

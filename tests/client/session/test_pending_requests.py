@@ -37,9 +37,9 @@ json_values = st.recursive(
 )
 
 
-def conversation(*methods: str) -> tuple[PendingRequests, list[PendingRequest]]:
+def pending(*methods: str) -> tuple[PendingRequests, list[PendingRequest]]:
     talk = PendingRequests(SequentialIds())
-    return talk, [talk.ask(method, None, attempt=method)[0] for method in methods]
+    return talk, [talk.add(method, None, attempt=method)[0] for method in methods]
 
 
 def line(**members: Any) -> bytes:
@@ -57,20 +57,20 @@ def only(arrivals: list[MessageReceived]) -> MessageReceived:
 @pytest.mark.rule("CLIENT-10")
 def test_ids_are_uuids_of_version_4_and_are_used_once() -> None:
     talk = PendingRequests(UuidRequestIds())
-    ids = [talk.ask("ping", None, None)[0].id for _ in range(300)]
+    ids = [talk.add("ping", None, None)[0].id for _ in range(300)]
     assert all(UUID4.fullmatch(each) for each in ids)
     assert len({*ids}) == 300
-    assert [*talk.waiting] == ids
+    assert [*talk.pending] == ids
 
 
 @pytest.mark.rule("CLIENT-10")
 def test_a_request_is_one_line_with_what_was_asked() -> None:
     talk = PendingRequests(SequentialIds())
-    request, sent = talk.ask("tools/call", {"name": "a\nb"}, "me")
+    request, sent = talk.add("tools/call", {"name": "a\nb"}, "me")
     said = {"id": request.id, "method": "tools/call", "params": {"name": "a\nb"}}
     assert orjson.loads(sent) == {"jsonrpc": "2.0", **said}
     assert b"\n" not in sent
-    assert "params" not in orjson.loads(talk.ask("ping", None, "me")[1])
+    assert "params" not in orjson.loads(talk.add("ping", None, "me")[1])
     assert orjson.loads(notification("x")) == {"jsonrpc": "2.0", "method": "x"}
 
 
@@ -79,7 +79,7 @@ def test_a_request_is_one_line_with_what_was_asked() -> None:
 def test_the_token_of_progress_is_the_id_of_the_request(params: dict[str, Any] | None) -> None:
     talk = PendingRequests(SequentialIds())
     before = orjson.dumps(params)
-    request, sent = talk.ask("tools/call", params, None, wants_progress=True)
+    request, sent = talk.add("tools/call", params, None, wants_progress=True)
     said = orjson.loads(sent)["params"]
     assert said["_meta"].pop("progressToken") == request.id
     assert said == {"_meta": {}, **(params or {})}
@@ -90,9 +90,9 @@ def test_the_token_of_progress_is_the_id_of_the_request(params: dict[str, Any] |
 def test_params_that_are_not_json_are_told_and_nothing_waits(bad: Any) -> None:
     talk = PendingRequests(SequentialIds())
     with pytest.raises(MCPError, match="the params of prompts/get are not JSON") as caught:
-        talk.ask("prompts/get", {"name": bad}, None)
+        talk.add("prompts/get", {"name": bad}, None)
     assert (caught.value.code, caught.value.may_have_run) == ("E203", False)
-    assert talk.waiting == {}
+    assert talk.pending == {}
 
 
 def test_what_a_server_asked_is_answered_with_its_id() -> None:
@@ -107,36 +107,36 @@ def test_what_a_server_asked_is_answered_with_its_id() -> None:
 
 @pytest.mark.rule("CLIENT-12")
 def test_an_answer_belongs_to_the_request_of_its_id_and_comes_once() -> None:
-    talk, (first, second) = conversation("a", "b")
-    assert only(talk.take(line(id="made up", result={}), None)).reason.startswith("an answer")  # type: ignore[union-attr]
-    arrival = only(talk.take(line(id=second.id, result={"x": 1}), None))
+    talk, (first, second) = pending("a", "b")
+    assert only(talk.receive(line(id="made up", result={}), None)).reason.startswith("an answer")  # type: ignore[union-attr]
+    arrival = only(talk.receive(line(id=second.id, result={"x": 1}), None))
     assert isinstance(arrival, ResponseReceived)
     assert (arrival.request, arrival.result, arrival.error) == (second, {"x": 1}, None)
-    assert isinstance(only(talk.take(line(id=second.id, result={"x": 2}), None)), Ignored)
-    assert [*talk.waiting] == [first.id]
+    assert isinstance(only(talk.receive(line(id=second.id, result={"x": 2}), None)), Ignored)
+    assert [*talk.pending] == [first.id]
 
 
 @pytest.mark.rule("CLIENT-12")
 @pytest.mark.parametrize("other", [None, 1, 1.5, True, [], {}, ""], ids=repr)
 def test_a_result_without_an_id_of_ours_is_nobodys(other: Any) -> None:
-    talk, [request] = conversation("a")
-    assert isinstance(only(talk.take(line(id=other, result={}), None)), Ignored)
-    assert isinstance(only(talk.take(line(result={}), request.id)), Ignored)
-    assert [*talk.waiting] == [request.id]
+    talk, [request] = pending("a")
+    assert isinstance(only(talk.receive(line(id=other, result={}), None)), Ignored)
+    assert isinstance(only(talk.receive(line(result={}), request.id)), Ignored)
+    assert [*talk.pending] == [request.id]
 
 
 @pytest.mark.rule("CLIENT-12")
 def test_an_answer_may_come_on_the_stream_of_another_request() -> None:
     """As after a stream was resumed: there a server tells all it has to tell."""
-    talk, (first, second) = conversation("a", "b")
-    arrival = only(talk.take(line(id=second.id, result={}), first.id))
+    talk, (first, second) = pending("a", "b")
+    arrival = only(talk.receive(line(id=second.id, result={}), first.id))
     assert isinstance(arrival, ResponseReceived)
     assert arrival.request is second
 
 
 @pytest.mark.rule("CLIENT-12")
 def test_a_batch_is_read_in_its_order_and_each_answer_counts_once() -> None:
-    talk, (first, second) = conversation("a", "b")
+    talk, (first, second) = pending("a", "b")
     batch = [
         {"jsonrpc": "2.0", "id": second.id, "result": {"n": 1}},
         {"jsonrpc": "2.0", "id": second.id, "result": {"n": 2}},
@@ -145,7 +145,7 @@ def test_a_batch_is_read_in_its_order_and_each_answer_counts_once() -> None:
         [{"jsonrpc": "2.0", "id": first.id, "result": {}}],
         7,
     ]
-    arrivals = talk.take(orjson.dumps(batch), None)
+    arrivals = talk.receive(orjson.dumps(batch), None)
     kinds = [type(each) for each in arrivals]
     assert kinds == [
         ResponseReceived,
@@ -157,25 +157,25 @@ def test_a_batch_is_read_in_its_order_and_each_answer_counts_once() -> None:
     ]
     assert isinstance(arrivals[0], ResponseReceived)
     assert arrivals[0].result == {"n": 1}
-    assert [*talk.waiting] == [first.id]
-    assert talk.take(b"[]", None) == []
+    assert [*talk.pending] == [first.id]
+    assert talk.receive(b"[]", None) == []
 
 
 @pytest.mark.rule("CLIENT-14")
 @pytest.mark.parametrize("result", [None, 5, "x", [], True], ids=repr)
 def test_a_result_that_is_no_object_is_no_answer(result: Any) -> None:
-    talk, [request] = conversation("a")
-    arrival = only(talk.take(line(id=request.id, result=result), None))
+    talk, [request] = pending("a")
+    arrival = only(talk.receive(line(id=request.id, result=result), None))
     assert isinstance(arrival, InvalidResponse)
     assert arrival.request is request
-    assert talk.waiting == {}
+    assert talk.pending == {}
 
 
 @pytest.mark.rule("CLIENT-12")
 @pytest.mark.parametrize("error", [False, 0, "", [], {}, {"code": -32601}], ids=repr)
 def test_an_error_counts_whatever_it_is_also_beside_a_result(error: Any) -> None:
-    talk, [request] = conversation("a")
-    arrival = only(talk.take(line(id=request.id, result={}, error=error), None))
+    talk, [request] = pending("a")
+    arrival = only(talk.receive(line(id=request.id, result={}, error=error), None))
     assert isinstance(arrival, ResponseReceived)
     assert (arrival.result, arrival.error) == ({}, error)
 
@@ -199,30 +199,30 @@ WITHOUT_ID: dict[str, tuple[bytes | LineTooLong, type, bool]] = {
 @pytest.mark.parametrize("name", WITHOUT_ID)
 def test_what_has_no_id_belongs_to_the_request_on_whose_stream_it_came(name: str) -> None:
     came, kind, _ = WITHOUT_ID[name]
-    talk, (first, second) = conversation("a", "b")
-    arrival = only(talk.take(came, second.id))
+    talk, (first, second) = pending("a", "b")
+    arrival = only(talk.receive(came, second.id))
     assert type(arrival) is kind
     assert arrival.request is second  # type: ignore[union-attr]
-    assert isinstance(only(talk.take(came, second.id)), Ignored)
-    assert [*talk.waiting] == [first.id]
+    assert isinstance(only(talk.receive(came, second.id)), Ignored)
+    assert [*talk.pending] == [first.id]
 
 
 @pytest.mark.rule("CLIENT-13")
 @pytest.mark.parametrize("name", WITHOUT_ID)
 def test_on_one_stream_for_all_it_belongs_to_the_only_request_that_waits(name: str) -> None:
     came, kind, is_enough = WITHOUT_ID[name]
-    talk, (first, second) = conversation("a", "b")
-    assert isinstance(only(talk.take(came, None)), Ignored)
-    del talk.waiting[second.id]
-    arrival = only(talk.take(came, None))
+    talk, (first, second) = pending("a", "b")
+    assert isinstance(only(talk.receive(came, None)), Ignored)
+    del talk.pending[second.id]
+    arrival = only(talk.receive(came, None))
     if is_enough:
         assert type(arrival) is kind
         assert arrival.request is first  # type: ignore[union-attr]
     else:
         assert isinstance(arrival, Ignored)
-        assert [*talk.waiting] == [first.id]
-    talk.waiting.clear()
-    assert isinstance(only(talk.take(came, None)), Ignored)
+        assert [*talk.pending] == [first.id]
+    talk.pending.clear()
+    assert isinstance(only(talk.receive(came, None)), Ignored)
 
 
 @pytest.mark.rule("CLIENT-39")
@@ -234,11 +234,11 @@ def test_on_one_stream_for_all_it_belongs_to_the_only_request_that_waits(name: s
 def test_what_is_no_message_but_has_the_id_of_a_request_is_its_answer(
     members: dict[str, Any],
 ) -> None:
-    talk, (first, second) = conversation("a", "b")
-    arrival = only(talk.take(orjson.dumps({"id": second.id, **members}), None))
+    talk, (first, second) = pending("a", "b")
+    arrival = only(talk.receive(orjson.dumps({"id": second.id, **members}), None))
     assert isinstance(arrival, InvalidResponse)
     assert arrival.request is second
-    assert [*talk.waiting] == [first.id]
+    assert [*talk.pending] == [first.id]
 
 
 # -- what a server says unasked
@@ -246,11 +246,11 @@ def test_what_is_no_message_but_has_the_id_of_a_request_is_its_answer(
 
 @pytest.mark.rule("CLIENT-16")
 def test_progress_belongs_to_the_request_whose_token_it_names_and_to_no_other() -> None:
-    talk, (first, second) = conversation("a", "b")
+    talk, (first, second) = pending("a", "b")
 
     def about(token: Any, stream: str | None = None) -> PendingRequest | None:
         params = {"progressToken": token, "progress": 1}
-        told = only(talk.take(line(method="notifications/progress", params=params), stream))
+        told = only(talk.receive(line(method="notifications/progress", params=params), stream))
         assert isinstance(told, NotificationReceived)
         return told.about
 
@@ -263,10 +263,10 @@ def test_progress_belongs_to_the_request_whose_token_it_names_and_to_no_other() 
 
 @pytest.mark.rule("CLIENT-16")
 def test_what_is_said_belongs_to_its_subscription_else_to_its_stream() -> None:
-    talk, (first, second) = conversation("a", "b")
+    talk, (first, second) = pending("a", "b")
 
     def about(params: Any, stream: str | None) -> PendingRequest | None:
-        told = only(talk.take(line(method="notifications/message", params=params), stream))
+        told = only(talk.receive(line(method="notifications/message", params=params), stream))
         assert isinstance(told, NotificationReceived)
         return told.about
 
@@ -283,7 +283,7 @@ def test_what_is_said_belongs_to_its_subscription_else_to_its_stream() -> None:
 def test_a_notification_without_params_is_one(params: Any) -> None:
     talk = PendingRequests(SequentialIds())
     for said in (line(method="n"), line(method="n", params=params)):
-        told = only(talk.take(said, None))
+        told = only(talk.receive(said, None))
         assert isinstance(told, NotificationReceived)
         assert told.params == {}
 
@@ -292,14 +292,14 @@ def test_a_notification_without_params_is_one(params: Any) -> None:
 @pytest.mark.parametrize("params", [5, "x", [1], True], ids=repr)
 def test_a_notification_with_other_params_is_dropped(params: Any) -> None:
     talk = PendingRequests(SequentialIds())
-    assert isinstance(only(talk.take(line(method="n", params=params), None)), Ignored)
+    assert isinstance(only(talk.receive(line(method="n", params=params), None)), Ignored)
 
 
 def test_a_question_is_one_even_with_the_id_of_a_request_of_ours() -> None:
-    talk, [request] = conversation("a")
-    arrival = only(talk.take(line(id=request.id, method="ping"), None))
+    talk, [request] = pending("a")
+    arrival = only(talk.receive(line(id=request.id, method="ping"), None))
     assert isinstance(arrival, RequestReceived)
-    assert [*talk.waiting] == [request.id]
+    assert [*talk.pending] == [request.id]
 
 
 # -- anything at all
@@ -331,9 +331,9 @@ IDS = [SequentialIds().request_id()[:-1] + str(number) for number in range(1, 5)
 def test_whatever_comes_in_whatever_order_nothing_is_raised_and_nothing_is_mixed_up(
     data: st.DataObject,
 ) -> None:
-    talk, requests = conversation("a", "b", "c", "d")
-    assert [each.id for each in requests] == IDS
-    waits = {each.id: each for each in requests}
+    talk, sent = pending("a", "b", "c", "d")
+    assert [each.id for each in sent] == IDS
+    waits = {each.id: each for each in sent}
     streams = st.none() | st.sampled_from([*IDS, "unknown"])
     lines = st.one_of(
         _messages(IDS).map(lambda value: json.dumps(value).encode()),
@@ -342,25 +342,25 @@ def test_whatever_comes_in_whatever_order_nothing_is_raised_and_nothing_is_mixed
     )
     for _ in range(data.draw(st.integers(1, 8))):
         came, stream = data.draw(lines), data.draw(streams)
-        for arrival in talk.take(came, stream):
+        for arrival in talk.receive(came, stream):
             if isinstance(arrival, ResponseReceived | InvalidResponse):
                 # Taken out of those that wait, exactly once.
                 assert waits.pop(arrival.request.id) is arrival.request
                 if isinstance(arrival, ResponseReceived) and arrival.error is None:
                     assert type(arrival.result) is dict
             elif isinstance(arrival, NotificationReceived) and arrival.about is not None:
-                assert arrival.about in requests
-    assert talk.waiting == waits
+                assert arrival.about in sent
+    assert talk.pending == waits
 
 
 @pytest.mark.rule("CLIENT-12")
 @given(st.permutations(range(6)), st.sets(st.integers(0, 5)))
 def test_answers_in_any_order_reach_their_own_requests(order: list[int], doubled: set[int]) -> None:
-    talk, requests = conversation(*"abcdef")
-    said = [line(id=requests[number].id, result={"n": number}) for number in [*order, *doubled]]
-    arrivals = [arrival for each in said for arrival in talk.take(each, None)]
+    talk, sent = pending(*"abcdef")
+    said = [line(id=sent[number].id, result={"n": number}) for number in [*order, *doubled]]
+    arrivals = [arrival for each in said for arrival in talk.receive(each, None)]
     came = [
         (each.request, each.result["n"]) for each in arrivals if isinstance(each, ResponseReceived)
     ]
-    assert came == [(requests[number], number) for number in order]
-    assert talk.waiting == {}
+    assert came == [(sent[number], number) for number in order]
+    assert talk.pending == {}

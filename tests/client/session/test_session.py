@@ -80,7 +80,7 @@ def test_what_is_answered_is_not_given_up(acts: list[Act]) -> None:
         (call,) = await begun(client.call("play", arguments))
         receiver = stage.transport.receiver
         stage.transport.release("go")
-        while receiver.conversation.waiting:
+        while receiver.requests.pending:
             await asyncio.sleep(0)
         call.cancel()
         await asyncio.wait([call])
@@ -132,7 +132,7 @@ def test_a_call_may_be_cancelled_at_any_moment(
         assert [sent[each] for each in told] in ([], ["one"])
         if first.cancelled() and "one" in sent.values():
             assert bool(told) != (has_exchanges and revision == STATELESS)
-        assert stage.transport.receiver.conversation.waiting.keys() <= {
+        assert stage.transport.receiver.requests.pending.keys() <= {
             each["id"] for each in stage.of("subscriptions/listen")
         }
         assert client.circuit_state is CircuitState.CLOSED
@@ -654,7 +654,7 @@ def test_what_cannot_be_sent_is_the_callers_mistake() -> None:
             assert (error.code, error.may_have_run) == ("E203", False)
         assert stage.nonces() == []
         assert client.circuit_state is CircuitState.CLOSED
-        assert stage.transport.receiver.conversation.waiting == {}
+        assert stage.transport.receiver.requests.pending == {}
 
     play(scene, revision=HANDSHAKE)
 

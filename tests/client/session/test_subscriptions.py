@@ -285,7 +285,7 @@ def test_entering_may_be_given_up_at_any_moment(revision: str, turns: int, close
             await settle()
             if entering.cancelled():
                 assert client._subscriptions._open == {}
-                waiting = stage.transport.receiver.conversation.waiting if stage.transports else {}
+                waiting = stage.transport.receiver.requests.pending if stage.transports else {}
                 assert len(waiting) <= 1  # that of the lists
 
     play(scene, revision=revision)
