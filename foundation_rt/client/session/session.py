@@ -1,6 +1,6 @@
 """One conversation with one server, over one channel, from its handshake to its end.
 
-What is decided, others decide (`conversation`, `handshake`); here it is performed: futures,
+What is decided, others decide (`pending_requests`, `handshake`); here it is performed: futures,
 tasks and time. A session that has lost its channel is over; the client makes another one.
 """
 
