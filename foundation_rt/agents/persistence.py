@@ -49,7 +49,7 @@ class AACPPersistenceAdapter(Protocol):
     """A ledger: requests, messages to other ledgers, and the numbers of links."""
 
     durability: str
-    """What an acknowledgement means with this adapter, in a sentence or two (AACP-31)."""
+    """The meaning of an acknowledgement with this adapter, in a sentence or two (AACP-31)."""
 
     shared: bool
     """Whether other processes may change the ledger, so that it has to be polled."""
@@ -80,7 +80,7 @@ class AACPPersistenceAdapter(Protocol):
         This is a hint: the calls may be too many, or missing.
         """
 
-    # -- what correctness needs in one transaction --------------------------------------------
+    # -- messages and requests ----------------------------------------------------------------
 
     async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
         """Enter messages with the next numbers of their links (AACP-10).
@@ -109,7 +109,7 @@ class AACPPersistenceAdapter(Protocol):
 
         Args:
             wanted: the most that are claimed for each agent, by its id.
-            owner: who claims.
+            owner: of the claims.
             now_ms: the time by which leases lapse and requests expire.
             lease_until_ms: the end of the leases.
             idle: those of the agents that execute nothing. The execution of the first request that

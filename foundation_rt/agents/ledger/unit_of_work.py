@@ -2,11 +2,11 @@
 
 A `UnitOfWork` is a working set of links, queues, requests and messages. `append`, `receive` and
 `complete` change it item by item, with the functions of `session_manager` and `rules`, and note
-what a store has to write. The stores differ only in where the working set comes from and goes to:
+the rows that a store has to write. The stores differ only in the origin of the working set:
 
-* SQLite and PostgreSQL load the rows that a batch touches, run the batch, and flush what was noted.
-* The store in memory is one working set that is never flushed. It overrides the methods below "what
-  changes", and so keeps its indexes up to date at once.
+* SQLite and PostgreSQL load the rows that a batch touches, run the batch, and flush the changes.
+* The store in memory is one working set that is never flushed. It overrides the methods under
+  "changes", and so updates its indexes at once.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class UnitOfWork(Shown):
         links: both ends of every link that the batch touches; one that is missing is new.
         queues: the last position given out in the queue of each agent.
         requests: by id, every request that the batch names and the ledger has.
-        messages: by message id, likewise.
+        messages: by message id, every message that the batch names and the ledger has.
         held: the requests that wait for an earlier message, by link and number.
         added: requests that are not in the store yet.
         entered: requests of the store that were queued or held.
@@ -398,7 +398,7 @@ class UnitOfWork(Shown):
             record, self.respond(record, payload, record.expires_at_ms, completion, now_ms)
         )
 
-    # -- what changes -------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------
 
     def _has_room_for_message(self, outgoing: OutgoingMessage) -> bool:
         return True
@@ -435,7 +435,7 @@ class UnitOfWork(Shown):
         self.posted.append(message)
 
     def _acknowledge(self, link: Link, settled: range, received: Received) -> None:
-        """Make messages ACKNOWLEDGED; what was void among them is not kept any longer."""
+        """Make messages ACKNOWLEDGED; tombstones among them are deleted."""
         first, _ = self.acknowledged.get(link, (settled[0], 0))
         self.acknowledged[link] = (first, settled[-1])
 

@@ -58,7 +58,7 @@ class MemoryLedger(UnitOfWork):
     attempts: list[tuple[int, str]] = field(factory=list, init=False)
     expiries: list[tuple[int, str]] = field(factory=list, init=False)
 
-    # -- what changes -------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------
 
     def _has_room_for_message(self, outgoing: OutgoingMessage) -> bool:
         return self.usage.has_room_for_message(outgoing)
@@ -113,7 +113,7 @@ class MemoryLedger(UnitOfWork):
                 self.usage.add(message)
                 received.acknowledged.append(message)
 
-    # -- the rest of what memory does itself --------------------------------------------------
+    # -- operations that need no unit of work in other stores ---------------------------------
 
     def put_request(self, record: RequestRecord) -> None:
         """Keep a copy of a record that is not there."""
@@ -165,7 +165,7 @@ class MemoryLedger(UnitOfWork):
             heapq.heappush(self.attempts, (at_ms, message.message_id))
 
     def purge(self, now_ms: int) -> int:
-        """Delete what has expired; return how many records that are (AACP-15)."""
+        """Delete expired records; return how many (AACP-15)."""
         purged = 0
         while self.expiries and self.expiries[0][0] <= now_ms:
             at_ms, key = heapq.heappop(self.expiries)
@@ -203,8 +203,8 @@ class MemoryLedger(UnitOfWork):
 class InMemoryAACPPersistenceAdapter(Shown):
     """Keeps everything in dictionaries.
 
-    Records that can still change are copied before they are handed out; the others are not. What
-    exceeds the limits is not taken (AACP-49).
+    Records that can still change are copied before they are returned; the others are not.
+    Records that exceed the limits are not taken (AACP-49).
 
     Args:
         limits: by default those of the settings' defaults, and no share for principals.
@@ -232,12 +232,12 @@ class InMemoryAACPPersistenceAdapter(Shown):
         """Do nothing: memory needs no preparation."""
 
     async def close(self) -> None:
-        """Do nothing: what is in memory stays until the adapter is collected."""
+        """Do nothing: the records stay until the adapter is collected."""
 
     def on_change(self, callback: Callable[[], object]) -> None:
         """Ignore the callback: no other process can change the ledger."""
 
-    # -- what correctness needs in one transaction --------------------------------------------
+    # -- messages and requests ----------------------------------------------------------------
 
     async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
         """See `AACPPersistenceAdapter`."""

@@ -1,4 +1,4 @@
-"""What carries envelopes from one ledger to another."""
+"""Transports carry envelopes from one ledger to another."""
 
 from __future__ import annotations
 
@@ -8,43 +8,47 @@ from typing import Protocol
 from ..ledger.types import Envelope
 
 Deliver = Callable[[Sequence[Envelope]], Awaitable[None]]
-"""Takes envelopes that came in; returns when they are in the ledger, and only then may they be
-acknowledged to whatever carried them. Raises `StoreError` when they may not be: they have to come
-again."""
+"""Takes received envelopes, and returns when they are in the ledger.
+
+Only then may they be acknowledged to the transport's server. It raises `StoreError` when they may
+not be in the ledger: then they have to be delivered again.
+"""
 
 
 class TransportError(Exception):
-    """A transport could not send, or cannot say whether it did; the message is sent again later."""
+    """Sending failed, or it is not known whether it succeeded; the message is sent again later."""
 
 
 class AACPTransport(Protocol):
-    """Carries envelopes, as often and in any order it likes: AACP puts that right (AACP-41)."""
+    """Carries envelopes; it may repeat and reorder them, which AACP corrects (AACP-41)."""
 
     max_envelope_bytes: int
-    """The largest envelope it carries, encoded."""
+    """The size of the largest encoded envelope that it carries."""
 
     keeps: bool
-    """Whether what was sent waits there for its target, so that sending it again is for the case
-    that the transport lost it: every copy would wait as well."""
+    """Whether sent envelopes wait in the transport for their target.
+
+    Then they are sent again only in case that the transport lost them: every copy waits as well.
+    """
 
     async def open(self, deliver: Deliver) -> None:
         """Connect.
 
         Raises:
-            TransportError: it cannot be reached.
+            TransportError: the server cannot be reached.
         """
 
     async def close(self) -> None:
-        """Disconnect and give everything back; a second time does nothing."""
+        """Disconnect and release all resources; a second call does nothing."""
 
     async def listen(self, agent_id: str) -> None:
-        """Have the envelopes for this agent delivered from now on, first those that wait."""
+        """Deliver the envelopes for an agent from now on, first those that wait."""
 
     async def unlisten(self, agent_id: str) -> None:
-        """Have no more of them delivered; they wait."""
+        """Stop delivering the envelopes for an agent; they wait."""
 
     async def send(self, envelopes: Sequence[Envelope]) -> None:
-        """Send envelopes, to whichever ledgers have their targets.
+        """Send envelopes to the ledgers of their targets.
 
         Raises:
             TransportError: some of them may not have been sent.

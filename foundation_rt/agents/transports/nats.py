@@ -1,22 +1,23 @@
 """Envelopes over NATS JetStream, between ledgers on different machines (AACP-43).
 
 Every envelope is published on the subject ``<prefix>.<source>.<target>`` of one stream, which keeps
-it until the ledger of its target has it: a durable pull consumer for each target hands envelopes
-out, and they are acknowledged to the server after `deliver` has returned, never before. The stream
-is a work queue, so what is acknowledged is gone and what nobody listens for yet waits.
+it until the ledger of its target has it. A durable pull consumer for each target delivers
+envelopes; they are acknowledged to the server after `deliver` has returned, never before. The
+stream is a work queue: acknowledged messages are deleted, and messages for agents without a
+listener wait.
 
-What carries AACP's promises is the ledgers, not the stream. So nothing here is repeated or
-remembered: an envelope that could not be sent is a `TransportError`, one that could not be taken
-comes again, and one that comes twice, late or out of order is what the other side is made for
-(AACP-41). ``Nats-Msg-Id`` is the message id of an attempt; it keeps the server from storing one
-attempt twice, and is no deduplication of messages.
+The ledgers keep AACP's promises, not the stream. So the transport repeats and remembers nothing: an
+envelope that could not be sent is a `TransportError`, one that could not be taken is delivered
+again, and the receiving ledger handles envelopes that come twice, late or out of order (AACP-41).
+``Nats-Msg-Id`` is the message id of an attempt; it keeps the server from storing one attempt twice,
+and does not deduplicate messages.
 
-nats-py is used for the connection, its reconnecting and the management of streams. Publishing and
-pulling are done here on its plain messages, by the batch: one future for the acknowledgements of a
-batch, and one round trip for a batch of acknowledgements. With everything on a machine of two cores
-and envelopes of 300 bytes, sending one, 50 or 500 at a time takes 4,400, 32,000 and 39,000 a second
-(`publish_async` of nats-py: 3,800, 23,000 and 26,000), and delivering 27,000 (its `fetch`: 18,000
-with plain acknowledgements, 9,500 with an `ack_sync` for each).
+nats-py makes the connection, reconnects, and manages streams. The transport publishes and pulls
+plain messages in batches: one future for the acknowledgements of a batch, and one round trip for a
+batch of acknowledgements. With everything on a machine of two cores and envelopes of 300 bytes, it
+sends 4,400, 32,000 and 39,000 a second, one, 50 or 500 at a time (`publish_async` of nats-py:
+3,800, 23,000 and 26,000), and delivers 27,000 (its `fetch`: 18,000 with plain acknowledgements,
+9,500 with an `ack_sync` for each).
 """
 
 from __future__ import annotations
@@ -50,16 +51,16 @@ from .nats_layout import NatsLayout
 from .nats_listener import RETRY_DELAY, NatsListener
 
 DEFAULT_MAX_AGE_MS: Final = 24 * 60 * 60 * 1000
-"""As long as records live by default: an envelope that is older has expired."""
+"""The default lifetime of records: an older envelope has expired."""
 
 _SCHEMES = ("nats", "tls", "ws", "wss")
 
 _ID_HEADER = "Nats-Msg-Id"
-# What the server counts besides the envelope: the lines of the header, with a message id of 36.
+# The server also counts the lines of the header, with a message id of 36 bytes.
 _HEADER_BYTES = len(f"NATS/1.0\r\n{_ID_HEADER}: \r\n\r\n") + 36
 
-# Envelopes that are on their way to the server at one time; and their bytes, so that large ones do
-# not fill the memory.
+# The most envelopes that are on their way to the server at one time, and the most bytes of them, so
+# that large envelopes do not fill the memory.
 _WINDOW = 512
 _WINDOW_BYTES = 4 * 1024 * 1024
 
@@ -68,17 +69,17 @@ _PING_INTERVAL = 20  # seconds; two that are not answered end a connection
 
 
 def _address(url: str) -> str:
-    """Host and port, without the credentials that a URL may carry.
+    """Return host and port, without the credentials that a URL may contain.
 
     Raises:
-        UsageError: it is no address of a NATS server.
+        UsageError: the URL is not the address of a NATS server.
     """
     try:
         parts = urlsplit(url)
         if parts.scheme in _SCHEMES and parts.hostname:
             return f"{parts.hostname}:{parts.port or 4222}"
     except ValueError:
-        pass  # not repeated below, since it may name what is secret
+        pass  # not repeated below, since it may contain a secret
     raise UsageError("the URL of NATS is expected as nats://host:port")
 
 
@@ -89,20 +90,20 @@ def _address(url: str) -> str:
 class NatsTransport:
     """An `AACPTransport` over one NATS server or cluster.
 
-    The stream is made when it is missing. One that is there is taken if it is a work queue, takes
-    the subjects and acknowledges; its limits, replicas and storage are its operator's business.
+    The stream is made when it is missing. An existing stream is used if it is a work queue, has the
+    subjects and acknowledges; its operator decides about its limits, replicas and storage.
 
     Args:
-        url: ``nats://host:port`` of one server; the others of its cluster are learned from it.
+        url: ``nats://host:port`` of one server, which names the others of its cluster.
         stream: the stream's name.
         prefix: the first token of subjects and the beginning of the consumers' names.
-        max_age_ms: after which time a stream that is made here forgets what nobody took.
-        ack_wait_ms: after which time what was handed to a process that died comes again.
-        timeout_ms: how long the server is waited for, to connect and to acknowledge a batch.
-        logger: is told of lost connections and of envelopes that are none.
+        max_age_ms: the time after which a stream that is made here deletes undelivered envelopes.
+        ack_wait_ms: the time after which envelopes of a process that died are delivered again.
+        timeout_ms: the longest wait for the server, to connect and to acknowledge a batch.
+        logger: logs lost connections and malformed envelopes.
 
     Raises:
-        UsageError: the URL, or a name, is none.
+        UsageError: the URL, or a name, is malformed.
     """
 
     durability = (
@@ -125,7 +126,7 @@ class NatsTransport:
     logger: StructuredLogger | None = field(default=None, kw_only=True)
 
     max_envelope_bytes: int = field(default=1024 * 1024 - _HEADER_BYTES, init=False)
-    """As the server says when it is connected; before, as servers have it by default."""
+    """The limit of the server while it is connected; before that, the default of servers."""
 
     layout: NatsLayout = field(init=False)
 
@@ -134,7 +135,7 @@ class NatsTransport:
     _deliver: Deliver | None = field(default=None, init=False)
     _revival: asyncio.Task[None] | None = field(default=None, init=False)
     _listeners: dict[str, NatsListener] = field(factory=dict, init=False)
-    # Where the server answers, and the batches that wait for it there.
+    # The subject on which the server answers, and the batches that wait for answers.
     _inbox: str = field(default="", init=False)
     _answers: dict[str, Answers] = field(factory=dict, init=False)
     _numbers: count[int] = field(factory=count, init=False)
@@ -150,17 +151,17 @@ class NatsTransport:
     async def open(self, deliver: Deliver) -> None:
         """Connect, and make the stream if it is missing.
 
-        From then on a lost connection is made again for as long as it takes.
+        From then on a lost connection is made again, until that succeeds.
 
         Raises:
             TransportError: the server cannot be reached, or has no JetStream.
-            UsageError: the stream that is there will not do; says what to change.
+            UsageError: the existing stream cannot be used; the message says what to change.
         """
         await self._establish()
         self._deliver = deliver
 
     async def close(self) -> None:
-        """Finish what is being delivered, leave the rest, disconnect; twice is the same."""
+        """Finish the current deliveries and disconnect; a second call does nothing."""
         self._deliver = None
         try:
             if self._revival is not None:
@@ -186,7 +187,7 @@ class NatsTransport:
             raise
 
     async def _connect(self) -> Client:
-        """A connection; the first failure ends the attempt, since nats-py would go on for ever."""
+        """Return a connection; the first failure ends the attempt, which nats-py would not."""
         client = Client()
         failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         connecting = asyncio.ensure_future(
@@ -232,8 +233,11 @@ class NatsTransport:
             await client.close()
 
     async def _revive(self) -> None:
-        """Connect anew where nats-py has given up: the server has told it an error of another kind
-        than a lost connection, such as that it reads too slowly."""
+        """Connect again after nats-py has given up.
+
+        It does so when the server has sent an error other than the loss of the connection, such as
+        that the client reads too slowly.
+        """
         while True:
             try:
                 await self._establish()
@@ -243,10 +247,10 @@ class NatsTransport:
                 await asyncio.sleep(RETRY_DELAY)
         for listener in self._listeners.values():
             listener.reconnected(subscribed=False)
-        self._tell_connected()
+        self._log_connected()
 
     def connected(self) -> Client:
-        """The connection.
+        """Return the connection.
 
         Raises:
             TransportError: there is none now.
@@ -263,7 +267,7 @@ class NatsTransport:
         if not failure.done():
             failure.set_result(error)
         elif self.logger is not None:
-            # A lost connection is told elsewhere, once; this may be a permission that is missing.
+            # A lost connection is logged elsewhere, once; this may be a missing permission.
             level = "debug" if isinstance(error, (OSError, StaleConnectionError)) else "warn"
             self.logger.log(level, "nats: error", {"server": self._server, "error": str(error)})
 
@@ -277,16 +281,16 @@ class NatsTransport:
             self._learn_limits(self._client)
         for listener in self._listeners.values():
             listener.reconnected(subscribed=True)
-        self._tell_connected()
+        self._log_connected()
 
     async def _on_closed(self) -> None:
         if self._deliver is None or self._client is None:
-            return  # it is this transport that closes it
+            return  # this transport closes it
         self._client = None
         if self._revival is None or self._revival.done():
             self._revival = asyncio.get_running_loop().create_task(self._revive())
 
-    def _tell_connected(self) -> None:
+    def _log_connected(self) -> None:
         if self.logger is not None:
             self.logger.info("nats: connected again", {"server": self._server})
 
@@ -297,10 +301,10 @@ class NatsTransport:
     # -- sending ------------------------------------------------------------------------------
 
     async def send(self, envelopes: Sequence[Envelope]) -> None:
-        """Publish, and wait until the stream has taken everything but bare acknowledgements.
+        """Publish, and wait until the stream has stored everything but bare acknowledgements.
 
-        Of those the next one says the same and more, and the server's word on them would cost as
-        much as they do: 68,000 of them are sent in a second without it, and 33,000 with it.
+        The next acknowledgement repeats a lost one, and the server's confirmation would cost as
+        much as the envelope: 68,000 of them are sent in a second without it, and 33,000 with it.
 
         Raises:
             TransportError: some of them may not have been sent.
@@ -344,7 +348,7 @@ class NatsTransport:
 
     @contextmanager
     def expecting(self, wanted: int) -> Iterator[tuple[str, Answers]]:
-        """An inbox for so many answers of the server, for as long as they are waited for."""
+        """Open an inbox for a number of answers of the server, until the block ends."""
         inbox = f"{self._inbox}.{next(self._numbers)}"
         answers = self._answers[inbox] = Answers(wanted)
         try:
@@ -364,9 +368,9 @@ class NatsTransport:
     # -- listening ----------------------------------------------------------------------------
 
     async def listen(self, agent_id: str) -> None:
-        """Have the envelopes for this agent delivered; returns before the first of them.
+        """Deliver the envelopes for an agent; return before the first of them.
 
-        Whatever NATS does, it is tried until `unlisten`.
+        After every failure of NATS this is tried again, until `unlisten`.
 
         Raises:
             TransportError: the transport is not open.
@@ -378,19 +382,19 @@ class NatsTransport:
             self._listeners[agent_id] = NatsListener(self, agent_id, deliver)
 
     async def unlisten(self, agent_id: str) -> None:
-        """Finish what is being delivered to this agent; the rest waits in the stream."""
+        """Finish the current deliveries to an agent; other envelopes wait in the stream."""
         listener = self._listeners.pop(agent_id, None)
         if listener is not None:
             await listener.stop()
 
 
-# -- what the server says -----------------------------------------------------------------------
+# -- answers of the server ----------------------------------------------------------------------
 
 _NO_STREAM = "nothing takes it"
 
 
 def _refusal(message: Msg) -> str:
-    """Why the server did not do what it answers for; empty when it did."""
+    """Return the reason of a refusal; empty when the server accepted."""
     if not message.data:
         return _NO_STREAM if message.headers else ""
     error = orjson.loads(message.data).get("error")
@@ -409,18 +413,18 @@ class Answers:
             self.finish("")
 
     def take(self, refusal: str) -> None:
-        """Note one answer; the first refusal settles it."""
+        """Count one answer; the first refusal ends the wait."""
         self._left -= 1
         if refusal or not self._left:
             self.finish(refusal)
 
     def finish(self, problem: str) -> None:
-        """Settle it, unless it is."""
+        """End the wait, unless it has ended."""
         if not self._done.done():
             self._done.set_result(problem)
 
     async def wait(self, timeout: float) -> str:
-        """What went wrong, at the latest after `timeout` seconds; empty when nothing did."""
+        """Return what failed, after at most `timeout` seconds; empty when nothing did."""
         try:
             async with asyncio.timeout(timeout):
                 return await self._done

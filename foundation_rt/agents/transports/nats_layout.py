@@ -1,8 +1,8 @@
-"""How AACP lies in NATS: the names of subjects and consumers, and the settings of the stream.
+"""The layout of AACP in NATS: names of subjects and consumers, and settings of the stream.
 
-One stream has the subjects ``<prefix>.<source>.<target>``. It is a work queue: what is acknowledged
-is gone, what nobody listens for yet waits, and the server sees to it that no two consumers have a
-message in common.
+One stream has the subjects ``<prefix>.<source>.<target>``. It is a work queue: acknowledged
+messages are deleted, messages for agents without a listener wait, and the server ensures that no
+two consumers share a message.
 """
 
 from __future__ import annotations
@@ -29,21 +29,24 @@ from ..ledger.types import Envelope
 from .nats_listener import MAX_ACK_PENDING
 
 MAX_TOKEN_LENGTH: Final = 128
-"""Of an agent in a subject: two of them fit in the 4,096 bytes that the server takes for a line,
-and one in the 255 that it takes for the name of a consumer."""
+"""The longest token of an agent in a subject.
+
+Two of them fit in the 4,096 bytes that the server accepts for a line, and one in the 255 bytes that
+it accepts for the name of a consumer.
+"""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-# Seconds for which the server knows message ids: longer than any attempt takes, and short since it
-# keeps them in memory.
+# The time in seconds for which the server remembers message ids: longer than any attempt takes, and
+# short, since it keeps them in memory.
 _DUPLICATE_WINDOW = 30
 
 
 def token_of(agent_id: str) -> str:
-    """The agent id as one token of a subject; different ids have different tokens.
+    """Return an agent id as one token of a subject; different ids have different tokens.
 
     Letters, digits, ``-`` and ``_`` stand for themselves, every other byte of UTF-8 is ``=`` and
-    two hexadecimal digits. What would be longer than `MAX_TOKEN_LENGTH` is ``==`` and a digest.
+    two hexadecimal digits. An id whose token exceeds `MAX_TOKEN_LENGTH` is ``==`` and a digest.
     """
     quoted = quote(agent_id, safe="").replace(".", "%2E").replace("~", "%7E")
     if len(quoted) <= MAX_TOKEN_LENGTH:
@@ -52,7 +55,7 @@ def token_of(agent_id: str) -> str:
 
 
 def covers(pattern: str, subject: str) -> bool:
-    """Whether a subject of a stream takes everything that `subject`, with its wildcards, takes."""
+    """Return whether a stream's subject matches all that `subject`, with its wildcards, matches."""
     tokens, others = pattern.split("."), subject.split(".")
     if tokens[-1] == ">" and len(tokens) <= len(others):
         tokens, others = tokens[:-1], others[: len(tokens) - 1]
@@ -72,12 +75,12 @@ class NatsLayout:
 
     Args:
         stream, prefix: 1 to 64 letters, digits, ``-`` and ``_``.
-        max_age_ms: of what nobody took, in a stream that is made here.
-        ack_wait_ms: after which a consumer hands out again what was not acknowledged.
-        timeout_ms: how long the server is waited for.
+        max_age_ms: the lifetime of undelivered envelopes, in a stream that is made here.
+        ack_wait_ms: the time after which a consumer delivers unacknowledged envelopes again.
+        timeout_ms: the longest wait for the server.
 
     Raises:
-        UsageError: a name is none.
+        UsageError: a name is malformed.
     """
 
     stream: str = field(validator=_check_name)
@@ -88,24 +91,24 @@ class NatsLayout:
 
     @property
     def subjects(self) -> str:
-        """All of them, as one pattern."""
+        """All subjects, as one pattern."""
         return f"{self.prefix}.*.*"
 
     def subject_of(self, envelope: Envelope) -> str:
-        """Where an envelope is published."""
+        """Return the subject of an envelope."""
         source, target = token_of(envelope.source_agent_id), token_of(envelope.target_agent_id)
         return f"{self.prefix}.{source}.{target}"
 
     def consumer_of(self, agent_id: str) -> str:
-        """The name of the consumer that has the envelopes for this agent."""
+        """Return the name of the consumer of an agent."""
         return f"{self.prefix}-{token_of(agent_id)}"
 
     async def ensure_stream(self, client: Client) -> None:
         """Make the stream if it is missing.
 
         Raises:
-            nats.errors.Error: the server does not do it.
-            UsageError: the stream that is there, or would be, will not do.
+            nats.errors.Error: the server refuses.
+            UsageError: the existing stream, or a new one, cannot be used.
         """
         streams = client.jetstream(timeout=self.timeout_ms / 1000)
         try:
@@ -121,10 +124,10 @@ class NatsLayout:
         self._check(info.config)
 
     async def ensure_consumer(self, client: Client, agent_id: str) -> None:
-        """Make the consumer of an agent if it is missing; give it these settings if it is not.
+        """Make the consumer of an agent, or give an existing one these settings.
 
         Raises:
-            nats.errors.Error: the server does not do it.
+            nats.errors.Error: the server refuses.
         """
         config = ConsumerConfig(
             durable_name=self.consumer_of(agent_id),
@@ -142,7 +145,7 @@ class NatsLayout:
             subjects=[self.subjects],
             retention=RetentionPolicy.WORK_QUEUE,
             storage=StorageType.FILE,
-            # At a limit that its operator sets, what is there stays, and the sender is told.
+            # At a limit of the operator the stream keeps its messages and refuses new ones.
             discard=DiscardPolicy.NEW,
             max_age=self.max_age_ms / 1000,
             duplicate_window=min(_DUPLICATE_WINDOW, self.max_age_ms / 1000),
@@ -153,11 +156,11 @@ class NatsLayout:
         if not any(covers(each, self.subjects) for each in config.subjects or ()):
             wrong.append(f"add {self.subjects} to its subjects")
         if config.retention != RetentionPolicy.WORK_QUEUE:
-            wrong.append("make it anew with the retention workqueue")
+            wrong.append("make it again with the retention workqueue")
         if config.no_ack:
             wrong.append("have it acknowledge what is published (no_ack off)")
         if wrong:
             raise UsageError(
-                f"the stream {self.stream} of NATS will not do for AACP: {'; '.join(wrong)};"
+                f"the stream {self.stream} of NATS cannot carry AACP: {'; '.join(wrong)};"
                 " or name another stream"
             )

@@ -1,11 +1,12 @@
-"""Taking envelopes out of NATS: one agent's, from its consumer to the ledger, then acknowledged.
+"""Listening to NATS: fetching one agent's envelopes, entering them in the ledger, acknowledging.
 
-One request for a batch is outstanding at a time; the next one is made before the last part of a
-batch is handed over, so that the server fills the one while the ledger writes the other. What has
-come in meanwhile is handed over as one: the slower the ledger, the larger its batches.
+One request for a batch is outstanding at a time. The next one is sent before the last part of a
+batch is delivered, so that the server fills one batch while the ledger writes the other. Envelopes
+that arrive meanwhile are delivered together: the slower the ledger, the larger its batches.
 
-What goes wrong is never the end of it: the stream, the consumer and the subscription are made anew
-where they are gone, until the listener is stopped. What was not acknowledged comes again.
+A failure never ends the listener: it makes the stream, the consumer and the subscription again
+where they are missing, until it is stopped. Envelopes that were not acknowledged are delivered
+again.
 """
 
 from __future__ import annotations
@@ -31,35 +32,36 @@ if TYPE_CHECKING:
     from .nats import NatsTransport
 
 RETRY_DELAY: Final = 1
-"""Seconds after which is tried again what the server, or the ledger, did not do."""
+"""The delay in seconds after which a failed step of the server, or of the ledger, is repeated."""
 
-# Envelopes that are requested at one time; and their bytes, so that large ones do not fill the
-# memory. Requests that are not filled lapse, at the server and, should it forget them, here.
+# The most envelopes in one request, and their bytes, so that large ones do not fill the memory.
+# Requests that are not filled lapse at the server and, in case it forgets them, here.
 _BATCH = 512
 _BATCH_BYTES = 32 * 1024 * 1024
 _LIFETIME = 30  # seconds
 _GRACE = 5  # seconds
 
-# Seconds for which the server is waited for to have sent what it was sending.
+# The time in seconds in which the server finishes sending.
 _DRAIN_TIMEOUT = 1
 
-# At most: two batches, and what waits to be handed out again.
+# At most two batches, and the envelopes that wait to be delivered again.
 MAX_ACK_PENDING: Final = 4 * _BATCH
 
 _EXPIRED = "408"
 
 
 class _Trouble(Exception):
-    """The server ended a fetch for a reason that does not go away by fetching again."""
+    """The server ended a fetch for a reason that another fetch does not remove."""
 
 
 class NatsListener:
-    """Fetches the envelopes for one agent, hands them over, and acknowledges what was taken.
+    """Fetches the envelopes for one agent, delivers them, and acknowledges them.
 
-    Its task may be cancelled while it waits, and not while it hands over: then it is asked to stop.
+    Its task may be cancelled while it waits, and not while it delivers: then it is asked to stop.
 
     Args:
         transport: has the connection, the stream's layout and the logger.
+        agent_id: of the agent.
         deliver: enters envelopes in the ledger.
     """
 
@@ -71,11 +73,11 @@ class NatsListener:
         self._subscription: Subscription | None = None
         self._inbox = ""
         self._numbers = count()
-        # The outstanding request: how much of it has not come yet, and when it has lapsed.
+        # The outstanding request: how many envelopes are missing, and when it lapses.
         self._request = ""
         self._wanted = 0
         self._deadline = 0.0
-        # Whether there is all that is needed; and why not, if the server has said so.
+        # Whether stream, consumer and subscription are there; if not, the reason of the server.
         self._ready = False
         self._trouble = ""
         self._messages: list[Msg] = []
@@ -85,7 +87,7 @@ class NatsListener:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Finish what is being handed over, give the rest back to the server, end the task."""
+        """Finish the current delivery, give the rest back to the server, end the task."""
         self._stopping = True
         self._news.set()
         if not self._busy:
@@ -98,11 +100,10 @@ class NatsListener:
         await self._give_back()
 
     def reconnected(self, *, subscribed: bool) -> None:
-        """There is a connection again: to a server that has forgotten the request, and may have
-        been another one.
+        """Continue on a new connection, to a server that does not know the outstanding request.
 
         Args:
-            subscribed: it knows the subscriptions of the one before.
+            subscribed: the server knows the subscriptions of the connection before.
         """
         if not subscribed:
             self._subscription = None
@@ -146,22 +147,22 @@ class NatsListener:
         self._wanted, self._trouble = 0, ""
 
     async def _turn(self) -> None:
-        """Wait for something to come in, and hand it over."""
+        """Wait for messages, and deliver them."""
         if not self._messages:
             await self._pull()
             try:
                 async with asyncio.timeout_at(self._deadline):
                     await self._news.wait()
-            except TimeoutError:  # the server says nothing to who asks for what it does not have
+            except TimeoutError:  # the server ignores requests to a consumer that is gone
                 self._ready = False
         self._news.clear()
         messages, self._messages = self._messages, []
         if messages:
             self._busy = True
             try:
-                with suppress(NatsError, TransportError):  # the next turn will tell
+                with suppress(NatsError, TransportError):  # the next turn raises it
                     await self._pull()
-                await self._hand_over(messages)
+                await self._deliver_all(messages)
             finally:
                 self._busy = False
         if self._trouble:
@@ -189,33 +190,33 @@ class NatsListener:
         if message.reply:
             self._messages.append(message)
             self._wanted -= 1
-        elif message.subject == self._request:  # else it speaks of an earlier request
+        elif message.subject == self._request:  # else it is about an earlier request
             self._take_status(message.headers or {})
         self._news.set()
 
     def _take_status(self, headers: dict[str, str]) -> None:
-        """The server has ended the outstanding request before it was filled."""
+        """Note that the server has ended the outstanding request before it was filled."""
         self._wanted = 0
         status, description = headers.get("Status", ""), headers.get("Description", "")
         if status != _EXPIRED and "MaxBytes" not in description:
             self._trouble = f"the server says {status} {description}".rstrip()
 
-    # -- handing over -------------------------------------------------------------------------
+    # -- delivering ---------------------------------------------------------------------------
 
-    async def _hand_over(self, messages: Sequence[Msg]) -> None:
-        """Deliver what is well-formed; then, and only then, acknowledge it."""
+    async def _deliver_all(self, messages: Sequence[Msg]) -> None:
+        """Deliver well-formed envelopes; then, and only then, acknowledge them."""
         taken, refused = self._read(messages)
         await self._answer(refused, b"+TERM")
         if not taken:
             return
-        # Redelivered envelopes come late: in their order they spare the ledger from holding others.
+        # Redelivered envelopes come late: sorted, they do not make the ledger hold the others.
         envelopes = sorted((envelope for envelope, _ in taken), key=lambda each: each.seq)
         try:
             await self._deliver(envelopes)
         except StoreError as error:
-            self._warn("nats: not in the ledger, comes again", {"error": str(error)})
+            self._warn("nats: not in the ledger, is delivered again", {"error": str(error)})
         except Exception as error:
-            self._fail("nats: delivery failed, comes again", error)
+            self._fail("nats: delivery failed, is delivered again", error)
         else:
             await self._acknowledge([message for _, message in taken])
             return
@@ -223,7 +224,7 @@ class NatsListener:
         await self._answer((message for _, message in taken), delay)
 
     def _read(self, messages: Sequence[Msg]) -> tuple[list[tuple[Envelope, Msg]], list[Msg]]:
-        """The envelopes in messages; and the messages that hold none, which must not come again."""
+        """Return the envelopes in messages, and the messages without one, to be discarded."""
         taken: list[tuple[Envelope, Msg]] = []
         refused = []
         for message in messages:
@@ -236,15 +237,15 @@ class NatsListener:
 
     def _envelope_in(self, message: Msg) -> Envelope:
         envelope = decode(message.data)
-        # Permissions on subjects are how NATS says who may speak for whom.
+        # NATS authorizes senders by permissions on subjects, so the subject is what counts.
         if self._transport.layout.subject_of(envelope) != message.subject:
             raise DecodeError("/sourceAgentId", "the agents that its subject names")
         return envelope
 
     async def _acknowledge(self, messages: Sequence[Msg]) -> None:
-        """Acknowledge all, and wait for the server's word on the last: it takes them in order.
+        """Acknowledge all; wait for the confirmation of the last, as the server keeps the order.
 
-        When that fails they come again, which does no harm.
+        When that fails they are delivered again, which does no harm.
         """
         try:
             client = self._transport.connected()
@@ -256,18 +257,18 @@ class NatsListener:
         except (NatsError, TransportError) as error:
             problem = str(error)
         if problem:
-            self._warn("nats: not acknowledged, comes again", {"error": problem})
+            self._warn("nats: not acknowledged, is delivered again", {"error": problem})
 
     async def _answer(self, messages: Iterable[Msg], word: bytes) -> None:
-        """Tell the server what becomes of messages; if it is not heard, they come again."""
+        """Send a reply to messages; when it is lost, they are delivered again."""
         try:
             for message in messages:
                 await self._transport.connected().publish(message.reply, word)
         except (NatsError, TransportError) as error:
-            self._warn("nats: not answered, comes again", {"error": str(error)})
+            self._warn("nats: not answered, is delivered again", {"error": str(error)})
 
     async def _give_back(self) -> None:
-        """End the subscription, and have what it brought handed out again at once."""
+        """End the subscription, and let the server deliver its messages again at once."""
         subscription, self._subscription = self._subscription, None
         if subscription is None:
             return
@@ -281,7 +282,7 @@ class NatsListener:
         await self._answer(self._messages, b"-NAK")
 
     def _fail(self, message: str, error: Exception) -> None:
-        """Log what is a mistake of somebody's; what was under way comes again."""
+        """Log an unexpected error; the messages under way are delivered again."""
         logger = self._transport.logger
         if logger is not None:
             logger.error(message, {"agentId": self._agent_id, "error": describe_exception(error)})

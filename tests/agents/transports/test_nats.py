@@ -548,8 +548,8 @@ def test_nothing_is_acknowledged_before_it_is_in_the_ledger() -> None:
 @pytest.mark.parametrize(
     ("failure", "said"),
     [
-        (StoreError("the disk is full"), "nats: not in the ledger, comes again"),
-        (RuntimeError("a bug"), "nats: delivery failed, comes again"),
+        (StoreError("the disk is full"), "nats: not in the ledger, is delivered again"),
+        (RuntimeError("a bug"), "nats: delivery failed, is delivered again"),
     ],
 )
 def test_what_the_ledger_does_not_take_comes_again(failure: Exception, said: str) -> None:
@@ -822,7 +822,7 @@ def test_nothing_is_lost_when_the_server_is_killed_in_mid_traffic(tmp_path: Path
             await ledger.has(*refused)
             # What was not acknowledged has come again.
             assert len(ledger.seqs) > len(set(ledger.seqs))
-            assert not log.said("nats: delivery failed, comes again")
+            assert not log.said("nats: delivery failed, is delivered again")
             # And some that was: the server kept that in memory. In the end nothing is left.
             async with admin(server.url) as client:
                 while True:

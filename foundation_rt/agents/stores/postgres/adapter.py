@@ -154,12 +154,12 @@ class PostgresAACPPersistenceAdapter(Shown):
             )
 
     async def _check_clock(self) -> None:
-        """Leases and lifetimes are compared with the clocks of all who share the ledger."""
+        """Raise `StoreError` if the clock is wrong, by which this process compares leases."""
         [(server_ms,)] = await self._ask(statements.server_time())
         off_ms = int(self._wall_ms() - server_ms)
         if abs(off_ms) > _MAX_CLOCK_DIFFERENCE_MS:
             raise StoreError(
-                f"the clock of this machine is {off_ms} ms out_of_order of the database server's:"
+                f"the clock of this machine is {off_ms} ms ahead of the database server's:"
                 " put them right"
             )
 
@@ -185,7 +185,7 @@ class PostgresAACPPersistenceAdapter(Shown):
         """
         return (statements.notify(self._schema),)
 
-    # -- what correctness needs in one transaction --------------------------------------------
+    # -- messages and requests ----------------------------------------------------------------
 
     async def append(self, messages: Sequence[OutgoingMessage], now_ms: int) -> list[Appended]:
         """See `AACPPersistenceAdapter`."""

@@ -129,7 +129,7 @@ async def migrate(transaction: Transaction) -> None:
         return
     await transaction.ask((_LOCK, (transaction.schema,)))
     [[(is_there,)]] = await transaction.ask(table)
-    if not is_there:  # asked first, for who may not create schemas but has been given this one
+    if not is_there:  # checked first: the user may lack the right to create schemas
         await transaction.run(_SCHEMA)
         await transaction.run(_TABLE)
     version = await _version(transaction)

@@ -296,7 +296,7 @@ def mark(
 
 # -- claims ---------------------------------------------------------------------------------------
 
-# `ledger.claimability`, for a database: passed over; and, of the rest, what stops a queue.
+# `rules.claimability` in SQL: the requests that count, and those of them that stop their queue.
 _IS_LIVE = "(state = 'CLAIMED' AND lease_until_ms > %(now)b)"
 _COUNTS = f"(expires_at_ms > %(now)b AND NOT ({_IS_LIVE} AND owner = %(owner)b))"
 _STOPS = f"({_IS_LIVE} OR coalesce(not_before_ms > %(now)b, false))"
@@ -310,7 +310,7 @@ WHERE agent_id = ANY (%(agents)b) AND (
 )
 ORDER BY agent_id FOR UPDATE OF m SKIP LOCKED
 """
-# The heads of the queues up to what stops them, that included.
+# The heads of the queues, up to and including the request that stops each.
 _HEADS = f"""
 SELECT h.request_id, a.agent_id, h.epoch, h.stops, h.until_ms
 FROM unnest(%(agents)b::text[], %(most)b::bigint[])

@@ -67,7 +67,7 @@ class Committer:
     Args:
         opener: makes the connection, in the thread; `start` raises its errors.
         closer: closes the connection, in the thread.
-        explain: turns an error of SQLite into one that says what to do.
+        explain: turns an error of SQLite into one with advice.
     """
 
     _opener: Opener
@@ -161,7 +161,7 @@ class Committer:
                 job.error = job.error or self._explained(error)
 
     def _commit(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
-        _roll_back(connection)  # what a failed rollback may have left
+        _roll_back(connection)  # a transaction that a failed rollback may have left
         connection.execute("BEGIN IMMEDIATE")
         try:
             for job in jobs:
@@ -175,7 +175,7 @@ class Committer:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
-            # Without its last frame it is not in the WAL, whatever else is.
+            # Without its last frame the transaction is not in the WAL.
             raise _NotCommitted from error
         finally:
             _roll_back(connection)

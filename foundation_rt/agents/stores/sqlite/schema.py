@@ -4,7 +4,7 @@ A file says by its `application_id` that it is a ledger, and by its `user_versio
 A migration is a tuple of statements; `MIGRATIONS[n]` leads from version n to n + 1. They run in one
 transaction, so that a file is never between two versions, and two processes never migrate at once.
 
-What was considered:
+Design:
 
 * Tables with rowids and an index on the id, not WITHOUT ROWID: ids are random, and so rows are
   written one behind the other, and only the entries of an index, a tenth of their size, all over.
@@ -99,7 +99,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # One row: the last position given out.
         "CREATE TABLE positions (last INTEGER NOT NULL)",
         "INSERT INTO positions VALUES (0)",
-        # One row: what names the ledger, the ms since 1970 at which it was made.
+        # One row: the name of the ledger, which is its creation time in ms since 1970.
         "CREATE TABLE ledger (incarnation INTEGER NOT NULL)",
         """
         INSERT INTO ledger
