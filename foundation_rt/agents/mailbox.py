@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from ..errors import AbortError
 from .errors import AgentCycleError, AgentQueueFullError
 
 if TYPE_CHECKING:
@@ -64,12 +63,8 @@ class MailboxEntry:
         """
         import asyncio
 
-        loop = asyncio.get_running_loop()
-        self._handed = loop.create_future()
-        signal = self.context.abort_signal
-        remove = signal.add_callback(
-            lambda: loop.call_soon_threadsafe(self.give_up, AbortError(signal.reason))
-        )
+        self._handed = asyncio.get_running_loop().create_future()
+        remove = self.context.abort_signal.fail(self._handed)
         try:
             await self._handed
         finally:

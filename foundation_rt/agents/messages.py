@@ -48,9 +48,9 @@ class AgentContext:
     correlation_id: str
     _base_logger: StructuredLogger
     _logger: StructuredLogger | None = field(default=None, init=False)
-    _writes: list[Write] | None = field(default=None, init=False)
+    _writes: list[OutcomeWrite] | None = field(default=None, init=False)
 
-    def in_outcome(self, write: Write) -> None:
+    def in_outcome(self, write: OutcomeWrite) -> None:
         """Have ``await write(connection)`` called in the transaction that records the outcome.
 
         What it writes is committed once, if and only if this message is COMPLETED (AACP-05). It is
@@ -80,7 +80,7 @@ class AgentContext:
         """Let `in_outcome` take writes from now on; for the recorder of the outcome."""
         self._writes = []
 
-    def end_writes(self) -> list[Write]:
+    def end_writes(self) -> list[OutcomeWrite]:
         """Return the writes that `in_outcome` was given; it takes no more."""
         writes, self._writes = self._writes or [], None
         return writes
@@ -103,7 +103,7 @@ class AgentContext:
         return self._logger
 
 
-Write = Callable[[Any], Awaitable[None]]
+OutcomeWrite = Callable[[Any], Awaitable[None]]
 """Writes something through the connection of a ledger."""
 
 AgentHandler = Callable[[AgentMessage, AgentContext], Awaitable[Any]]

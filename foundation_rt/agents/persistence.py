@@ -16,9 +16,9 @@ from typing import Protocol
 from ..errors import StructuredError
 from .ledger.types import (
     Appended,
+    ClaimCompletion,
     Claimed,
     Completed,
-    Completion,
     Due,
     Envelope,
     IncomingEnvelope,
@@ -55,7 +55,7 @@ class AACPPersistenceAdapter(Protocol):
     """Whether other processes may change the ledger, so that it has to be polled."""
 
     takes_writes: bool
-    """Whether the store calls `Completion.in_transaction`; other stores refuse it (AACP-05)."""
+    """Whether the store calls `ClaimCompletion.in_transaction`; others refuse it (AACP-05)."""
 
     immediate: bool
     """Whether operations end without waiting for anything, so that they need no task."""
@@ -117,7 +117,9 @@ class AACPPersistenceAdapter(Protocol):
                 (AACP-46).
         """
 
-    async def complete(self, completions: Sequence[Completion], now_ms: int) -> list[Completed]:
+    async def complete(
+        self, completions: Sequence[ClaimCompletion], now_ms: int
+    ) -> list[Completed]:
         """Enter outcomes whose claims are still the newest; with them, the RESPONSEs.
 
         A completion that was taken before is taken again and changes nothing (AACP-23).

@@ -15,7 +15,7 @@ from attrs import define, evolve, field
 
 from foundation_rt.agents.ledger.effects import Operation
 from foundation_rt.agents.ledger.session_manager import LinkState
-from foundation_rt.agents.ledger.types import Completed, Completion, Link, RequestRecord
+from foundation_rt.agents.ledger.types import ClaimCompletion, Completed, Link, RequestRecord
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.agents.stores.postgres.connections import ATTEMPTS, OPERATION_S, Raced
@@ -55,7 +55,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
         raise AssertionError(f"{operation} waits for something")
 
     async def _complete_writing(
-        self, completions: Sequence[Completion], now_ms: int
+        self, completions: Sequence[ClaimCompletion], now_ms: int
     ) -> list[Completed]:
         """Record outcomes, and what handlers write with them, in one transaction."""
         rows, failures = await self._write_all(completions)
@@ -70,7 +70,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
         ]
 
     async def _write_all(
-        self, completions: Sequence[Completion]
+        self, completions: Sequence[ClaimCompletion]
     ) -> tuple[list[Row], list[Exception | None]]:
         """Commit what handlers write; repeat that as `Connections.transact` does.
 
@@ -93,7 +93,7 @@ class Disk(InMemoryAACPPersistenceAdapter):
                     break
         raise StoreError("the database does not answer")
 
-    async def _write(self, connection: Connection, completion: Completion) -> Exception | None:
+    async def _write(self, connection: Connection, completion: ClaimCompletion) -> Exception | None:
         if self.ledger.refuse(completion) is not None:
             return None
         return await self._writes.perform(cast(Any, connection), completion)
@@ -132,6 +132,6 @@ class Disk(InMemoryAACPPersistenceAdapter):
         return None
 
 
-def _writing(completions: Sequence[Completion]) -> int:
+def _writing(completions: Sequence[ClaimCompletion]) -> int:
     """Return how many handlers write."""
     return sum(each.in_transaction is not None for each in completions)

@@ -34,10 +34,11 @@ from foundation_rt.agents.ledger.types import (
     TERMINAL,
     Appended,
     Claim,
+    ClaimCompletion,
     Claimed,
     Completed,
-    Completion,
     Due,
+    EntryVerdict,
     Envelope,
     IncomingEnvelope,
     Link,
@@ -49,7 +50,6 @@ from foundation_rt.agents.ledger.types import (
     Release,
     RequestRecord,
     RequestState,
-    Verdict,
 )
 
 from .accounts import (
@@ -138,7 +138,7 @@ class Witness:
         """Numbers are given out in order, and once for each request."""
         messages: list[OutgoingMessage] = arguments[0]
         for outgoing, appended in zip(messages, results, strict=True):
-            if appended.verdict is Verdict.NEW:
+            if appended.verdict is EntryVerdict.NEW:
                 link = (outgoing.source_agent_id, outgoing.target_agent_id)
                 content = (outgoing.message_type, outgoing.request_id, outgoing.payload)
                 self._numbered(disk, link, appended.seq, content)
@@ -151,7 +151,7 @@ class Witness:
                     self._enter(disk, outgoing.key, outgoing.expires_at_ms)
             elif appended.existing is not None:
                 same = appended.existing.digest == outgoing.digest
-                if same is not (appended.verdict is Verdict.DUPLICATE):
+                if same is not (appended.verdict is EntryVerdict.DUPLICATE):
                     raise Violation("identity", f"{outgoing.key} is a {appended.verdict}")
 
     def _numbered(self, disk: Disk, link: Link, seq: int, content: Message) -> None:
@@ -320,7 +320,7 @@ class Witness:
 
     def completed(self, disk: Disk, arguments: tuple[Any, ...], results: list[Completed]) -> None:
         """An outcome is that of the newest claim, and stays."""
-        completions: list[Completion] = arguments[0]
+        completions: list[ClaimCompletion] = arguments[0]
         for completion, completed in zip(completions, results, strict=True):
             account = self.requests.get((disk.number, completion.request_id))
             if completion.in_transaction is not None:
@@ -347,7 +347,7 @@ class Witness:
             raise Violation("effects", f"{request_id} is {state}, and has rows of {rows}")
 
     def _recorded(
-        self, completion: Completion, record: RequestRecord, account: RequestAccount
+        self, completion: ClaimCompletion, record: RequestRecord, account: RequestAccount
     ) -> None:
         if completion.epoch != account.epoch:
             raise Violation("fence", f"{record.request_id}: an outcome of an older epoch is taken")

@@ -21,7 +21,7 @@ from foundation_rt.agents.ledger.rules import Claimability, claimability
 from foundation_rt.agents.ledger.session_manager import LinkState, SequenceStatus, record_arrival
 from foundation_rt.agents.ledger.types import (
     Claim,
-    Completion,
+    ClaimCompletion,
     Envelope,
     MessageState,
     MessageType,
@@ -30,7 +30,7 @@ from foundation_rt.agents.ledger.types import (
     RequestState,
 )
 from foundation_rt.agents.ledger.unit_of_work import UnitOfWork
-from foundation_rt.agents.messages import Write
+from foundation_rt.agents.messages import OutcomeWrite
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
 from foundation_rt.agents.stores.postgres import outcome_writes
 from foundation_rt.agents.stores.postgres.connections import Raced
@@ -130,7 +130,7 @@ def outcome_before_the_ledger(patch: Patch) -> None:
         result: bytes | None,
         error: StructuredError | None,
         now_ms: int,
-        in_transaction: Write | None = None,
+        in_transaction: OutcomeWrite | None = None,
     ) -> None:
         self.outcomes.settle(
             RequestRecord(
@@ -309,7 +309,7 @@ def late_release_taken_for_a_failure(patch: Patch) -> None:
     """The limit of a write stands around RELEASE SAVEPOINT too, and what exceeds it has failed."""
 
     async def hasty_perform(
-        self: OutcomeWrites, connection: Any, completion: Completion
+        self: OutcomeWrites, connection: Any, completion: ClaimCompletion
     ) -> Exception | None:
         if completion.in_transaction is None:
             return None

@@ -19,8 +19,8 @@ from foundation_rt.agents.ledger.effects import (
     NoticeReceived,
     NoticeSettled,
     Persist,
-    Resolve,
-    Send,
+    ResolveWaiter,
+    SendEnvelopes,
 )
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.retransmitter import Retransmitter
@@ -231,7 +231,7 @@ class Process:
         self.simulator.note("abandon", self.number, abandon.claim)
         self.executor.abandon(abandon.claim)
 
-    def _send(self, send: Send) -> None:
+    def _send(self, send: SendEnvelopes) -> None:
         simulator = self.simulator
         has_ack = any(envelope.seq == 0 for envelope in send.envelopes)
         fault = simulator.dice.on_send(has_ack=has_ack)
@@ -241,7 +241,7 @@ class Process:
         if fault is not None:
             self.crash()
 
-    def _resolve(self, resolve: Resolve) -> None:
+    def _resolve(self, resolve: ResolveWaiter) -> None:
         if isinstance(resolve.waiter, Call):
             self.simulator.note("tell", self.number, resolve.waiter.outgoing, resolve.answer)
             self.simulator.workload.told(resolve.waiter, resolve.answer)
@@ -349,8 +349,8 @@ class Process:
 
 _PERFORM: dict[type, Callable[[Process, Any], None]] = {
     Persist: Process._persist,
-    Send: Process._send,
-    Resolve: Process._resolve,
+    SendEnvelopes: Process._send,
+    ResolveWaiter: Process._resolve,
     Execute: Process._execute,
     Abandon: Process._abandon,
     NoticeReceived: Process._notice,

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from foundation_rt.agents.ledger.types import (
     Appended,
     Claim,
+    ClaimCompletion,
     Claimed,
     Completed,
-    Completion,
     Due,
     Envelope,
     IncomingEnvelope,
@@ -105,7 +105,7 @@ def _completed(completed: Completed) -> str:
     return f"{_record(completed.record)}{answer}"
 
 
-def _completion(completion: Completion) -> str:
+def _completion(completion: ClaimCompletion) -> str:
     outcome = _text(completion.result or completion.error)
     writes = "" if completion.in_transaction is None else " writes"
     epoch = f"epoch {completion.epoch}{writes}"
@@ -130,7 +130,7 @@ _SAYERS: dict[type, Any] = {
     Claim: _claim,
     Claimed: lambda claimed: f"{_say_all(claimed.claims)} next {claimed.next_at_ms}",
     Completed: _completed,
-    Completion: _completion,
+    ClaimCompletion: _completion,
     Release: _release,
     Due: lambda due: f"{_say_all(due.messages)} void {_say_all(due.given_up)} {due.next_at_ms}",
 }

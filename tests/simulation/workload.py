@@ -16,11 +16,11 @@ from foundation_rt.agents.ledger.rules import digest_of
 from foundation_rt.agents.ledger.types import (
     TERMINAL,
     Appended,
+    EntryVerdict,
     MessageType,
     OutgoingMessage,
     RequestRecord,
     RequestState,
-    Verdict,
 )
 
 from .accounts import Violation
@@ -130,7 +130,7 @@ class Workload:
             self.simulator.after(order.at_ms, self.submit, order)
 
     def submit(self, order: Order) -> None:
-        """Send, from the process with which the sender is registered, when it runs."""
+        """SendEnvelopes, from the process with which the sender is registered, when it runs."""
         process = self.simulator.processes[self.simulator.directory[order.source]]
         if not process.is_up:
             self._waiting.setdefault(process.number, []).append(order)
@@ -201,7 +201,7 @@ class Workload:
             raise Violation("told", f"{call.outgoing.key}: {answer!r}")
 
     def _entered(self, call: Call, appended: Appended) -> None:
-        if appended.verdict is Verdict.CONFLICT:
+        if appended.verdict is EntryVerdict.CONFLICT:
             call.refused = True
             call.process.node.stop_waiting(call.outgoing.key, call)
             return

@@ -13,10 +13,10 @@ from .effects import Abandon, Execute, NoticeAbandoned, NoticeFailure, Operation
 from .exchange import Exchange
 from .operations import Operations
 from .retransmitter import Retransmitter
-from .types import Claim, Claimed, Completed, Completion, Release, RequestState, WithRepr
+from .types import Claim, ClaimCompletion, Claimed, Completed, Release, RequestState, WithRepr
 
 if TYPE_CHECKING:
-    from ..messages import Write
+    from ..messages import OutcomeWrite
 
 
 @define(eq=False, repr=False)
@@ -74,7 +74,7 @@ class Claims:
         result: bytes | None,
         error: StructuredError | None,
         now_ms: int,
-        in_transaction: Write | None = None,
+        in_transaction: OutcomeWrite | None = None,
     ) -> None:
         """Record the outcome of an execution, or have it repeated (AACP-13, AACP-23)."""
         if self.held.get(claim.request_id) is not claim:
@@ -86,7 +86,7 @@ class Claims:
             for each in behind:
                 self.give_back(each)
             return
-        completion = Completion(
+        completion = ClaimCompletion(
             claim.request_id,
             claim.epoch,
             RequestState.COMPLETED if error is None else RequestState.FAILED,
@@ -178,7 +178,7 @@ class Claims:
     def completed(self, persist: Persist, results: list[Completed], now_ms: int) -> None:
         """Settle the requests whose outcome was recorded, and send the RESPONSEs."""
         responses = []
-        ended: list[tuple[Completion, Claim]] = persist.batch
+        ended: list[tuple[ClaimCompletion, Claim]] = persist.batch
         for (completion, claim), completed in zip(ended, results, strict=True):
             record = completed.record
             if completed.failure is not None:

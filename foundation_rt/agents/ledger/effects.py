@@ -14,7 +14,7 @@ from attrs import define
 from ...errors import StructuredError
 from .types import Claim, Envelope, WithRepr
 
-Waiter: TypeAlias = Any
+AnyWaiter: TypeAlias = Any
 """Stands for a caller that waits for an answer; the node only gives it back."""
 
 
@@ -46,7 +46,7 @@ class Persist(WithRepr):
 
 
 @define(eq=False, repr=False)
-class Send(WithRepr):
+class SendEnvelopes(WithRepr):
     """Send envelopes. Nothing is reported back, since a lost message is sent again."""
 
     envelopes: list[Envelope]
@@ -67,10 +67,10 @@ class Abandon(WithRepr):
 
 
 @define(eq=False, repr=False)
-class Resolve(WithRepr):
+class ResolveWaiter(WithRepr):
     """Give `waiter` its answer: a value, or an exception to raise."""
 
-    waiter: Waiter
+    waiter: AnyWaiter
     answer: Any
 
 
@@ -113,10 +113,10 @@ class NoticeAbandoned(WithRepr):
 
 Effect: TypeAlias = (
     Persist
-    | Send
+    | SendEnvelopes
     | Execute
     | Abandon
-    | Resolve
+    | ResolveWaiter
     | NoticeReceived
     | NoticeSettled
     | NoticeFailure

@@ -9,7 +9,14 @@ from attrs import define, evolve, field
 
 from ...errors import ErrorCode, StructuredError
 from ..stores.memory_usage import MemoryLimits, Usage
-from .effects import NoticeOutdated, NoticeReceived, Operation, Persist, Resolve, Waiter
+from .effects import (
+    AnyWaiter,
+    NoticeOutdated,
+    NoticeReceived,
+    Operation,
+    Persist,
+    ResolveWaiter,
+)
 from .operations import Operations
 from .outcomes import Outcomes
 from .retransmitter import Retransmitter
@@ -18,6 +25,7 @@ from .types import (
     VOID_PAYLOAD,
     Appended,
     Due,
+    EntryVerdict,
     Envelope,
     IncomingEnvelope,
     Link,
@@ -25,7 +33,6 @@ from .types import (
     MessageType,
     OutgoingMessage,
     Received,
-    Verdict,
 )
 
 _MAX_CACHED_ACKS = 10_000
@@ -54,12 +61,12 @@ class Exchange:
     # Links on which a message of an older ledger was noticed.
     _outdated: set[Link] = field(factory=set, init=False)
 
-    def send(self, message: OutgoingMessage, waiter: Waiter) -> None:
+    def send(self, message: OutgoingMessage, waiter: AnyWaiter) -> None:
         """Enter a message, then send it; resolve `waiter` with `Appended`."""
         self.operations.add(Operation.APPEND, (message, waiter))
         self.backlog.change(message.request_id, 1, len(message.payload))
 
-    def deliver(self, envelopes: Iterable[Envelope], waiter: Waiter, now_ms: int) -> None:
+    def deliver(self, envelopes: Iterable[Envelope], waiter: AnyWaiter, now_ms: int) -> None:
         """Enter envelopes that have come in; resolve `waiter` with None."""
         incoming = [self._incoming(envelope, now_ms) for envelope in envelopes]
         self.operations.add(Operation.RECEIVE, (incoming, waiter))
@@ -96,14 +103,14 @@ class Exchange:
         operations, envelopes = self.operations, []
         for (message, waiter), appended in zip(persist.batch, results, strict=True):
             self.backlog.change(message.request_id, -1, -len(message.payload))
-            operations.effects.append(Resolve(waiter, appended))
+            operations.effects.append(ResolveWaiter(waiter, appended))
             if appended.message is not None:
                 envelopes.append(self.first_attempt(appended.message))
             if message.local:
                 operations.want(Operation.CLAIM)
             else:
                 operations.arm(Operation.TAKE_DUE, message.next_attempt_at_ms)
-            if self.notices and appended.verdict is Verdict.NEW:
+            if self.notices and appended.verdict is EntryVerdict.NEW:
                 self._notice_appended(message, appended.seq)
         operations.send(envelopes)
 
@@ -114,7 +121,7 @@ class Exchange:
             self._remember_ack(link, (ack, received.incarnation[link]))
         for envelope in received.outdated:
             self._notice_outdated(envelope)
-        operations.effects += [Resolve(waiter, None) for _, waiter in persist.batch]
+        operations.effects += [ResolveWaiter(waiter, None) for _, waiter in persist.batch]
         if self.notices:
             operations.effects += [NoticeReceived(envelope) for envelope in received.accepted]
         for message in received.acknowledged:

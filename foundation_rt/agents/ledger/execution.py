@@ -13,7 +13,7 @@ from ...abort import AbortSignal, is_task_cancelled
 from ...errors import AbortError, ErrorCode, StructuredError, ToolError, describe_exception
 from ..errors import AgentNotFoundError, AgentUnregisteredError
 from ..mailbox import current_entry
-from ..messages import Handle, Write
+from ..messages import Handle, OutcomeWrite
 from .payloads import encode_result, keepable, read_message
 from .types import Claim
 
@@ -81,7 +81,7 @@ class Executor:
         self.logger.error("agent handler failed", fields)
 
 
-async def _write_all(writes: list[Write], connection: Any) -> None:
+async def _write_all(writes: list[OutcomeWrite], connection: Any) -> None:
     for write in writes:
         await write(connection)
 

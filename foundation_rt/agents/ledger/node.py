@@ -20,7 +20,7 @@ from attrs import Factory, define, field
 from ...errors import StructuredError
 from ..stores.memory_usage import MemoryLimits, Usage
 from .claims import Claims
-from .effects import Effect, Operation, Persist, Resolve, Waiter
+from .effects import AnyWaiter, Effect, Operation, Persist, ResolveWaiter
 from .exchange import Exchange
 from .operations import MakeArguments, NodeSettings, Operations
 from .outcomes import Outcomes
@@ -28,7 +28,7 @@ from .retransmitter import Retransmitter
 from .types import Claim, Envelope, MessageRecord, OutgoingMessage
 
 if TYPE_CHECKING:
-    from ..messages import Write
+    from ..messages import OutcomeWrite
 
 
 @define(eq=False, repr=False)
@@ -119,12 +119,12 @@ class Node:
         """
         self.claims.remove_agent(agent_id)
 
-    def send(self, message: OutgoingMessage, waiter: Waiter, now_ms: int) -> None:
+    def send(self, message: OutgoingMessage, waiter: AnyWaiter, now_ms: int) -> None:
         """Enter a message, then send it; resolve `waiter` with `Appended`."""
         self.exchange.send(message, waiter)
         self._now_ms = now_ms
 
-    def deliver(self, envelopes: Iterable[Envelope], waiter: Waiter, now_ms: int) -> None:
+    def deliver(self, envelopes: Iterable[Envelope], waiter: AnyWaiter, now_ms: int) -> None:
         """Enter envelopes that have come in; resolve `waiter` with None."""
         self.exchange.deliver(envelopes, waiter, now_ms)
         self._now_ms = now_ms
@@ -135,7 +135,7 @@ class Node:
         result: bytes | None,
         error: StructuredError | None,
         now_ms: int,
-        in_transaction: Write | None = None,
+        in_transaction: OutcomeWrite | None = None,
     ) -> None:
         """Record that a handler has ended, with a result in JSON or an error (AACP-13, AACP-23).
 
@@ -168,11 +168,11 @@ class Node:
         """Return whether a claim may still be executed: ask before beginning."""
         return self.claims.held.get(claim.request_id) is claim
 
-    def wait_for(self, request_id: str, waiter: Waiter, now_ms: int) -> None:
+    def wait_for(self, request_id: str, waiter: AnyWaiter, now_ms: int) -> None:
         """Resolve `waiter` with the record of a request when it is finished."""
         self.outcomes.wait_for(request_id, waiter, now_ms)
 
-    def stop_waiting(self, request_id: str, waiter: Waiter) -> None:
+    def stop_waiting(self, request_id: str, waiter: AnyWaiter) -> None:
         """Forget a waiter: it is not resolved any more."""
         self.outcomes.stop_waiting(request_id, waiter)
 
@@ -236,7 +236,7 @@ class Node:
         """
         operation = persist.operation
         if operation is Operation.RECEIVE:
-            self.operations.effects += [Resolve(waiter, error) for _, waiter in persist.batch]
+            self.operations.effects += [ResolveWaiter(waiter, error) for _, waiter in persist.batch]
         elif operation is Operation.CLAIM:
             self.claims.forget_failed_claim()
         self.operations.failed(persist, now_ms, repeat=operation in _REPEATED)

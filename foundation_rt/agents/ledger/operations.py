@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
 
-from .effects import Effect, Operation, Persist, Send
+from .effects import Effect, Operation, Persist, SendEnvelopes
 from .types import Envelope, WithRepr
 
 MakeArguments: TypeAlias = Callable[[list[Any], int], "tuple[Any, ...] | None"]
@@ -132,7 +132,7 @@ class Operations:
     def send(self, envelopes: list[Envelope]) -> None:
         """Decide to send envelopes, if there are any."""
         if envelopes:
-            self.effects.append(Send(envelopes))
+            self.effects.append(SendEnvelopes(envelopes))
 
     def take_effects(
         self, arguments: Mapping[Operation, MakeArguments], now_ms: int

@@ -7,7 +7,7 @@ from typing import Any
 from attrs import define, field
 
 from ...errors import StructuredError
-from .effects import NoticeSettled, Operation, Persist, Resolve, Waiter
+from .effects import AnyWaiter, NoticeSettled, Operation, Persist, ResolveWaiter
 from .operations import Operations
 from .rules import recorded_error
 from .types import TERMINAL, OutgoingMessage, RequestRecord
@@ -18,18 +18,18 @@ class Outcomes:
     """The waiters of a node, by request, and the messages sent from it that are not settled."""
 
     operations: Operations
-    waiting: dict[str, list[Waiter]] = field(factory=dict, init=False)
+    waiting: dict[str, list[AnyWaiter]] = field(factory=dict, init=False)
     # Message id and expiry, by the key of the record.
     _unsettled: dict[str, tuple[str, int]] = field(factory=dict, init=False)
 
-    def wait_for(self, request_id: str, waiter: Waiter, now_ms: int) -> None:
+    def wait_for(self, request_id: str, waiter: AnyWaiter, now_ms: int) -> None:
         """Resolve `waiter` with the record of a request when it is finished."""
         self.waiting.setdefault(request_id, []).append(waiter)
         settings = self.operations.settings
         if settings.shared:
             self.operations.arm(Operation.LOOK_UP, now_ms + settings.poll_ms)
 
-    def stop_waiting(self, request_id: str, waiter: Waiter) -> None:
+    def stop_waiting(self, request_id: str, waiter: AnyWaiter) -> None:
         """Forget a waiter: it is not resolved any more."""
         waiters = self.waiting.get(request_id, [])
         if waiter in waiters:
@@ -40,7 +40,7 @@ class Outcomes:
     def settle(self, record: RequestRecord) -> None:
         """Resolve the waiters of a request that has its outcome."""
         self.operations.effects += [
-            Resolve(waiter, record) for waiter in self.waiting.pop(record.request_id, ())
+            ResolveWaiter(waiter, record) for waiter in self.waiting.pop(record.request_id, ())
         ]
         if record.request_id in self._unsettled:
             self.notice_end(record.request_id, recorded_error(record))

@@ -21,16 +21,16 @@ from .types import (
     TERMINAL,
     VOID_PAYLOAD,
     Claim,
+    ClaimCompletion,
     Claimed,
-    Completion,
     Due,
+    EntryVerdict,
     Envelope,
     MessageRecord,
     MessageState,
     MessageType,
     RequestRecord,
     RequestState,
-    Verdict,
 )
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ def digest_of(
     return blake2b(head + payload, digest_size=_DIGEST_BYTES).digest()
 
 
-def judge(existing: RequestRecord | None, digest: bytes) -> Verdict:
+def judge(existing: RequestRecord | None, digest: bytes) -> EntryVerdict:
     """Compare a request to the record that a ledger has under its id, if any (AACP-12)."""
     if existing is None:
-        return Verdict.NEW
-    return Verdict.DUPLICATE if existing.digest == digest else Verdict.CONFLICT
+        return EntryVerdict.NEW
+    return EntryVerdict.DUPLICATE if existing.digest == digest else EntryVerdict.CONFLICT
 
 
 class Claimability(Enum):
@@ -86,7 +86,7 @@ def claimability(record: RequestRecord, owner: str, now_ms: int) -> Claimability
     return Claimability.TAKE
 
 
-def may_complete(record: RequestRecord | None, completion: Completion) -> bool:
+def may_complete(record: RequestRecord | None, completion: ClaimCompletion) -> bool:
     """Whether an outcome is taken: only that of the newest claim, and only once (AACP-23)."""
     return (
         record is not None
@@ -95,7 +95,7 @@ def may_complete(record: RequestRecord | None, completion: Completion) -> bool:
     )
 
 
-def is_repeated(record: RequestRecord | None, completion: Completion) -> bool:
+def is_repeated(record: RequestRecord | None, completion: ClaimCompletion) -> bool:
     """Return whether this very completion was taken before: the answer to it was lost."""
     return (
         record is not None

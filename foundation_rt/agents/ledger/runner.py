@@ -28,8 +28,8 @@ from .effects import (
     NoticeReceived,
     NoticeSettled,
     Persist,
-    Resolve,
-    Send,
+    ResolveWaiter,
+    SendEnvelopes,
 )
 from .hooks import Hooks
 from .node import Node
@@ -356,7 +356,7 @@ class NodeRunner:
             self.node.persisted(persist, result, self.now_ms())
         self.kick()
 
-    def _send(self, effect: Send) -> None:
+    def _send(self, effect: SendEnvelopes) -> None:
         if self.transport is not None:
             self._spawn(self._do_send(self.transport, effect.envelopes))
 
@@ -411,7 +411,7 @@ def _log_abandoned(runner: NodeRunner, effect: NoticeAbandoned) -> None:
     runner.logger.error("request abandoned: its execution never ends", fields)
 
 
-def _resolve(runner: NodeRunner, effect: Resolve) -> None:
+def _resolve(runner: NodeRunner, effect: ResolveWaiter) -> None:
     waiter: asyncio.Future[Any] = effect.waiter
     if waiter.done():
         return
@@ -425,8 +425,8 @@ def _resolve(runner: NodeRunner, effect: Resolve) -> None:
 
 _PERFORM: dict[type[Effect], Callable[[NodeRunner, Any], None]] = {
     Persist: NodeRunner._persist,
-    Send: NodeRunner._send,
-    Resolve: _resolve,
+    SendEnvelopes: NodeRunner._send,
+    ResolveWaiter: _resolve,
     Execute: lambda runner, effect: runner.workers.execute(effect.claim),
     Abandon: lambda runner, effect: runner.workers.abandon(effect.claim),
     NoticeFailure: _log_failure,

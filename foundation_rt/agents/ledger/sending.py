@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from ...errors import AbortError, ErrorCode, ToolError
+from ...errors import ErrorCode, ToolError
 from ..errors import AgentNotFoundError
 from ..mailbox import current_entry
 from ..persistence import StoreError
@@ -17,7 +17,7 @@ from .ownership import given_id, is_request_id
 from .payloads import encode_message, max_payload_bytes
 from .retransmitter import MAX_DELAY_MS
 from .rules import conflict_error, digest_of
-from .types import TERMINAL, Appended, MessageType, OutgoingMessage, RequestRecord, Verdict
+from .types import TERMINAL, Appended, EntryVerdict, MessageType, OutgoingMessage, RequestRecord
 
 if TYPE_CHECKING:
     import asyncio
@@ -155,7 +155,7 @@ class Sender:
         finally:
             timer.cancel()
             self.runner.close_waiter(entered)
-        if appended.verdict is Verdict.FULL:
+        if appended.verdict is EntryVerdict.FULL:
             raise LedgerRefusalError
 
     async def outcome(
@@ -173,9 +173,9 @@ class Sender:
         # First: it may be finished before this task learns that it was entered.
         runner.node.wait_for(message.key, finished, runner.now_ms())
         timer = loop.call_later(timeout, _time_out, finished, given)
-        remove = _fail_when_aborted(abort_signal, finished, loop)
+        remove = _nothing if abort_signal is None else abort_signal.fail(finished)
         try:
-            self._enter(message, _Entry(given, finished))
+            self._enter(message, _EntryWaiter(given, finished))
             record = await finished
         except StoreError as error:
             raise OutcomeUnknownError(given) from error
@@ -207,7 +207,7 @@ class Sender:
 
 
 @define(eq=False, repr=False)
-class _Entry:
+class _EntryWaiter:
     """The waiter for a request's entry: passes on what that decides to the waiter for its end."""
 
     request_id: str
@@ -219,9 +219,9 @@ class _Entry:
 
     def set_result(self, appended: Appended) -> None:
         """Pass on that the ledger refused the request, or had finished it before."""
-        if appended.verdict is Verdict.CONFLICT:
+        if appended.verdict is EntryVerdict.CONFLICT:
             self.finished.set_exception(RequestConflictError(conflict_error(self.request_id)))
-        elif appended.verdict is Verdict.FULL:
+        elif appended.verdict is EntryVerdict.FULL:
             self.finished.set_exception(LedgerRefusalError())
         elif appended.existing is not None and appended.existing.state in TERMINAL:
             self.finished.set_result(appended.existing)
@@ -231,24 +231,9 @@ class _Entry:
         self.finished.set_exception(error)
 
 
-def _fail(future: asyncio.Future[Any], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
-
-
 def _time_out(future: asyncio.Future[Any], request_id: str) -> None:
-    _fail(future, OutcomeUnknownError(request_id))
-
-
-def _fail_when_aborted(
-    signal: AbortSignal | None, future: asyncio.Future[Any], loop: asyncio.AbstractEventLoop
-) -> Callable[[], None]:
-    """Fail a future when `signal` fires; return a function that takes that back."""
-    if signal is None:
-        return _nothing
-    return signal.add_callback(
-        lambda: loop.call_soon_threadsafe(_fail, future, AbortError(signal.reason))
-    )
+    if not future.done():
+        future.set_exception(OutcomeUnknownError(request_id))
 
 
 def _nothing() -> None:

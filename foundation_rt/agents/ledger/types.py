@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 if TYPE_CHECKING:
-    from ..messages import Write
+    from ..messages import OutcomeWrite
 
 
 class MessageType(StrEnum):
@@ -337,7 +337,7 @@ class Claim(_Value):
 
 
 @define(eq=False, repr=False)
-class Completion(WithRepr):
+class ClaimCompletion(WithRepr):
     """How the execution of a claim ended.
 
     Attributes:
@@ -357,7 +357,7 @@ class Completion(WithRepr):
     error: bytes | None
     reply_id: str
     reply_next_attempt_at_ms: int
-    in_transaction: Write | None = None
+    in_transaction: OutcomeWrite | None = None
 
 
 @define(eq=False, repr=False)
@@ -377,7 +377,7 @@ class Release(WithRepr):
 # -- results of operations ----------------------------------------------------------------------
 
 
-class Verdict(StrEnum):
+class EntryVerdict(StrEnum):
     """How a request compares to those in the ledger (AACP-12)."""
 
     NEW = "NEW"
@@ -400,7 +400,7 @@ class Appended(_Value):
         message: the message to send now, if any.
     """
 
-    verdict: Verdict
+    verdict: EntryVerdict
     seq: int
     existing: RequestRecord | None = None
     message: MessageRecord | None = None
@@ -449,12 +449,12 @@ class Claimed(_Value):
 
 @define(eq=False, repr=False)
 class Completed(_Value):
-    """The result of a `Completion`.
+    """The result of a `ClaimCompletion`.
 
     Attributes:
         record: as it is now; None when the outcome was refused because the claim was lost.
         response: the message to send now, if any.
-        failure: the exception of `Completion.in_transaction`; the claim is still held.
+        failure: the exception of `ClaimCompletion.in_transaction`; the claim is still held.
     """
 
     record: RequestRecord | None

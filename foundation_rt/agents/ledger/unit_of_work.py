@@ -38,8 +38,9 @@ from .session_manager import (
 from .types import (
     TERMINAL,
     Appended,
+    ClaimCompletion,
     Completed,
-    Completion,
+    EntryVerdict,
     Envelope,
     IncomingEnvelope,
     Link,
@@ -50,7 +51,6 @@ from .types import (
     Received,
     RequestRecord,
     RequestState,
-    Verdict,
 )
 
 ALL = 2**63 - 1
@@ -100,22 +100,22 @@ class UnitOfWork(Shown):
         existing = self.requests.get(outgoing.key)
         if existing is not None:
             verdict = judge(existing, outgoing.digest)
-            seq = existing.seq if verdict is Verdict.DUPLICATE else 0
+            seq = existing.seq if verdict is EntryVerdict.DUPLICATE else 0
             return Appended(verdict, seq, snapshot(existing))
         sent = self.messages.get(outgoing.message_id)
         if sent is not None:  # an event to another ledger, entered before
-            return Appended(Verdict.DUPLICATE, sent.seq)
+            return Appended(EntryVerdict.DUPLICATE, sent.seq)
         if not self._has_room_for_message(outgoing):
-            return Appended(Verdict.FULL, 0)
+            return Appended(EntryVerdict.FULL, 0)
         link = (outgoing.source_agent_id, outgoing.target_agent_id)
         state = self._touch(link)
         seq = allocate(state)
         if outgoing.local:
             self._append_local(outgoing, link, state, seq)
-            return Appended(Verdict.NEW, seq)
+            return Appended(EntryVerdict.NEW, seq)
         if outgoing.message_type is MessageType.REQUEST:
             self._add(new_request(outgoing, seq))
-        return Appended(Verdict.NEW, seq, None, self._send(new_message(outgoing, seq), state))
+        return Appended(EntryVerdict.NEW, seq, None, self._send(new_message(outgoing, seq), state))
 
     def _append_local(
         self, outgoing: OutgoingMessage, link: Link, state: LinkState, seq: int
@@ -135,7 +135,7 @@ class UnitOfWork(Shown):
         request: Envelope | RequestRecord,
         payload: bytes,
         expires_at_ms: int,
-        reply: IncomingEnvelope | Completion,
+        reply: IncomingEnvelope | ClaimCompletion,
         now_ms: int,
     ) -> MessageRecord:
         """Enter the RESPONSE to a request that came from another ledger (AACP-16).
@@ -295,7 +295,7 @@ class UnitOfWork(Shown):
         if record is None:
             record = _received_request(incoming, now_ms, ttl_ms)
             self._add(record)
-        elif verdict is not Verdict.DUPLICATE or record.state is not RequestState.SENT:
+        elif verdict is not EntryVerdict.DUPLICATE or record.state is not RequestState.SENT:
             if envelope.message_type is MessageType.REQUEST:
                 self._answer_again(incoming, record, verdict, now_ms, received)
             return
@@ -315,7 +315,7 @@ class UnitOfWork(Shown):
         self,
         incoming: IncomingEnvelope,
         existing: RequestRecord,
-        verdict: Verdict,
+        verdict: EntryVerdict,
         now_ms: int,
         received: Received,
     ) -> None:
@@ -323,7 +323,7 @@ class UnitOfWork(Shown):
 
         It is asked again, or another request has its id (AACP-12, AACP-22).
         """
-        if verdict is Verdict.CONFLICT:
+        if verdict is EntryVerdict.CONFLICT:
             error = orjson.dumps(conflict_error(existing.request_id).to_wire())
             payload = response_payload(RequestState.FAILED, None, error)
         elif existing.state in TERMINAL:
@@ -367,7 +367,7 @@ class UnitOfWork(Shown):
 
     # -- outcomes -----------------------------------------------------------------------------
 
-    def complete(self, completion: Completion, now_ms: int) -> Completed:
+    def complete(self, completion: ClaimCompletion, now_ms: int) -> Completed:
         """Enter an outcome if its claim is still the newest; with it, the RESPONSE (AACP-23)."""
         refused = self.refuse(completion)
         if refused is not None:
@@ -376,20 +376,20 @@ class UnitOfWork(Shown):
             return Completed(None, None, UsageError(_NO_WRITES))
         return self.answer(self.finish(completion, now_ms), completion, now_ms)
 
-    def refuse(self, completion: Completion) -> Completed | None:
+    def refuse(self, completion: ClaimCompletion) -> Completed | None:
         """Return the answer to an outcome that is not taken, or was taken before."""
         record = self.requests.get(completion.request_id)
         if is_repeated(record, completion):
             return Completed(record, None)
         return None if may_complete(record, completion) else Completed(None, None)
 
-    def finish(self, completion: Completion, now_ms: int) -> RequestRecord:
+    def finish(self, completion: ClaimCompletion, now_ms: int) -> RequestRecord:
         """Enter an outcome that is taken."""
         record = self.requests[completion.request_id]
         self._finish(record, completion.state, completion.result, completion.error, now_ms)
         return record
 
-    def answer(self, record: RequestRecord, completion: Completion, now_ms: int) -> Completed:
+    def answer(self, record: RequestRecord, completion: ClaimCompletion, now_ms: int) -> Completed:
         """Enter the RESPONSE to a request that was just finished, if it came by a message."""
         if not record.needs_response:
             return Completed(record, None)

@@ -18,9 +18,9 @@ from .types import Claim, WithRepr
 
 if TYPE_CHECKING:
     from ...logs.logger import StructuredLogger
-    from ..messages import Write
+    from ..messages import OutcomeWrite
 
-Ended: TypeAlias = "tuple[bytes | None, StructuredError | None, Write | None]"
+Ended: TypeAlias = "tuple[bytes | None, StructuredError | None, OutcomeWrite | None]"
 """How an execution ended: a result in JSON, or an error; and what is written with the outcome."""
 
 Run: TypeAlias = Callable[[Claim, AbortSignal], Awaitable["Ended | None"]]

@@ -19,9 +19,9 @@ from ..ledger.types import (
     TERMINAL,
     VOID_PAYLOAD,
     Appended,
+    ClaimCompletion,
     Claimed,
     Completed,
-    Completion,
     Due,
     Envelope,
     IncomingEnvelope,
@@ -264,7 +264,9 @@ class InMemoryAACPPersistenceAdapter(Shown):
             claim_from(queue, most, owner, now_ms, lease_until_ms, agent_id in idle, claimed)
         return claimed
 
-    async def complete(self, completions: Sequence[Completion], now_ms: int) -> list[Completed]:
+    async def complete(
+        self, completions: Sequence[ClaimCompletion], now_ms: int
+    ) -> list[Completed]:
         """See `AACPPersistenceAdapter`."""
         return [self.ledger.complete(completion, now_ms) for completion in completions]
 

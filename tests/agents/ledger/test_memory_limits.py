@@ -18,7 +18,7 @@ from foundation_rt.agents.ledger.encoder import encode_payload
 from foundation_rt.agents.ledger.errors import RequestFailedError
 from foundation_rt.agents.ledger.ownership import owned_id
 from foundation_rt.agents.ledger.setup import make_store
-from foundation_rt.agents.ledger.types import RequestState, Verdict
+from foundation_rt.agents.ledger.types import EntryVerdict, RequestState
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.agents.persistence import LedgerFullError
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
@@ -71,7 +71,7 @@ def ledger_of(**limits: Any) -> Ledger:
     return Ledger(lambda: InMemoryAACPPersistenceAdapter(limits=MemoryLimits(**limits)))
 
 
-def verdicts(ledger: Ledger, *messages: Any) -> list[Verdict]:
+def verdicts(ledger: Ledger, *messages: Any) -> list[EntryVerdict]:
     return [each.verdict for each in ledger.append(*messages)]
 
 
@@ -95,10 +95,12 @@ class TestCountsAreRightWhateverHappens(WithinIsRefused, StoreContract):
 )
 def test_what_is_beyond_a_limit_is_not_entered(limits: dict[str, int]) -> None:
     with ledger_of(**limits) as ledger:
-        new, full = Verdict.NEW, Verdict.FULL
+        new, full = EntryVerdict.NEW, EntryVerdict.FULL
         assert verdicts(ledger, outgoing("r1"), outgoing("r2"), outgoing("r3")) == [new, new, full]
         assert verdicts(ledger, event("e1"), outgoing("r4", local=False)) == [full, full]
-        assert verdicts(ledger, outgoing("r1")) == [Verdict.DUPLICATE]  # what is known stays known
+        assert verdicts(ledger, outgoing("r1")) == [
+            EntryVerdict.DUPLICATE
+        ]  # what is known stays known
         assert ledger.last_seq("a", "b") == 2  # so there is no gap
         ledger.purge(NOW + TTL)
         assert verdicts(ledger, outgoing("r3", expires_at_ms=NOW + 2 * TTL)) == [new]
@@ -108,8 +110,8 @@ def test_what_is_beyond_a_limit_is_not_entered(limits: dict[str, int]) -> None:
 def test_a_request_to_another_ledger_counts_as_what_is_awaited_and_what_is_sent() -> None:
     with ledger_of(records=3) as ledger:
         away = [outgoing(name, local=False) for name in ("r1", "r2")]
-        assert verdicts(ledger, *away) == [Verdict.NEW, Verdict.FULL]
-        assert verdicts(ledger, event("e1", local=False)) == [Verdict.NEW]
+        assert verdicts(ledger, *away) == [EntryVerdict.NEW, EntryVerdict.FULL]
+        assert verdicts(ledger, event("e1", local=False)) == [EntryVerdict.NEW]
 
 
 @pytest.mark.parametrize(
@@ -121,12 +123,12 @@ def test_an_owner_has_its_share_and_takes_nobody_elses(limits: dict[str, int]) -
     alice = [owned_id(f"r{n}", "alice") for n in range(3)]
     with ledger_of(**limits) as ledger:
         big = outgoing(alice[0], payload=b'"' + b"x" * 100 + b'"')
-        assert ("principal_bytes" in limits) is (verdicts(ledger, big) == [Verdict.FULL])
+        assert ("principal_bytes" in limits) is (verdicts(ledger, big) == [EntryVerdict.FULL])
         ledger.purge(NOW + TTL)
         mine = [outgoing(each, expires_at_ms=NOW + 2 * TTL) for each in alice[1:]]
-        assert verdicts(ledger, *mine) == [Verdict.NEW, Verdict.FULL]
+        assert verdicts(ledger, *mine) == [EntryVerdict.NEW, EntryVerdict.FULL]
         others = [outgoing(owned_id("r2", "bob")), outgoing("r2"), outgoing("r3")]
-        assert verdicts(ledger, *others) == [Verdict.NEW] * 3
+        assert verdicts(ledger, *others) == [EntryVerdict.NEW] * 3
 
 
 @pytest.mark.rule("AACP-89")

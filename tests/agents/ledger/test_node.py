@@ -19,8 +19,8 @@ from foundation_rt.agents.ledger.effects import (
     NoticeSettled,
     Operation,
     Persist,
-    Resolve,
-    Send,
+    ResolveWaiter,
+    SendEnvelopes,
 )
 from foundation_rt.agents.ledger.node import Node
 from foundation_rt.agents.ledger.operations import NodeSettings
@@ -29,11 +29,11 @@ from foundation_rt.agents.ledger.rules import digest_of
 from foundation_rt.agents.ledger.types import (
     Appended,
     Claim,
+    EntryVerdict,
     Envelope,
     MessageType,
     RequestRecord,
     RequestState,
-    Verdict,
 )
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.memory import InMemoryAACPPersistenceAdapter
@@ -137,10 +137,10 @@ class Bench:
         return [each.claim for each in self.take(Execute)]
 
     def sent(self) -> list[Envelope]:
-        return [envelope for send in self.take(Send) for envelope in send.envelopes]
+        return [envelope for send in self.take(SendEnvelopes) for envelope in send.envelopes]
 
     def told(self) -> dict[Any, Any]:
-        return {each.waiter: each.answer for each in self.take(Resolve)}
+        return {each.waiter: each.answer for each in self.take(ResolveWaiter)}
 
     def finish(self, claim: Claim, result: bytes | None = b"1", error: Any = None) -> None:
         self.node.executed(claim, result, error, self.now)
@@ -191,7 +191,7 @@ def test_a_sender_enters_a_message_then_sends_it_then_tells() -> None:
     )
     told = bench.told()["waiter"]
     assert isinstance(told, Appended)
-    assert told.verdict is Verdict.NEW
+    assert told.verdict is EntryVerdict.NEW
 
 
 @pytest.mark.rule("AACP-16", "AACP-17")
@@ -270,8 +270,8 @@ def test_an_entry_that_failed_is_made_again_first_and_later() -> None:
     bench.pass_time(500)
     told = bench.told()
     assert [(told[key].verdict, told[key].seq) for key in (1, 2)] == [
-        (Verdict.DUPLICATE, 1),
-        (Verdict.NEW, 2),
+        (EntryVerdict.DUPLICATE, 1),
+        (EntryVerdict.NEW, 2),
     ]
 
 
@@ -524,7 +524,7 @@ def test_on_a_shared_ledger_claims_and_outcomes_are_looked_for_every_second() ->
     [claim] = other.claims()
     other.finish(claim)
     other.perform()
-    bench.take(Resolve)
+    bench.take(ResolveWaiter)
     bench.pass_time(1000)
     record = bench.told()["waiter"]
     assert isinstance(record, RequestRecord)

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from foundation_rt.agents.ledger.types import Claim, Completed, Completion, RequestState
-from foundation_rt.agents.messages import Write
+from foundation_rt.agents.ledger.types import Claim, ClaimCompletion, Completed, RequestState
+from foundation_rt.agents.messages import OutcomeWrite
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.postgres import (
     PostgresAACPPersistenceAdapter,
@@ -60,7 +60,7 @@ class Ledger:
         self.store = store
         self.claims: list[Claim] = []
 
-    def writing(self, text: str, error: BaseException | None = None) -> Write:
+    def writing(self, text: str, error: BaseException | None = None) -> OutcomeWrite:
         async def write(connection: Any) -> None:
             insert = f"INSERT INTO {self._schema}.effect VALUES (%s)".encode()
             await connection.execute(insert, (text,), prepare=False)
@@ -69,12 +69,12 @@ class Ledger:
 
         return write
 
-    def ending(self, number: int, write: Write) -> Completion:
+    def ending(self, number: int, write: OutcomeWrite) -> ClaimCompletion:
         end = completion(self.claims[number])
         end.in_transaction = write
         return end
 
-    async def complete(self, *ends: Completion) -> list[Completed]:
+    async def complete(self, *ends: ClaimCompletion) -> list[Completed]:
         """Record outcomes as a node does: what fails is repeated."""
         for _ in range(REPETITIONS):
             try:

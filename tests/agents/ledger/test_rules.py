@@ -26,7 +26,8 @@ from foundation_rt.agents.ledger.rules import (
 )
 from foundation_rt.agents.ledger.types import (
     TERMINAL,
-    Completion,
+    ClaimCompletion,
+    EntryVerdict,
     Envelope,
     MessageRecord,
     MessageState,
@@ -34,7 +35,6 @@ from foundation_rt.agents.ledger.types import (
     Outcome,
     RequestRecord,
     RequestState,
-    Verdict,
 )
 from foundation_rt.errors import ErrorCode, StructuredError
 from tests.support.envelopes import json_values
@@ -63,8 +63,8 @@ def record(state: RequestState = RECEIVED, **values: Any) -> RequestRecord:
     return evolve(made, **values)
 
 
-def completion(epoch: int, state: RequestState = COMPLETED) -> Completion:
-    return Completion("request", epoch, state, b"1", None, REPLY_ID, NOW_MS)
+def completion(epoch: int, state: RequestState = COMPLETED) -> ClaimCompletion:
+    return ClaimCompletion("request", epoch, state, b"1", None, REPLY_ID, NOW_MS)
 
 
 def response(source: str, target: str, request_id: str = "request") -> Envelope:
@@ -168,9 +168,9 @@ def test_a_digest_is_the_same_in_every_process_and_version() -> None:
 def test_the_state_of_a_request_makes_no_difference_to_whether_it_is_the_same(
     state: RequestState,
 ) -> None:
-    assert judge(None, DIGEST) is Verdict.NEW
-    assert judge(record(state), DIGEST) is Verdict.DUPLICATE
-    assert judge(record(state), bytes(15) + b"\1") is Verdict.CONFLICT
+    assert judge(None, DIGEST) is EntryVerdict.NEW
+    assert judge(record(state), DIGEST) is EntryVerdict.DUPLICATE
+    assert judge(record(state), bytes(15) + b"\1") is EntryVerdict.CONFLICT
 
 
 @pytest.mark.rule("AACP-60")

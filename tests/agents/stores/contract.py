@@ -41,10 +41,11 @@ from foundation_rt.agents.ledger.types import (
     VOID_PAYLOAD,
     Appended,
     Claim,
+    ClaimCompletion,
     Claimed,
     Completed,
-    Completion,
     Due,
+    EntryVerdict,
     Envelope,
     IncomingEnvelope,
     MessageRecord,
@@ -56,7 +57,6 @@ from foundation_rt.agents.ledger.types import (
     Release,
     RequestRecord,
     RequestState,
-    Verdict,
 )
 from foundation_rt.agents.persistence import AACPPersistenceAdapter, RetryDecision
 from foundation_rt.errors import ErrorCode, StructuredError, UsageError
@@ -178,13 +178,13 @@ def response(
 
 def completion(
     claim: Claim | tuple[str, int], result: bytes | None = b'"done"', error: bytes | None = None
-) -> Completion:
+) -> ClaimCompletion:
     """How a claim ended: COMPLETED with `result`, or FAILED with `error` if there is one."""
     request_id, epoch = claim if isinstance(claim, tuple) else (claim.request_id, claim.epoch)
     state = RequestState.COMPLETED if error is None else RequestState.FAILED
     reply_id = uuid_of(f"reply to {request_id} {epoch}")
     result = result if error is None else None
-    return Completion(request_id, epoch, state, result, error, reply_id, NOW + RETRY)
+    return ClaimCompletion(request_id, epoch, state, result, error, reply_id, NOW + RETRY)
 
 
 COMPLETED_PAYLOAD = b'{"outcome":"COMPLETED","result":"done"}'
@@ -263,7 +263,7 @@ class Ledger:
         """The ids of the requests that are claimed."""
         return [claim.request_id for claim in self.claim(*agents, **more).claims]
 
-    def complete(self, *completions: Completion, now: int = NOW) -> list[Completed]:
+    def complete(self, *completions: ClaimCompletion, now: int = NOW) -> list[Completed]:
         return self.run(self.adapter.complete(completions, now))
 
     def renew(self, *claims: tuple[str, int], until: int) -> list[bool]:
@@ -389,7 +389,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-20")
     def test_what_is_local_is_received_and_goes_over_no_transport(self, ledger: Ledger) -> None:
-        assert ledger.append(outgoing("r1")) == [Appended(Verdict.NEW, 1)]
+        assert ledger.append(outgoing("r1")) == [Appended(EntryVerdict.NEW, 1)]
         record = ledger.request("r1")
         made = outgoing("r1")
         assert evolve(record, position=None) == RequestRecord(
@@ -426,7 +426,7 @@ class StoreContract:
             1,
             NOW + RETRY,
         )
-        assert appended == Appended(Verdict.NEW, 1, None, message)
+        assert appended == Appended(EntryVerdict.NEW, 1, None, message)
         assert ledger.message(made.message_id) == message
         assert ledger.state("r1") is RequestState.SENT
         assert ledger.request("r1").position is None
@@ -456,7 +456,7 @@ class StoreContract:
         first = ledger.append(*batch)
         again = ledger.append(*batch)
         assert sequences(again) == sequences(first) == [1, 2, 3]
-        assert [each.verdict for each in again] == [Verdict.DUPLICATE] * 3
+        assert [each.verdict for each in again] == [EntryVerdict.DUPLICATE] * 3
         assert again[0].existing == ledger.request("r1")
         assert [each.message for each in again] == [None] * 3
         assert ledger.last_seq("a", "b") == 3
@@ -472,10 +472,10 @@ class StoreContract:
         appended = ledger.append(twice, event("e", local=local), twice, event("e", local=local))
         assert sequences(appended) == [1, 2, 1, 2]
         assert [each.verdict for each in appended] == [
-            Verdict.NEW,
-            Verdict.NEW,
-            Verdict.DUPLICATE,
-            Verdict.DUPLICATE,
+            EntryVerdict.NEW,
+            EntryVerdict.NEW,
+            EntryVerdict.DUPLICATE,
+            EntryVerdict.DUPLICATE,
         ]
         assert appended[2].existing == ledger.request("r1")
 
@@ -496,7 +496,7 @@ class StoreContract:
     ) -> None:
         ledger.append(outgoing("r1"))
         before = ledger.request("r1")
-        assert ledger.append(other) == [Appended(Verdict.CONFLICT, 0, before)]
+        assert ledger.append(other) == [Appended(EntryVerdict.CONFLICT, 0, before)]
         assert ledger.request("r1") == before
         assert ledger.last_seq("a", "b") == 1
         assert ledger.last_seq(other.source_agent_id, other.target_agent_id) <= 1
@@ -506,9 +506,9 @@ class StoreContract:
     def test_a_conflict_in_one_batch_spares_its_neighbours(self, ledger: Ledger) -> None:
         appended = ledger.append(outgoing("r1"), outgoing("r1", payload=b"2"), outgoing("r2"))
         assert [each.verdict for each in appended] == [
-            Verdict.NEW,
-            Verdict.CONFLICT,
-            Verdict.NEW,
+            EntryVerdict.NEW,
+            EntryVerdict.CONFLICT,
+            EntryVerdict.NEW,
         ]
         assert sequences(appended) == [1, 0, 2]
 
@@ -517,7 +517,7 @@ class StoreContract:
         ledger.receive(incoming(2, "r1", "a", "b"))
         assert ledger.state("r1") is RequestState.HELD
         _, conflict = ledger.append(outgoing("r2"), outgoing("r1", payload=b"2"))
-        assert conflict == Appended(Verdict.CONFLICT, 0, ledger.request("r1"))
+        assert conflict == Appended(EntryVerdict.CONFLICT, 0, ledger.request("r1"))
         assert ledger.state("r1") is RequestState.RECEIVED
 
     @pytest.mark.rule("AACP-12", "AACP-21")
@@ -525,7 +525,7 @@ class StoreContract:
         ledger.append(outgoing("r1"))
         [claim] = ledger.claim().claims
         [done] = ledger.complete(completion(claim))
-        assert ledger.append(outgoing("r1")) == [Appended(Verdict.DUPLICATE, 1, done.record)]
+        assert ledger.append(outgoing("r1")) == [Appended(EntryVerdict.DUPLICATE, 1, done.record)]
 
     def test_records_keep_every_value(self, ledger: Ledger) -> None:
         payload = orjson.dumps({"text": "ä\u0000\U0001f600'\"", "big": 2**63})
@@ -1494,7 +1494,7 @@ class StoreContract:
         ledger.append(outgoing("r1", expires_at_ms=NOW + 1))
         ledger.purge(NOW + 1)
         [appended] = ledger.append(outgoing("r1", payload=b"other"))
-        assert (appended.verdict, appended.seq) == (Verdict.NEW, 2)
+        assert (appended.verdict, appended.seq) == (EntryVerdict.NEW, 2)
         assert ledger.claim_ids() == ["r1"]
 
     @pytest.mark.rule("AACP-15", "AACP-23")
@@ -1572,7 +1572,7 @@ class StoreContract:
         adapter = ledger.adapter
         answers = ledger.together([adapter.append([outgoing("r1")], NOW) for _ in range(20)])
         verdicts = [appended.verdict for [appended] in answers]
-        assert sorted(verdicts) == [Verdict.DUPLICATE] * 19 + [Verdict.NEW]
+        assert sorted(verdicts) == [EntryVerdict.DUPLICATE] * 19 + [EntryVerdict.NEW]
         assert sequences([appended for [appended] in answers]) == [1] * 20
 
     @pytest.mark.rule("AACP-01", "AACP-22")

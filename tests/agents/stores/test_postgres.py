@@ -17,8 +17,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from foundation_rt.agents.ledger.types import Appended, Completed, RequestState, Verdict
-from foundation_rt.agents.messages import Write
+from foundation_rt.agents.ledger.types import Appended, Completed, EntryVerdict, RequestState
+from foundation_rt.agents.messages import OutcomeWrite
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.stores.postgres import (
     PostgresAACPPersistenceAdapter,
@@ -256,7 +256,7 @@ def test_connections_that_were_lost_while_idle_are_made_anew(place: Place) -> No
                 await place.kill(backends(ledger))
                 assert await ledger.get_last_sequence("a", "b") == n
                 appended = await ledger.append([outgoing(f"r{n}")], NOW)
-                assert appended == [Appended(Verdict.NEW, n + 1)]
+                assert appended == [Appended(EntryVerdict.NEW, n + 1)]
 
     run(main())
 
@@ -269,7 +269,7 @@ def test_what_is_interrupted_before_its_commit_is_done_again(place: Place) -> No
             async with place.locked("link"):
                 append = asyncio.create_task(ledger.append([outgoing("r2")], NOW))
                 await place.kill(await place.waiting())
-            assert await append == [Appended(Verdict.NEW, 2)]
+            assert await append == [Appended(EntryVerdict.NEW, 2)]
 
     run(main())
 
@@ -290,7 +290,7 @@ def test_what_is_interrupted_in_its_commit_is_not_known_and_may_be_repeated(plac
             with pytest.raises(StoreError):
                 await ledger.append([outgoing("r1")], NOW)
             await place.rows("DROP TRIGGER fall ON {schema}.request")
-            assert await ledger.append([outgoing("r1")], NOW) == [Appended(Verdict.NEW, 1)]
+            assert await ledger.append([outgoing("r1")], NOW) == [Appended(EntryVerdict.NEW, 1)]
 
     run(main())
 
@@ -403,7 +403,7 @@ def test_the_same_request_on_two_links_at_once_is_entered_once(place: Place) -> 
                 made = outgoing(f"r{n}x"), outgoing(f"r{n}x", "x", "y")
                 both = await asyncio.gather(*(ledger.append([each], NOW) for each in made))
                 verdicts = sorted(each.verdict for [each] in both)
-                assert verdicts == [Verdict.CONFLICT, Verdict.NEW]
+                assert verdicts == [EntryVerdict.CONFLICT, EntryVerdict.NEW]
             numbers = [await ledger.get_last_sequence(*link) for link in (("a", "b"), ("x", "y"))]
             assert sum(numbers) == 22
 
@@ -422,7 +422,7 @@ def test_batches_over_the_same_links_lose_no_number_and_end(place: Place) -> Non
         for _ in range(25):
             messages = [outgoing(f"d{next(names)}", *chance.choice(links)) for _ in range(8)]
             appended = await ledger.append(messages, NOW)
-            assert all(each.verdict is Verdict.NEW for each in appended)
+            assert all(each.verdict is EntryVerdict.NEW for each in appended)
             sent += len(appended)
         return sent
 
@@ -537,7 +537,7 @@ def test_two_processes_execute_each_request_once_and_in_order(place: Place) -> N
 # -- writes that go with an outcome -----------------------------------------------------------
 
 
-def noting(place: Place, text: str, raises: Exception | None = None) -> Write:
+def noting(place: Place, text: str, raises: Exception | None = None) -> OutcomeWrite:
     async def in_transaction(connection: psycopg.AsyncConnection[Any]) -> None:
         await connection.execute(f"INSERT INTO {place.schema}.effect VALUES (%s)".encode(), (text,))
         if raises is not None:

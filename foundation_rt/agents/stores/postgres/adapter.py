@@ -19,9 +19,9 @@ from ...ledger.rules import retry
 from ...ledger.types import (
     MESSAGE_STATES,
     Appended,
+    ClaimCompletion,
     Claimed,
     Completed,
-    Completion,
     Due,
     Envelope,
     IncomingEnvelope,
@@ -273,11 +273,14 @@ class PostgresAACPPersistenceAdapter(Shown):
 
         return await self._transact(work)
 
-    async def complete(self, completions: Sequence[Completion], now_ms: int) -> list[Completed]:
+    async def complete(
+        self, completions: Sequence[ClaimCompletion], now_ms: int
+    ) -> list[Completed]:
         """See `AACPPersistenceAdapter`.
 
-        `Completion.in_transaction` is called with a `psycopg.AsyncConnection` in a transaction. It
-        may use savepoints (``connection.transaction()``), and may neither commit nor roll back.
+        `ClaimCompletion.in_transaction` is called with a `psycopg.AsyncConnection` in a
+        transaction. It may use savepoints (``connection.transaction()``), and may neither commit
+        nor roll back.
         """
         if not completions:
             return []
@@ -289,7 +292,7 @@ class PostgresAACPPersistenceAdapter(Shown):
                 self.incarnation, requests={row[0]: records.request_of(row) for row in rows}
             )
             completed: list[Completed] = []
-            taken: list[tuple[int, Completion, RequestRecord]] = []
+            taken: list[tuple[int, ClaimCompletion, RequestRecord]] = []
             for completion in completions:
                 answer = unit.refuse(completion)
                 if answer is None:

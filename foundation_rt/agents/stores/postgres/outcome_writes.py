@@ -25,11 +25,11 @@ from attrs import define, field
 from psycopg.pq import TransactionStatus
 
 from ....abort import is_task_cancelled
-from ...ledger.types import Completion
+from ...ledger.types import ClaimCompletion
 from .connections import ROLLED_BACK, STATEMENT_MS, Connection, Raced
 
 if TYPE_CHECKING:
-    from ...messages import Write
+    from ...messages import OutcomeWrite
 
 WRITE_S = STATEMENT_MS / 1000
 """The longest that one write may take, in seconds."""
@@ -45,7 +45,9 @@ class OutcomeWrites:
     # By request id: how often, and the error of the last time.
     _strikes: dict[str, tuple[int, Exception]] = field(factory=dict, init=False)
 
-    async def perform(self, connection: Connection, completion: Completion) -> Exception | None:
+    async def perform(
+        self, connection: Connection, completion: ClaimCompletion
+    ) -> Exception | None:
         """Perform the write of an outcome; return its error if it failed and was undone.
 
         Raises:
@@ -95,7 +97,7 @@ class _Limit:
     connection: Connection
     stalled: bool = field(default=False, init=False)
 
-    async def around(self, write: Write) -> None:
+    async def around(self, write: OutcomeWrite) -> None:
         """Perform a write.
 
         Raises:
@@ -122,7 +124,7 @@ class _Limit:
             raise TimeoutError
 
 
-async def _failure_of(write: Write, connection: Connection) -> Exception | None:
+async def _failure_of(write: OutcomeWrite, connection: Connection) -> Exception | None:
     """Perform a write; return its error if it failed.
 
     Everything that a write raises is its error, `SystemExit` included.

@@ -13,9 +13,9 @@ from ....errors import StructuredError, UsageError
 from ....values import Shown
 from ...ledger.types import (
     Appended,
+    ClaimCompletion,
     Claimed,
     Completed,
-    Completion,
     Due,
     Envelope,
     IncomingEnvelope,
@@ -219,7 +219,9 @@ class SqliteAACPPersistenceAdapter(Shown):
         """See `AACPPersistenceAdapter`."""
         return await self._perform(claiming.claim, wanted, owner, now_ms, lease_until_ms, idle)
 
-    async def complete(self, completions: Sequence[Completion], now_ms: int) -> list[Completed]:
+    async def complete(
+        self, completions: Sequence[ClaimCompletion], now_ms: int
+    ) -> list[Completed]:
         """See `AACPPersistenceAdapter`."""
         return await self._perform(claiming.complete, completions, self.incarnation, now_ms)
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import orjson
 
 from ...ledger.rules import claim_from
-from ...ledger.types import Claimed, Completed, Completion, Release
+from ...ledger.types import ClaimCompletion, Claimed, Completed, Release
 from .. import records
 from .rows import IS_QUEUED, REQUEST
 from .working_set import flush, load, read_links
@@ -59,7 +59,10 @@ def claim(
 
 
 def complete(
-    connection: sqlite3.Connection, completions: Sequence[Completion], incarnation: int, now_ms: int
+    connection: sqlite3.Connection,
+    completions: Sequence[ClaimCompletion],
+    incarnation: int,
+    now_ms: int,
 ) -> list[Completed]:
     """See `AACPPersistenceAdapter`; the incarnation is that of this ledger."""
     unit = load(connection, incarnation, request_ids=[each.request_id for each in completions])
