@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from .protocol.content import ToolResult as ToolResult
     from .protocol.tool_annotations import ToolAnnotations as ToolAnnotations
     from .registry.completions import Completion as Completion
+    from .registry.prompt_results import PromptMessage as PromptMessage
+    from .registry.prompt_results import PromptResult as PromptResult
     from .registry.prompts import PromptArgument as PromptArgument
     from .registry.prompts import PromptDefinition as PromptDefinition
-    from .registry.prompts import PromptMessage as PromptMessage
-    from .registry.prompts import PromptResult as PromptResult
     from .registry.resources import ResourceDefinition as ResourceDefinition
     from .registry.resources import ResourceTemplateDefinition as ResourceTemplateDefinition
     from .registry.tool_definition import ToolDefinition as ToolDefinition
@@ -115,8 +115,8 @@ _HOMES = {
     "OutcomeUnknownError": "agents.ledger.errors",
     "PromptArgument": "registry.prompts",
     "PromptDefinition": "registry.prompts",
-    "PromptMessage": "registry.prompts",
-    "PromptResult": "registry.prompts",
+    "PromptMessage": "registry.prompt_results",
+    "PromptResult": "registry.prompt_results",
     "RegistrationError": "errors",
     "RequestConflictError": "agents.ledger.errors",
     "RequestFailedError": "agents.ledger.errors",

@@ -16,7 +16,7 @@ from foundation_rt.protocol.content import (
     TextContents,
 )
 from foundation_rt.protocol.revisions import REVISIONS
-from foundation_rt.registry.prompts import PromptMessage, PromptResult, shape_prompt
+from foundation_rt.registry.prompt_results import PromptMessage, PromptResult, shape_prompt
 
 OLDEST, *_, NEWEST = REVISIONS.values()
 

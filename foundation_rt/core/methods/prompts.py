@@ -32,7 +32,7 @@ def get_prompt(
     dispatcher: Dispatcher, session: Session, peer: Peer, request: Request
 ) -> list[Effect]:
     """Begin the call that makes the messages of a prompt (PROMPT-05)."""
-    from ...registry.prompts import shape_prompt
+    from ...registry.prompt_results import shape_prompt
 
     prompts = _require_prompts(dispatcher, request)
     params = {} if request.params is ABSENT else request.params
