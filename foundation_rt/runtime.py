@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .agents.local import AgentCoordinator
     from .core.effects import Notify, Reply
     from .engine.lifespan import Lifespan
-    from .engine.loop_monitor import Closable, HostDelay
+    from .engine.loop_monitor import Closable, HostLoopMonitor
     from .engine.scheduling import Scheduler
     from .middleware.audit import AuditLog
     from .middleware.metrics import Metrics
@@ -121,7 +121,7 @@ class Runtime:
     metrics: Metrics | None = field(default=None, init=False)
     rate_limit: RateLimit | None = field(default=None, init=False)
     _background: Background = field(init=False)
-    _measured: HostDelay | None = field(default=None, init=False)
+    _monitored_host: HostLoopMonitor | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._background = Background(self.report_loop_error)
@@ -287,7 +287,7 @@ class Runtime:
         if loop is None:
             connection = self.connect(deliver, transport_type, self._background)
         else:
-            host = self._host_delay(loop)
+            host = self._host_monitor(loop)
             connection = self.connect(deliver, transport_type, host.host)
             host.watch(connection)
         self.start_agents(connection.scheduler)
@@ -295,23 +295,23 @@ class Runtime:
 
     def use_loop(self, loop: asyncio.AbstractEventLoop, user: Closable) -> HostLoop:
         """`loop` as a place for connections, its delay measured until `user` is closed."""
-        host = self._host_delay(loop)
+        host = self._host_monitor(loop)
         host.watch(user)
         return host.host
 
     @property
     def is_serving(self) -> bool:
         """Return whether anybody is served on the event loop of a host."""
-        return self._measured is not None and self._measured.is_used()
+        return self._monitored_host is not None and self._monitored_host.is_used()
 
-    def _host_delay(self, loop: asyncio.AbstractEventLoop) -> HostDelay:
+    def _host_monitor(self, loop: asyncio.AbstractEventLoop) -> HostLoopMonitor:
         """What measures `loop`; the loop that was connected to last is the one reported."""
-        if self._measured is None or self._measured.host.loop is not loop:
-            from .engine.loop_monitor import HostDelay
+        if self._monitored_host is None or self._monitored_host.host.loop is not loop:
+            from .engine.loop_monitor import HostLoopMonitor
 
-            self._measured = measured = HostDelay(HostLoop(loop))
-            self.resources.event_loop_delay = lambda: measured.delay.p99_ms(time.monotonic())
-        return self._measured
+            self._monitored_host = measured = HostLoopMonitor(HostLoop(loop))
+            self.resources.event_loop_delay = lambda: measured.monitor.p99_ms(time.monotonic())
+        return self._monitored_host
 
     def report_interruption(self, message: str, error: BaseException | None) -> None:
         """Log what was thrown into a thread of ours while it ran no handler (ERR-07)."""

@@ -1,8 +1,8 @@
 """JSON-RPC batches: several messages in one array, answered by one array when all have ended.
 
-Only revision 2025-03-26 has them (RPC-13 to RPC-16). A batch that has begun is known to its session
-under the id of every request in it that is still to be answered; whatever answers one is looked up
-there, and kept until the last one has ended.
+Only revision 2025-03-26 has them (RPC-13 to RPC-16). The session knows a pending batch by the id of
+each of its requests that has not been answered. Their replies are kept in the batch until the last
+of them has ended.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from ..protocol.jsonrpc import Batch, Request, compact, read
+from ..values import Shown
 from .effects import Reply
 
 if TYPE_CHECKING:
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
     from .session import Session
 
 MAX_BATCH = 1000
-"""Messages of one batch: a short line could else ask for an answer a hundred times as long."""
+"""Messages of one batch: without a limit the answer could be a hundred times as long."""
 
 
 @define(eq=False, repr=False)
-class PendingBatch:
+class PendingBatch(Shown):
     """A batch whose requests have not all ended.
 
     Attributes:
-        reading: not all of its messages have been looked at.
-        waiting: the requests that have not.
-        lines: the answers so far, in the order in which they came to be.
+        reading: some of its messages have not been dispatched.
+        waiting: the requests that have not been answered.
+        lines: the replies so far, in the order of the ends of their requests.
         latest: the request that ended last.
     """
 
@@ -40,14 +41,14 @@ class PendingBatch:
     latest: RequestId | None = field(default=None, init=False)
 
     def keep_replies(self, effects: list[Effect]) -> list[Effect]:
-        """The effects without their replies, which are kept for the answer of the batch."""
+        """Keep the replies among `effects` for the answer of the batch; return the others."""
         self.lines += [compact(each.line) for each in effects if isinstance(each, Reply)]
         return [each for each in effects if not isinstance(each, Reply)]
 
     def answer(self) -> list[Effect]:
-        """The answer, once nothing is waited for; none where there was nothing to answer.
+        """Return the answer once all requests have ended; nothing if the batch has no replies.
 
-        It belongs to the request that ended last.
+        The answer belongs to the request that ended last.
         """
         if self.reading or self.waiting or not self.lines:
             return []
@@ -55,7 +56,7 @@ class PendingBatch:
 
 
 def requests_of(message: Message) -> list[Request]:
-    """The requests that a line brings; of a batch that is too large none, since none is taken."""
+    """Return the requests in a message; none of a batch that is too large and so refused."""
     if isinstance(message, Batch):
         items = message.items if len(message.items) <= MAX_BATCH else []
         return [each for each in map(read, items) if isinstance(each, Request)]
@@ -63,16 +64,18 @@ def requests_of(message: Message) -> list[Request]:
 
 
 def wait(session: Session, batch: PendingBatch, request_id: RequestId) -> None:
-    """A request of `batch` will be answered later."""
+    """Add a request of `batch` that will be answered later."""
     batch.waiting.add(request_id)
     session.batches[request_id] = batch
 
 
 def gather(session: Session, request_id: RequestId, effects: list[Effect]) -> list[Effect]:
-    """What the end of a request leads to, if it is one of a batch (RPC-14).
+    """Return the effects of the end of a request, which may belong to a batch (RPC-14).
 
     Args:
-        effects: what it leads to by itself; no reply where it was cancelled.
+        session: the session of the request.
+        request_id: the id of the request.
+        effects: the effects of the end of the request alone; no reply if it was cancelled.
     """
     batch = session.batches.pop(request_id, None)
     if batch is None:

@@ -187,6 +187,9 @@ class Subscriptions:
         Each is encoded when it is taken: thousands at a time would hold 5 KB each.
 
         Args:
+            topic: the topic that has changed.
+            method: the method of the notification.
+            params: its params, without the id of the subscription.
             is_last: nothing more will happen to the topic: it is removed from its subscribers.
         """
         with self._guard:

@@ -115,7 +115,9 @@ class Connection:
         """Perform the rest for a message that a bug or another thread interrupted (ERR-07).
 
         Args:
+            message: the message.
             effects: the decision about the message; None if that was interrupted.
+            error: the interruption.
         """
         dispatcher, session = self.dispatcher, self.session
         with self.lock:

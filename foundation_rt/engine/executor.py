@@ -1,19 +1,17 @@
-"""Performs what was decided: the only place that knows tasks, threads, deadlines and signals.
+"""The engine runs handlers: with tasks, threads, deadlines and abort signals.
 
-A handler that runs is a `RunningCall`. From its start to its end, whatever happens in between, the
-engine holds exactly one `RunningCall` for it; its end is reported once to the dispatcher, which
-gives the slot back and decides the reply and the record (CALL-09). A handler runs in one of three
-ways:
+From the start to the end of a handler the engine holds exactly one `RunningCall` for it. The end is
+reported once to the dispatcher, which gives the slot back and decides the reply and the record
+(CALL-09). A handler runs in one of three ways:
 
 * `async def`: a task on the connection's event loop;
 * `def`: in a worker thread;
-* inline: in place, for what takes microseconds.
+* inline: in place, for handlers that take microseconds.
 
-Where there is middleware every call is a task, and within it the handler is called in its own way
-(OPS-09).
+With middleware every call is a task, in which the handler is called in its own way (OPS-09).
 
-The deadline answers and aborts; it stops nothing. A coroutine that goes on `cancel_grace_ms` after
-it was aborted is cancelled at its next await; a thread cannot be stopped (TIME-04).
+The deadline answers and aborts; it stops nothing. A coroutine that runs for `cancel_grace_ms` after
+its abort is cancelled at its next await; a thread cannot be stopped (TIME-04).
 """
 
 from __future__ import annotations
@@ -35,6 +33,7 @@ from ..core.dispatcher import Dispatcher
 from ..core.invocation import CallOutcome, Invocation, Phase, Raised, Returned, Stopped
 from ..errors import AbortError, describe_exception, has_type
 from ..registry.tools import ExecutionMode
+from ..values import Shown
 from .workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -48,20 +47,24 @@ if TYPE_CHECKING:
 
 
 Emit = Callable[["list[Effect]"], "list[Performed]"]
-"""`Connection.emit`, or its sibling for worker threads."""
+"""`Connection.emit` or `Connection.emit_from_thread`."""
 
 Proceed = Callable[[], Awaitable[Any]]
 """Runs a handler, or a handler with middleware around it."""
 
 
 @define(eq=False, repr=False)
-class RunningCall:
-    """A handler that has been started and has not ended.
+class RunningCall(Shown):
+    """A call whose handler has been started and has not ended.
 
     Attributes:
-        started: when its handler began, in monotonic seconds.
-        due: when its deadline passes; infinite where it has none.
-        ending: the handler has ended, and that is being reported.
+        started: the start of the handler, in monotonic seconds.
+        due: the deadline, in monotonic seconds; infinite if there is none.
+        ending: the handler has ended, and its end is being reported.
+        waits: how many of its server requests are open; the deadline is paused meanwhile.
+        waits_since: when the deadline was paused, in monotonic seconds.
+        threads: within middleware, how many worker threads run the handler.
+        left: how the task ended, if it ended before those threads.
     """
 
     connection: Connection
@@ -75,17 +78,14 @@ class RunningCall:
     ended: bool = field(default=False, init=False)
     due: float = field(default=math.inf, init=False)
     ending: bool = field(default=False, init=False)
-    # How often it waits for its client now, and since when, in seconds.
     waits: int = field(default=0, init=False)
     waits_since: float = field(default=0.0, init=False)
-    # Only within middleware: the worker threads that run the handler, and how the task ended where
-    # it did not wait for them.
     threads: int = field(default=0, init=False)
     left: CallOutcome | None = field(default=None, init=False)
 
     @property
     def signal(self) -> AbortSignal:
-        """The abort signal its handler was given."""
+        """Return the abort signal of the handler."""
         return self.context.abort_signal
 
 
@@ -95,11 +95,12 @@ class Engine:
 
     Args:
         limits: the `tools` section of the configuration.
-        on_idle: called, from any thread, whenever the last running handler has ended.
-        on_unanswered: called, from any thread, with a tool call that nobody waits for any more
-            and None, and again with how its handler ended (AACP-28).
-        around: puts the middleware of the server around a handler; None where there is none.
-        lifespan: has the state that handlers are given; None where there are no hooks.
+        publisher: sends notifications to other connections.
+        on_idle: called, from any thread, when the last running handler has ended.
+        on_unanswered: called, from any thread, with None when a tool call will not be answered,
+            and again with the outcome of its handler (AACP-28).
+        around: puts the middleware of the server around a handler; None if there is none.
+        lifespan: holds the state for handlers; None if there are no hooks.
     """
 
     dispatcher: Dispatcher
@@ -118,7 +119,7 @@ class Engine:
 
     @property
     def running(self) -> list[Invocation]:
-        """The calls whose handlers have not ended, answered or not."""
+        """Return the calls whose handlers have not ended, answered or not."""
         return [run.call for run in list(self._runs.values())]
 
     def renew_locks(self) -> None:
@@ -127,7 +128,7 @@ class Engine:
             run.connection.lock = threading.RLock()
 
     def start(self, connection: Connection, call: Invocation) -> None:
-        """Step 8: run the handler of `call`."""
+        """Run the handler of `call`: step 8 of a call."""
         context = ToolContext(
             call.run_id,
             call.correlation_id,
@@ -140,7 +141,7 @@ class Engine:
         run = RunningCall(connection, call, context, self.clock.monotonic())
         self._runs[call.run_id] = run
         if call.phase is not Phase.PENDING:
-            # Its connection was closed, in another thread, after it was decided to start it.
+            # Another thread closed the connection after the decision to start the handler.
             self.abort(call, "disconnected")
         if call.execution is ExecutionMode.INLINE and self.around is None:
             self._inline = run
@@ -155,7 +156,7 @@ class Engine:
         try:
             self._launch(run)
         except BaseException as error:
-            # No thread to be had, or the host's loop is closed: the call ends before it began.
+            # No thread is available, or the host's loop is closed: the call ends before its start.
             if run.coroutine is not None:
                 run.coroutine.close()
             self._finish(run, Raised(error))
@@ -219,7 +220,7 @@ class Engine:
         """Let the deadline of a call go on: its handler waits no longer."""
         run = self._runs.get(call.run_id)
         if run is None:
-            return  # it was given up meanwhile
+            return  # the process is ending, and has given the call up
         with run.connection.lock:
             run.waits -= 1
             if run.waits:
@@ -239,10 +240,10 @@ class Engine:
                 self._waiting -= 1
 
     def give_up(self) -> list[Invocation]:
-        """The process ends: every handler that has not ended is taken for stopped (PROC-10).
+        """Report every running handler as stopped: the process ends without it (PROC-10).
 
         Returns:
-            The calls it was done to.
+            The calls of these handlers.
         """
         runs = list(self._runs.values())
         for run in runs:
@@ -250,7 +251,7 @@ class Engine:
         return [run.call for run in runs]
 
     def on_loop(self, loop: asyncio.AbstractEventLoop | None) -> Invocation | None:
-        """The call that a loop, or the thread that feeds, is busy with; from any thread."""
+        """Return the call that blocks `loop`, or the feeding thread; safe from any thread."""
         if self._inline is not None:
             return self._inline.call
         if loop is None:
@@ -267,7 +268,7 @@ class Engine:
     # -- the three ways to run ---------------------------------------------------------------
 
     def _run_in_place(self, run: RunningCall) -> CallOutcome:
-        """Call the handler; whatever it raises is an outcome, `SystemExit` included (ERR-05)."""
+        """Call the handler; every exception is an outcome, `SystemExit` included (ERR-05)."""
         call = run.call
         try:
             return Returned(copy_context().run(call.handler, call.arguments, run.context))
@@ -284,7 +285,7 @@ class Engine:
 
     async def _run_in_task(self, run: RunningCall) -> None:
         call = run.call
-        # A task may have its first step long after it was made: others block the loop before it.
+        # The first step may come long after the task was made: others block the loop before it.
         run.started = self.clock.monotonic()
         run.due = run.started + call.timeout_ms / 1000
         try:
@@ -293,23 +294,23 @@ class Engine:
             else:
                 value = await self.around(call, partial(self._proceed, run))()
         except BaseException as error:
-            # Not kept in a variable: this frame is in its traceback, and the two would be garbage
-            # that only the collector finds.
+            # Not kept in a variable: this frame is in its traceback, and only the collector would
+            # find that cycle.
             self._end_task(run, _outcome_of(error, run.signal))
         else:
             self._end_task(run, Returned(value))
 
     def _started(self, run: RunningCall, task: asyncio.Task[None]) -> None:
-        """Its task has had its first go: arm the deadline, unless that was all."""
+        """Arm the deadline after the first step of the task, unless it has ended in it."""
         run.task = task
         if not run.ended:
             if not run.waits:
                 self._arm_deadline(run, self.clock.monotonic())
-            # A task that is cancelled before its first step never gets to report its own end.
+            # A task that is cancelled before its first step cannot report its end.
             task.add_done_callback(lambda _: self._end_task(run, Stopped()))
 
     def _end_task(self, run: RunningCall, outcome: CallOutcome) -> None:
-        """The task has ended; the call has too, unless a thread still runs its handler."""
+        """End the call with its task, unless a worker thread still runs the handler."""
         if run.threads:
             with run.connection.lock:
                 if run.threads:
@@ -320,7 +321,7 @@ class Engine:
     # -- within middleware -------------------------------------------------------------------
 
     async def _proceed(self, run: RunningCall) -> Any:
-        """Call the handler in its own way; return or raise what it does."""
+        """Call the handler in its own way; return its value or raise its exception."""
         call = run.call
         if run.ended:
             raise RuntimeError("proceed() was called after its call had ended")
@@ -331,7 +332,7 @@ class Engine:
         return await self._await_thread(run)
 
     async def _await_thread(self, run: RunningCall) -> Any:
-        """Call a `def` handler in a worker thread; who is cancelled does not wait for its end."""
+        """Call a `def` handler in a worker thread; do not wait for its end once cancelled."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -339,8 +340,8 @@ class Engine:
         with run.connection.lock:
             self.workers.submit(partial(copy_context().run, self._work, run, loop, ended))
             run.threads += 1
-        # Taken out of the future, and deleted below: this frame, and those of the worker that know
-        # the future, are in the traceback of what is raised; see `_run_in_task`.
+        # Taken out of the future and deleted below: this frame, and those of the worker that hold
+        # the future, are in the traceback of the exception; see `_run_in_task`.
         outcome = (await ended).pop()
         try:
             if isinstance(outcome, Returned):
@@ -365,7 +366,7 @@ class Engine:
         ended: asyncio.Future[list[CallOutcome]],
         outcome: CallOutcome,
     ) -> None:
-        """A worker thread has run the handler: emit the task, or end the call if that has gone."""
+        """Pass the outcome of a worker thread to its task; end the call if the task has ended."""
         with run.connection.lock:
             run.threads -= 1
             left = None if run.threads else run.left
@@ -375,7 +376,7 @@ class Engine:
             except RuntimeError:
                 left = Stopped()  # the loop is closed, and with it the task
         if left is not None:
-            # A task that was cancelled says nothing of the call; its handler does.
+            # The outcome of a cancelled task is not that of the call: the handler's is.
             cancelled = isinstance(left, Raised) and _is_cancellation(left.error)
             ending = outcome if cancelled or isinstance(left, Stopped) else left
             self._finish(run, ending, run.connection.emit_from_thread)
@@ -383,17 +384,17 @@ class Engine:
     # -- deadline, cancellation, end ---------------------------------------------------------
 
     def _arm_deadline(self, run: RunningCall, now: float) -> None:
-        """Arm the timer of its deadline; none for a handler that has just ended."""
+        """Arm the timer of the deadline, unless the handler has just ended."""
         if not run.ending:
             run.deadline = run.connection.scheduler.call_later(
                 max(0.0, run.due - now), partial(self._expire, run)
             )
 
     def _expire_overdue(self, run: RunningCall, now: float, emit: Emit) -> None:
-        """Its deadline passed before it ended, and no timer could say so (TIME-10)."""
+        """Expire a call whose deadline passed before its end, unnoticed by any timer (TIME-10)."""
         run.ending = True
         while run.due <= now:
-            run.due = math.inf  # unless it is given another one
+            run.due = math.inf  # unless the call gets another deadline
             self._expire(run, emit)
 
     def _expire(self, run: RunningCall, emit: Emit | None = None) -> None:
@@ -401,7 +402,7 @@ class Engine:
         with connection.lock:
             if run.ended or run.waits:
                 return
-            # Before the client hears of it, and asks.
+            # Before the client learns of the timeout, and may ask for the outcome.
             self._note_unanswered(run.call, None)
             rest = (emit or connection.emit)(self.dispatcher.expire(run.call))
         connection.perform(rest)
@@ -414,11 +415,7 @@ class Engine:
             run.task.cancel()
 
     def _finish(self, run: RunningCall, outcome: CallOutcome, emit: Emit | None = None) -> None:
-        """The handler has ended: report it, once (CALL-09).
-
-        Args:
-            emit: performs what the dispatcher decides; by default in this thread.
-        """
+        """Report the end of a handler to the dispatcher, once (CALL-09); perform its decision."""
         # Whole microseconds; round() would take 0.4 us to find the nearest.
         now = self.clock.monotonic()
         duration_ms = int((now - run.started) * 1_000_000) / 1000
@@ -436,7 +433,7 @@ class Engine:
                 effects = self.dispatcher.conclude(call, outcome, duration_ms)
                 rest = emit(effects)
         except BaseException as error:
-            # A bug, what a result raises when it is looked at, or another thread has thrown it.
+            # A bug, an exception that a result raises when it is read, or one of another thread.
             with connection.lock:
                 if run.ended and not ours:
                     return
@@ -457,7 +454,7 @@ class Engine:
             if call.phase is not Phase.PENDING:
                 self._note_unanswered(call, outcome)
         finally:
-            # Only now: whoever waits for the engine to be idle waits for the last reply as well.
+            # Last of all: an idle engine has sent its last reply.
             self._runs.pop(call.run_id, None)
             if not self._runs:
                 self._report_idle()
@@ -485,7 +482,7 @@ def _outcome_of(error: BaseException, signal: AbortSignal) -> CallOutcome:
 
 
 def _is_cancellation(error: BaseException) -> bool:
-    """Return whether it is asyncio's, without importing asyncio where nobody has."""
+    """Return whether `error` is asyncio's, without importing asyncio."""
     import sys
 
     asyncio = sys.modules.get("asyncio")

@@ -1,16 +1,16 @@
-"""A child that a handler forks never speaks for the server (PROC-12).
+"""Isolation of forked children: a child never answers for the server (PROC-12).
 
-A forked child has copies of everything: of the descriptors the protocol is spoken over, of the
-signal handlers, of the engine that waits for the handler to end. So in the child
+A child has copies of everything: of the descriptors of the protocol, of the signal handlers, and of
+the engine that waits for the end of the handler. So in the child
 
-* those descriptors lead to the null device, and the signals have their default again;
-* the locks that another thread may have held at the fork are new ones;
-* the handler's end is the child's end: the engine's dispatcher is exchanged for one that exits;
+* these descriptors lead to the null device, and the signals have their default handlers;
+* the locks that another thread may have held at the fork are replaced;
+* the end of the handler ends the child: the engine's dispatcher is replaced by one that exits;
 * a coroutine that suspends ends it too: the loop would go on with the calls of the parent;
 * so does the end of a function in a thread of an executor, as with `asyncio.to_thread`: the thread
-  would wait for more work, and there is no other thread to give it any.
+  would wait for more work, and no other thread exists that could give it any.
 
-None of it costs a call anything: the interpreter runs it after a fork, and only in the child.
+A call pays nothing for this: the interpreter runs it after a fork, and only in the child.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ if TYPE_CHECKING:
 
 _FAILURE_EXIT = 1
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_MULTIPROCESSING = "multiprocessing.popen_fork"  # its children never return to whoever forked them
+# Its children never return to the code that forked them.
+_MULTIPROCESSING = "multiprocessing.popen_fork"
 _EXECUTOR = "concurrent.futures.thread"
 
 
 class ForkGuard:
-    """Turns the children of this process into processes of their own, until `stop`.
+    """Isolates the children of this process, until `stop`.
 
     A plain class: as an attrs class it would cost every start 0.25 ms.
 
     Args:
         engine: runs the handlers.
-        descriptors: gives those that no child may use.
+        descriptors: returns the descriptors that no child may use.
         on_signal: the handler that children must not inherit.
-        flush_logs: writes out what the child has logged, in so many seconds at most.
+        flush_logs: writes the log of the child, within a number of seconds.
     """
 
     __slots__ = ("__weakref__", "_descriptors", "_engine", "_flush_logs", "_is_on", "_on_signal")
@@ -67,10 +68,10 @@ class ForkGuard:
         self._is_on = True
         this = weakref.ref(self)
 
-        # Until a child has let go of them, a signal to it would be written to the parent's pipe.
+        # Until a child has released its signals, one of them would be written to the parent's pipe.
         masks: dict[int, set[int]] = {}
 
-        def hold_signals() -> None:
+        def block_signals() -> None:
             if (guard := this()) is not None and guard._is_on:
                 masks[get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
 
@@ -79,28 +80,28 @@ class ForkGuard:
             if mask is not None:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-        def let_go() -> None:
+        def isolate() -> None:
             if (guard := this()) is not None and guard._is_on:
-                guard._let_go()
+                guard._isolate()
             release_signals()
 
         os.register_at_fork(
-            before=hold_signals, after_in_parent=release_signals, after_in_child=let_go
+            before=block_signals, after_in_parent=release_signals, after_in_child=isolate
         )
 
     def stop(self) -> None:
-        """Leave later children alone: the descriptors may be somebody else's by then."""
+        """Isolate no further children: the descriptors may be reused for something else."""
         self._is_on = False
 
-    def _let_go(self) -> None:
+    def _isolate(self) -> None:
         self._release_signals()
         self._release_descriptors()
         self._engine.renew_locks()
-        self._engine.dispatcher = cast("Dispatcher", _Leaving(self._flush_logs))
-        _leave_when_left()
+        self._engine.dispatcher = cast("Dispatcher", _ExitingDispatcher(self._flush_logs))
+        _exit_on_return()
 
     def _release_signals(self) -> None:
-        # Written to the pipe that is shared with the parent, a signal of ours would end the parent.
+        # A signal written to the pipe that the parent shares would end the parent.
         signal.set_wakeup_fd(-1)
         for number in _ENDING:
             if signal.getsignal(number) == self._on_signal:
@@ -110,7 +111,7 @@ class ForkGuard:
                 )
 
     def _release_descriptors(self) -> None:
-        # Their numbers stay taken: what is left of the server in here knows them by number.
+        # Their numbers stay in use: the copy of the server in the child knows them by number.
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in self._descriptors():
             with suppress(OSError):
@@ -118,8 +119,8 @@ class ForkGuard:
         os.close(null)
 
 
-class _Leaving:
-    """Stands where the dispatcher was, which takes the end of a handler."""
+class _ExitingDispatcher:
+    """Replaces the dispatcher in a child: the end of a handler ends the process."""
 
     __slots__ = ("_flush_logs",)
 
@@ -127,14 +128,14 @@ class _Leaving:
         self._flush_logs = flush_logs
 
     def conclude(self, call: Invocation, outcome: CallOutcome, duration_ms: float) -> NoReturn:
-        """End the process as the interpreter would after the handler's code."""
-        leave(_exit_code(outcome), self._flush_logs)
+        """End the process as the interpreter would after the code of the handler."""
+        exit_process(_exit_code(outcome), self._flush_logs)
 
     break_off = expire = conclude
 
 
-def leave(exit_code: int, flush_logs: Callable[[float], object]) -> NoReturn:
-    """End this process at once, with what it has printed and logged written out."""
+def exit_process(exit_code: int, flush_logs: Callable[[float], object]) -> NoReturn:
+    """End this process at once, after writing its output and its log."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
@@ -161,8 +162,8 @@ def _exit_code(outcome: CallOutcome) -> int:
     return _FAILURE_EXIT
 
 
-def _leave_when_left() -> None:
-    """Have the process end when the code that forked it gives way to a loop or an executor."""
+def _exit_on_return() -> None:
+    """End the process when the code that forked it returns to a loop or an executor."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code is not Engine._run_in_task.__code__:
         module = frame.f_globals.get("__name__")

@@ -1,12 +1,12 @@
-"""What lives as long as a server serves: opened before the first message, closed after the last.
+"""The lifespan of a server: hooks entered before the first message and left after the last.
 
-A hook is given the server and is an async context manager, or an async generator that yields once.
+A hook takes the server, and is an async context manager or an async generator that yields once.
 Hooks nest in the order of their registration: the first is entered first and left last (OPS-01).
 
-One task of its own enters and leaves all of them: task groups and cancel scopes, which a hook may
-open, have to be closed in the task that opened them. Whoever serves holds the lifespan from `start`
-to `stop`; it is entered for the first holder and left after the last, so that two transports of
-one process, or two clients of a test, share one.
+One task enters and leaves all hooks: task groups and cancel scopes, which a hook may open, have to
+be closed in the task that opened them. A transport holds the lifespan from `start` to `stop`. The
+first holder enters the hooks and the last one leaves them, so two transports of one process, or two
+clients of a test, share them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Server = TypeVar("Server")
 
 
 class LifespanError(UsageError):
-    """A lifespan hook could not be entered; the message names it and says why."""
+    """A lifespan hook could not be entered; the message names the hook and the reason."""
 
 
 @define(eq=False, repr=False)
 class _Life:
-    """The hooks once entered, until they have been left."""
+    """The hooks from the first entry to the last exit."""
 
     task: asyncio.Task[None] = field(init=False)
     entered: asyncio.Future[None]
@@ -52,13 +52,13 @@ class _Life:
 
 @define(eq=False, repr=False)
 class Lifespan(Generic[Server]):
-    """The hooks of one server, and what they yielded.
+    """The hooks of one server, and their state.
 
     Args:
-        server: is given to every hook.
+        server: passed to every hook.
 
     Attributes:
-        state: what the hooks yielded (OPS-02); None while they are not entered.
+        state: the values that the hooks yielded (OPS-02); None while they are not entered.
     """
 
     _server: Server
@@ -70,10 +70,10 @@ class Lifespan(Generic[Server]):
     _logger: StructuredLogger | None = field(default=None, init=False)
 
     def add(self, hook: LifespanHook) -> None:
-        """Add a hook, to be entered after those that are there.
+        """Add a hook, which is entered after the hooks added before it.
 
         Raises:
-            RegistrationError: `hook` is neither of the two things that a hook can be.
+            RegistrationError: `hook` is neither a context manager nor a generator.
         """
         name = getattr(hook, "__qualname__", repr(hook))
         self._hooks.append((name, _as_context_manager(name, hook)))
@@ -90,15 +90,15 @@ class Lifespan(Generic[Server]):
 
     @property
     def holders(self) -> int:
-        """How many hold it."""
+        """Return the number of holders."""
         return 0 if self._life is None else self._life.holders
 
     async def start(self) -> None:
         """Hold the lifespan: enter the hooks, or wait until another holder has entered them.
 
         Raises:
-            LifespanError: a hook failed; those entered before it have been left again.
-            UsageError: it is held on another event loop.
+            LifespanError: a hook failed; the hooks before it have been left again.
+            UsageError: the lifespan is held on another event loop.
         """
         import asyncio
 
@@ -123,13 +123,13 @@ class Lifespan(Generic[Server]):
             raise
 
     async def stop(self, timeout: float) -> None:
-        """Hold the lifespan no more; the last holder leaves the hooks, in reverse order.
+        """Release the lifespan; the last holder leaves the hooks, in reverse order.
 
-        A hook that raises is logged, and the others are left all the same.
+        The exception of a hook is logged, and the others are left nevertheless.
 
         Args:
-            timeout: seconds that leaving may take. At four fifths of it what has not ended is
-                cancelled, at its end left behind, with a WARN.
+            timeout: seconds that leaving may take. After `HANDLER_SHARE` of it the hooks are
+                cancelled, with a warning; at its end they are left behind.
         """
         import asyncio
 
@@ -154,7 +154,7 @@ class Lifespan(Generic[Server]):
             raise UsageError("the lifespan of this server is held on another event loop")
 
     async def _live(self, life: _Life) -> None:
-        """Enter the hooks, wait, leave them: in this one task."""
+        """Enter the hooks, wait, and leave them, all in this task."""
         try:
             async with AsyncExitStack() as stack:
                 values = []
@@ -163,7 +163,7 @@ class Lifespan(Generic[Server]):
                 self.state = _merge([value for value in values if value is not None])
                 life.entered.set_result(None)
                 await life.leave.wait()
-        # Whatever it is, SystemExit included: it ends this task, and is told to whoever waits.
+        # Every exception, SystemExit included, ends this task and is passed to the holders.
         except BaseException as error:
             self._report(life, error)
         finally:
@@ -174,18 +174,18 @@ class Lifespan(Generic[Server]):
 
         described = describe_exception(error)
         if life.leave.is_set() and isinstance(error, asyncio.CancelledError):
-            life.entered.cancel()  # if it is not done: nobody waits for it
+            life.entered.cancel()  # if it is pending: its only holder was cancelled
         elif not life.entered.done():
-            what = f"{described['type']}: {described['message']}"
-            told = LifespanError(f"lifespan hook {life.entering!r} failed to start: {what}")
-            told.__cause__ = error
-            life.entered.set_exception(told)
+            problem = f"{described['type']}: {described['message']}"
+            failure = LifespanError(f"lifespan hook {life.entering!r} failed to start: {problem}")
+            failure.__cause__ = error
+            life.entered.set_exception(failure)
             fields = {"hook": life.entering, "error": described}
             self._log("error", "lifespan hook failed to start", fields)
         elif not isinstance(error, asyncio.CancelledError):
-            # By itself: a task group in it, say, lost one of its tasks.
-            what = "failed to stop" if life.leave.is_set() else "ended before the server"
-            self._log("error", f"lifespan hook {what}", {"error": described})
+            # By itself, for example because a task of its task group failed.
+            problem = "failed to stop" if life.leave.is_set() else "ended before the server"
+            self._log("error", f"lifespan hook {problem}", {"error": described})
 
     def _forget(self, life: _Life) -> None:
         if self._life is life:
@@ -268,7 +268,7 @@ def _as_context_manager(
     except TypeError:
         raise _refusal(name) from None
     except ValueError:
-        pass  # a callable that does not tell its parameters
+        pass  # the parameters of the callable are unknown
     manager: Callable[[Server], AbstractAsyncContextManager[Any]] = hook
     return manager
 
@@ -281,7 +281,7 @@ def _refusal(name: str) -> RegistrationError:
 
 
 def _merge(values: list[Any]) -> Any:
-    """What handlers see of what hooks yielded (OPS-02)."""
+    """Return the state for handlers, from the values that the hooks yielded (OPS-02)."""
     if len(values) < 2:
         return values[0] if values else None
     merged: dict[Any, Any] = {}

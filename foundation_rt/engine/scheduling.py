@@ -1,12 +1,11 @@
-"""Where a connection's timers and coroutines run.
+"""Schedulers: where a connection's timers and coroutines run.
 
-The engine needs three things of its surroundings: a timer, a place to run a coroutine as a real
-asyncio task, and a way back to the thread that its host expects to be called in. There are three
-surroundings (EMBED-02):
+The engine needs timers, a place for asyncio tasks, and a way back to the thread in which its host
+expects calls. There are three schedulers (EMBED-02):
 
-* a host with an event loop of its own: `HostLoop`;
-* a host without one: `Background`, whose threads start when they are first needed;
-* the stdio process, whose main thread waits in `transports.stdio.reactor`.
+* `HostLoop`, for a host with an event loop of its own;
+* `Background`, for a host without one: its threads start when they are first needed;
+* `Reactor` in `transports.stdio`, for the main thread of the stdio process.
 """
 
 from __future__ import annotations
@@ -24,51 +23,51 @@ from .timers import Callback, Timer, TimerThread
 if TYPE_CHECKING:
     import asyncio
 
-    from .loop_monitor import LoopDelay
+    from .loop_monitor import LoopMonitor
 
 ReportError = Callable[[str, BaseException | None], object]
-"""Is told what went wrong on an event loop of ours, and the exception if there was one."""
+"""Takes a message and an exception, or None, of an event loop that has failed."""
 
 _SAMPLE_SECONDS = 0.1
 
 
 class Scheduler(Protocol):
-    """What the engine asks of the place it runs in."""
+    """The place where the timers and coroutines of a connection run."""
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
-        """Run `callback` in `seconds`; called where messages are fed."""
+        """Run `callback` in `seconds`; only from the thread that feeds messages."""
 
     def start_task(
         self, coroutine: Coroutine[Any, Any, None], started: Callable[[asyncio.Task[None]], object]
     ) -> None:
         """Run `coroutine` as a task in a context of its own.
 
-        `started(task)` is called in the loop's thread when the task has had its first go: what ends
-        at once needs no deadline, with eager start and without.
+        `started(task)` is called in the loop's thread after the first step of the task: a task that
+        ends in it needs no deadline, with eager start and without.
         """
 
     def call_in_loop(self, callback: Callback) -> None:
-        """Run `callback` in the thread of the event loop that runs the tasks; thread-safe."""
+        """Run `callback` in the thread of the tasks' event loop; safe from any thread."""
 
     def is_here(self) -> bool:
-        """Return whether the host may be called in this very thread; safe from any."""
+        """Return whether the host may be called in this thread; safe from any thread."""
 
     def return_to_host(self, callback: Callback) -> None:
-        """Run `callback` where the host expects to be called; safe from any thread.
+        """Run `callback` in the thread in which the host expects calls; safe from any thread.
 
-        Where that place is gone it is dropped: there is nobody left to be told.
+        It is dropped if the host's loop is closed.
         """
 
 
 @define(eq=False, repr=False)
 class HostTimer:
-    """A timer of a host's loop; a loop's own may be cancelled in its thread only."""
+    """A timer of a host's loop that any thread may cancel."""
 
     _host: HostLoop
     _handle: asyncio.TimerHandle
 
     def cancel(self) -> None:
-        """Take it back; safe from any thread."""
+        """Cancel the timer; safe from any thread."""
         if self._host.is_here():
             self._handle.cancel()
         else:
@@ -77,57 +76,58 @@ class HostTimer:
 
 @define(eq=False, repr=False)
 class HostLoop:
-    """Everything happens on the event loop of the host; messages are fed in its thread."""
+    """Runs everything on the event loop of the host, in whose thread messages are fed."""
 
     loop: asyncio.AbstractEventLoop
+    _running_loop: Callable[[], object] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        from asyncio.events import _get_running_loop
+
+        self._running_loop = _get_running_loop  # unlike get_running_loop() it does not raise
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
-        """A timer of the host's loop, which worker threads may cancel."""
+        """Return a timer of the host's loop, which worker threads may cancel."""
         return HostTimer(self, self.loop.call_later(seconds, callback))
 
     def start_task(
         self, coroutine: Coroutine[Any, Any, None], started: Callable[[asyncio.Task[None]], object]
     ) -> None:
-        """A task on the host's loop."""
+        """Start a task on the host's loop."""
         _start_task(self.loop, coroutine, started)
 
     def call_in_loop(self, callback: Callback) -> None:
-        """On the host's loop."""
+        """Run `callback` on the host's loop."""
         self.loop.call_soon_threadsafe(callback)
 
     def return_to_host(self, callback: Callback) -> None:
-        """On the host's loop; nowhere when it has been closed."""
+        """Run `callback` on the host's loop, unless that is closed."""
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(callback)
 
     def is_here(self) -> bool:
         """Return whether this is the thread of the host's loop, and the loop runs."""
-        import asyncio
+        return self._running_loop() is self.loop
 
-        try:
-            return asyncio.get_running_loop() is self.loop
-        except RuntimeError:
-            return False
+    def probe(self, monitor: LoopMonitor, wanted: Callable[[], bool]) -> None:
+        """Report to `monitor` how late the host's loop runs its timers, as long as `wanted()`.
 
-    def sample_delay(self, delay: LoopDelay, wanted: Callable[[], bool]) -> None:
-        """Tell `delay` how late the host's loop runs its timers, as long as `wanted()`.
-
-        Nobody tells us the turns of a loop that is not ours, so ten timers a second probe it.
+        The turns of a loop that belongs to the host are unknown, so ten timers a second probe it.
         """
         due = time.monotonic() + _SAMPLE_SECONDS
 
         def sample() -> None:
-            delay.begin_turn(due)
-            delay.end_turn(time.monotonic())
+            monitor.begin_turn(due)
+            monitor.end_turn(time.monotonic())
             if wanted():
-                self.sample_delay(delay, wanted)
+                self.probe(monitor, wanted)
 
         self.loop.call_later(_SAMPLE_SECONDS, sample)
 
 
 @define(eq=False, repr=False)
 class Background:
-    """For hosts without an event loop: a timer thread and a loop thread of our own (EMBED-03)."""
+    """A timer thread and a loop thread, for hosts without an event loop (EMBED-03)."""
 
     _on_error: ReportError
     _timers: TimerThread = field(factory=TimerThread, init=False)
@@ -135,26 +135,26 @@ class Background:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
-        """A timer of the timer thread."""
+        """Return a timer of the timer thread."""
         return self._timers.call_later(seconds, callback)
 
     def start_task(
         self, coroutine: Coroutine[Any, Any, None], started: Callable[[asyncio.Task[None]], object]
     ) -> None:
-        """A task on the loop thread, which starts when it is first needed."""
+        """Start a task on the loop thread, which starts when it is first needed."""
         loop = self._running_loop()
         loop.call_soon_threadsafe(_start_task, loop, coroutine, started)
 
     def call_in_loop(self, callback: Callback) -> None:
-        """On the loop thread."""
+        """Run `callback` on the loop thread."""
         self._running_loop().call_soon_threadsafe(callback)
 
     def is_here(self) -> bool:
-        """Always: such a host takes calls from any thread."""
+        """Return True: such a host takes calls from any thread."""
         return True
 
     def return_to_host(self, callback: Callback) -> None:
-        """In place: such a host takes calls from any thread."""
+        """Run `callback` in place: such a host takes calls from any thread."""
         callback()
 
     def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -187,15 +187,15 @@ class Background:
 
 
 def ignore_error(message: str, error: BaseException | None) -> None:
-    """For a loop whose errors nobody asked for."""
+    """Ignore an error of a loop."""
 
 
 def run_protected(loop: asyncio.AbstractEventLoop) -> None:
     """Run `loop` until it is stopped, or a task of a handler raises through it.
 
-    asyncio lets `SystemExit` and `KeyboardInterrupt` of a task out of the loop. The task has the
-    exception as well, so the handler that waits for it fails with it (ERR-05); the loop can be run
-    again. So it can after another thread has thrown an exception into this one (ERR-07).
+    asyncio raises `SystemExit` and `KeyboardInterrupt` of a task out of the loop. The task keeps
+    the exception as well, so the handler that waits for it fails with it (ERR-05), and the loop can
+    run again. The same holds after another thread has thrown an exception into this one (ERR-07).
     """
     try:
         loop.run_forever()
@@ -206,14 +206,14 @@ def run_protected(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def interruption(error: BaseException) -> str:
-    """Return what the log says of an exception that came out of a running loop."""
+    """Return the log message for an exception that left a running loop."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         return "a task tried to end the process"
     return "the loop was interrupted"
 
 
 def report_errors(loop: asyncio.AbstractEventLoop, report: ReportError) -> None:
-    """Send what asyncio would print (exceptions nobody retrieved, for one) to `report`."""
+    """Report what asyncio would print, such as exceptions that were never retrieved."""
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         report(str(context.get("message")), context.get("exception"))
@@ -226,14 +226,14 @@ def _start_task(
     coroutine: Coroutine[Any, Any, None],
     started: Callable[[asyncio.Task[None]], object],
 ) -> None:
-    # A loop calls back in the order in which it was asked to: after the first step of the task.
+    # A loop runs callbacks in their order: this one after the first step of the task.
     loop.call_soon(started, create_task(loop, coroutine))
 
 
 def create_task(
     loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]
 ) -> asyncio.Task[None]:
-    """A task in a context of its own; started at once where Python can do that (3.12)."""
+    """Return a task in a context of its own; with Python 3.12 it starts at once."""
     import asyncio
     import sys
 

@@ -1,4 +1,4 @@
-"""Callbacks that run later: a queue that knows no clock, and a thread that runs one."""
+"""Timers: a queue without a clock, and a thread that runs one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Timer(Protocol):
     """A callback that will run later, unless it is cancelled first."""
 
     def cancel(self) -> None:
-        """Take it back; harmless when it has run."""
+        """Cancel the timer; does nothing if it has run."""
 
 
 @define(eq=False, repr=False)
@@ -27,17 +27,17 @@ class QueuedTimer:
     callback: Callback | None
 
     def cancel(self) -> None:
-        """Take it back; safe from any thread."""
+        """Cancel the timer; safe from any thread."""
         self.callback = None
 
 
 @define(eq=False, repr=False)
 class TimerQueue:
-    """Timers in the order of their time; a plain value, which knows no clock.
+    """Timers in the order of their time; plain data without a clock.
 
-    Cancelling only marks a timer. Marked ones are swept out when the heap has doubled since the
-    last sweep, so that thousands of calls a second, each with a deadline far off that is cancelled
-    at once, cost amortized constant time and bounded memory.
+    Cancelling only marks a timer. Marked timers are removed when the heap has doubled since the
+    last removal. So thousands of calls a second, each with a distant deadline that is cancelled at
+    once, cost amortized constant time and bounded memory.
     """
 
     _heap: list[tuple[float, int, QueuedTimer]] = field(factory=list, init=False)
@@ -45,7 +45,7 @@ class TimerQueue:
     _sweep_at: int = field(default=64, init=False)
 
     def add(self, due: float, callback: Callback) -> QueuedTimer:
-        """Have `callback` returned by `pop_due` from the time `due` on."""
+        """Add a timer whose `callback` is due at the time `due`."""
         timer = QueuedTimer(callback)
         if len(self._heap) >= self._sweep_at:
             self._heap = [entry for entry in self._heap if entry[2].callback is not None]
@@ -56,14 +56,14 @@ class TimerQueue:
         return timer
 
     def next_due(self) -> float | None:
-        """When the next timer is due; None when there is none."""
+        """Return when the next timer is due; None if there is none."""
         heap = self._heap
         while heap and heap[0][2].callback is None:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
     def pop_due(self, now: float) -> Iterator[Callback]:
-        """Take out the callbacks that are due at `now`, in order, each when it is asked for."""
+        """Remove and yield the callbacks that are due at `now`, in order."""
         while self._heap and self._heap[0][0] <= now:
             timer = heapq.heappop(self._heap)[2]
             callback, timer.callback = timer.callback, None

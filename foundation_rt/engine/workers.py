@@ -1,7 +1,7 @@
-"""Worker threads for `def` handlers: as many as there are slots, each made when first needed.
+"""Worker threads for `def` handlers: at most as many as slots, each started when first needed.
 
-The standard library's pool joins its threads at exit, so that one stuck handler would keep the
-process alive for ever; these are daemon threads, and the process may end without them (PROC-06).
+The standard library's pool joins its threads at exit, so one stuck handler would keep the process
+alive for ever. These are daemon threads: the process may end without them (PROC-06).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class WorkerPool:
     """Runs functions in at most `max_threads` threads.
 
     Args:
-        max_threads: as many as there can be calls at once, so that none waits for a thread.
-        on_error: is given what a function raised, or what another thread threw into this one.
+        max_threads: the maximum number of concurrent calls, so that none waits for a thread.
+        on_error: takes the exception of a function, or one that another thread threw into a worker.
     """
 
     max_threads: int
     on_error: ReportError = ignore_error
-    # One entry of `_wake` for each function in `_work`. A thread that waits is interrupted when it
-    # has taken an entry: what it was woken for must not be lost with it.
+    # One entry of `_wake` for each function in `_work`. A waiting thread may be interrupted after
+    # it has taken an entry: the function that it was woken for must not be lost.
     _work: deque[Callable[[], None]] = field(factory=deque, init=False)
     _wake: SimpleQueue[None] = field(factory=SimpleQueue, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -36,10 +36,10 @@ class WorkerPool:
     _unfinished: int = field(default=0, init=False)
 
     def submit(self, function: Callable[[], None]) -> None:
-        """Run `function` in a worker thread. What it raises is reported, and the thread goes on.
+        """Run `function` in a worker thread; report its exception.
 
         Raises:
-            RuntimeError: there is no thread, and the system starts none.
+            RuntimeError: there is no thread, and the system cannot start one.
         """
         with self._lock:
             if self._threads < min(self._unfinished + 1, self.max_threads):
@@ -53,7 +53,7 @@ class WorkerPool:
         try:
             threading.Thread(target=self._run, name=name, daemon=True).start()
         except RuntimeError:
-            # The system has no more of them: the work waits for those there are.
+            # The system cannot start one: the work waits for the existing threads.
             if self._threads == 0:
                 raise
         else:
@@ -63,7 +63,7 @@ class WorkerPool:
         while True:
             try:
                 self._serve()
-            except BaseException as error:  # its own, or thrown in by another thread (ERR-07)
+            except BaseException as error:  # of the function, or thrown in by a thread (ERR-07)
                 self._wake.put(None)
                 self.on_error("a worker thread was interrupted", error)
 
@@ -73,10 +73,10 @@ class WorkerPool:
             try:
                 function = self._work.popleft()
             except IndexError:
-                continue  # there is an entry too many after every interruption
+                continue  # every interruption leaves one entry too many
             try:
                 function()
             finally:
-                del function  # it has what the call was given and what it returned
+                del function  # it holds the arguments and the result of the call
                 with self._lock:
                     self._unfinished -= 1

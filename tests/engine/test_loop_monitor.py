@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foundation_rt.engine.loop_monitor import WINDOW_SECONDS, HostDelay, LoopDelay
+from foundation_rt.engine.loop_monitor import WINDOW_SECONDS, HostLoopMonitor, LoopMonitor
 
 
-def watched(*turns: tuple[float, float]) -> LoopDelay:
-    delay = LoopDelay()
+def watched(*turns: tuple[float, float]) -> LoopMonitor:
+    monitor = LoopMonitor()
     for begin, end in turns:
-        delay.begin_turn(begin)
-        delay.end_turn(end)
-    return delay
+        monitor.begin_turn(begin)
+        monitor.end_turn(end)
+    return monitor
 
 
 def chance_of_waiting_longer(delay_seconds: float, turns: list[tuple[float, float]]) -> float:
@@ -27,7 +27,7 @@ def chance_of_waiting_longer(delay_seconds: float, turns: list[tuple[float, floa
 
 @pytest.mark.rule("RES-20")
 def test_an_idle_loop_has_no_delay() -> None:
-    assert LoopDelay().p99_ms(1000.0) == 0.0
+    assert LoopMonitor().p99_ms(1000.0) == 0.0
     assert watched((0.0, 0.0)).p99_ms(1.0) == 0.0
 
 
@@ -55,22 +55,22 @@ def test_turns_shorter_than_the_delay_do_not_lower_it() -> None:
 
 @pytest.mark.rule("RES-10")
 def test_the_turn_under_way_counts() -> None:
-    delay = LoopDelay()
-    delay.begin_turn(5.0)
-    assert delay.turn_started == 5.0
-    assert delay.p99_ms(7.0) == pytest.approx(1900.0)
-    delay.end_turn(7.0)
-    assert delay.turn_started is None
-    assert delay.p99_ms(7.0) == pytest.approx(1900.0)
+    monitor = LoopMonitor()
+    monitor.begin_turn(5.0)
+    assert monitor.turn_started == 5.0
+    assert monitor.p99_ms(7.0) == pytest.approx(1900.0)
+    monitor.end_turn(7.0)
+    assert monitor.turn_started is None
+    assert monitor.p99_ms(7.0) == pytest.approx(1900.0)
 
 
 @pytest.mark.rule("RES-10")
 def test_what_is_older_than_ten_seconds_no_longer_counts() -> None:
-    delay = watched((0.0, 2.0))
-    assert delay.p99_ms(10.0) == pytest.approx(1900.0)
-    assert delay.p99_ms(11.0) == pytest.approx(900.0)
-    assert delay.p99_ms(12.0) == 0.0
-    assert delay.p99_ms(100.0) == 0.0
+    monitor = watched((0.0, 2.0))
+    assert monitor.p99_ms(10.0) == pytest.approx(1900.0)
+    assert monitor.p99_ms(11.0) == pytest.approx(900.0)
+    assert monitor.p99_ms(12.0) == 0.0
+    assert monitor.p99_ms(100.0) == 0.0
 
 
 @pytest.mark.rule("RES-10")
@@ -81,9 +81,9 @@ def test_turns_under_a_millisecond_count_for_nothing_however_many_there_are() ->
 
 @pytest.mark.rule("RES-10")
 def test_a_turn_that_ends_without_having_begun_is_nothing() -> None:
-    delay = LoopDelay()
-    delay.end_turn(5.0)
-    assert delay.p99_ms(5.0) == 0.0
+    monitor = LoopMonitor()
+    monitor.end_turn(5.0)
+    assert monitor.p99_ms(5.0) == 0.0
 
 
 turn_lists = st.lists(
@@ -116,12 +116,12 @@ def test_an_event_waits_longer_than_the_p99_with_a_chance_of_one_in_a_hundred(
 @pytest.mark.rule("RES-10")
 @given(st.lists(st.floats(0, 3), max_size=200))
 def test_the_delay_is_never_longer_than_the_longest_turn(lengths: list[float]) -> None:
-    delay, now = LoopDelay(), 0.0
+    monitor, now = LoopMonitor(), 0.0
     for length in lengths:
-        delay.begin_turn(now)
+        monitor.begin_turn(now)
         now += length
-        delay.end_turn(now)
-        assert 0.0 <= delay.p99_ms(now) <= 1000 * max(lengths) + 1e-6
+        monitor.end_turn(now)
+        assert 0.0 <= monitor.p99_ms(now) <= 1000 * max(lengths) + 1e-6
 
 
 class Host:
@@ -130,10 +130,10 @@ class Host:
     def __init__(self) -> None:
         self.probes: list[Callable[[], bool]] = []
 
-    def sample_delay(self, delay: LoopDelay, wanted: Callable[[], bool]) -> None:
+    def probe(self, monitor: LoopMonitor, wanted: Callable[[], bool]) -> None:
         self.probes.append(wanted)
 
-    def probe(self) -> int:
+    def probe_all(self) -> int:
         """Let every probe come round once; return how many go on."""
         self.probes = [wanted for wanted in self.probes if wanted()]
         return len(self.probes)
@@ -146,27 +146,27 @@ class Peer:
 @pytest.mark.rule("RES-20")
 def test_a_hosts_loop_is_probed_once_as_long_as_any_connection_is_open() -> None:
     host = Host()
-    measured = HostDelay(host)  # type: ignore[arg-type]
+    monitor = HostLoopMonitor(host)  # type: ignore[arg-type]
     first, second, third = Peer(), Peer(), Peer()
-    measured.watch(first)  # type: ignore[arg-type]
-    measured.watch(second)  # type: ignore[arg-type]
-    assert host.probe() == 1
+    monitor.watch(first)  # type: ignore[arg-type]
+    monitor.watch(second)  # type: ignore[arg-type]
+    assert host.probe_all() == 1
     first.closed = True
-    assert host.probe() == 1
+    assert host.probe_all() == 1
     second.closed = True
-    assert host.probe() == 0
-    measured.watch(third)  # type: ignore[arg-type]
-    assert host.probe() == 1
+    assert host.probe_all() == 0
+    monitor.watch(third)  # type: ignore[arg-type]
+    assert host.probe_all() == 1
 
 
 @pytest.mark.rule("RES-20")
 def test_a_connection_that_opens_before_the_probe_saw_the_last_one_close_needs_no_second() -> None:
     host = Host()
-    measured = HostDelay(host)  # type: ignore[arg-type]
+    monitor = HostLoopMonitor(host)  # type: ignore[arg-type]
     first, second = Peer(), Peer()
-    measured.watch(first)  # type: ignore[arg-type]
+    monitor.watch(first)  # type: ignore[arg-type]
     first.closed = True
-    measured.watch(second)  # type: ignore[arg-type]
-    assert host.probe() == 1
+    monitor.watch(second)  # type: ignore[arg-type]
+    assert host.probe_all() == 1
     second.closed = True
-    assert host.probe() == 0
+    assert host.probe_all() == 0

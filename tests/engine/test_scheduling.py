@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation_rt.clock import ManualClock
-from foundation_rt.engine.loop_monitor import LoopDelay
+from foundation_rt.engine.loop_monitor import LoopMonitor
 from foundation_rt.engine.scheduling import Background, HostLoop
 from foundation_rt.engine.timers import TimerQueue, TimerThread
 from tests.support.virtual_loop import VirtualLoop, run_virtual
@@ -131,11 +131,11 @@ def test_a_hosts_loop_is_probed_ten_times_a_second_as_long_as_that_is_wanted() -
     wanted = True
     probes: list[float] = []
 
-    class Counting(LoopDelay):
+    class Counting(LoopMonitor):
         def end_turn(self, now: float) -> None:
             probes.append(clock.monotonic())
 
-    HostLoop(loop).sample_delay(Counting(), lambda: wanted)
+    HostLoop(loop).probe(Counting(), lambda: wanted)
     loop.run_until_complete(asyncio.sleep(1.05))
     assert probes == [pytest.approx(0.1 * number, abs=1e-4) for number in range(1, 11)]
     wanted = False

@@ -30,7 +30,7 @@ import uvloop
 from attrs import define, field
 
 from ...engine.forks import ForkGuard
-from ...engine.loop_monitor import LoopDelay
+from ...engine.loop_monitor import LoopMonitor
 from ...engine.scheduling import report_errors, run_protected
 from ...engine.shutdown import (
     HANDLER_SHARE,
@@ -301,7 +301,7 @@ class HttpProcess:
         budget = self.runtime.config.server.shutdown_timeout_ms / 1000
         self._watchdog = Watchdog(
             None,
-            LoopDelay(),
+            LoopMonitor(),
             hang_up_budget=budget,
             signal_budget=budget,
             on_blocked=lambda seconds: None,

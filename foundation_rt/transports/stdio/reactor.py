@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from ...engine.loop_monitor import LoopDelay
+from ...engine.loop_monitor import LoopMonitor
 from ...engine.scheduling import (
     ReportError,
     create_task,
@@ -52,7 +52,7 @@ class Reactor:
     Only `wake`, `stop`, `return_to_host` and `QueuedTimer.cancel` may be called from other threads.
 
     Attributes:
-        delay: measures how long events wait.
+        monitor: measures how long events wait.
         loop: the asyncio loop; None before the first coroutine.
         on_wake: called after `wake`.
         on_turn: called at the beginning of each turn.
@@ -60,7 +60,7 @@ class Reactor:
         stopped: whether `run` returns after the present turn.
     """
 
-    delay: LoopDelay = field(factory=LoopDelay, init=False)
+    monitor: LoopMonitor = field(factory=LoopMonitor, init=False)
     loop: ReactorLoop | None = field(default=None, init=False)
     on_wake: Callback = field(default=lambda: None)
     on_turn: Callback = field(default=lambda: None)
@@ -122,7 +122,7 @@ class Reactor:
         """
         failures = 0
         while not self.stopped:
-            turns = self.delay.turns
+            turns = self.monitor.turns
             try:
                 if self.loop is None:
                     self.turn(None)
@@ -130,12 +130,12 @@ class Reactor:
                 else:
                     self.loop.run_forever()
             except BaseException as error:
-                failures = failures + 1 if self.delay.turns <= turns + 1 else 1
+                failures = failures + 1 if self.monitor.turns <= turns + 1 else 1
                 if failures > _MAX_FAILURES:
                     raise
                 self._recover(error)
         # Handlers do not delay what follows, such as waiting for a slow client.
-        self.delay.end_turn(time.monotonic())
+        self.monitor.end_turn(time.monotonic())
 
     def _recover(self, error: BaseException) -> None:
         """Report the exception that has ended a turn, and check everything again."""
@@ -154,7 +154,7 @@ class Reactor:
         if self._started:
             self._notify_started()
         now = time.monotonic()
-        self.delay.end_turn(now)
+        self.monitor.end_turn(now)
         due = self._timers.next_due()
         if due is not None:
             remaining = max(0.0, due - now)
@@ -162,7 +162,7 @@ class Reactor:
         # Rounded up: a wait that ends before its timer is due would only be repeated.
         ready = self._poll.poll(None if timeout is None else ceil(timeout * 1000))
         now = time.monotonic()
-        self.delay.begin_turn(now)
+        self.monitor.begin_turn(now)
         self.on_turn()
         for descriptor, events in ready:
             handler = self._handlers.get(descriptor)

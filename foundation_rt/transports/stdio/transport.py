@@ -120,7 +120,7 @@ class StdioTransport:
         self._streams.connection = self.connection
         self._watchdog = Watchdog(
             self.descriptors.input if self._companion is None else None,
-            self.reactor.delay,
+            self.reactor.monitor,
             hang_up_budget=self._budget,
             signal_budget=self._budget,
             on_blocked=self._report_blocked,
@@ -144,7 +144,7 @@ class StdioTransport:
         reactor.on_turn = self._begin_turn
         reactor.on_error = self.runtime.report_loop_error
         self.runtime.engine.on_idle = self._on_idle
-        self.runtime.resources.event_loop_delay = lambda: reactor.delay.p99_ms(time.monotonic())
+        self.runtime.resources.event_loop_delay = lambda: reactor.monitor.p99_ms(time.monotonic())
         self._watchdog.start()
         self._restore_signals = self._take_signals()
         self._guard = ForkGuard(
@@ -217,7 +217,7 @@ class StdioTransport:
         if self.runtime.needs_event_loop():
             self.reactor.prepare_loop()
             # Importing asyncio does not count as the delay of an event.
-            self.reactor.delay.begin_turn(time.monotonic())
+            self.reactor.monitor.begin_turn(time.monotonic())
         self.runtime.start_agents(self.reactor)
 
     # -- leaving -----------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-from ...engine.loop_monitor import LoopDelay
+from ...engine.loop_monitor import LoopMonitor
 from ...engine.shutdown import ending_signals
 
 _TICK_SECONDS = 1.0
@@ -45,7 +45,7 @@ class Watchdog:
     Args:
         peer: the descriptor whose hang-up means that the client has gone; None if the process
             does not end with its client.
-        delay: knows when the present turn began.
+        monitor: knows when the present turn began.
         hang_up_budget: how long a turn may last after the client has hung up, in seconds.
         signal_budget: the time from an ending signal to the end of the process, in seconds.
         on_blocked: called with the number of seconds that a turn has lasted.
@@ -57,7 +57,7 @@ class Watchdog:
     """
 
     peer: int | None
-    delay: LoopDelay
+    monitor: LoopMonitor
     hang_up_budget: float
     signal_budget: float
     on_blocked: Callable[[float], object]
@@ -114,7 +114,7 @@ class Watchdog:
         due = time.monotonic() + seconds
         if self._limit is not None:
             due = min(due, self._limit[0])
-        if self._hung_up_at is not None and self.delay.turns <= self._hung_up_in + 1:
+        if self._hung_up_at is not None and self.monitor.turns <= self._hung_up_in + 1:
             due = min(due, self._hung_up_at + self.hang_up_budget)
         self._limit = (due, exit_code)
         self._send(_LOOK)
@@ -123,7 +123,7 @@ class Watchdog:
     def note_hang_up(self, now: float) -> None:
         """Allow a turn `hang_up_budget` seconds from now on, since the client has gone."""
         self._hung_up_at = now
-        self._hung_up_in = self.delay.turns
+        self._hung_up_in = self.monitor.turns
 
     def stop(self) -> None:
         """End the thread: the process ends by itself, or continues without it."""
@@ -154,7 +154,7 @@ class Watchdog:
                 # A whole tick has passed. Only a process that took no turn in it is idle: waking
                 # this thread for each turn would double the time of a call.
                 self.asleep = self._is_idle(turns)
-                turns = self.delay.turns
+                turns = self.monitor.turns
             if self._hung_up_at is None and self._is_read_to_its_end():
                 self.note_hang_up(time.monotonic())
             self._check(time.monotonic())
@@ -165,8 +165,8 @@ class Watchdog:
         # wakes it, or is seen here.
         self.asleep = True
         return (
-            self.delay.turns == turns
-            and self.delay.turn_started is None
+            self.monitor.turns == turns
+            and self.monitor.turn_started is None
             and self._next_limit() is None
         )
 
@@ -198,7 +198,7 @@ class Watchdog:
 
     def pause(self, now: float) -> float | None:
         """Return the seconds until the next check; None while nothing is to be checked."""
-        limit, turn = self._next_limit(), self.delay.turn_started
+        limit, turn = self._next_limit(), self.monitor.turn_started
         if limit is None and self.asleep:
             return None
         waits = [_TICK_SECONDS]
@@ -217,7 +217,7 @@ class Watchdog:
             return
         if self._limit is not None and now >= self._limit[0]:
             self.end_process(self._limit[1])
-        turn = self.delay.turn_started
+        turn = self.monitor.turn_started
         if turn is None:
             return
         if now - turn >= _BLOCKED_SECONDS and turn != self._warned_of:

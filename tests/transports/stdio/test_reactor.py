@@ -165,7 +165,7 @@ def test_stopped_before_it_runs_it_does_not_run(either: Reactor) -> None:
 @pytest.mark.rule("RES-10")
 def test_each_turn_is_announced_and_measured(either: Reactor) -> None:
     during: list[float | None] = []
-    either.on_turn = lambda: during.append(either.delay.turn_started)
+    either.on_turn = lambda: during.append(either.monitor.turn_started)
     either.call_later(0.01, either.stop)
     run(either)
     assert during

@@ -15,7 +15,7 @@ from queue import Queue
 import pytest
 from attrs import define, field
 
-from foundation_rt.engine.loop_monitor import LoopDelay
+from foundation_rt.engine.loop_monitor import LoopMonitor
 from foundation_rt.transports.stdio.watchdog import Watchdog
 
 PATIENCE = 20.0
@@ -28,7 +28,7 @@ class Bench:
     """A watchdog, the descriptor it watches, and what it tells."""
 
     watchdog: Watchdog
-    delay: LoopDelay
+    monitor: LoopMonitor
     peer: int
     client: int
     blocked: Queue[float] = field(factory=Queue)
@@ -37,7 +37,7 @@ class Bench:
 
     def block(self, seconds_ago: float = -LONG_AGO) -> None:
         """A turn began so long ago, and lasts."""
-        self.delay.begin_turn(time.monotonic() - seconds_ago)
+        self.monitor.begin_turn(time.monotonic() - seconds_ago)
         self.watchdog.look()
 
     def hang_up(self) -> None:
@@ -56,18 +56,18 @@ class Bench:
 
 def make(hang_up_budget: float = 0.0, signal_budget: float = AN_HOUR) -> Bench:
     peer, client = os.pipe()
-    delay = LoopDelay()
+    monitor = LoopMonitor()
     bench: Bench
     watchdog = Watchdog(
         peer,
-        delay,
+        monitor,
         hang_up_budget=hang_up_budget,
         signal_budget=signal_budget,
         on_blocked=lambda seconds: bench.blocked.put(seconds),
         on_signal=lambda: bench.woken.set(),
         end_process=lambda code: bench.ended.put(code),
     )
-    bench = Bench(watchdog, delay, peer, client)
+    bench = Bench(watchdog, monitor, peer, client)
     watchdog.start()
     return bench
 
@@ -90,7 +90,7 @@ def test_a_turn_that_lasts_is_told_once(benches: list[Bench]) -> None:
     bench.block()
     assert bench.blocked.get(timeout=PATIENCE) >= 3600
     bench.watchdog.look()
-    bench.delay.end_turn(time.monotonic())
+    bench.monitor.end_turn(time.monotonic())
     bench.block(7200)
     assert bench.blocked.get(timeout=PATIENCE) >= 7200
     assert bench.blocked.empty()
@@ -226,7 +226,7 @@ def unstarted(hang_up_budget: float = 0.3) -> Watchdog:
     nothing = lambda *_: None  # noqa: E731
     return Watchdog(
         None,
-        LoopDelay(),
+        LoopMonitor(),
         hang_up_budget=hang_up_budget,
         signal_budget=AN_HOUR,
         on_blocked=nothing,
@@ -239,14 +239,14 @@ def unstarted(hang_up_budget: float = 0.3) -> Watchdog:
 @pytest.mark.parametrize("age", [0.0, 0.4, 0.99])
 def test_it_looks_again_when_the_present_turn_has_lasted_a_second(age: float) -> None:
     watchdog = unstarted()
-    watchdog.delay.begin_turn(NOW - age)
+    watchdog.monitor.begin_turn(NOW - age)
     assert watchdog.pause(NOW) == pytest.approx(1.0 - age)
 
 
 @pytest.mark.rule("PROC-06")
 def test_it_looks_when_a_turn_that_lasts_has_spent_the_budget_of_a_hang_up() -> None:
     watchdog = unstarted(hang_up_budget=0.3)
-    watchdog.delay.begin_turn(NOW - 0.5)
+    watchdog.monitor.begin_turn(NOW - 0.5)
     watchdog.note_hang_up(NOW)
     seen = []
     now = NOW
@@ -273,9 +273,9 @@ def test_the_time_to_end_counts_from_a_hang_up_that_a_turn_kept_from_being_notic
     bench = make(hang_up_budget=AN_HOUR)
     benches.append(bench)
     begun = time.monotonic()
-    bench.delay.begin_turn(begun)
+    bench.monitor.begin_turn(begun)
     bench.watchdog.note_hang_up(begun + 0.25)
-    bench.delay.begin_turn(begun + 2)  # the next one notices
+    bench.monitor.begin_turn(begun + 2)  # the next one notices
     assert bench.watchdog.limit(2 * AN_HOUR, 0) == begun + 0.25 + AN_HOUR
 
 
@@ -287,8 +287,8 @@ def test_the_time_to_end_counts_anew_where_many_turns_were_taken_since_the_hang_
     benches.append(bench)
     bench.watchdog.note_hang_up(time.monotonic() - AN_HOUR)
     for _ in range(3):
-        bench.delay.begin_turn(time.monotonic())
-        bench.delay.end_turn(time.monotonic())
+        bench.monitor.begin_turn(time.monotonic())
+        bench.monitor.end_turn(time.monotonic())
     before = time.monotonic()
     assert bench.watchdog.limit(AN_HOUR, 0) >= before + AN_HOUR
 
