@@ -15,7 +15,6 @@ from attrs import frozen
 
 from ..errors import RegistrationError
 from ..signatures.binding import Handler, make_check
-from ..signatures.docstrings import parse_docstring
 from ..signatures.function_signature import FunctionSignature
 from ..signatures.parameters import ParameterCollector
 from ..signatures.type_schema import UnsupportedType
@@ -75,6 +74,8 @@ def derive_tool(
     described: dict[str, str] = {}
     description = ""
     if signature.docstring:
+        from ..signatures.docstrings import parse_docstring
+
         names = [parameter.name for parameter in signature.parameters]
         description, described = parse_docstring(signature.docstring, names)
     collector = ParameterCollector(

@@ -240,16 +240,18 @@ class ToolRegistry:
         granted = check_scopes(f"tool {name!r}", scopes)
         definition = definition.private_copy()
         try:
-            schemas = compile_tool(definition, check_formats=self._check_formats)
+            validate, validate_output, header_parameters, warnings = compile_tool(
+                definition, check_formats=self._check_formats
+            )
         except RegistrationError as error:
             raise RegistrationError(f"tool {name!r}: {error}") from error
         tool = RegisteredTool(
             definition,
             name,
             handler,
-            schemas.validate,
-            schemas.validate_output,
-            schemas.header_parameters,
+            validate,
+            validate_output,
+            header_parameters,
             execution
             or (ExecutionMode.ASYNC if is_async_callable(handler) else ExecutionMode.THREAD),
             timeout_ms,
@@ -262,7 +264,7 @@ class ToolRegistry:
             argument_scopes,
         )
         self._add(tool)
-        self._log_warnings(tool, schemas.warnings)
+        self._log_warnings(tool, warnings)
         self._notifier.notify()
         return tool
 
@@ -376,8 +378,8 @@ class ToolRegistry:
                 return
             self._check_formats = check
             for tool in self._tools.entries():
-                schemas = compile_tool(tool.definition, check_formats=check)
-                tool.validate, tool.validate_output = schemas.validate, schemas.validate_output
+                compiled = compile_tool(tool.definition, check_formats=check)
+                tool.validate, tool.validate_output, *_ = compiled
 
     def _add(self, tool: RegisteredTool) -> None:
         with self._notifier.lock:
@@ -505,26 +507,18 @@ def _check_ms(name: str, option: str, value: object, least: int) -> None:
         )
 
 
-@define(eq=False, repr=False)
-class ToolSchemas(Shown):
-    """The compiled schemas of a tool; the attributes are those of `RegisteredTool`.
-
-    Attributes:
-        warnings: keywords that are not enforced.
-    """
-
-    validate: Validator
-    validate_output: Validator | None
-    header_parameters: tuple[HeaderParameter, ...]
-    warnings: tuple[str, ...]
-
-
-def compile_tool(definition: ToolDefinition, *, check_formats: bool = True) -> ToolSchemas:
+def compile_tool(
+    definition: ToolDefinition, *, check_formats: bool = True
+) -> tuple[Validator, Validator | None, tuple[HeaderParameter, ...], tuple[str, ...]]:
     """Compile the schemas of a tool.
 
     Args:
         definition: of the tool.
         check_formats: enforce `format`; otherwise it is an annotation (SCHEMA-25).
+
+    Returns:
+        The attributes `validate`, `validate_output` and `header_parameters` of `RegisteredTool`;
+        and warnings of keywords that are not enforced.
 
     Raises:
         RegistrationError: one of them cannot be enforced (SCHEMA-01 to SCHEMA-23).
@@ -536,7 +530,7 @@ def compile_tool(definition: ToolDefinition, *, check_formats: bool = True) -> T
 
         parameters = header_parameters(definition.input_schema, compiled.header_params)
     if definition.output_schema is None:
-        return ToolSchemas(compiled.validate, None, parameters, compiled.warnings)
+        return compiled.validate, None, parameters, compiled.warnings
     try:
         output = compile_schema(
             definition.output_schema,
@@ -547,4 +541,4 @@ def compile_tool(definition: ToolDefinition, *, check_formats: bool = True) -> T
     except RegistrationError as error:
         raise RegistrationError(f"outputSchema: {error}") from error
     warnings = (*compiled.warnings, *(f"outputSchema: {each}" for each in output.warnings))
-    return ToolSchemas(compiled.validate, output.validate, parameters, warnings)
+    return compiled.validate, output.validate, parameters, warnings
