@@ -355,14 +355,14 @@ class StoreContract:
         assert ledger.last_seq("b", "c") == 0
 
     @pytest.mark.rule("AACP-10")
-    def test_links_are_told_apart_however_their_ends_are_spelled(self, ledger: Ledger) -> None:
+    def test_links_with_similar_names_are_distinct(self, ledger: Ledger) -> None:
         pairs = [("a", "b c"), ("a b", "c"), ("A", "b c"), ("ä", "Ä"), ("Ä", "ä"), ("a'", '"%_\\')]
         appended = ledger.append(*(outgoing(f"r{n}", *pair) for n, pair in enumerate(pairs)))
         assert sequences(appended) == [1] * len(pairs)
         assert ledger.claim_ids("b c") == ["r0", "r2"]
 
     @pytest.mark.rule("AACP-48")
-    def test_one_id_of_several_owners_is_several_requests(self, ledger: Ledger) -> None:
+    def test_id_used_by_several_owners_is_several_requests(self, ledger: Ledger) -> None:
         ids = ["r1", *(owned_id("r1", name) for name in ("alice", "bob"))]
         far = [owned_id("r1", name) for name in ("carol", "dave")]
         assert sequences(ledger.append(*map(outgoing, ids))) == [1, 2, 3]
@@ -378,7 +378,7 @@ class StoreContract:
             Outcome.UNKNOWN,
         ]
 
-    def test_an_empty_batch_does_nothing(self, ledger: Ledger) -> None:
+    def test_empty_batch_does_nothing(self, ledger: Ledger) -> None:
         assert ledger.append() == []
         assert ledger.receive() == Received({}, [], [], [], [], 0, False)
         assert ledger.complete() == []
@@ -388,7 +388,7 @@ class StoreContract:
         assert ledger.run(ledger.adapter.get_request_records([])) == []
 
     @pytest.mark.rule("AACP-20")
-    def test_what_is_local_is_received_and_goes_over_no_transport(self, ledger: Ledger) -> None:
+    def test_local_message_is_received_and_not_sent(self, ledger: Ledger) -> None:
         assert ledger.append(outgoing("r1")) == [Appended(EntryVerdict.NEW, 1)]
         record = ledger.request("r1")
         made = outgoing("r1")
@@ -409,7 +409,7 @@ class StoreContract:
         assert ledger.unacknowledged("a", "b") == []
 
     @pytest.mark.rule("AACP-20")
-    def test_a_request_to_another_ledger_is_sent_and_kept(self, ledger: Ledger) -> None:
+    def test_request_to_another_ledger_is_sent_and_kept(self, ledger: Ledger) -> None:
         made = outgoing("r1", "a", "far", local=False)
         [appended] = ledger.append(made)
         message = MessageRecord(
@@ -435,14 +435,14 @@ class StoreContract:
             message.envelope(made.message_id, None, ledger.adapter.incarnation)
         ]
 
-    def test_an_event_to_another_ledger_is_a_message_only(self, ledger: Ledger) -> None:
+    def test_event_to_another_ledger_is_a_message_only(self, ledger: Ledger) -> None:
         made = event("e1", "a", "far", local=False)
         [appended] = ledger.append(made)
         assert appended.message is not None
         assert appended.message.request_id is None
         assert not ledger.has_request(made.message_id)
 
-    def test_a_local_event_is_known_by_its_message_id(self, ledger: Ledger) -> None:
+    def test_local_event_is_identified_by_its_message_id(self, ledger: Ledger) -> None:
         made = event("e1")
         ledger.append(made)
         [claim] = ledger.claim().claims
@@ -465,9 +465,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-12")
     @pytest.mark.parametrize("local", [True, False])
-    def test_a_message_twice_in_one_batch_is_entered_once(
-        self, ledger: Ledger, local: bool
-    ) -> None:
+    def test_message_twice_in_one_batch_is_entered_once(self, ledger: Ledger, local: bool) -> None:
         twice = outgoing("r1", local=local)
         appended = ledger.append(twice, event("e", local=local), twice, event("e", local=local))
         assert sequences(appended) == [1, 2, 1, 2]
@@ -491,7 +489,7 @@ class StoreContract:
         ],
         ids=["payload", "source", "target", "type", "remote"],
     )
-    def test_another_request_of_the_same_id_is_a_conflict(
+    def test_other_request_with_a_known_id_is_a_conflict(
         self, ledger: Ledger, other: OutgoingMessage
     ) -> None:
         ledger.append(outgoing("r1"))
@@ -503,7 +501,7 @@ class StoreContract:
         assert sequences(ledger.append(outgoing("r2"))) == [2]
 
     @pytest.mark.rule("AACP-12")
-    def test_a_conflict_in_one_batch_spares_its_neighbours(self, ledger: Ledger) -> None:
+    def test_conflict_does_not_affect_the_rest_of_its_batch(self, ledger: Ledger) -> None:
         appended = ledger.append(outgoing("r1"), outgoing("r1", payload=b"2"), outgoing("r2"))
         assert [each.verdict for each in appended] == [
             EntryVerdict.NEW,
@@ -513,7 +511,7 @@ class StoreContract:
         assert sequences(appended) == [1, 0, 2]
 
     @pytest.mark.rule("AACP-12", "AACP-19")
-    def test_a_conflict_shows_what_its_batch_has_released(self, ledger: Ledger) -> None:
+    def test_conflict_shows_a_record_released_in_its_batch(self, ledger: Ledger) -> None:
         ledger.receive(incoming(2, "r1", "a", "b"))
         assert ledger.state("r1") is RequestState.HELD
         _, conflict = ledger.append(outgoing("r2"), outgoing("r1", payload=b"2"))
@@ -521,7 +519,7 @@ class StoreContract:
         assert ledger.state("r1") is RequestState.RECEIVED
 
     @pytest.mark.rule("AACP-12", "AACP-21")
-    def test_a_finished_request_is_shown_to_who_makes_it_again(self, ledger: Ledger) -> None:
+    def test_finished_request_is_returned_when_it_is_made_again(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"))
         [claim] = ledger.claim().claims
         [done] = ledger.complete(completion(claim))
@@ -540,7 +538,7 @@ class StoreContract:
     # -- receive: order, gaps, duplicates ---------------------------------------------------------
 
     @pytest.mark.rule("AACP-11", "AACP-17")
-    def test_what_comes_in_is_entered_and_acknowledged(self, ledger: Ledger) -> None:
+    def test_received_message_is_entered_and_acknowledged(self, ledger: Ledger) -> None:
         first, second = incoming(1), incoming(2)
         received = ledger.receive(first, second)
         assert received == Received(
@@ -570,12 +568,12 @@ class StoreContract:
         assert ledger.claim_ids() == ["far-b-1", "far-b-2"]
 
     @pytest.mark.rule("AACP-15")
-    def test_what_states_no_lifetime_gets_the_ledgers(self, ledger: Ledger) -> None:
+    def test_message_without_lifetime_gets_the_lifetime_of_the_ledger(self, ledger: Ledger) -> None:
         ledger.receive(incoming(1, "r1", expires_at_ms=None), now=NOW + 7)
         assert ledger.request("r1").expires_at_ms == NOW + 7 + TTL
 
     @pytest.mark.rule("AACP-11", "AACP-12", "AACP-30")
-    def test_what_comes_twice_is_acknowledged_twice_and_entered_once(self, ledger: Ledger) -> None:
+    def test_repeated_message_is_acknowledged_twice_and_entered_once(self, ledger: Ledger) -> None:
         batch = [incoming(1), incoming(2, "e", message_type=MessageType.EVENT), incoming(4)]
         ledger.receive(*batch)
         again = ledger.receive(*batch)
@@ -584,7 +582,7 @@ class StoreContract:
         assert ledger.claim_ids() == ["far-b-1", "e"]
 
     @pytest.mark.rule("AACP-12")
-    def test_an_event_is_known_by_link_and_number(self, ledger: Ledger) -> None:
+    def test_event_is_identified_by_link_and_number(self, ledger: Ledger) -> None:
         first = incoming(1, message_type=MessageType.EVENT)
         second = incoming(1, message_type=MessageType.EVENT, message_id=uuid_of("another attempt"))
         assert len(ledger.receive(first).accepted) == 1
@@ -592,7 +590,7 @@ class StoreContract:
         assert ledger.claim_ids() == [first.envelope.message_id]
 
     @pytest.mark.rule("AACP-12")
-    def test_an_event_with_a_request_id_is_executed_once(self, ledger: Ledger) -> None:
+    def test_event_with_a_request_id_is_executed_once(self, ledger: Ledger) -> None:
         for seq in (1, 2):
             received = ledger.receive(incoming(seq, "e1", message_type=MessageType.EVENT))
             assert received.acks == {("far", "b"): seq}
@@ -600,7 +598,7 @@ class StoreContract:
         assert ledger.claim_ids() == ["e1"]
 
     @pytest.mark.rule("AACP-11", "AACP-18")
-    def test_what_is_ahead_of_a_gap_is_held_until_the_gap_is_filled(self, ledger: Ledger) -> None:
+    def test_message_beyond_a_gap_is_held_until_the_gap_is_filled(self, ledger: Ledger) -> None:
         received = ledger.receive(incoming(3), incoming(2), incoming(5))
         assert received.acks == {("far", "b"): 0}
         assert len(received.accepted) == 3
@@ -614,13 +612,13 @@ class StoreContract:
         assert ledger.claim_ids() == ["far-b-4", "far-b-5"]
 
     @pytest.mark.rule("AACP-04", "AACP-18")
-    def test_a_gap_on_one_link_holds_up_no_other(self, ledger: Ledger) -> None:
+    def test_gap_on_one_link_does_not_delay_other_links(self, ledger: Ledger) -> None:
         received = ledger.receive(incoming(2), incoming(1, source="near"), incoming(2, target="c"))
         assert received.acks == {("far", "b"): 0, ("near", "b"): 1, ("far", "c"): 0}
         assert ledger.claim_ids("b", "c") == ["near-b-1"]
 
     @pytest.mark.rule("AACP-11")
-    def test_what_is_too_far_ahead_is_not_taken(self, ledger: Ledger) -> None:
+    def test_message_too_far_beyond_a_gap_is_not_taken(self, ledger: Ledger) -> None:
         edge, beyond = incoming(1 + WINDOW), incoming(2 + WINDOW)
         received = ledger.receive(edge, beyond)
         assert (received.accepted, received.refused) == ([edge.envelope], 1)
@@ -630,7 +628,7 @@ class StoreContract:
         assert ledger.receive(beyond).refused == 0
 
     @pytest.mark.rule("AACP-11")
-    def test_a_long_gap_is_filled_at_once(self, ledger: Ledger) -> None:
+    def test_long_gap_is_filled_at_once(self, ledger: Ledger) -> None:
         count = 600
         ledger.receive(*(incoming(seq) for seq in range(count, 1, -1)))
         assert ledger.claim_ids(most=count) == []
@@ -639,7 +637,7 @@ class StoreContract:
         assert ledger.claim_ids(most=count) == expected
 
     @pytest.mark.rule("AACP-14")
-    def test_the_number_of_a_tombstone_fills_its_place(self, ledger: Ledger) -> None:
+    def test_number_of_a_tombstone_fills_its_place(self, ledger: Ledger) -> None:
         ledger.receive(incoming(2))
         received = ledger.receive(incoming(1, tombstone=True))
         assert (received.acks, received.accepted) == ({("far", "b"): 2}, [])
@@ -649,13 +647,13 @@ class StoreContract:
         assert not ledger.has_request("far-b-1")
 
     @pytest.mark.rule("AACP-14")
-    def test_a_tombstone_after_its_message_changes_nothing(self, ledger: Ledger) -> None:
+    def test_tombstone_after_its_message_changes_nothing(self, ledger: Ledger) -> None:
         ledger.receive(incoming(1))
         ledger.receive(incoming(1, tombstone=True))
         assert ledger.claim_ids() == ["far-b-1"]
 
     @pytest.mark.rule("AACP-12", "AACP-21")
-    def test_a_finished_request_that_is_asked_again_is_answered_again(self, ledger: Ledger) -> None:
+    def test_finished_request_that_is_asked_again_is_answered_again(self, ledger: Ledger) -> None:
         ledger.receive(incoming(1, "r1"))
         ledger.complete(completion(ledger.claim().claims[0]))
         again = incoming(2, "r1", reply="second")
@@ -680,7 +678,7 @@ class StoreContract:
         assert ledger.receive(again).responses == []  # the same number is the same question
 
     @pytest.mark.rule("AACP-22")
-    def test_an_unfinished_request_that_is_asked_again_is_in_progress(self, ledger: Ledger) -> None:
+    def test_unfinished_request_that_is_asked_again_is_in_progress(self, ledger: Ledger) -> None:
         ledger.receive(incoming(1, "r1"))
         assert ledger.receive(incoming(2, "r1")).responses == []
         [claim] = ledger.claim().claims
@@ -690,7 +688,7 @@ class StoreContract:
         assert done.response is not None
 
     @pytest.mark.rule("AACP-12")
-    def test_a_conflict_that_comes_in_is_refused_by_a_response(self, ledger: Ledger) -> None:
+    def test_conflict_that_comes_in_is_refused_by_a_response(self, ledger: Ledger) -> None:
         ledger.receive(incoming(1, "r1"))
         other = incoming(1, "r1", "near", payload=b'{"n":2}')
         received = ledger.receive(other)
@@ -706,7 +704,7 @@ class StoreContract:
         assert ledger.claim_ids() == ["r1"]
 
     @pytest.mark.rule("AACP-12")
-    def test_a_request_made_here_may_be_executed_here(self, ledger: Ledger) -> None:
+    def test_request_made_here_may_be_executed_here(self, ledger: Ledger) -> None:
         """Another process on the same ledger received what this one sent."""
         [appended] = ledger.append(outgoing("r1", local=False))
         assert appended.message is not None
@@ -719,7 +717,7 @@ class StoreContract:
         assert ledger.state("r1") is RequestState.COMPLETED
 
     @pytest.mark.rule("AACP-18", "AACP-42")
-    def test_what_is_held_behind_what_another_ledger_has_is_released(self, ledger: Ledger) -> None:
+    def test_message_held_behind_one_in_another_ledger_is_released(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1", local=False), outgoing("r2", local=False))
         own = ledger.adapter.incarnation
         ledger.receive(incoming(3, source="a", incarnation=own))
@@ -733,13 +731,11 @@ class StoreContract:
     # -- receive: ledgers that begin anew ---------------------------------------------------------
 
     @pytest.mark.rule("AACP-19")
-    def test_a_ledger_has_an_incarnation_that_it_is_made_with(self, ledger: Ledger) -> None:
+    def test_incarnation_is_set_when_the_ledger_is_made(self, ledger: Ledger) -> None:
         assert FAR_INCARNATION < ledger.adapter.incarnation < 2**43
 
     @pytest.mark.rule("AACP-19")
-    def test_numbers_of_a_newer_ledger_are_not_those_of_its_predecessor(
-        self, ledger: Ledger
-    ) -> None:
+    def test_numbers_of_a_newer_incarnation_start_over(self, ledger: Ledger) -> None:
         ledger.receive(incoming(1, "old-1"), incoming(2, "old-2"))
         received = ledger.receive(incoming(1, "new-1", incarnation=FAR_INCARNATION + 1))
         assert received.acks == {("far", "b"): 1}
@@ -750,7 +746,7 @@ class StoreContract:
         assert (again.acks, again.accepted) == ({("far", "b"): 1}, [])
 
     @pytest.mark.rule("AACP-19")
-    def test_what_an_older_ledger_still_sends_is_neither_taken_nor_acknowledged(
+    def test_message_of_an_older_incarnation_is_neither_taken_nor_acknowledged(
         self, ledger: Ledger
     ) -> None:
         ledger.receive(incoming(1, incarnation=FAR_INCARNATION + 1))
@@ -764,7 +760,7 @@ class StoreContract:
         assert (mixed.acks, mixed.refused) == ({("far", "b"): 2}, 1)
 
     @pytest.mark.rule("AACP-12", "AACP-19")
-    def test_the_same_request_of_a_newer_ledger_is_the_same_request(self, ledger: Ledger) -> None:
+    def test_request_repeated_by_a_newer_incarnation_is_a_duplicate(self, ledger: Ledger) -> None:
         ledger.receive(incoming(3, "r1"))
         received = ledger.receive(incoming(1, "r1", incarnation=FAR_INCARNATION + 1))
         assert received.accepted != []
@@ -776,7 +772,9 @@ class StoreContract:
         assert ledger.claim_ids() == []
 
     @pytest.mark.rule("AACP-18", "AACP-19")
-    def test_what_waits_for_what_is_lost_waits_no_longer(self, ledger: Ledger) -> None:
+    def test_held_message_is_released_when_a_newer_incarnation_appears(
+        self, ledger: Ledger
+    ) -> None:
         ledger.receive(incoming(5, "old-5"), incoming(3, "old-3"), incoming(4, tombstone=True))
         assert ledger.claim_ids() == []
         new = FAR_INCARNATION + 1
@@ -792,9 +790,7 @@ class StoreContract:
         assert ledger.claim_ids() == ["new-2", "new-3"]
 
     @pytest.mark.rule("AACP-18", "AACP-19")
-    def test_what_waits_on_a_link_whose_source_comes_here_waits_no_longer(
-        self, ledger: Ledger
-    ) -> None:
+    def test_held_message_is_released_when_the_source_moves_here(self, ledger: Ledger) -> None:
         newer = ledger.adapter.incarnation + 1
         ledger.receive(incoming(2, "there", source="a", incarnation=newer))
         ledger.append(outgoing("here"))
@@ -802,7 +798,7 @@ class StoreContract:
         assert ledger.receive(incoming(9, source="a")).refused == 1
 
     @pytest.mark.rule("AACP-19")
-    def test_a_ledger_that_was_lost_begins_at_the_floor(self, ledger: Ledger) -> None:
+    def test_new_ledger_begins_at_the_low_watermark(self, ledger: Ledger) -> None:
         ledger.receive(incoming(12, low_watermark=9))
         assert ledger.claim_ids() == []
         received = ledger.receive(incoming(11, low_watermark=11))
@@ -812,7 +808,7 @@ class StoreContract:
         assert ledger.receive(incoming(8, low_watermark=8)).accepted == []
 
     @pytest.mark.rule("AACP-18", "AACP-19")
-    def test_a_floor_releases_what_is_behind_it_even_with_a_duplicate(self, ledger: Ledger) -> None:
+    def test_low_watermark_of_a_duplicate_releases_held_messages(self, ledger: Ledger) -> None:
         ledger.receive(incoming(5), incoming(6), incoming(9))
         assert ledger.claim_ids() == []
         received = ledger.receive(incoming(6, low_watermark=5))
@@ -821,7 +817,7 @@ class StoreContract:
         assert ledger.claim_ids() == ["far-b-5", "far-b-6"]
 
     @pytest.mark.rule("AACP-04", "AACP-19")
-    def test_what_a_floor_passes_comes_before_what_brings_it(self, ledger: Ledger) -> None:
+    def test_messages_released_by_a_low_watermark_precede_its_own(self, ledger: Ledger) -> None:
         ledger.receive(incoming(3))
         ledger.receive(incoming(5, low_watermark=5))
         assert ledger.claim_ids() == ["far-b-3", "far-b-5"]
@@ -830,7 +826,7 @@ class StoreContract:
         assert ledger.claim_ids() == ["far-b-8", "far-b-9", "far-b-10"]
 
     @pytest.mark.rule("AACP-19")
-    def test_what_is_sent_says_what_was_not_acknowledged_before_it(self, ledger: Ledger) -> None:
+    def test_sent_message_has_the_low_watermark_of_its_link(self, ledger: Ledger) -> None:
         def low_watermarks() -> list[int]:
             now = NOW + RETRY + next(times)
             [appended] = ledger.append(outgoing(f"r{now}", local=False))
@@ -848,7 +844,7 @@ class StoreContract:
         assert {each.low_watermark for each in ledger.messages(Outcome.UNKNOWN)} == {1}
 
     @pytest.mark.rule("AACP-16", "AACP-19")
-    def test_a_response_says_so_too(self, ledger: Ledger) -> None:
+    def test_response_has_the_low_watermark_of_its_link(self, ledger: Ledger) -> None:
         ledger.receive(incoming(1), incoming(2))
         first, second = ledger.claim().claims
         [done] = ledger.complete(completion(first))
@@ -864,7 +860,7 @@ class StoreContract:
     # -- receive: acknowledgements and responses --------------------------------------------------
 
     @pytest.mark.rule("AACP-11", "AACP-30")
-    def test_an_ack_settles_everything_up_to_it(self, ledger: Ledger) -> None:
+    def test_ack_settles_everything_up_to_it(self, ledger: Ledger) -> None:
         messages = [outgoing(f"r{n}", "a", "far", local=False) for n in (1, 2, 3)]
         ledger.append(*messages)
         received = ledger.receive(bare_ack(2))
@@ -879,7 +875,7 @@ class StoreContract:
         assert ledger.state("r1") is RequestState.SENT  # receipt is not completion
 
     @pytest.mark.rule("AACP-11")
-    def test_an_ack_that_is_old_or_beyond_what_was_sent_is_ignored(self, ledger: Ledger) -> None:
+    def test_ack_that_is_old_or_beyond_what_was_sent_is_ignored(self, ledger: Ledger) -> None:
         ledger.append(*(outgoing(f"r{n}", "a", "far", local=False) for n in (1, 2)))
         assert ledger.receive(bare_ack(3)).acknowledged == []
         assert len(ledger.receive(bare_ack(2)).acknowledged) == 2
@@ -887,7 +883,7 @@ class StoreContract:
         assert ledger.receive(bare_ack(1, "nobody")).acknowledged == []
 
     @pytest.mark.rule("AACP-11")
-    def test_a_message_that_comes_twice_brings_its_ack_each_time(self, ledger: Ledger) -> None:
+    def test_ack_of_a_repeated_message_is_applied(self, ledger: Ledger) -> None:
         ledger.receive(incoming(1, target="a"))
         ledger.append(outgoing("r1", "a", "far", local=False))
         again = incoming(1, target="a", ack=1)
@@ -908,7 +904,7 @@ class StoreContract:
         ],
         ids=["completed", "null", "failed"],
     )
-    def test_a_response_settles_its_request_once(
+    def test_response_settles_its_request_once(
         self,
         ledger: Ledger,
         payload: bytes,
@@ -933,7 +929,7 @@ class StoreContract:
     @pytest.mark.parametrize(
         ("source", "target"), [("near", "a"), ("far", "b")], ids=["who_was_not_asked", "to_another"]
     )
-    def test_a_response_from_elsewhere_settles_nothing(
+    def test_response_of_another_agent_settles_nothing(
         self, ledger: Ledger, source: str, target: str
     ) -> None:
         ledger.append(outgoing("r1", "a", "far", local=False))
@@ -943,9 +939,7 @@ class StoreContract:
         assert ledger.state("r1") is RequestState.SENT
 
     @pytest.mark.rule("AACP-16")
-    def test_a_response_to_nothing_or_to_what_is_executed_here_settles_nothing(
-        self, ledger: Ledger
-    ) -> None:
+    def test_response_to_an_unknown_or_local_request_settles_nothing(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1", "a", "far"))
         received = ledger.receive(
             response(1, "r1", COMPLETED_PAYLOAD), response(2, "nothing", COMPLETED_PAYLOAD)
@@ -954,7 +948,7 @@ class StoreContract:
         assert ledger.state("r1") is RequestState.RECEIVED
 
     @pytest.mark.rule("AACP-16", "AACP-18")
-    def test_a_response_ahead_of_a_gap_settles_at_once(self, ledger: Ledger) -> None:
+    def test_response_ahead_of_a_gap_settles_at_once(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1", "a", "far", local=False))
         received = ledger.receive(response(2, "r1", COMPLETED_PAYLOAD))
         assert (len(received.finished), received.acks) == (1, {("far", "a"): 0})
@@ -982,7 +976,7 @@ class StoreContract:
         )
 
     @pytest.mark.rule("AACP-22")
-    def test_for_each_agent_so_many_are_claimed_as_are_wanted_for_it(self, ledger: Ledger) -> None:
+    def test_claims_are_limited_for_each_agent(self, ledger: Ledger) -> None:
         ledger.append(
             *(outgoing(f"{target}{n}", target=target) for n in (1, 2, 3) for target in "bcd")
         )
@@ -993,7 +987,7 @@ class StoreContract:
         assert ledger.claim_ids("b", "c", "d", most=2) == ["b2", "b3", "c3", "d1", "d2"]
 
     @pytest.mark.rule("AACP-46")
-    def test_only_what_is_begun_at_once_counts_as_an_execution(self, ledger: Ledger) -> None:
+    def test_only_a_request_begun_at_once_counts_as_an_execution(self, ledger: Ledger) -> None:
         ledger.append(*(outgoing(f"{target}{n}", target=target) for target in "bc" for n in (1, 2)))
         claims = ledger.claim("b", "c", idle=["b", "nobody"]).claims
         assert [(each.request_id, each.executions) for each in claims] == [
@@ -1014,7 +1008,7 @@ class StoreContract:
         assert [ledger.request(each).executions for each in ids] == [2, 0, 1, 0]
 
     @pytest.mark.rule("AACP-13", "AACP-46")
-    def test_a_release_says_how_many_executions_there_were(self, ledger: Ledger) -> None:
+    def test_release_sets_the_number_of_executions(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"), outgoing("r2"))
         ledger.claim(idle=["b"])
         for _ in range(2):
@@ -1026,7 +1020,7 @@ class StoreContract:
         assert ledger.request("r1").executions == 1
 
     @pytest.mark.rule("AACP-22")
-    def test_a_live_claim_of_another_stops_the_queue(self, ledger: Ledger) -> None:
+    def test_live_claim_of_another_stops_the_queue(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"), outgoing("r2"), outgoing("other", target="c"))
         ledger.claim("b", most=1)
         claimed = ledger.claim("b", "c", owner="another", now=NOW + LEASE - 1)
@@ -1034,7 +1028,7 @@ class StoreContract:
         assert claimed.next_at_ms == NOW + LEASE
 
     @pytest.mark.rule("AACP-22", "AACP-30")
-    def test_ones_own_live_claims_are_passed_over(self, ledger: Ledger) -> None:
+    def test_live_claims_of_the_same_owner_are_passed_over(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"), outgoing("r2"), outgoing("r3"))
         assert ledger.claim_ids(most=2) == ["r1", "r2"]
         assert ledger.claim().claims[0].request_id == "r3"
@@ -1043,9 +1037,7 @@ class StoreContract:
 
     @pytest.mark.rule("AACP-22", "AACP-27")
     @pytest.mark.parametrize("owner", ["me", "another"])
-    def test_a_claim_whose_lease_lapsed_may_be_claimed_anew(
-        self, ledger: Ledger, owner: str
-    ) -> None:
+    def test_lapsed_claim_may_be_claimed_again(self, ledger: Ledger, owner: str) -> None:
         ledger.append(outgoing("r1"), outgoing("r2"))
         ledger.claim()
         claims = ledger.claim(owner=owner, now=NOW + LEASE).claims
@@ -1053,7 +1045,7 @@ class StoreContract:
         assert ledger.request("r1").owner == owner
 
     @pytest.mark.rule("AACP-13", "AACP-22")
-    def test_what_waits_to_be_tried_again_stops_the_queue(self, ledger: Ledger) -> None:
+    def test_request_that_waits_for_a_retry_stops_the_queue(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"), outgoing("r2"))
         ledger.claim(most=1)
         ledger.release(Release("r1", 1, 1, NOW + 50))
@@ -1064,7 +1056,7 @@ class StoreContract:
         assert ledger.request("r1").not_before_ms is None
 
     @pytest.mark.rule("AACP-22")
-    def test_the_hint_is_the_earliest_of_all_queues(self, ledger: Ledger) -> None:
+    def test_hint_is_the_earliest_of_all_queues(self, ledger: Ledger) -> None:
         ledger.append(outgoing("b1"), outgoing("c1", target="c"), outgoing("d1", target="d"))
         ledger.claim("b", lease=300)
         ledger.claim("c", lease=200)
@@ -1072,7 +1064,7 @@ class StoreContract:
         assert ledger.claim("b", "c", "d", owner="another") == Claimed([], NOW + 200)
 
     @pytest.mark.rule("AACP-15", "AACP-22")
-    def test_what_has_expired_is_passed_over(self, ledger: Ledger) -> None:
+    def test_expired_request_is_passed_over(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1", expires_at_ms=NOW + 10), outgoing("r2"))
         assert ledger.claim_ids(now=NOW + 10) == ["r2"]
         assert ledger.state("r1") is RequestState.RECEIVED
@@ -1083,7 +1075,7 @@ class StoreContract:
     # -- complete, renew, release -----------------------------------------------------------------
 
     @pytest.mark.rule("AACP-16", "AACP-20")
-    def test_an_outcome_is_entered_with_its_response(self, ledger: Ledger) -> None:
+    def test_outcome_is_entered_with_its_response(self, ledger: Ledger) -> None:
         ledger.receive(incoming(1, "r1"))
         ended = completion(ledger.claim().claims[0])
         [done] = ledger.complete(ended, now=NOW + 4)
@@ -1110,7 +1102,7 @@ class StoreContract:
         assert ledger.last_seq("b", "far") == 1
 
     @pytest.mark.rule("AACP-16")
-    def test_a_failure_is_an_outcome(self, ledger: Ledger) -> None:
+    def test_failure_is_an_outcome(self, ledger: Ledger) -> None:
         ledger.receive(incoming(1, "r1"))
         error = orjson.dumps(ERROR.to_wire())
         [done] = ledger.complete(completion(ledger.claim().claims[0], error=error))
@@ -1121,7 +1113,7 @@ class StoreContract:
         assert done.response.payload == b'{"error":' + error + b',"outcome":"FAILED"}'
 
     @pytest.mark.rule("AACP-16")
-    def test_what_was_made_here_or_is_an_event_gets_no_response(self, ledger: Ledger) -> None:
+    def test_local_request_and_event_get_no_response(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"), event("e1"))
         ledger.receive(incoming(1, "e2", message_type=MessageType.EVENT))
         done = ledger.complete(*map(completion, ledger.claim().claims))
@@ -1130,7 +1122,7 @@ class StoreContract:
         assert ledger.messages(Outcome.UNKNOWN) == []
 
     @pytest.mark.rule("AACP-23", "AACP-30")
-    def test_a_completion_that_is_repeated_changes_nothing(self, ledger: Ledger) -> None:
+    def test_completion_that_is_repeated_changes_nothing(self, ledger: Ledger) -> None:
         ledger.receive(incoming(1, "r1"))
         ended = completion(ledger.claim().claims[0])
         [done] = ledger.complete(ended, now=NOW + 4)
@@ -1141,7 +1133,7 @@ class StoreContract:
         assert len(ledger.messages(Outcome.UNKNOWN)) == 1
 
     @pytest.mark.rule("AACP-01", "AACP-23")
-    def test_a_completion_twice_in_one_batch_is_taken_once(self, ledger: Ledger) -> None:
+    def test_completion_twice_in_one_batch_is_taken_once(self, ledger: Ledger) -> None:
         ledger.receive(incoming(1, "r1"))
         ended = completion(ledger.claim().claims[0])
         first, second = ledger.complete(ended, ended)
@@ -1150,7 +1142,7 @@ class StoreContract:
         assert second.response is None
 
     @pytest.mark.rule("AACP-01", "AACP-23")
-    def test_the_outcome_of_an_older_claim_is_fenced_off(self, ledger: Ledger) -> None:
+    def test_outcome_of_an_older_claim_is_fenced_off(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"))
         [old] = ledger.claim().claims
         [new] = ledger.claim(owner="another", now=NOW + LEASE).claims
@@ -1162,7 +1154,7 @@ class StoreContract:
         assert ledger.request("r1").result == b'"done"'
 
     @pytest.mark.rule("AACP-23")
-    def test_an_outcome_without_a_claim_is_not_taken(self, ledger: Ledger) -> None:
+    def test_outcome_without_a_claim_is_not_taken(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"), outgoing("sent", "a", "far", local=False))
         strangers = [("r1", 0), ("r1", 1), ("sent", 0), ("nothing", 1)]
         done = ledger.complete(*map(completion, strangers))
@@ -1170,7 +1162,7 @@ class StoreContract:
         assert ledger.state("r1") is RequestState.RECEIVED
 
     @pytest.mark.rule("AACP-23")
-    def test_a_lapsed_lease_loses_nothing_until_another_claims(self, ledger: Ledger) -> None:
+    def test_lapsed_lease_is_valid_until_another_owner_claims(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"))
         [claim] = ledger.claim().claims
         assert ledger.renew(("r1", 1), until=NOW + 3 * LEASE) == [True]
@@ -1178,7 +1170,7 @@ class StoreContract:
         assert done.record is not None
 
     @pytest.mark.rule("AACP-24", "AACP-30")
-    def test_a_lease_is_renewed_while_its_claim_is_the_newest(self, ledger: Ledger) -> None:
+    def test_lease_is_renewed_while_its_claim_is_the_newest(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"), outgoing("r2"), outgoing("r3"))
         claims = ledger.claim().claims
         ledger.complete(completion(claims[2]))
@@ -1192,7 +1184,7 @@ class StoreContract:
         assert ledger.renew(("r1", 1), ("r1", 2), until=NOW + 9 * LEASE) == [False, True]
 
     @pytest.mark.rule("AACP-25", "AACP-30")
-    def test_what_is_given_back_may_be_claimed_at_once(self, ledger: Ledger) -> None:
+    def test_released_claim_may_be_claimed_at_once(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"), outgoing("r2"))
         ledger.claim()
         for _ in range(2):
@@ -1207,7 +1199,7 @@ class StoreContract:
         assert ledger.complete(completion(("r1", 1))) == [Completed(None, None)]
 
     @pytest.mark.rule("AACP-03", "AACP-21")
-    def test_a_finished_request_is_never_changed(self, ledger: Ledger) -> None:
+    def test_finished_request_is_never_changed(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"))
         [claim] = ledger.claim().claims
         ledger.complete(completion(claim))
@@ -1225,7 +1217,7 @@ class StoreContract:
     # -- retransmission ---------------------------------------------------------------------------
 
     @pytest.mark.rule("AACP-13")
-    def test_what_is_due_is_taken_and_planned_anew(self, ledger: Ledger) -> None:
+    def test_due_message_is_taken_and_rescheduled(self, ledger: Ledger) -> None:
         messages = [
             outgoing(f"r{n}", "a", "far", local=False, next_attempt_at_ms=NOW + n)
             for n in (3, 1, 2)
@@ -1247,7 +1239,7 @@ class StoreContract:
         assert ledger.take_due(NOW + 2, decide=decide) == Due([], [], NOW + 3)
 
     @pytest.mark.rule("AACP-13")
-    def test_no_more_is_taken_than_asked_for(self, ledger: Ledger) -> None:
+    def test_due_messages_are_limited(self, ledger: Ledger) -> None:
         ledger.append(*(outgoing(f"r{n}", "a", "far", local=False) for n in range(5)))
         first = ledger.take_due(NOW + RETRY, limit=2)
         assert (len(first.messages), first.next_at_ms) == (2, NOW + RETRY)
@@ -1256,13 +1248,13 @@ class StoreContract:
         assert ids == sorted(uuid_of(f"message of r{n}") for n in range(5))
 
     @pytest.mark.rule("AACP-13")
-    def test_what_is_acknowledged_is_not_sent_again(self, ledger: Ledger) -> None:
+    def test_acknowledged_message_is_not_sent_again(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1", "a", "far", local=False))
         ledger.receive(bare_ack(1))
         assert ledger.take_due(NOW + TTL) == Due([], [], None)
 
     @pytest.mark.rule("AACP-14")
-    def test_what_is_given_up_becomes_a_tombstone(self, ledger: Ledger) -> None:
+    def test_message_that_is_given_up_becomes_a_tombstone(self, ledger: Ledger) -> None:
         made = outgoing("r1", "a", "far", local=False)
         ledger.append(
             made, outgoing("r2", "a", "far", local=False, next_attempt_at_ms=NOW + TTL - 1)
@@ -1283,7 +1275,7 @@ class StoreContract:
         assert (len(again.messages), again.given_up) == (1, [])
 
     @pytest.mark.rule("AACP-14")
-    def test_what_has_expired_becomes_a_tombstone_whatever_the_policy(self, ledger: Ledger) -> None:
+    def test_expired_message_becomes_a_tombstone_under_any_policy(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1", "a", "far", local=False, expires_at_ms=NOW + RETRY))
         due = ledger.take_due(NOW + RETRY)
         assert [each.state for each in due.messages] == [MessageState.TOMBSTONE]
@@ -1291,7 +1283,7 @@ class StoreContract:
         assert ledger.take_due(NOW + TTL).given_up == []
 
     @pytest.mark.rule("AACP-14")
-    def test_a_tombstone_that_is_acknowledged_is_gone(self, ledger: Ledger) -> None:
+    def test_acknowledged_tombstone_is_deleted(self, ledger: Ledger) -> None:
         made = outgoing("r1", "a", "far", local=False, expires_at_ms=NOW + RETRY)
         ledger.append(made, outgoing("r2", "a", "far", local=False))
         ledger.take_due(NOW + RETRY)
@@ -1301,7 +1293,7 @@ class StoreContract:
         assert ledger.unacknowledged("a", "far") == []
 
     @pytest.mark.rule("AACP-50")
-    def test_one_message_may_be_sent_again_at_another_time(self, ledger: Ledger) -> None:
+    def test_message_may_be_rescheduled(self, ledger: Ledger) -> None:
         made = [outgoing(name, "a", "far", local=False) for name in ("r1", "r2")]
         ledger.append(*made)
         first = made[0].message_id
@@ -1320,7 +1312,7 @@ class StoreContract:
         assert [each.seq for each in ledger.take_due(NOW + RETRY).messages] == [2]
 
     @pytest.mark.rule("AACP-14", "AACP-50")
-    def test_one_message_may_be_given_up(self, ledger: Ledger) -> None:
+    def test_rescheduled_message_may_be_given_up(self, ledger: Ledger) -> None:
         made = outgoing("r1", "a", "far", local=False)
         ledger.append(made)
         for _ in range(2):
@@ -1334,7 +1326,7 @@ class StoreContract:
         assert ledger.unacknowledged("a", "far") == []
 
     @pytest.mark.rule("AACP-50")
-    def test_what_is_acknowledged_or_unknown_is_not_sent_again(self, ledger: Ledger) -> None:
+    def test_acknowledged_or_unknown_message_is_not_rescheduled(self, ledger: Ledger) -> None:
         made = outgoing("r1", "a", "far", local=False)
         ledger.append(made)
         ledger.receive(bare_ack(1))
@@ -1347,7 +1339,7 @@ class StoreContract:
 
     # -- records and numbers ----------------------------------------------------------------------
 
-    def test_what_is_not_there_is_none(self, ledger: Ledger) -> None:
+    def test_unknown_record_is_none(self, ledger: Ledger) -> None:
         adapter = ledger.adapter
         assert ledger.run(adapter.get_request_record("nothing")) is None
         assert ledger.run(adapter.get_message_record(uuid_of("nothing"))) is None
@@ -1355,7 +1347,7 @@ class StoreContract:
         assert ledger.run(adapter.mark_failed("nothing", ERROR, NOW)) is False
         assert ledger.unacknowledged("a", "b") == []
 
-    def test_many_records_are_got_at_once(self, ledger: Ledger) -> None:
+    def test_several_records_are_read_at_once(self, ledger: Ledger) -> None:
         names = [f"r{n}" for n in range(1500)]
         ledger.append(*map(outgoing, names))
         found = ledger.run(ledger.adapter.get_request_records([*names, "nothing"]))
@@ -1363,7 +1355,7 @@ class StoreContract:
         assert ledger.request("r7") in found
 
     @pytest.mark.rule("AACP-30")
-    def test_a_record_that_is_put_stays_as_it_is(self, ledger: Ledger) -> None:
+    def test_put_does_not_change_a_known_record(self, ledger: Ledger) -> None:
         ledger.append(outgoing("other", "a", "far", local=False))
         request = evolve(
             ledger.request("other"),
@@ -1387,7 +1379,7 @@ class StoreContract:
         assert sequences(ledger.append(outgoing("next", "a", "far", local=False))) == [10]
 
     @pytest.mark.rule("AACP-20", "AACP-30")
-    def test_a_request_that_was_sent_may_be_marked(self, ledger: Ledger) -> None:
+    def test_request_that_was_sent_may_be_marked(self, ledger: Ledger) -> None:
         for name in ("r1", "r2"):
             ledger.append(outgoing(name, "a", "far", local=False))
         for _ in range(2):
@@ -1402,7 +1394,7 @@ class StoreContract:
         assert not ledger.run(ledger.adapter.mark_completed("r2", None, NOW))
 
     @pytest.mark.rule("AACP-20", "AACP-23")
-    def test_what_is_executed_here_is_not_marked(self, ledger: Ledger) -> None:
+    def test_request_executed_here_is_not_marked(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1"), outgoing("r2"))
         ledger.claim(most=1)
         ledger.receive(incoming(2, "r3"))
@@ -1415,13 +1407,13 @@ class StoreContract:
         assert [ledger.state(name) for name in ("r1", "r2", "r3")] == states
 
     @pytest.mark.rule("AACP-10")
-    def test_a_last_number_never_goes_back(self, ledger: Ledger) -> None:
+    def test_last_number_never_goes_back(self, ledger: Ledger) -> None:
         for seq, last in ((5, 5), (3, 5), (5, 5), (6, 6)):
             ledger.run(ledger.adapter.update_last_sequence("a", "far", seq))
             assert ledger.last_seq("a", "far") == last
         assert sequences(ledger.append(outgoing("r1", "a", "far", local=False))) == [7]
 
-    def test_what_is_pending_is_listed_oldest_first(self, ledger: Ledger) -> None:
+    def test_pending_requests_are_listed_oldest_first(self, ledger: Ledger) -> None:
         ledger.append(
             outgoing("r3", created_at_ms=NOW - 1),
             outgoing("r2", "a", "far", local=False, created_at_ms=NOW - 1),
@@ -1453,7 +1445,7 @@ class StoreContract:
         assert listed(Outcome.FAILED) == [ids[1]]
         assert listed(Outcome.COMPLETED) == []
 
-    def test_what_is_unacknowledged_is_listed_by_number(self, ledger: Ledger) -> None:
+    def test_unacknowledged_messages_are_listed_by_number(self, ledger: Ledger) -> None:
         messages = [outgoing(f"r{n}", "a", "far", local=False) for n in (5, 2, 9, 1)]
         ledger.append(*messages)
         ledger.receive(bare_ack(1))
@@ -1476,7 +1468,7 @@ class StoreContract:
     # -- purge ------------------------------------------------------------------------------------
 
     @pytest.mark.rule("AACP-15")
-    def test_purging_deletes_what_has_expired_and_counts_it(self, ledger: Ledger) -> None:
+    def test_purge_deletes_and_counts_expired_records(self, ledger: Ledger) -> None:
         ledger.append(
             outgoing("r1", expires_at_ms=NOW + 1),
             outgoing("r2", expires_at_ms=NOW + 2),
@@ -1490,7 +1482,7 @@ class StoreContract:
         assert ledger.claim_ids(now=NOW) == ["r3"]
 
     @pytest.mark.rule("AACP-15")
-    def test_an_id_that_was_purged_is_new(self, ledger: Ledger) -> None:
+    def test_id_that_was_purged_is_new(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1", expires_at_ms=NOW + 1))
         ledger.purge(NOW + 1)
         [appended] = ledger.append(outgoing("r1", payload=b"other"))
@@ -1498,7 +1490,7 @@ class StoreContract:
         assert ledger.claim_ids() == ["r1"]
 
     @pytest.mark.rule("AACP-15", "AACP-23")
-    def test_a_claim_that_was_purged_is_lost(self, ledger: Ledger) -> None:
+    def test_claim_that_was_purged_is_lost(self, ledger: Ledger) -> None:
         ledger.append(outgoing("r1", expires_at_ms=NOW + 1))
         [claim] = ledger.claim().claims
         ledger.purge(NOW + 1)
@@ -1506,14 +1498,14 @@ class StoreContract:
         assert ledger.complete(completion(claim)) == [Completed(None, None)]
 
     @pytest.mark.rule("AACP-15", "AACP-18")
-    def test_what_is_held_and_purged_leaves_its_number(self, ledger: Ledger) -> None:
+    def test_purged_held_request_keeps_its_number(self, ledger: Ledger) -> None:
         ledger.receive(incoming(2, "r2", expires_at_ms=NOW + 1), incoming(3, "r3"))
         assert ledger.purge(NOW + 1) == 1
         assert ledger.receive(incoming(1, "r1")).acks == {("far", "b"): 3}
         assert ledger.claim_ids() == ["r1", "r3"]
 
     @pytest.mark.rule("AACP-14", "AACP-15")
-    def test_an_unacknowledged_message_leaves_a_tombstone(self, ledger: Ledger) -> None:
+    def test_unacknowledged_message_leaves_a_tombstone(self, ledger: Ledger) -> None:
         made = event("e1", "a", "far", local=False, expires_at_ms=NOW + 1)
         ledger.append(made)
         assert ledger.purge(NOW + 5) == 1
@@ -1527,7 +1519,7 @@ class StoreContract:
         assert ledger.purge(NOW + TTL) == 0
 
     @pytest.mark.rule("AACP-15")
-    def test_an_acknowledged_message_is_deleted(self, ledger: Ledger) -> None:
+    def test_acknowledged_message_is_deleted(self, ledger: Ledger) -> None:
         made = event("e1", "a", "far", local=False, expires_at_ms=NOW + 1)
         ledger.append(made)
         ledger.receive(bare_ack(1))
@@ -1546,7 +1538,7 @@ class StoreContract:
     # -- at once ----------------------------------------------------------------------------------
 
     @pytest.mark.rule("AACP-10")
-    def test_appends_at_once_leave_no_gap(self, ledger: Ledger) -> None:
+    def test_concurrent_appends_leave_no_gap(self, ledger: Ledger) -> None:
         adapter = ledger.adapter
         batches = [
             [outgoing(f"r{batch}-{n}", "ab"[n % 2], "cd"[batch % 2]) for n in range(10)]
@@ -1568,7 +1560,7 @@ class StoreContract:
             assert ledger.last_seq(*link) == 100
 
     @pytest.mark.rule("AACP-12")
-    def test_the_same_request_at_once_is_entered_once(self, ledger: Ledger) -> None:
+    def test_same_request_appended_concurrently_is_entered_once(self, ledger: Ledger) -> None:
         adapter = ledger.adapter
         answers = ledger.together([adapter.append([outgoing("r1")], NOW) for _ in range(20)])
         verdicts = [appended.verdict for [appended] in answers]
@@ -1576,9 +1568,7 @@ class StoreContract:
         assert sequences([appended for [appended] in answers]) == [1] * 20
 
     @pytest.mark.rule("AACP-01", "AACP-22")
-    def test_claims_at_once_are_of_one_owner_and_each_request_is_in_one(
-        self, ledger: Ledger
-    ) -> None:
+    def test_concurrent_claims_are_disjoint(self, ledger: Ledger) -> None:
         adapter = ledger.adapter
         agents = ["b", "c", "d"]
         ledger.append(
@@ -1598,7 +1588,7 @@ class StoreContract:
             assert sorted(mine) == [f"{agent}{n:02}" for n in range(len(mine))]
 
     @pytest.mark.rule("AACP-01", "AACP-23")
-    def test_completions_at_once_are_taken_once(self, ledger: Ledger) -> None:
+    def test_concurrent_completions_are_taken_once(self, ledger: Ledger) -> None:
         adapter = ledger.adapter
         ledger.receive(*(incoming(seq) for seq in range(1, 11)))
         ended = [completion(claim) for claim in ledger.claim().claims]
@@ -1609,7 +1599,7 @@ class StoreContract:
         assert sorted(numbers) == list(range(1, 11))
 
     @pytest.mark.rule("AACP-10", "AACP-11", "AACP-23")
-    def test_everything_at_once(self, ledger: Ledger) -> None:
+    def test_concurrent_operations_of_all_kinds(self, ledger: Ledger) -> None:
         """Requests go in and out on crossing links, from many tasks."""
         adapter = ledger.adapter
 
@@ -1629,7 +1619,7 @@ class StoreContract:
 
     # -- open and close ---------------------------------------------------------------------------
 
-    def test_an_adapter_says_what_an_acknowledgement_means(self, ledger: Ledger) -> None:
+    def test_adapter_says_what_an_acknowledgement_means(self, ledger: Ledger) -> None:
         assert ledger.adapter.durability
         assert isinstance(ledger.adapter.shared, bool)
 
@@ -1638,7 +1628,7 @@ class StoreContract:
         ledger.run(ledger.adapter.close())
         ledger.run(ledger.adapter.close())
 
-    def test_a_callback_may_be_given(self, ledger: Ledger) -> None:
+    def test_callback_may_be_given(self, ledger: Ledger) -> None:
         ledger.adapter.on_change(lambda: None)
         ledger.append(outgoing("r1"))
 
@@ -1647,7 +1637,7 @@ class WithinIsRefused:
     """For adapters that have no connection in which a handler could write."""
 
     @pytest.mark.rule("AACP-05")
-    def test_what_is_to_be_written_within_is_refused(self, ledger: Ledger) -> None:
+    def test_write_in_the_transaction_is_refused(self, ledger: Ledger) -> None:
         async def write(connection: object) -> None:
             raise AssertionError("must not be called")
 
@@ -1665,7 +1655,7 @@ class DurableStoreContract(StoreContract):
     """For adapters whose ledger is still there when they are closed and opened again."""
 
     @pytest.mark.rule("AACP-02", "AACP-27")
-    def test_what_was_entered_is_there_after_close_and_open(self, ledger: Ledger) -> None:
+    def test_entered_records_survive_close_and_open(self, ledger: Ledger) -> None:
         ledger.append(
             outgoing("local"), outgoing("sent", "a", "far", local=False), event("e", local=False)
         )
@@ -1715,7 +1705,7 @@ class DurableStoreContract(StoreContract):
         assert [each.response for each in done] == [None, None]
         assert ledger.last_seq("b", "far") == 1
 
-    def test_an_adapter_may_be_closed_and_opened_again(self, make: MakeAdapter) -> None:
+    def test_adapter_may_be_closed_and_opened_again(self, make: MakeAdapter) -> None:
         adapter = make()
         for n in (1, 2):
             with asyncio.Runner() as runner:
@@ -1725,7 +1715,7 @@ class DurableStoreContract(StoreContract):
             assert appended.seq == n
 
     @pytest.mark.rule("AACP-30")
-    def test_it_answers_as_the_ledger_in_memory_does(self) -> None:
+    def test_store_answers_as_the_store_in_memory(self) -> None:
         from tests.agents.stores.beside_memory import run_beside_memory
 
         run_beside_memory(self.place)
@@ -1749,9 +1739,7 @@ class SharedStoreContract(DurableStoreContract):
         assert ledger.receive(incoming(1), incoming(2)).acks == {("far", "b"): 2}
 
     @pytest.mark.rule("AACP-01", "AACP-22")
-    def test_the_claims_of_one_are_respected_by_the_other(
-        self, ledger: Ledger, other: Ledger
-    ) -> None:
+    def test_claims_of_one_adapter_stop_the_other(self, ledger: Ledger, other: Ledger) -> None:
         ledger.append(outgoing("r1"), outgoing("r2"), outgoing("r3", target="c"))
         assert ledger.claim_ids("b", owner="first", most=1) == ["r1"]
         claimed = other.claim("b", "c", owner="second")
@@ -1765,7 +1753,7 @@ class SharedStoreContract(DurableStoreContract):
         assert ledger.request("r1") == done.record
 
     @pytest.mark.rule("AACP-10", "AACP-22")
-    def test_two_adapters_at_once(self, make: MakeAdapter) -> None:
+    def test_two_adapters_work_concurrently(self, make: MakeAdapter) -> None:
         async def work() -> tuple[list[int], list[Claim]]:
             adapters = [make(), make()]
             for adapter in adapters:

@@ -57,13 +57,13 @@ TestContract = pytest.mark.rule(
 
 
 @pytest.mark.rule("AACP-31")
-def test_it_says_that_it_forgets() -> None:
+def test_memory_adapter_documents_that_it_is_not_durable() -> None:
     text = InMemoryAACPPersistenceAdapter.durability
     assert "MUST NOT be considered durable across restarts" in text
     assert not InMemoryAACPPersistenceAdapter.shared
 
 
-def test_what_is_handed_out_is_not_the_ledgers_own() -> None:
+def test_returned_record_is_a_copy() -> None:
     with Ledger(InMemoryAACPPersistenceAdapter) as ledger:
         ledger.append(outgoing("r1"))
         ledger.request("r1").epoch = 7
@@ -123,7 +123,7 @@ class _ForgetsOnReopen(InMemoryAACPPersistenceAdapter):
         _ForgetsOnReopen,
     ],
 )
-def test_the_machine_finds_a_planted_bug(kind: type[InMemoryAACPPersistenceAdapter]) -> None:
+def test_comparison_finds_a_planted_bug(kind: type[InMemoryAACPPersistenceAdapter]) -> None:
     @contextmanager
     def place() -> Iterator[MakeAdapter]:
         adapter = kind()

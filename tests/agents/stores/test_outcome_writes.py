@@ -69,7 +69,7 @@ def run(url: str, schema: str, amounts: list[int], breaks: bool = False) -> list
 
 
 @pytest.mark.rule("AACP-53")
-def test_a_write_happens_with_its_outcome_and_once(place: tuple[str, str]) -> None:
+def test_write_happens_with_its_outcome_and_once(place: tuple[str, str]) -> None:
     url, schema = place
     assert run(url, schema, [5, 7]) == ["paid", "paid"]
     assert run(url, schema, [5, 7]) == ["paid", "paid"]
@@ -77,7 +77,7 @@ def test_a_write_happens_with_its_outcome_and_once(place: tuple[str, str]) -> No
 
 
 @pytest.mark.rule("AACP-53")
-def test_a_write_that_fails_fails_its_message_and_no_other(place: tuple[str, str]) -> None:
+def test_failed_write_fails_its_message_only(place: tuple[str, str]) -> None:
     url, schema = place
     first, second, third = run(url, schema, [5, -100, 7])
     assert (first, third) == ("paid", "paid")
@@ -88,7 +88,7 @@ def test_a_write_that_fails_fails_its_message_and_no_other(place: tuple[str, str
 
 @pytest.mark.rule("AACP-53")
 @pytest.mark.parametrize("how", ["cancel", "exit", "close"])
-def test_a_write_that_breaks_out_fails_its_message_and_no_other(
+def test_write_that_raises_a_base_exception_fails_its_message_only(
     place: tuple[str, str], how: str
 ) -> None:
     url, schema = place
@@ -125,7 +125,7 @@ def test_a_write_that_breaks_out_fails_its_message_and_no_other(
 
 
 @pytest.mark.rule("AACP-53")
-def test_a_handler_that_fails_writes_nothing(place: tuple[str, str]) -> None:
+def test_handler_that_fails_writes_nothing(place: tuple[str, str]) -> None:
     url, schema = place
     [failed] = run(url, schema, [5], breaks=True)
     assert isinstance(failed, RequestFailedError)
@@ -133,7 +133,7 @@ def test_a_handler_that_fails_writes_nothing(place: tuple[str, str]) -> None:
 
 
 @pytest.mark.rule("AACP-54")
-def test_other_ledgers_and_messages_refuse_it() -> None:
+def test_write_is_refused_by_other_ledgers_and_for_other_messages() -> None:
     async def ask(message: AgentMessage, context: AgentContext) -> str:
         async def write(connection: Any) -> None: ...
 
@@ -152,7 +152,7 @@ def test_other_ledgers_and_messages_refuse_it() -> None:
 
 
 @pytest.mark.rule("AACP-53")
-def test_what_is_asked_too_late_or_cannot_be_awaited_is_refused(place: tuple[str, str]) -> None:
+def test_late_or_synchronous_write_is_refused(place: tuple[str, str]) -> None:
     url, schema = place
     kept: list[AgentContext] = []
 

@@ -27,9 +27,7 @@ KINDS: list[Any] = [
 @pytest.mark.parametrize(("kind", "encode", "values"), KINDS, ids=[kind[0] for kind in KINDS])
 @settings(max_examples=examples(50))
 @given(data=st.data())
-def test_an_array_comes_back_as_it_was(
-    data: st.DataObject, kind: str, encode: Any, values: Any
-) -> None:
+def test_array_round_trips(data: st.DataObject, kind: str, encode: Any, values: Any) -> None:
     with psycopg.connect(need_postgres(), autocommit=True) as connection:
         arrays.register(connection)
         given_values = data.draw(st.lists(values))

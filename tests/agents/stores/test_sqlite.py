@@ -180,7 +180,7 @@ def another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.rule("AACP-02", "AACP-31")
-def test_what_is_acknowledged_was_synced(path: Path) -> None:
+def test_acknowledged_operation_was_synced(path: Path) -> None:
     with opened(path) as ledger:
         assert query(ledger, "PRAGMA journal_mode") == "wal"
         assert query(ledger, "PRAGMA synchronous") == 2  # FULL
@@ -222,7 +222,7 @@ asyncio.run(main())
 
 
 @pytest.mark.rule("AACP-01", "AACP-02", "AACP-10", "AACP-27")
-def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
+def test_acknowledged_operation_survives_a_kill(path: Path) -> None:
     entered: dict[str, int] = {}
     completed: dict[str, int] = {}
     for cycle in range(size(2, 4)):
@@ -260,7 +260,7 @@ def test_what_was_acknowledged_survives_a_kill(path: Path) -> None:
 
 
 @pytest.mark.rule("AACP-30")
-def test_what_waits_is_committed_together(path: Path) -> None:
+def test_waiting_operations_are_committed_together(path: Path) -> None:
     statements: list[str] = []
     with opened(path) as ledger:
         store = ledger.adapter
@@ -274,7 +274,7 @@ def test_what_waits_is_committed_together(path: Path) -> None:
 
 
 @pytest.mark.rule("AACP-30")
-def test_an_operation_that_fails_takes_nothing_along(path: Path) -> None:
+def test_failed_operation_does_not_affect_its_group(path: Path) -> None:
     def half_done(connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM requests")
         raise ValueError("on purpose")
@@ -295,7 +295,7 @@ def test_an_operation_that_fails_takes_nothing_along(path: Path) -> None:
 
 
 @pytest.mark.rule("AACP-30")
-def test_a_batch_that_fails_is_undone_as_a_whole(path: Path) -> None:
+def test_batch_that_fails_is_undone_as_a_whole(path: Path) -> None:
     with opened(path) as ledger:
         with pytest.raises(OverflowError):
             ledger.append(outgoing("r1"), outgoing("r2", created_at_ms=2**80))
@@ -303,7 +303,7 @@ def test_a_batch_that_fails_is_undone_as_a_whole(path: Path) -> None:
         assert sequences(ledger.append(outgoing("r1"))) == [1]
 
 
-def test_an_error_of_ours_stays_loud(path: Path) -> None:
+def test_programming_error_is_raised_unchanged(path: Path) -> None:
     def wrong(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO positions VALUES (NULL)")
 
@@ -374,7 +374,7 @@ def set_fault(statement: str, code: int) -> Callable[[Any], str]:
 
 
 @pytest.mark.rule("AACP-30")
-def test_a_commit_that_failed_fails_every_operation_of_its_group() -> None:
+def test_commit_that_failed_fails_every_operation_of_its_group() -> None:
     connection = FakeConnection()
     answers = perform_all(
         connection, set_fault("COMMIT", sqlite3.SQLITE_IOERR), lambda connection: "done"
@@ -385,7 +385,7 @@ def test_a_commit_that_failed_fails_every_operation_of_its_group() -> None:
 
 
 @pytest.mark.rule("AACP-30")
-def test_a_commit_that_filled_the_disk_is_tried_again_one_by_one() -> None:
+def test_commit_that_filled_the_disk_is_tried_again_one_by_one() -> None:
     connection = FakeConnection()
     answers = perform_all(
         connection, set_fault("COMMIT", sqlite3.SQLITE_FULL), lambda connection: "done"
@@ -395,7 +395,7 @@ def test_a_commit_that_filled_the_disk_is_tried_again_one_by_one() -> None:
 
 
 @pytest.mark.rule("AACP-30")
-def test_a_transaction_that_is_lost_is_tried_again_one_by_one() -> None:
+def test_transaction_that_is_lost_is_tried_again_one_by_one() -> None:
     def loses(connection: FakeConnection) -> None:
         connection.in_transaction = False
         raise fault(sqlite3.SQLITE_FULL)
@@ -406,7 +406,7 @@ def test_a_transaction_that_is_lost_is_tried_again_one_by_one() -> None:
     assert answers[2] == 3
 
 
-def test_the_thread_survives_whatever_happens() -> None:
+def test_thread_survives_every_error() -> None:
     connection = FakeConnection()
     connection.faults["RELEASE operation"] = fault(sqlite3.SQLITE_ERROR)
 
@@ -422,13 +422,13 @@ def test_the_thread_survives_whatever_happens() -> None:
 
 
 @pytest.mark.parametrize("content", [b"no database " * 100, b"short"])
-def test_a_file_that_is_no_database_is_refused_and_stays(path: Path, content: bytes) -> None:
+def test_file_that_is_no_database_is_refused_and_unchanged(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     assert "is no SQLite database" in refused(path)
     assert path.read_bytes() == content
 
 
-def test_the_database_of_another_application_is_refused_and_stays(path: Path) -> None:
+def test_database_of_another_application_is_refused_and_unchanged(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     assert "is the database of another application" in refused(path)
@@ -437,7 +437,7 @@ def test_the_database_of_another_application_is_refused_and_stays(path: Path) ->
     assert tables == [("theirs",)]
 
 
-def test_a_ledger_of_a_newer_version_is_refused(path: Path) -> None:
+def test_ledger_of_a_newer_version_is_refused(path: Path) -> None:
     with opened(path) as ledger:
         ledger.append(outgoing("r1"))
     newer = len(schema.MIGRATIONS) + 1
@@ -448,7 +448,7 @@ def test_a_ledger_of_a_newer_version_is_refused(path: Path) -> None:
     assert "upgrade foundation-rt" in message
 
 
-def test_an_older_ledger_is_migrated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_ledger_is_migrated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(path) as ledger:
         ledger.append(outgoing("r1"))
         assert query(ledger, "PRAGMA user_version") == len(schema.MIGRATIONS)
@@ -461,7 +461,7 @@ def test_an_older_ledger_is_migrated(path: Path, monkeypatch: pytest.MonkeyPatch
             assert ledger.has_request("r1")
 
 
-def test_a_migration_that_fails_leaves_the_ledger_as_it_was(
+def test_migration_that_fails_leaves_the_ledger_as_it_was(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(path) as ledger:
@@ -476,13 +476,13 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(
         assert ledger.has_request("r1")
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     message = refused(tmp_path / "nowhere" / "ledger.db")
     assert str(tmp_path / "nowhere" / "ledger.db") in message
     assert "a folder that exists" in message
 
 
-def test_a_folder_is_no_ledger(path: Path) -> None:
+def test_folder_is_no_ledger(path: Path) -> None:
     path.mkdir()
     assert "cannot be opened" in refused(path)
 
@@ -501,7 +501,7 @@ def a_small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", folder], check=True)
 
 
-def test_a_read_only_disk_is_refused(tmp_path: Path) -> None:
+def test_read_only_disk_is_refused(tmp_path: Path) -> None:
     with a_small_disk(tmp_path) as folder:
         with opened(folder / "ledger.db") as ledger:
             ledger.append(outgoing("r1"))
@@ -522,7 +522,7 @@ def test_a_read_only_disk_is_refused(tmp_path: Path) -> None:
         (sqlite3.SQLITE_IOERR, "on purpose"),
     ],
 )
-def test_what_happens_to_a_file_in_use_says_what_to_do(path: Path, code: int, advice: str) -> None:
+def test_error_of_a_file_in_use_says_what_to_do(path: Path, code: int, advice: str) -> None:
     def fail(connection: sqlite3.Connection) -> None:
         raise fault(code)
 
@@ -535,7 +535,7 @@ def test_what_happens_to_a_file_in_use_says_what_to_do(path: Path, code: int, ad
 
 
 @pytest.mark.rule("AACP-02", "AACP-30")
-def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+def test_full_disk_loses_nothing(tmp_path: Path) -> None:
     with a_small_disk(tmp_path) as folder, opened(folder / "ledger.db") as ledger:
         names = []
         with pytest.raises(StoreError, match="the disk is full: make room"):
@@ -550,7 +550,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("AACP-30")
-def test_what_is_too_large_for_the_disk_spares_its_neighbours(path: Path) -> None:
+def test_record_too_large_for_the_disk_does_not_affect_its_group(path: Path) -> None:
     with opened(path) as ledger:
         store = ledger.adapter
         pages = query(ledger, "PRAGMA page_count") + 20
@@ -570,7 +570,7 @@ def test_what_is_too_large_for_the_disk_spares_its_neighbours(path: Path) -> Non
         assert sequences(ledger.append(outgoing("large", payload=b"1" * 1_000_000))) == [3]
 
 
-def test_a_ledger_that_another_writes_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledger_that_another_writes_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter, "BUSY_TIMEOUT_S", 0.01)
     with opened(path) as ledger, closing(sqlite3.connect(path, isolation_level=None)) as another:
         another.execute("BEGIN IMMEDIATE")
@@ -591,7 +591,7 @@ async def errors_of(*operations: Any) -> list[Any]:
 
 
 @pytest.mark.rule("AACP-32")
-def test_a_process_opens_a_file_once(path: Path, tmp_path: Path) -> None:
+def test_process_opens_a_file_once(path: Path, tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(path)
     with opened(path) as ledger:
         for name in ("ledger.db", "link.db"):
@@ -604,7 +604,7 @@ def test_a_process_opens_a_file_once(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("AACP-25", "AACP-27", "AACP-32", "AACP-72")
-def test_the_claims_of_the_dead_are_given_back(path: Path) -> None:
+def test_claims_of_dead_processes_are_given_back(path: Path) -> None:
     with another_process(path) as process:
         process.kill()
         process.wait(PATIENCE)
@@ -617,7 +617,7 @@ def test_the_claims_of_the_dead_are_given_back(path: Path) -> None:
 
 
 @pytest.mark.rule("AACP-01", "AACP-70", "AACP-32")
-def test_the_claims_of_another_process_are_respected(path: Path) -> None:
+def test_claims_of_another_process_are_respected(path: Path) -> None:
     with another_process(path), opened(path) as ledger:
         ledger.append(outgoing("ours"))
         assert ledger.state("theirs") is RequestState.CLAIMED
@@ -630,7 +630,7 @@ def test_the_claims_of_another_process_are_respected(path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "warns"), [((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False)]
 )
-def test_a_second_process_on_an_old_library_is_a_warning(
+def test_second_process_on_an_old_library_is_a_warning(
     path: Path, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int], warns: bool
 ) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
@@ -677,7 +677,7 @@ with Ledger(lambda: SqliteAACPPersistenceAdapter(sys.argv[1])) as ledger:
 
 
 @pytest.mark.rule("AACP-32")
-def test_a_child_process_needs_an_adapter_of_its_own(path: Path) -> None:
+def test_child_process_needs_an_adapter_of_its_own(path: Path) -> None:
     assert run_process(FORKER, path) == "[1, 2]\n"
 
 
@@ -723,7 +723,7 @@ def resources() -> tuple[set[str], set[str]]:
     return {thread.name for thread in threading.enumerate()}, descriptors
 
 
-def test_nothing_is_left_behind(path: Path, tmp_path: Path) -> None:
+def test_close_leaves_no_wal_and_no_thread(path: Path, tmp_path: Path) -> None:
     before = resources()
     for _ in range(3):
         with opened(path) as ledger:
@@ -734,7 +734,7 @@ def test_nothing_is_left_behind(path: Path, tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ledger.db", "ledger.db-presence"]
 
 
-def test_what_was_asked_before_the_close_is_done(path: Path) -> None:
+def test_operation_before_close_is_done(path: Path) -> None:
     async def main() -> list[Any]:
         store = SqliteAACPPersistenceAdapter(path)
         await store.open()
@@ -746,7 +746,7 @@ def test_what_was_asked_before_the_close_is_done(path: Path) -> None:
     assert asyncio.run(main()) == list(range(1, 51))
 
 
-def test_a_ledger_that_is_not_open_says_so(path: Path) -> None:
+def test_operation_before_open_raises(path: Path) -> None:
     store = SqliteAACPPersistenceAdapter(path)
     with pytest.raises(StoreError, match="is not open"):
         asyncio.run(store.append([outgoing()], NOW))
@@ -757,7 +757,7 @@ def test_a_ledger_that_is_not_open_says_so(path: Path) -> None:
 
 
 @pytest.mark.rule("AACP-30")
-def test_an_operation_whose_caller_left_is_done(path: Path) -> None:
+def test_operation_of_a_cancelled_caller_is_done(path: Path) -> None:
     async def main(store: Any) -> None:
         pause = Pause()
         held = asyncio.ensure_future(store._perform(pause))
@@ -772,7 +772,7 @@ def test_an_operation_whose_caller_left_is_done(path: Path) -> None:
         assert ledger.has_request("r1")
 
 
-def test_an_open_whose_caller_left_is_undone(path: Path) -> None:
+def test_open_of_a_cancelled_caller_is_undone(path: Path) -> None:
     async def main() -> None:
         opening = asyncio.ensure_future(SqliteAACPPersistenceAdapter(path).open())
         await asyncio.sleep(0)
@@ -788,7 +788,7 @@ def test_an_open_whose_caller_left_is_undone(path: Path) -> None:
         ledger.append(outgoing("r1"))
 
 
-def test_an_answer_to_a_loop_that_is_gone_is_dropped(path: Path) -> None:
+def test_answer_to_a_closed_loop_is_dropped(path: Path) -> None:
     pause = Pause()
     store = SqliteAACPPersistenceAdapter(path)
     with asyncio.Runner() as runner:
@@ -809,7 +809,7 @@ def test_an_answer_to_a_loop_that_is_gone_is_dropped(path: Path) -> None:
 # -- size and speed -------------------------------------------------------------------------------
 
 
-def test_the_wal_does_not_grow_without_bound(path: Path) -> None:
+def test_wal_does_not_grow_without_bound(path: Path) -> None:
     payload = b'"' + b"x" * 20_000 + b'"'
     sizes = []
     with opened(path) as ledger:
@@ -825,7 +825,7 @@ def test_the_wal_does_not_grow_without_bound(path: Path) -> None:
     assert not Path(f"{path}-wal").exists()
 
 
-def test_what_nodes_ask_reads_no_table_from_end_to_end(path: Path) -> None:
+def test_queries_of_nodes_scan_no_table(path: Path) -> None:
     statements: set[str] = set()
     with opened(path) as ledger:
         inside(ledger, lambda connection: connection.set_trace_callback(statements.add))

@@ -256,7 +256,7 @@ agent_ids = st.text(min_size=1, max_size=256).filter(is_agent_id)
 
 @pytest.mark.rule("AACP-75")
 @given(agent_ids)
-def test_a_token_is_one_token_of_bounded_length_and_says_its_agent(agent_id: str) -> None:
+def test_token_is_one_token_of_bounded_length_and_says_its_agent(agent_id: str) -> None:
     token = token_of(agent_id)
     assert re.fullmatch(r"[A-Za-z0-9_=-]+", token)
     assert len(token) <= MAX_TOKEN_LENGTH
@@ -318,7 +318,7 @@ def test_which_subjects_cover_those_of_aacp(pattern: str, covered: bool) -> None
 @pytest.mark.parametrize(
     "url", ["", "nats://", "http://u:secret@h", "nats://u:secret@h:port", "nats://u:secret@[h"]
 )
-def test_a_url_that_is_none_is_refused_without_being_repeated(url: str) -> None:
+def test_malformed_url_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(UsageError, match="nats://host:port") as caught:
         NatsTransport(url)
     assert "secret" not in str(caught.value)
@@ -331,7 +331,7 @@ def test_names_that_nats_does_not_take_are_refused(which: str, name: str) -> Non
         NatsTransport("nats://h", **{which: name})  # type: ignore[arg-type]
 
 
-def test_without_its_extra_it_says_which_one_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nats.aio.client", None)
     monkeypatch.delitem(sys.modules, "foundation_rt.agents.transports.nats")
     with pytest.raises(MissingExtraError, match=r"foundation-rt\[nats\]"):
@@ -339,13 +339,13 @@ def test_without_its_extra_it_says_which_one_to_install(monkeypatch: pytest.Monk
 
 
 @pytest.mark.rule("AACP-79")
-def test_its_durability_statement_names_the_interval_and_how_to_set_it() -> None:
+def test_durability_names_the_sync_interval() -> None:
     assert "sync_interval" in NatsTransport.durability
     assert "2 minutes" in NatsTransport.durability
     assert "sync_interval: always" in NatsTransport.durability
 
 
-def test_a_server_that_is_not_there_is_named_without_credentials() -> None:
+def test_unreachable_server_is_named_without_credentials() -> None:
     async def main() -> None:
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
@@ -360,7 +360,7 @@ def test_a_server_that_is_not_there_is_named_without_credentials() -> None:
     run(main())
 
 
-def test_a_server_that_says_nothing_is_not_waited_for_without_end() -> None:
+def test_wait_for_a_silent_server_is_bounded() -> None:
     async def main() -> None:
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
@@ -373,7 +373,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_without_end() -> None:
     run(main())
 
 
-def test_before_it_is_open_and_after_it_is_closed_nothing_works_and_nothing_breaks() -> None:
+def test_operations_before_open_and_after_close_raise() -> None:
     async def main() -> None:
         transport = NatsTransport("nats://127.0.0.1:1")
         with pytest.raises(TransportError, match="no connection to NATS at 127"):
@@ -410,7 +410,7 @@ def test_envelopes_arrive_as_they_were_sent_and_leave_the_stream() -> None:
 
 
 @requires_nats
-def test_every_agent_gets_its_own() -> None:
+def test_each_agent_gets_its_own_envelopes() -> None:
     async def main() -> None:
         async with rig() as here:
             ledger = Ledger()
@@ -431,7 +431,7 @@ def test_every_agent_gets_its_own() -> None:
 
 @requires_nats
 @pytest.mark.rule("AACP-76")
-def test_what_nobody_listens_for_waits() -> None:
+def test_envelope_without_a_listener_waits() -> None:
     async def main() -> None:
         async with rig() as here:
             ledger = Ledger()
@@ -450,7 +450,7 @@ def test_what_nobody_listens_for_waits() -> None:
 
 
 @requires_nats
-def test_what_waits_is_handed_over_in_the_order_of_its_numbers() -> None:
+def test_waiting_envelopes_are_delivered_in_the_order_of_numbers() -> None:
     async def main() -> None:
         async with rig() as here:
             ledger = Ledger()
@@ -471,7 +471,7 @@ def test_what_waits_is_handed_over_in_the_order_of_its_numbers() -> None:
 
 @requires_nats
 @pytest.mark.rule("AACP-43")
-def test_the_message_id_guards_one_attempt_and_is_no_deduplication() -> None:
+def test_message_id_deduplicates_attempts_not_messages() -> None:
     async def main() -> None:
         async with rig() as here:
             transport = await here.opened()
@@ -501,7 +501,7 @@ def test_bare_acknowledgements_are_sent_and_not_waited_for() -> None:
 
 
 @requires_nats
-def test_an_envelope_that_is_too_large_does_not_keep_others_back() -> None:
+def test_too_large_envelope_does_not_affect_others() -> None:
     async def main() -> None:
         async with rig() as here:
             transport = await here.opened()
@@ -552,7 +552,7 @@ def test_nothing_is_acknowledged_before_it_is_in_the_ledger() -> None:
         (RuntimeError("a bug"), "nats: delivery failed, is delivered again"),
     ],
 )
-def test_what_the_ledger_does_not_take_comes_again(failure: Exception, said: str) -> None:
+def test_envelope_refused_by_the_ledger_is_delivered_again(failure: Exception, said: str) -> None:
     async def main() -> None:
         async with rig() as here:
             ledger, log = Ledger(), Log()
@@ -571,7 +571,7 @@ def test_what_the_ledger_does_not_take_comes_again(failure: Exception, said: str
 
 @requires_nats
 @pytest.mark.rule("AACP-77")
-def test_what_a_process_took_and_did_not_acknowledge_goes_to_the_next() -> None:
+def test_unacknowledged_envelope_goes_to_the_next_process() -> None:
     async def main() -> None:
         async with rig() as here:
             stuck, ledger = Ledger(), Ledger()
@@ -589,7 +589,7 @@ def test_what_a_process_took_and_did_not_acknowledge_goes_to_the_next() -> None:
 
 
 @requires_nats
-def test_the_end_waits_for_what_is_being_delivered_and_gives_the_rest_back() -> None:
+def test_close_finishes_deliveries_and_returns_the_rest() -> None:
     async def main() -> None:
         async with rig() as here:
             ledger, other = Ledger(), Ledger()
@@ -614,7 +614,7 @@ def test_the_end_waits_for_what_is_being_delivered_and_gives_the_rest_back() -> 
 
 
 @requires_nats
-def test_an_end_that_is_not_waited_for_leaves_nothing_running() -> None:
+def test_cancelled_close_leaves_no_task() -> None:
     async def main() -> None:
         async with rig() as here:
             ledger, other = Ledger(), Ledger()
@@ -653,7 +653,7 @@ def test_large_envelopes_are_fetched_a_few_at_a_time(monkeypatch: pytest.MonkeyP
 
 @requires_nats
 @pytest.mark.rule("AACP-78")
-def test_what_is_no_envelope_is_logged_and_does_not_come_again() -> None:
+def test_malformed_envelope_is_logged_and_discarded() -> None:
     async def main() -> None:
         async with rig() as here:
             ledger, log = Ledger(), Log()
@@ -688,9 +688,7 @@ def test_what_is_no_envelope_is_logged_and_does_not_come_again() -> None:
         ({"no_ack": True}, "no_ack off"),
     ],
 )
-def test_a_stream_that_will_not_do_is_refused_with_what_to_change(
-    settings: dict[str, Any], advice: str
-) -> None:
+def test_unsuitable_stream_is_refused_with_advice(settings: dict[str, Any], advice: str) -> None:
     async def main() -> None:
         async with rig() as here:
             usual = {"subjects": ["{}.>"], "retention": RetentionPolicy.WORK_QUEUE}
@@ -704,7 +702,7 @@ def test_a_stream_that_will_not_do_is_refused_with_what_to_change(
 
 
 @requires_nats
-def test_a_stream_with_limits_of_its_own_will_do_and_its_refusals_are_told() -> None:
+def test_stream_with_its_own_limits_is_used_and_its_refusals_raise() -> None:
     async def main() -> None:
         async with rig() as here:
             await here.streams.add_stream(
@@ -734,7 +732,7 @@ def test_subjects_that_another_stream_has_are_refused() -> None:
 
 
 @requires_nats
-def test_a_stream_that_was_deleted_is_made_anew() -> None:
+def test_deleted_stream_is_made_again() -> None:
     async def main() -> None:
         async with rig() as here:
             ledger, log = Ledger(), Log()
@@ -758,7 +756,7 @@ def test_a_stream_that_was_deleted_is_made_anew() -> None:
 
 
 @requires_nats
-def test_a_consumer_that_was_deleted_is_made_anew() -> None:
+def test_deleted_consumer_is_made_again() -> None:
     async def main() -> None:
         async with rig() as here:
             ledger, log = Ledger(), Log()
@@ -837,7 +835,7 @@ def test_nothing_is_lost_when_the_server_is_killed_in_mid_traffic(tmp_path: Path
 
 
 @requires_nats_server
-def test_it_may_be_closed_while_there_is_no_server(tmp_path: Path) -> None:
+def test_close_without_a_server_works(tmp_path: Path) -> None:
     async def main() -> None:
         async with own(tmp_path) as (server, stack):
             log = Log()
@@ -855,7 +853,7 @@ def test_it_may_be_closed_while_there_is_no_server(tmp_path: Path) -> None:
 
 
 @requires_nats_server
-def test_a_server_that_comes_back_empty_gets_its_stream_again(tmp_path: Path) -> None:
+def test_server_that_comes_back_empty_gets_its_stream_again(tmp_path: Path) -> None:
     async def main() -> None:
         async with own(tmp_path / "one") as (server, stack):
             ledger, log = Ledger(), Log()
@@ -879,7 +877,7 @@ def test_a_server_that_comes_back_empty_gets_its_stream_again(tmp_path: Path) ->
 
 
 @requires_nats_server
-def test_a_connection_that_nats_py_gives_up_is_made_anew(tmp_path: Path) -> None:
+def test_connection_given_up_by_nats_py_is_made_again(tmp_path: Path) -> None:
     async def main() -> None:
         async with own(tmp_path) as (server, stack):
             ledger, log = Ledger(), Log()
@@ -912,7 +910,7 @@ def test_a_connection_that_nats_py_gives_up_is_made_anew(tmp_path: Path) -> None
 
 @requires_nats_server
 @pytest.mark.rule("AACP-78")
-def test_the_server_says_who_may_connect_and_who_may_speak_for_whom(tmp_path: Path) -> None:
+def test_server_authorizes_connections_and_senders(tmp_path: Path) -> None:
     users = """authorization { users = [
         {user: u, password: sesame, permissions: {publish: {deny: "aacp.x.*"}}}
     ]}"""
@@ -939,7 +937,7 @@ def test_the_server_says_who_may_connect_and_who_may_speak_for_whom(tmp_path: Pa
 
 
 @requires_nats_server
-def test_a_server_without_jetstream_is_refused(tmp_path: Path) -> None:
+def test_server_without_jetstream_is_refused(tmp_path: Path) -> None:
     async def main() -> None:
         (tmp_path / "config").write_text("jetstream: disabled")
         async with own(tmp_path, "-c", str(tmp_path / "config"), "-js=false") as (server, _):
@@ -950,7 +948,7 @@ def test_a_server_without_jetstream_is_refused(tmp_path: Path) -> None:
 
 
 @requires_nats_server
-def test_a_wait_for_the_server_ends_with_the_connection(tmp_path: Path) -> None:
+def test_wait_for_the_server_ends_with_the_connection(tmp_path: Path) -> None:
     async def main() -> None:
         async with own(tmp_path) as (server, stack):
             context = opened(server.url, Ledger(), timeout_ms=int(PATIENCE * 10_000))
@@ -971,7 +969,7 @@ def test_a_wait_for_the_server_ends_with_the_connection(tmp_path: Path) -> None:
 
 
 @requires_nats
-def test_an_acknowledgement_that_does_not_come_is_an_error() -> None:
+def test_acknowledgement_that_does_not_come_is_an_error() -> None:
     async def main() -> None:
         async with rig() as here:
             transport = await here.opened(timeout_ms=300)
