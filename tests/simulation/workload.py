@@ -143,7 +143,7 @@ class Workload:
         call = Call(order, self._outgoing(order, process), process, process.life)
         self.calls.append(call)
         if order.message_type is MessageType.REQUEST:
-            process.node.wait_for(call.outgoing.key, call, process.now_ms)
+            process.node.outcomes.wait_for(call.outgoing.key, call, process.now_ms)
             self.simulator.after(order.patience_ms, self._lose_patience, call)
         process.send(call)
 
@@ -187,7 +187,7 @@ class Workload:
         """The caller goes on without the outcome (AACP-26)."""
         if call.record is None and not call.refused and call.process.life == call.life:
             call.gave_up = True
-            call.process.node.stop_waiting(call.outgoing.key, call)
+            call.process.node.outcomes.stop_waiting(call.outgoing.key, call)
 
     # -- what senders are told ----------------------------------------------------------------
 
@@ -203,12 +203,12 @@ class Workload:
     def _entered(self, call: Call, appended: Appended) -> None:
         if appended.verdict is EntryVerdict.CONFLICT:
             call.refused = True
-            call.process.node.stop_waiting(call.outgoing.key, call)
+            call.process.node.outcomes.stop_waiting(call.outgoing.key, call)
             return
         call.entered = True
         existing = appended.existing
         if existing is not None and existing.state in TERMINAL and not call.gave_up:
-            call.process.node.stop_waiting(call.outgoing.key, call)
+            call.process.node.outcomes.stop_waiting(call.outgoing.key, call)
             self._finished(call, existing)
 
     def _finished(self, call: Call, record: RequestRecord) -> None:

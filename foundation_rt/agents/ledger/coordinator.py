@@ -36,7 +36,7 @@ from .rules import recorded_error
 from .sending import Sender, check_request_id, milliseconds
 from .setup import check_settings, make_limits, make_node, make_store, make_transport
 from .status import MessageStatus, message_status, request_status
-from .types import Outcome
+from .types import MessageType, Outcome
 
 if TYPE_CHECKING:
     import asyncio
@@ -200,7 +200,7 @@ class AgentCoordinatorV2(AgentCoordinator):
             Usage(limits),
         )
         is_registered = self._agents.__contains__
-        sender = Sender(runner, name, self.aacp, self._ids, is_registered)
+        sender = Sender(runner, name, self.aacp, is_registered)
         self._running = _Running(runner, sender, late_calls)
 
     async def stop(self, grace: float = 5.0) -> None:
@@ -311,7 +311,7 @@ class AgentCoordinatorV2(AgentCoordinator):
         message_id = self._ids.run_id()
         # Only an id that has an owner needs to be kept beside the message id.
         key = None if principal is None else owned_id(message_id, identity_of(principal))
-        event = sender.make_event(message_id, key, target_agent_id, message)
+        event = sender.make(MessageType.EVENT, message_id, key, target_agent_id, message)
         timeout = milliseconds(timeout_ms, self.aacp.request_timeout_ms) / 1000
         await sender.enter(event, timeout)
         return message_id
@@ -352,7 +352,8 @@ class AgentCoordinatorV2(AgentCoordinator):
         sender = (self._running_here() or await self._started()).sender
         given = self._ids.run_id() if request_id is None else check_request_id(request_id)
         key = owned_id(given, identity_of(principal))
-        request = sender.make_request(key, target_agent_id, message, ttl_ms)
+        new_id = self._ids.run_id()
+        request = sender.make(MessageType.REQUEST, new_id, key, target_agent_id, message, ttl_ms)
         entry = current_entry()
         if abort_signal is None and entry is not None:
             abort_signal = entry.context.abort_signal

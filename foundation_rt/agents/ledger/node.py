@@ -7,7 +7,8 @@ comes in as `now_ms`; ids and chance come from what the node was made with.
 
 The order of work (AACP-17): what follows from an operation of the ledger is decided when that has
 succeeded, and not before. `exchange` decides about messages, `claims` about executions, `outcomes`
-about waiters; `operations` schedules what they ask of the ledger.
+about waiters; `operations` schedules what they ask of the ledger. Callers that wait for an outcome
+register with `outcomes`.
 """
 
 from __future__ import annotations
@@ -168,14 +169,6 @@ class Node:
         """Return whether a claim may still be executed: ask before beginning."""
         return self.claims.held.get(claim.request_id) is claim
 
-    def wait_for(self, request_id: str, waiter: AnyWaiter, now_ms: int) -> None:
-        """Resolve `waiter` with the record of a request when it is finished."""
-        self.outcomes.wait_for(request_id, waiter, now_ms)
-
-    def stop_waiting(self, request_id: str, waiter: AnyWaiter) -> None:
-        """Forget a waiter: it is not resolved any more."""
-        self.outcomes.stop_waiting(request_id, waiter)
-
     def look_around(self, now_ms: int) -> None:
         """Look for changes of the ledger by other processes."""
         self.operations.want(Operation.CLAIM)
@@ -205,7 +198,7 @@ class Node:
     @property
     def wake_at_ms(self) -> int | None:
         """The time at which `tick` is due; None when nothing waits for time to pass."""
-        return self.operations.wake_at_ms
+        return min(self.operations.timers.values(), default=None)
 
     @property
     def is_quiet(self) -> bool:

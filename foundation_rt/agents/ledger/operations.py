@@ -72,20 +72,16 @@ class Operations:
 
     Attributes:
         effects: what is to be done, in this order.
+        timers: when operations are due.
     """
 
     settings: NodeSettings
     effects: list[Effect] = field(factory=list, init=False)
+    timers: dict[Operation, int] = field(factory=dict, init=False)
     _queues: dict[Operation, _Queue] = field(init=False)
-    _timers: dict[Operation, int] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._queues = {operation: _Queue() for operation in Operation}
-
-    @property
-    def wake_at_ms(self) -> int | None:
-        """The time at which `tick` is due; None when nothing waits for time to pass."""
-        return min(self._timers.values(), default=None)
 
     @property
     def is_quiet(self) -> bool:
@@ -111,21 +107,21 @@ class Operations:
 
     def arm(self, operation: Operation, due_ms: int) -> None:
         """Begin an operation at that time, unless it is due earlier."""
-        armed = self._timers.get(operation)
+        armed = self.timers.get(operation)
         if armed is None or due_ms < armed:
-            self._timers[operation] = due_ms
+            self.timers[operation] = due_ms
 
     def tick(self, now_ms: int) -> None:
         """Want every operation whose time has come."""
-        for operation, due_ms in list(self._timers.items()):
+        for operation, due_ms in list(self.timers.items()):
             if due_ms <= now_ms:
-                del self._timers[operation]
+                del self.timers[operation]
                 self.want(operation)
 
     def shift(self, by_ms: int) -> None:
         """Move every due time: the clock was corrected by that much."""
-        for operation in self._timers:
-            self._timers[operation] += by_ms
+        for operation in self.timers:
+            self.timers[operation] += by_ms
         for queue in self._queues.values():
             queue.not_before_ms += by_ms
 

@@ -354,7 +354,8 @@ class NodeRunner:
             self.node.failed(persist, error, self.now_ms())
         else:
             self.node.persisted(persist, result, self.now_ms())
-        self.kick()
+        if not self._kicked:
+            self.kick()
 
     def _send(self, effect: SendEnvelopes) -> None:
         if self.transport is not None:

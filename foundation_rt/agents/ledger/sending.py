@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from ...abort import AbortSignal
     from ...config.settings import AacpSection
-    from ...ids import IdGenerator
     from .runner import NodeRunner
 
 
@@ -67,32 +66,23 @@ class Sender:
     runner: NodeRunner
     name: str
     settings: AacpSection
-    ids: IdGenerator
     is_registered: Callable[[str], bool]
 
-    def make_event(
-        self, message_id: str, key: str | None, target_agent_id: str, message: Any
+    def make(
+        self,
+        message_type: MessageType,
+        message_id: str,
+        key: str | None,
+        target_agent_id: str,
+        message: Any,
+        ttl_ms: int | None = None,
     ) -> OutgoingMessage:
-        """Return an EVENT to enter in the ledger.
+        """Return a message to enter in the ledger.
 
         Args:
+            message_type: REQUEST or EVENT.
             message_id: a new id.
             key: the id under which the ledger keeps it; None if that is its message id.
-            target_agent_id: the receiver.
-            message: an `AgentMessage`, or the payload of one.
-
-        Raises:
-            AgentNotFoundError, ToolError: it cannot be sent.
-        """
-        return self._make(MessageType.EVENT, message_id, key, target_agent_id, message, None)
-
-    def make_request(
-        self, key: str, target_agent_id: str, message: Any, ttl_ms: int | None
-    ) -> OutgoingMessage:
-        """Return a REQUEST to enter in the ledger.
-
-        Args:
-            key: the id under which the ledger keeps it.
             target_agent_id: the receiver.
             message: an `AgentMessage`, or the payload of one.
             ttl_ms: its lifetime; None: the default.
@@ -100,18 +90,6 @@ class Sender:
         Raises:
             AgentNotFoundError, ToolError: it cannot be sent.
         """
-        message_id = self.ids.run_id()
-        return self._make(MessageType.REQUEST, message_id, key, target_agent_id, message, ttl_ms)
-
-    def _make(
-        self,
-        message_type: MessageType,
-        message_id: str,
-        key: str | None,
-        target_agent_id: str,
-        message: Any,
-        ttl_ms: int | None,
-    ) -> OutgoingMessage:
         runner = self.runner
         if not is_agent_id(target_agent_id):
             raise invalid("The target must be the id of an agent.", "invalid_agent_id")
@@ -171,7 +149,7 @@ class Sender:
         runner, loop, given = self.runner, asyncio.get_running_loop(), given_id(message.key)
         finished: asyncio.Future[RequestRecord] = runner.open_waiter()
         # First: it may be finished before this task learns that it was entered.
-        runner.node.wait_for(message.key, finished, runner.now_ms())
+        runner.node.outcomes.wait_for(message.key, finished, runner.now_ms())
         timer = loop.call_later(timeout, _time_out, finished, given)
         remove = _nothing if abort_signal is None else abort_signal.fail(finished)
         try:
@@ -183,7 +161,7 @@ class Sender:
             runner.close_waiter(finished)
             timer.cancel()
             remove()
-            runner.node.stop_waiting(message.key, finished)
+            runner.node.outcomes.stop_waiting(message.key, finished)
             # Its exception has this frame in its traceback: the two would keep the message until
             # the garbage collector runs (RES-13).
             del finished, remove

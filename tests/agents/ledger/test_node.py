@@ -513,7 +513,7 @@ def test_on_a_shared_ledger_claims_and_outcomes_are_looked_for_every_second() ->
     bench = Bench(shared=True)
     bench.node.add_agent("c", bench.now)
     bench.node.send(outgoing("r1"), "entry", bench.now)
-    bench.node.wait_for("r1", "waiter", bench.now)
+    bench.node.outcomes.wait_for("r1", "waiter", bench.now)
     bench.perform()
     bench.calls.clear()
     bench.pass_time(5000)
@@ -538,7 +538,7 @@ def test_on_a_shared_ledger_claims_and_outcomes_are_looked_for_every_second() ->
 def test_on_a_ledger_of_its_own_a_node_that_has_nothing_to_do_only_purges() -> None:
     bench, claims = executing(1)
     bench.finish(claims[0])
-    bench.node.wait_for("elsewhere", "waiter", bench.now)
+    bench.node.outcomes.wait_for("elsewhere", "waiter", bench.now)
     bench.perform()
     bench.pass_time(1)
     bench.calls.clear()
@@ -546,8 +546,8 @@ def test_on_a_ledger_of_its_own_a_node_that_has_nothing_to_do_only_purges() -> N
     assert set(bench.calls) <= {Operation.PURGE, Operation.CLAIM, Operation.RENEW}
     assert bench.calls.count(Operation.PURGE) == 10
     assert len(bench.calls) <= 12
-    bench.node.stop_waiting("elsewhere", "waiter")
-    bench.node.stop_waiting("elsewhere", "waiter")
+    bench.node.outcomes.stop_waiting("elsewhere", "waiter")
+    bench.node.outcomes.stop_waiting("elsewhere", "waiter")
     assert bench.node.outcomes.waiting == {}
 
 
@@ -555,7 +555,7 @@ def test_on_a_ledger_of_its_own_a_node_that_has_nothing_to_do_only_purges() -> N
 def test_an_outcome_that_came_in_unheard_is_found() -> None:
     bench = Bench(has_transport=True)
     bench.node.send(outgoing("r1", target="far", local=False), "entry", bench.now)
-    bench.node.wait_for("r1", "waiter", bench.now)
+    bench.node.outcomes.wait_for("r1", "waiter", bench.now)
     bench.perform()
     response = arrived(
         1,
