@@ -30,7 +30,7 @@ from foundation_rt.config.settings import (
 )
 from foundation_rt.jsonschema import validation
 from foundation_rt.protocol.revisions import HANDSHAKE_REVISIONS
-from foundation_rt.registry import tools as tool_schemas
+from foundation_rt.registry import tools as registered_tools
 from tests.support.rig import COMPLETED, HANDSHAKE, Peer, Rig
 from tests.support.virtual_loop import run_virtual
 
@@ -267,7 +267,7 @@ def compilations() -> Iterator[list[str]]:
     with ExitStack() as stack:
         for module, name in (
             (validation, "compile_schema"),
-            (tool_schemas, "compile_schema"),
+            (registered_tools, "compile_schema"),
             (fastjsonschema, "compile"),
             (fastjsonschema, "compile_to_code"),
             (jsonschema_rs, "validator_for"),
