@@ -1,4 +1,4 @@
-"""Agents that do as a test says."""
+"""A harness of agents that a test steps through their messages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.support.virtual_loop import run_virtual
 T = TypeVar("T")
 
 
-class Office:
+class Harness:
     """A coordinator that logs to memory and counts its ids.
 
     Attributes:
-        log: what the agents of `add` did, in order: "begin a 1" and "end a 1" for each message,
-            by its type.
+        log: the steps of the agents of `add`, in order: "begin a 1" and "end a 1" for each
+            message, by its type.
     """
 
     def __init__(self, max_queue: int = 1_000) -> None:
@@ -76,17 +76,17 @@ class Office:
         return await self.coordinator.send_message(agent_id, AgentMessage(str(kind), f"re {kind}"))
 
     def take_log(self) -> list[str]:
-        """What was logged since this was last asked."""
+        """Return and clear the log."""
         taken, self.log[:] = list(self.log), []
         return taken
 
 
 async def settle() -> None:
-    """Let everything run that can, until only what the test holds back is left."""
+    """Run every task until only those that the test holds back are left."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
-def play(scene: Callable[[Office], Coroutine[Any, Any, T]], **options: Any) -> T:
-    """Run a scene in an office of its own, in virtual time; what hangs fails."""
-    return run_virtual(lambda clock: scene(Office(**options)))
+def run(scenario: Callable[[Harness], Coroutine[Any, Any, T]], **options: Any) -> T:
+    """Run a scenario with a harness of its own, in virtual time; a scenario that hangs fails."""
+    return run_virtual(lambda clock: scenario(Harness(**options)))

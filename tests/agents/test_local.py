@@ -21,7 +21,7 @@ from foundation_rt.agents.errors import (
 from foundation_rt.agents.local import AgentCoordinator
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.errors import AbortError, RegistrationError, UsageError
-from tests.agents.support import Office, play, settle
+from tests.agents.support import Harness, run, settle
 from tests.support.core import correlation_id
 from tests.support.virtual_loop import PATIENCE
 
@@ -113,14 +113,14 @@ def test_everything_else_is_refused_with_what_to_do(handler: Any) -> None:
 
 @pytest.mark.rule("AGENT-01")
 def test_an_id_that_is_taken_is_refused_and_the_first_agent_stays() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
         with pytest.raises(RegistrationError, match="agent 'a' is already registered: choose"):
-            office.coordinator.register_agent("a", nothing)
-        office.open(1)
-        assert await office.send("a", 1) == "re 1"
+            harness.coordinator.register_agent("a", nothing)
+        harness.open(1)
+        assert await harness.send("a", 1) == "re 1"
 
-    play(scene)
+    run(scenario)
 
 
 # -- order
@@ -128,56 +128,56 @@ def test_an_id_that_is_taken_is_refused_and_the_first_agent_stays() -> None:
 
 @pytest.mark.rule("AGENT-02")
 def test_an_agent_takes_one_message_at_a_time_in_the_order_they_came() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
-        sent = [office.send("a", number) for number in range(4)]
-        office.open(1, 2)  # out of order, ahead of time
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        sent = [harness.send("a", number) for number in range(4)]
+        harness.open(1, 2)  # out of order, ahead of time
         await settle()
-        assert office.take_log() == ["begin a 0"]
-        office.open(0)
+        assert harness.take_log() == ["begin a 0"]
+        harness.open(0)
         await settle()
-        assert office.take_log() == ["end a 0"] + [
+        assert harness.take_log() == ["end a 0"] + [
             f"{what} a {number}" for number in (1, 2) for what in ("begin", "end")
         ] + ["begin a 3"]
-        office.open(3)
+        harness.open(3)
         assert await asyncio.gather(*sent) == ["re 0", "re 1", "re 2", "re 3"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-02")
 def test_nobody_pushes_in_between_two_messages() -> None:
     """The end of one and the begin of the next are a turn of the loop apart."""
 
-    async def scene(office: Office) -> None:
-        office.add("a")
-        second = office.send("a", 2)
-        office.open(2, 3)
-        await office.send_first("a", 1)
-        await office.coordinator.send_message("a", AgentMessage("3"))
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        second = harness.send("a", 2)
+        harness.open(2, 3)
+        await harness.send_first("a", 1)
+        await harness.coordinator.send_message("a", AgentMessage("3"))
         await second
-        assert [line for line in office.log if "begin" in line] == [
+        assert [line for line in harness.log if "begin" in line] == [
             "begin a 1",
             "begin a 2",
             "begin a 3",
         ]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-02")
 def test_different_agents_handle_messages_concurrently() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a", "b")
-        sent = [office.send("a", 1), office.send("b", 2), office.send("a", 3)]
+    async def scenario(harness: Harness) -> None:
+        harness.add("a", "b")
+        sent = [harness.send("a", 1), harness.send("b", 2), harness.send("a", 3)]
         await settle()
-        assert office.take_log() == ["begin a 1", "begin b 2"]
-        office.open(2)
+        assert harness.take_log() == ["begin a 1", "begin b 2"]
+        harness.open(2)
         assert await sent[1] == "re 2"
-        office.open(1, 3)
+        harness.open(1, 3)
         assert await asyncio.gather(sent[0], sent[2]) == ["re 1", "re 3"]
 
-    play(scene)
+    run(scenario)
 
 
 # -- what comes back
@@ -192,15 +192,15 @@ def test_a_message_is_handled_in_the_task_of_its_sender_and_arrives_as_it_was_se
         seen.extend([message, asyncio.current_task(), variable.get()])
         return message.payload
 
-    async def scene(office: Office) -> None:
-        office.coordinator.register_agent("a", handler)
+    async def scenario(harness: Harness) -> None:
+        harness.coordinator.register_agent("a", handler)
         variable.set("of the sender")
         message = AgentMessage("x", object(), "me")
-        assert await office.coordinator.send_message("a", message) is message.payload
+        assert await harness.coordinator.send_message("a", message) is message.payload
         assert seen[0] is message
         assert seen[1:] == [asyncio.current_task(), "of the sender"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-03")
@@ -212,72 +212,72 @@ def test_a_handler_that_raises_fails_its_own_message_only(error: BaseException) 
             raise error
         return "fine"
 
-    async def send(office: Office, kind: str) -> Any:
+    async def send(harness: Harness, kind: str) -> Any:
         try:
-            return await office.coordinator.send_message("a", AgentMessage(kind))
+            return await harness.coordinator.send_message("a", AgentMessage(kind))
         except BaseException as caught:
             return caught
 
-    async def scene(office: Office) -> None:
-        office.coordinator.register_agent("a", handler)
+    async def scenario(harness: Harness) -> None:
+        harness.coordinator.register_agent("a", handler)
         kinds = ("good", "bad", "good")
-        assert await asyncio.gather(*(send(office, kind) for kind in kinds)) == [
+        assert await asyncio.gather(*(send(harness, kind) for kind in kinds)) == [
             "fine",
             error,
             "fine",
         ]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-02", "AGENT-03")
 def test_the_next_message_begins_when_a_cancelled_handler_has_really_ended() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
-        first, second = office.send("a", 1), office.send("a", 2)
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        first, second = harness.send("a", 1), harness.send("a", 2)
         await settle()
         first.cancel()
         await settle()
-        assert office.take_log() == ["begin a 1", "cancelled a 1"]
-        office.open("cleanup 1", 2)
+        assert harness.take_log() == ["begin a 1", "cancelled a 1"]
+        harness.open("cleanup 1", 2)
         assert await second == "re 2"
         assert first.cancelled()
-        assert office.take_log() == ["end a 1", "begin a 2", "end a 2"]
+        assert harness.take_log() == ["end a 1", "begin a 2", "end a 2"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-03")
 def test_a_message_whose_sender_is_cancelled_while_it_waits_is_withdrawn() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
-        sent = [office.send("a", number) for number in range(4)]
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        sent = [harness.send("a", number) for number in range(4)]
         await settle()
         sent[1].cancel()
-        office.open(*range(4))
+        harness.open(*range(4))
         await asyncio.gather(*sent, return_exceptions=True)
         assert [task.cancelled() for task in sent] == [False, True, False, False]
-        assert "begin a 1" not in office.log
-        assert office.log[-1] == "end a 3"
+        assert "begin a 1" not in harness.log
+        assert harness.log[-1] == "end a 3"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-02", "AGENT-03")
 @pytest.mark.parametrize("doomed", [[1], [1, 2], [2, 1], [1, 2, 3]])
 def test_a_sender_cancelled_just_as_it_is_handed_the_turn_hands_it_on(doomed: list[int]) -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
-        sent = {number: office.send("a", number) for number in range(1, 5)}
-        office.open(*sent)
-        await office.send_first("a", 0)
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        sent = {number: harness.send("a", number) for number in range(1, 5)}
+        harness.open(*sent)
+        await harness.send_first("a", 0)
         for number in doomed:
             sent[number].cancel()
         await asyncio.wait(sent.values())
-        begun = [line for line in office.log if line.startswith("begin")]
+        begun = [line for line in harness.log if line.startswith("begin")]
         assert begun == [f"begin a {number}" for number in range(5) if number not in doomed]
 
-    play(scene)
+    run(scenario)
 
 
 # -- context
@@ -285,31 +285,31 @@ def test_a_sender_cancelled_just_as_it_is_handed_the_turn_hands_it_on(doomed: li
 
 @pytest.mark.rule("AGENT-04")
 def test_a_handler_is_given_what_the_sender_said() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
-        office.open(1)
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        harness.open(1)
         signal = AbortSignal()
-        logger = office.logger.child({"runId": "r", "correlationId": "old"})
+        logger = harness.logger.child({"runId": "r", "correlationId": "old"})
         options = {"abort_signal": signal, "correlation_id": "c", "logger": logger}
-        await office.send("a", 1, **options)
-        [context] = office.contexts
+        await harness.send("a", 1, **options)
+        [context] = harness.contexts
         assert (context.agent_id, context.correlation_id) == ("a", "c")
         assert context.abort_signal is signal
         context.logger.info("hello")
-        [line] = office.sink.lines
+        [line] = harness.sink.lines
         assert (line["agentId"], line["correlationId"], line["runId"]) == ("a", "c", "r")
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-24")
 def test_without_a_word_the_id_is_new_and_the_signal_never_fires() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
-        office.open(1)
-        await office.send("a", 1)
-        await office.send("a", 1)
-        one, other = office.contexts
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        harness.open(1)
+        await harness.send("a", 1)
+        await harness.send("a", 1)
+        one, other = harness.contexts
         assert [each.correlation_id for each in (one, other)] == [
             correlation_id(1),
             correlation_id(2),
@@ -318,9 +318,9 @@ def test_without_a_word_the_id_is_new_and_the_signal_never_fires() -> None:
         assert one.abort_signal is not other.abort_signal
         assert one.state is other.state
         one.logger.info("hello")
-        assert "runId" not in office.sink.lines[0]
+        assert "runId" not in harness.sink.lines[0]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-24")
@@ -328,29 +328,29 @@ def test_a_message_that_a_handler_sends_belongs_to_the_chain_it_is_in() -> None:
     async def relay(message: AgentMessage, context: AgentContext) -> None:
         await office_of[0].coordinator.send_message("a", AgentMessage("1"), **message.payload)
 
-    office_of: list[Office] = []
+    office_of: list[Harness] = []
 
-    async def scene(office: Office) -> None:
-        office_of.append(office)
-        office.add("a")
-        office.coordinator.register_agent("relay", relay)
-        office.open(1)
+    async def scenario(harness: Harness) -> None:
+        office_of.append(harness)
+        harness.add("a")
+        harness.coordinator.register_agent("relay", relay)
+        harness.open(1)
         signal = AbortSignal()
-        logger = office.logger.child({"runId": "r"})
+        logger = harness.logger.child({"runId": "r"})
         chain = {"abort_signal": signal, "correlation_id": "c", "logger": logger}
         own: dict[str, Any] = {"abort_signal": AbortSignal(), "correlation_id": "d"}
         for payload in ({}, own):
             message = AgentMessage("go", payload)
-            await office.coordinator.send_message("relay", message, **chain)
-        inherited, told = office.contexts
+            await harness.coordinator.send_message("relay", message, **chain)
+        inherited, told = harness.contexts
         assert inherited.abort_signal is signal
         assert inherited.correlation_id == "c"
         inherited.logger.info("hello")
-        assert office.sink.lines[0].items() >= {"agentId": "a", "runId": "r"}.items()
+        assert harness.sink.lines[0].items() >= {"agentId": "a", "runId": "r"}.items()
         assert told.abort_signal is own["abort_signal"]
         assert told.correlation_id == "d"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-04")
@@ -372,48 +372,48 @@ def test_a_coordinator_of_no_server_logs_to_standard_error(
 
 @pytest.mark.rule("AGENT-05")
 def test_a_message_to_nobody_is_refused_at_once() -> None:
-    async def scene(office: Office) -> None:
-        sending = office.coordinator.send_message("a", HELLO)
+    async def scenario(harness: Harness) -> None:
+        sending = harness.coordinator.send_message("a", HELLO)
         with pytest.raises(AgentNotFoundError, match="There is no agent 'a'"):
             sending.send(None)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-06")
 def test_a_message_beyond_the_limit_is_refused_at_once_and_the_others_stay() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a", "b")
-        sent = [office.send("a", number) for number in range(3)]
+    async def scenario(harness: Harness) -> None:
+        harness.add("a", "b")
+        sent = [harness.send("a", number) for number in range(3)]
         await settle()
         with pytest.raises(AgentQueueFullError) as full:
-            await office.coordinator.send_message("a", HELLO)
+            await harness.coordinator.send_message("a", HELLO)
         assert full.value.details == {
             "reason": "agent_queue_full",
             "agentId": "a",
             "maxQueue": 2,
         }
-        office.open(*range(5))
-        assert await office.send("b", 4) == "re 4"
+        harness.open(*range(5))
+        assert await harness.send("b", 4) == "re 4"
         assert await asyncio.gather(*sent) == ["re 0", "re 1", "re 2"]
-        assert await office.send("a", 3) == "re 3"
+        assert await harness.send("a", 3) == "re 3"
 
-    play(scene, max_queue=2)
+    run(scenario, max_queue=2)
 
 
 @pytest.mark.rule("AGENT-06")
 def test_a_message_that_was_withdrawn_makes_room() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
-        sent = [office.send("a", number) for number in range(2)]
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        sent = [harness.send("a", number) for number in range(2)]
         await settle()
         sent[1].cancel()
         await settle()
-        third = office.send("a", 2)
-        office.open(0, 2)
+        third = harness.send("a", 2)
+        harness.open(0, 2)
         assert await third == "re 2"
 
-    play(scene, max_queue=1)
+    run(scenario, max_queue=1)
 
 
 # -- unregistering
@@ -421,104 +421,104 @@ def test_a_message_that_was_withdrawn_makes_room() -> None:
 
 @pytest.mark.rule("AGENT-07")
 def test_what_waits_for_an_agent_fails_when_it_is_unregistered_and_what_runs_goes_on() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
-        sent = [office.send("a", number) for number in range(3)]
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        sent = [harness.send("a", number) for number in range(3)]
         await settle()
-        assert office.coordinator.unregister_agent("a")
+        assert harness.coordinator.unregister_agent("a")
         await settle()
         for task in sent[1:]:
             with pytest.raises(AgentUnregisteredError, match="Agent 'a' was unregistered"):
                 task.result()
         with pytest.raises(AgentNotFoundError):
-            await office.coordinator.send_message("a", HELLO)
-        office.open(0)
+            await harness.coordinator.send_message("a", HELLO)
+        harness.open(0)
         assert await sent[0] == "re 0"
-        assert office.log == ["begin a 0", "end a 0"]
+        assert harness.log == ["begin a 0", "end a 0"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-07")
 def test_a_message_that_was_handed_the_turn_and_has_not_begun_fails_as_well() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
-        sent = [office.send("a", number) for number in (1, 2)]
-        await office.send_first("a", 0)
-        office.coordinator.unregister_agent("a")
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        sent = [harness.send("a", number) for number in (1, 2)]
+        await harness.send_first("a", 0)
+        harness.coordinator.unregister_agent("a")
         for task in sent:
             with pytest.raises(AgentUnregisteredError):
                 await task
-        assert office.log == ["begin a 0", "end a 0"]
+        assert harness.log == ["begin a 0", "end a 0"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-07")
 def test_an_agent_can_unregister_itself() -> None:
-    async def scene(office: Office) -> None:
+    async def scenario(harness: Harness) -> None:
         async def leave(message: AgentMessage, context: AgentContext) -> bool:
-            return office.coordinator.unregister_agent(context.agent_id)
+            return harness.coordinator.unregister_agent(context.agent_id)
 
-        office.coordinator.register_agent("a", leave)
-        assert await office.send("a", 1) is True
-        assert office.coordinator.agent_ids() == []
+        harness.coordinator.register_agent("a", leave)
+        assert await harness.send("a", 1) is True
+        assert harness.coordinator.agent_ids() == []
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-08")
 def test_an_agent_registered_anew_begins_when_the_old_handler_has_ended() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
-        old = office.send("a", "old")
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        old = harness.send("a", "old")
         await settle()
-        office.contexts[0].state["who"] = "old"
-        office.coordinator.unregister_agent("a")
+        harness.contexts[0].state["who"] = "old"
+        harness.coordinator.unregister_agent("a")
         gc.collect()
-        office.add("a")
-        new = office.send("a", "new")
+        harness.add("a")
+        new = harness.send("a", "new")
         await settle()
-        assert office.take_log() == ["begin a old"]
-        assert office.coordinator.get_agent_state("a") == {}
-        office.open("old", "new")
+        assert harness.take_log() == ["begin a old"]
+        assert harness.coordinator.get_agent_state("a") == {}
+        harness.open("old", "new")
         assert await asyncio.gather(old, new) == ["re old", "re new"]
-        assert office.take_log() == ["end a old", "begin a new", "end a new"]
-        assert office.contexts[1].state == {}
+        assert harness.take_log() == ["end a old", "begin a new", "end a new"]
+        assert harness.contexts[1].state == {}
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-08")
 def test_what_waited_for_the_old_agent_is_not_handed_to_the_new_one() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
-        second = office.send("a", 2)
-        await office.send_first("a", 1)
-        office.coordinator.unregister_agent("a")
-        office.add("a")
-        third = office.send("a", 3)
-        office.open(3)
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        second = harness.send("a", 2)
+        await harness.send_first("a", 1)
+        harness.coordinator.unregister_agent("a")
+        harness.add("a")
+        third = harness.send("a", 3)
+        harness.open(3)
         with pytest.raises(AgentUnregisteredError):
             await second
         assert await third == "re 3"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-08")
 def test_nothing_is_kept_of_an_agent_that_is_gone() -> None:
-    async def scene(office: Office) -> None:
-        office.open(1)
+    async def scenario(harness: Harness) -> None:
+        harness.open(1)
         for number in range(100):
-            office.add(f"a{number}")
-            await office.send(f"a{number}", 1)
-            office.coordinator.unregister_agent(f"a{number}")
-        office.contexts.clear()
+            harness.add(f"a{number}")
+            await harness.send(f"a{number}", 1)
+            harness.coordinator.unregister_agent(f"a{number}")
+        harness.contexts.clear()
         gc.collect()
-        assert len(office.coordinator._mailboxes) == 0
+        assert len(harness.coordinator._mailboxes) == 0
 
-    play(scene)
+    run(scenario)
 
 
 # -- abort
@@ -527,12 +527,12 @@ def test_nothing_is_kept_of_an_agent_that_is_gone() -> None:
 @pytest.mark.rule("AGENT-11")
 @pytest.mark.parametrize("from_thread", [False, True])
 def test_a_message_that_waits_is_withdrawn_when_its_signal_fires(from_thread: bool) -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
         signal = AbortSignal()
-        running = office.send("a", 1, abort_signal=signal)
-        waiting = office.send("a", 2, abort_signal=signal)
-        third = office.send("a", 3)
+        running = harness.send("a", 1, abort_signal=signal)
+        waiting = harness.send("a", 2, abort_signal=signal)
+        third = harness.send("a", 3)
         await settle()
         if from_thread:
             await asyncio.to_thread(signal.fire, "deadline")
@@ -540,48 +540,48 @@ def test_a_message_that_waits_is_withdrawn_when_its_signal_fires(from_thread: bo
             signal.fire("deadline")
         with pytest.raises(AbortError, match="deadline"):
             await waiting
-        assert office.contexts[0].abort_signal.reason == "deadline"
-        assert office.take_log() == ["begin a 1"]
-        office.open(1, 3)
+        assert harness.contexts[0].abort_signal.reason == "deadline"
+        assert harness.take_log() == ["begin a 1"]
+        harness.open(1, 3)
         assert await asyncio.gather(running, third) == ["re 1", "re 3"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-11")
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_message_whose_signal_has_fired_already_is_not_handled(busy: bool) -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
         if busy:
-            office.send("a", 1)
+            harness.send("a", 1)
             await settle()
         signal = AbortSignal()
         signal.fire("cancelled")
         with pytest.raises(AbortError, match="cancelled"):
-            await office.coordinator.send_message("a", HELLO, abort_signal=signal)
-        office.open(1, 2)
-        assert await office.send("a", 2) == "re 2"
+            await harness.coordinator.send_message("a", HELLO, abort_signal=signal)
+        harness.open(1, 2)
+        assert await harness.send("a", 2) == "re 2"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-11")
 def test_a_signal_that_fires_as_the_turn_is_handed_over_hands_it_on() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
         signal = AbortSignal()
-        second = office.send("a", 2, abort_signal=signal)
-        third = office.send("a", 3)
-        office.open(2, 3)
-        await office.send_first("a", 1)
+        second = harness.send("a", 2, abort_signal=signal)
+        third = harness.send("a", 3)
+        harness.open(2, 3)
+        await harness.send_first("a", 1)
         signal.fire("disconnected")
         with pytest.raises(AbortError):
             await second
         assert await third == "re 3"
-        assert "begin a 2" not in office.log
+        assert "begin a 2" not in harness.log
 
-    play(scene)
+    run(scenario)
 
 
 # -- cycles
@@ -606,30 +606,30 @@ def relaying(coordinator: AgentCoordinator) -> Any:
     [("aa", "aa"), ("aba", "aba"), ("abca", "abca"), ("abcb", "bcb"), ("abb", "bb")],
 )
 def test_a_chain_that_comes_back_is_refused_with_the_cycle(route: str, cycle: str) -> None:
-    async def scene(office: Office) -> None:
+    async def scenario(harness: Harness) -> None:
         for agent_id in "abc":
-            office.coordinator.register_agent(agent_id, relaying(office.coordinator))
+            harness.coordinator.register_agent(agent_id, relaying(harness.coordinator))
         first, *rest = route
-        sending = office.coordinator.send_message(first, AgentMessage("go", rest))
+        sending = harness.coordinator.send_message(first, AgentMessage("go", rest))
         with pytest.raises(AgentCycleError) as refused:
             await sending
         assert refused.value.details == {"reason": "agent_cycle", "cycle": list(cycle)}
         # Nothing is left of it.
-        arrived = await office.coordinator.send_message("a", AgentMessage("go", ["b", "c"]))
+        arrived = await harness.coordinator.send_message("a", AgentMessage("go", ["b", "c"]))
         assert arrived == "arrived"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-26")
 def test_two_chains_that_cross_do_not_wait_for_each_other() -> None:
-    async def scene(office: Office) -> None:
-        relay = relaying(office.coordinator)
+    async def scenario(harness: Harness) -> None:
+        relay = relaying(harness.coordinator)
         for agent_id in "ab":
-            office.coordinator.register_agent(agent_id, relay)
+            harness.coordinator.register_agent(agent_id, relay)
         one, other = await asyncio.gather(
-            office.coordinator.send_message("a", AgentMessage("go", ["b"])),
-            office.coordinator.send_message("b", AgentMessage("go", ["a"])),
+            harness.coordinator.send_message("a", AgentMessage("go", ["b"])),
+            harness.coordinator.send_message("b", AgentMessage("go", ["a"])),
             return_exceptions=True,
         )
         assert one == "arrived"
@@ -637,25 +637,25 @@ def test_two_chains_that_cross_do_not_wait_for_each_other() -> None:
         assert other.details is not None
         assert other.details["cycle"] == ["a", "b", "a"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-09", "AGENT-25")
 def test_a_cycle_through_two_coordinators_is_seen() -> None:
-    async def scene(office: Office) -> None:
-        other = Office()
-        office.coordinator.register_agent("a", relaying(other.coordinator))
-        other.coordinator.register_agent("b", relaying(office.coordinator))
+    async def scenario(harness: Harness) -> None:
+        other = Harness()
+        harness.coordinator.register_agent("a", relaying(other.coordinator))
+        other.coordinator.register_agent("b", relaying(harness.coordinator))
         with pytest.raises(AgentCycleError):
-            await office.coordinator.send_message("a", AgentMessage("go", ["b", "a"]))
+            await harness.coordinator.send_message("a", AgentMessage("go", ["b", "a"]))
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-26")
 def test_several_messages_at_once_are_all_waited_for() -> None:
-    async def scene(office: Office) -> None:
-        coordinator = office.coordinator
+    async def scenario(harness: Harness) -> None:
+        coordinator = harness.coordinator
 
         async def fan_out(message: AgentMessage, context: AgentContext) -> Any:
             sends = (coordinator.send_message(each, HELLO) for each in message.payload)
@@ -673,13 +673,13 @@ def test_several_messages_at_once_are_all_waited_for() -> None:
         assert through.details["cycle"] == ["a", "c", "a"]
         assert itself.details["cycle"] == ["a", "a"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-27")
 def test_a_task_counts_as_the_handler_that_started_it_while_that_runs() -> None:
-    async def scene(office: Office) -> None:
-        coordinator = office.coordinator
+    async def scenario(harness: Harness) -> None:
+        coordinator = harness.coordinator
         tasks: dict[str, asyncio.Task[Any]] = {}
         go_on = asyncio.Event()
 
@@ -704,13 +704,13 @@ def test_a_task_counts_as_the_handler_that_started_it_while_that_runs() -> None:
         assert tasks["later"].exception() is None
         assert tasks["apart"].exception() is None
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-27")
 def test_a_task_left_behind_with_a_message_under_way_keeps_nobody_from_sending() -> None:
-    async def scene(office: Office) -> None:
-        coordinator = office.coordinator
+    async def scenario(harness: Harness) -> None:
+        coordinator = harness.coordinator
         left: list[asyncio.Task[Any]] = []
 
         async def leave(message: AgentMessage, context: AgentContext) -> None:
@@ -718,13 +718,13 @@ def test_a_task_left_behind_with_a_message_under_way_keeps_nobody_from_sending()
             left.append(asyncio.create_task(sending))
             await asyncio.sleep(0)
 
-        office.add("c")
+        harness.add("c")
         coordinator.register_agent("a", leave)
         coordinator.register_agent("b", relaying(coordinator))
         await coordinator.send_message("a", HELLO)
         await left[0]
 
-    play(scene)
+    run(scenario)
 
 
 # -- the one loop
@@ -732,13 +732,13 @@ def test_a_task_left_behind_with_a_message_under_way_keeps_nobody_from_sending()
 
 @pytest.mark.rule("AGENT-10")
 def test_a_coordinator_outlives_its_loop_when_nothing_is_under_way() -> None:
-    office = Office()
-    office.add("a")
+    harness = Harness()
+    harness.add("a")
 
     async def once() -> None:
-        office.open(1)
-        assert await office.send("a", 1) == "re 1"
-        office._gates.clear()
+        harness.open(1)
+        assert await harness.send("a", 1) == "re 1"
+        harness._gates.clear()
 
     asyncio.run(once())
     asyncio.run(once())
@@ -763,11 +763,11 @@ def run_elsewhere(function: Any) -> Any:
 
 @pytest.mark.rule("AGENT-10")
 def test_a_call_from_elsewhere_is_refused_while_the_loop_is_open() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
-        office.open(1)
-        await office.send("a", 1)
-        coordinator = office.coordinator
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
+        harness.open(1)
+        await harness.send("a", 1)
+        coordinator = harness.coordinator
         for call in (
             lambda: asyncio.run(coordinator.send_message("a", HELLO)),
             lambda: coordinator.register_agent("b", nothing),
@@ -779,25 +779,25 @@ def test_a_call_from_elsewhere_is_refused_while_the_loop_is_open() -> None:
         assert run_elsewhere(coordinator.agent_ids) == ["a"]
         assert run_elsewhere(partial(coordinator.get_agent_state, "a")) == {}
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-10")
 def test_what_was_left_on_a_closed_loop_disturbs_nobody_and_is_told() -> None:
-    office = Office()
-    office.add("a")
+    harness = Harness()
+    harness.add("a")
     loop = asyncio.new_event_loop()
-    coroutines = [office.coordinator.send_message("a", AgentMessage(kind)) for kind in "xyz"]
+    coroutines = [harness.coordinator.send_message("a", AgentMessage(kind)) for kind in "xyz"]
     tasks = [loop.create_task(each) for each in coroutines]
     loop.run_until_complete(settle())
     loop.close()
     with pytest.raises(UsageError, match="left unfinished on an event loop that was closed"):
-        asyncio.run(office.coordinator.send_message("a", HELLO))
-    assert office.coordinator.unregister_agent("a")
+        asyncio.run(harness.coordinator.send_message("a", HELLO))
+    assert harness.coordinator.unregister_agent("a")
     for task, coroutine in zip(tasks, coroutines, strict=True):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         coroutine.close()
-    assert office.log == ["begin a x", "end a x"]
+    assert harness.log == ["begin a x", "end a x"]
 
 
 # -- run_in_turn
@@ -805,25 +805,25 @@ def test_what_was_left_on_a_closed_loop_disturbs_nobody_and_is_told() -> None:
 
 @pytest.mark.rule("AGENT-12")
 def test_work_is_done_before_and_after_the_handler_in_one_turn() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
 
         async def work(handle: Any) -> tuple[Any, Any]:
-            office.log.append("claim")
+            harness.log.append("claim")
             await settle()
             first = await handle(AgentMessage("1", "one"))
             second = await handle(AgentMessage("2", "two"))
             await settle()
-            office.log.append("record")
+            harness.log.append("record")
             return first, second
 
-        office.open(1, 2, 3)
-        working = asyncio.create_task(office.coordinator.run_in_turn("a", work))
+        harness.open(1, 2, 3)
+        working = asyncio.create_task(harness.coordinator.run_in_turn("a", work))
         await asyncio.sleep(0)
-        third = office.send("a", 3)
+        third = harness.send("a", 3)
         assert await working == ("one", "two")
         await third
-        assert office.log == [
+        assert harness.log == [
             "claim",
             "begin a 1",
             "end a 1",
@@ -834,24 +834,24 @@ def test_work_is_done_before_and_after_the_handler_in_one_turn() -> None:
             "end a 3",
         ]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-12")
 def test_work_that_raises_ends_the_turn_and_the_handler_is_not_called() -> None:
-    async def scene(office: Office) -> None:
-        office.add("a")
+    async def scenario(harness: Harness) -> None:
+        harness.add("a")
 
         async def work(handle: Any) -> None:
             raise LookupError("no claim")
 
         with pytest.raises(LookupError, match="no claim"):
-            await office.coordinator.run_in_turn("a", work)
-        assert office.log == []
-        office.open(1)
-        assert await office.send("a", 1) == "re 1"
+            await harness.coordinator.run_in_turn("a", work)
+        assert harness.log == []
+        harness.open(1)
+        assert await harness.send("a", 1) == "re 1"
 
-    play(scene)
+    run(scenario)
 
 
 # -- state
@@ -870,9 +870,9 @@ async def keep(message: AgentMessage, context: AgentContext) -> None:
 
 @pytest.mark.rule("AGENT-13", "AGENT-29")
 def test_each_message_that_changed_the_state_is_told_with_a_snapshot() -> None:
-    async def scene(office: Office) -> None:
+    async def scenario(harness: Harness) -> None:
         told: list[tuple[str, dict[str, Any]]] = []
-        coordinator = office.coordinator
+        coordinator = harness.coordinator
         coordinator.on_state_change = lambda agent_id, state: told.append((agent_id, dict(state)))
         coordinator.register_agent("a", keep)
         assert coordinator.get_agent_state("a") == {}
@@ -895,23 +895,23 @@ def test_each_message_that_changed_the_state_is_told_with_a_snapshot() -> None:
         snapshot.clear()
         assert coordinator.get_agent_state("a") == {"list": [1], "failed": True}
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-13")
 def test_the_hook_is_called_before_the_next_message_begins() -> None:
-    async def scene(office: Office) -> None:
+    async def scenario(harness: Harness) -> None:
         async def handler(message: AgentMessage, context: AgentContext) -> None:
-            office.log.append(f"begin {message.type}")
+            harness.log.append(f"begin {message.type}")
             await asyncio.sleep(0)
             context.state["last"] = message.type
 
-        office.coordinator.on_state_change = lambda _, state: office.log.append(f"{state}")
-        office.coordinator.register_agent("a", handler)
-        await asyncio.gather(office.send("a", 1), office.send("a", 2))
-        assert office.log == ["begin 1", "{'last': '1'}", "begin 2", "{'last': '2'}"]
+        harness.coordinator.on_state_change = lambda _, state: harness.log.append(f"{state}")
+        harness.coordinator.register_agent("a", handler)
+        await asyncio.gather(harness.send("a", 1), harness.send("a", 2))
+        assert harness.log == ["begin 1", "{'last': '1'}", "begin 2", "{'last': '2'}"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-28")
@@ -919,25 +919,25 @@ def test_a_hook_that_raises_is_logged_and_fails_nothing() -> None:
     def hook(agent_id: str, state: Any) -> None:
         raise LookupError("in the hook")
 
-    async def scene(office: Office) -> None:
-        office.coordinator.on_state_change = hook
-        office.coordinator.register_agent("a", keep)
+    async def scenario(harness: Harness) -> None:
+        harness.coordinator.on_state_change = hook
+        harness.coordinator.register_agent("a", keep)
         message = AgentMessage("set", {"x": 1})
-        await office.coordinator.send_message("a", message, correlation_id="c")
-        [line] = office.sink.lines
+        await harness.coordinator.send_message("a", message, correlation_id="c")
+        [line] = harness.sink.lines
         assert line["level"] == "error"
         assert line["message"] == "on_state_change failed"
         assert (line["agentId"], line["correlationId"]) == ("a", "c")
         assert line["error"]["message"] == "in the hook"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-13")
 def test_the_hook_is_not_told_of_an_agent_that_was_unregistered() -> None:
-    async def scene(office: Office) -> None:
+    async def scenario(harness: Harness) -> None:
         told: list[str] = []
-        coordinator = office.coordinator
+        coordinator = harness.coordinator
         coordinator.on_state_change = lambda agent_id, state: told.append(agent_id)
 
         async def leave(message: AgentMessage, context: AgentContext) -> None:
@@ -946,11 +946,11 @@ def test_the_hook_is_not_told_of_an_agent_that_was_unregistered() -> None:
             coordinator.register_agent("a", nothing)
 
         coordinator.register_agent("a", leave)
-        await office.send("a", 1)
+        await harness.send("a", 1)
         assert told == []
         assert coordinator.get_agent_state("a") == {}
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-28")

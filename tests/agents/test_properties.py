@@ -133,7 +133,7 @@ SCRIPTS = st.recursive(
 
 @define
 class Theatre:
-    """Agents that play scripts, and a record of who really waits for whom."""
+    """Agents that run scripts, and a record of who really waits for whom."""
 
     coordinator: AgentCoordinator = field(factory=AgentCoordinator)
     playing: set[str] = field(factory=set)
@@ -162,7 +162,7 @@ class Theatre:
         self.sent += 1
         self.awaited[me].append(target)
         try:
-            await self.coordinator.send_message(target, AgentMessage("play", script))
+            await self.coordinator.send_message(target, AgentMessage("run", script))
         except AgentCycleError as error:
             self.refused += 1
             self.check(error)

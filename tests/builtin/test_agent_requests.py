@@ -30,15 +30,15 @@ async def answer(message: AgentMessage, context: AgentContext) -> Any:
     return {"type": message.type, "payload": message.payload, "from": message.source_agent_id}
 
 
-def play(scene: Callable[[Rig], Coroutine[Any, Any, None]], **aacp: Any) -> None:
-    """Run a scene with a server that has an agent, "a", and gives calls a second."""
+def run(scenario: Callable[[Rig], Coroutine[Any, Any, None]], **aacp: Any) -> None:
+    """Run a scenario with a server that has an agent, "a", and gives calls a second."""
 
     async def main(clock: ManualClock) -> None:
         config = ServerConfig(tools=ToolsSection(default_timeout_ms=1000), aacp=AacpSection(**aacp))
         coordinator = AgentCoordinatorV2(store=FaultyStore(), clock=clock)
         rig = Rig(config, clock, agent_coordinator=coordinator, id_generator=UuidGenerator())
         rig.server.agents.register_agent("a", answer)
-        await scene(rig)
+        await scenario(rig)
         await rig.server.runtime.stop_agents()
         rig.assert_all_ended()
 
@@ -72,7 +72,7 @@ def test_the_tools_are_there_where_there_is_a_ledger() -> None:
 
 @pytest.mark.rule("AACP-45", "AACP-82")
 def test_a_request_returns_its_outcome_and_its_status_says_the_same() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         peer = rig.connect()
         first = await request(peer, "greet", [1, None])
         result = {"type": "greet", "payload": [1, None], "from": "host"}
@@ -98,7 +98,7 @@ def test_a_request_returns_its_outcome_and_its_status_says_the_same() -> None:
         del status["timestamp"]
         assert status == failed
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-26", "AACP-81")
@@ -106,7 +106,7 @@ def test_a_request_returns_its_outcome_and_its_status_says_the_same() -> None:
 def test_it_waits_so_long_as_it_is_told_and_never_until_the_call_times_out(
     given: int | None, took: float
 ) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         peer = rig.connect()
         await asyncio.sleep(0.1)
         more = {} if given is None else {"timeoutMs": given}
@@ -121,12 +121,12 @@ def test_it_waits_so_long_as_it_is_told_and_never_until_the_call_times_out(
         assert again["outcome"] == "COMPLETED"
         assert (await call(peer, "agent/status", requestId="r1"))["result"] == again["result"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-62", "AACP-42", "AACP-80", "AACP-45")
 def test_what_cannot_be_requested_is_a_tool_error() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         peer = rig.connect()
         await request(peer, "greet", 1, requestId="r1")
         for more, code, reason in (
@@ -148,12 +148,12 @@ def test_what_cannot_be_requested_is_a_tool_error() -> None:
         error = await call(peer, "agent/status", requestId="nothing")
         assert (error["code"], error["details"]["reason"]) == ("NOT_FOUND", "request_not_found")
 
-    play(scene, max_payload_bytes=1024)
+    run(scenario, max_payload_bytes=1024)
 
 
 @pytest.mark.rule("AACP-26", "AACP-28", "AACP-45")
 def test_a_client_that_withdraws_its_call_does_not_withdraw_the_request() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         peer = rig.connect()
         await asyncio.sleep(0.1)
         message = {"type": "wait", "payload": 0.5}
@@ -170,12 +170,12 @@ def test_a_client_that_withdraws_its_call_does_not_withdraw_the_request() -> Non
         run_id = rig.records[0]["runId"]
         assert (await call(peer, "agent/status", requestId=run_id))["outcome"] == "FAILED"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-82")
 def test_the_status_of_an_event_and_of_a_call_is_told_by_their_ids() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         async def slow(arguments: dict[str, Any], context: ToolContext) -> str:
             await asyncio.sleep(1.5)
             return "late"
@@ -192,4 +192,4 @@ def test_the_status_of_an_event_and_of_a_call_is_told_by_their_ids() -> None:
         status = await call(peer, "agent/status", requestId=run_id)
         assert (status["outcome"], status["result"]) == ("COMPLETED", "late")
 
-    play(scene)
+    run(scenario)

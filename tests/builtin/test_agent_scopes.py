@@ -22,13 +22,13 @@ from tests.support.rig import Peer, Rig
 from tests.support.virtual_loop import run_virtual
 
 WEAK = Principal("alice", frozenset(("mail",)))
-STRONG = Principal("alice", frozenset(("mail", "office", "vault")))
+STRONG = Principal("alice", frozenset(("mail", "harness", "vault")))
 HOLDER_OF_A_KEY = Principal("key:alice", ALL_SCOPES)
-LACKING = {"reason": "insufficient_scope", "scopes": ["office", "vault"]}
+LACKING = {"reason": "insufficient_scope", "scopes": ["harness", "vault"]}
 MESSAGE = {"type": "note", "payload": 1}
 
 
-class Office:
+class Harness:
     """A server with an agent that all may use and one that needs scopes."""
 
     def __init__(self, clock: ManualClock, agents: AgentCoordinator) -> None:
@@ -42,7 +42,7 @@ class Office:
         self.agents: Any = agents
         self.handled: list[str] = []
         agents.register_agent("open", self.handle)
-        agents.register_agent("closed", self.handle, scopes=["vault", "office"])
+        agents.register_agent("closed", self.handle, scopes=["vault", "harness"])
 
     async def handle(self, message: AgentMessage, context: AgentContext) -> Any:
         self.handled.append(context.agent_id)
@@ -58,15 +58,17 @@ class Office:
         return peer
 
 
-def play(
-    scene: Callable[[Office], Coroutine[Any, Any, None]], *, version: int = 2, **options: Any
+def run(
+    scenario: Callable[[Harness], Coroutine[Any, Any, None]], *, version: int = 2, **options: Any
 ) -> None:
     async def main(clock: ManualClock) -> None:
         ledger = {"store": FaultyStore(), "clock": clock, **options}
-        office = Office(clock, AgentCoordinator() if version == 1 else AgentCoordinatorV2(**ledger))
-        await scene(office)
-        await office.rig.server.runtime.stop_agents()
-        office.rig.assert_all_ended()
+        harness = Harness(
+            clock, AgentCoordinator() if version == 1 else AgentCoordinatorV2(**ledger)
+        )
+        await scenario(harness)
+        await harness.rig.server.runtime.stop_agents()
+        harness.rig.assert_all_ended()
 
     run_virtual(main)
 
@@ -91,126 +93,126 @@ def test_agent_tools_refuse_an_agent_whose_scopes_the_token_lacks(version: int) 
     if version == 2:
         tools.append(("agent/request", {"targetAgentId": "closed", "message": MESSAGE}))
 
-    async def scene(office: Office) -> None:
-        weak = office.connect(WEAK)
+    async def scenario(harness: Harness) -> None:
+        weak = harness.connect(WEAK)
         for tool, arguments in tools:
             assert_lacking(await call(weak, tool, **arguments))
-        assert office.handled == []
+        assert harness.handled == []
         for principal in (STRONG, HOLDER_OF_A_KEY, None):
-            peer = office.connect(principal)
+            peer = harness.connect(principal)
             for tool, arguments in tools:
                 assert "code" not in await call(peer, tool, **arguments)
         to_open = {"targetAgentId": "open", "message": MESSAGE}
         assert await call(weak, "agent/sendMessage", **to_open) == "open"
         assert (await call(weak, "agent/getState", agentId="open"))["agentId"] == "open"
 
-    play(scene, version=version)
+    run(scenario, version=version)
 
 
 @pytest.mark.rule("AUTH-35", "AGENT-16")
 @pytest.mark.parametrize("version", [1, 2])
 def test_agent_list_shows_only_agents_that_the_token_may_use(version: int) -> None:
-    async def scene(office: Office) -> None:
+    async def scenario(harness: Harness) -> None:
         shown = [
-            (await call(office.connect(principal), "agent/list"))["agentIds"]
+            (await call(harness.connect(principal), "agent/list"))["agentIds"]
             for principal in (WEAK, STRONG, HOLDER_OF_A_KEY, None)
         ]
         assert shown == [["open"], ["closed", "open"], ["closed", "open"], ["closed", "open"]]
 
-    play(scene, version=version)
+    run(scenario, version=version)
 
 
 @pytest.mark.rule("AUTH-27")
 @pytest.mark.parametrize("agent_id", [5, None, ["closed"], {"closed": 1}])
 def test_an_agent_id_of_another_type_is_an_invalid_argument_and_no_fault(agent_id: Any) -> None:
-    async def scene(office: Office) -> None:
-        weak = office.connect(WEAK)
+    async def scenario(harness: Harness) -> None:
+        weak = harness.connect(WEAK)
         outcome = await call(weak, "agent/sendMessage", targetAgentId=agent_id, message=MESSAGE)
         assert outcome["code"] == "INVALID_ARGUMENT"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AUTH-27", "ADMIN-05")
 def test_a_registered_agent_proxy_refuses_an_agent_whose_scopes_the_token_lacks() -> None:
-    async def scene(office: Office) -> None:
-        admin = office.rig.connect("stdio")
+    async def scenario(harness: Harness) -> None:
+        admin = harness.rig.connect("stdio")
         wanted = {"name": "ask", "description": "", "toolType": "agentProxy"}
         assert (await call(admin, "admin/registerTool", **wanted))["registered"] == "ask"
-        weak, strong = office.connect(WEAK), office.connect(STRONG)
+        weak, strong = harness.connect(WEAK), harness.connect(STRONG)
         assert_lacking(await call(weak, "ask", targetAgentId="closed", message=MESSAGE))
-        assert office.handled == []
+        assert harness.handled == []
         assert await call(weak, "ask", targetAgentId="open", message=MESSAGE) == "open"
         assert await call(strong, "ask", targetAgentId="closed", message=MESSAGE) == "closed"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AUTH-36", "AACP-83")
 def test_status_of_a_request_needs_the_scopes_of_its_agent() -> None:
     """The same principal may come with a token that allows less than that of its request."""
 
-    async def scene(office: Office) -> None:
-        weak, strong = office.connect(WEAK), office.connect(STRONG)
+    async def scenario(harness: Harness) -> None:
+        weak, strong = harness.connect(WEAK), harness.connect(STRONG)
         for agent_id in ("closed", "open"):
             asked = {"targetAgentId": agent_id, "message": MESSAGE, "requestId": agent_id}
             assert (await call(strong, "agent/request", **asked))["result"] == agent_id
-        event = await office.agents.send_reliable_message("closed", "x", principal=STRONG)
+        event = await harness.agents.send_reliable_message("closed", "x", principal=STRONG)
         for request_id in ("closed", event):
             assert_lacking(await call(weak, "agent/status", requestId=request_id))
             assert (await call(strong, "agent/status", requestId=request_id))["outcome"]
         assert (await call(weak, "agent/status", requestId="open"))["result"] == "open"
         # To another principal it is an id that was never used, with or without the scopes.
         for principal in (Principal("bob"), Principal("bob", STRONG.scopes)):
-            other = await call(office.connect(principal), "agent/status", requestId="closed")
+            other = await call(harness.connect(principal), "agent/status", requestId="closed")
             assert other["code"] == "NOT_FOUND"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-22")
 def test_what_host_code_sends_needs_no_scopes() -> None:
-    async def scene(office: Office) -> None:
+    async def scenario(harness: Harness) -> None:
         async def errand(arguments: dict[str, Any], context: ToolContext) -> Any:
-            return await office.agents.send_request(
+            return await harness.agents.send_request(
                 "closed", AgentMessage("note"), principal=context.principal
             )
 
-        office.rig.server.register(ToolDefinition("errand", "", {"type": "object"}), errand)
-        weak = office.connect(WEAK)
+        harness.rig.server.register(ToolDefinition("errand", "", {"type": "object"}), errand)
+        weak = harness.connect(WEAK)
         assert await call(weak, "errand") == "closed"
         for kind in ("forward", "forward reliably"):
             sent = {"targetAgentId": "open", "message": {"type": kind}}
             assert await call(weak, "agent/sendMessage", **sent) == "closed"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-23", "AUTH-27")
 def test_required_scopes_hold_for_an_id_without_an_agent_and_besides_those_of_one() -> None:
     store = FaultyStore(shared=True)  # another process may have the agent
 
-    async def scene(office: Office) -> None:
-        weak, strong = office.connect(WEAK), office.connect(STRONG)
+    async def scenario(harness: Harness) -> None:
+        weak, strong = harness.connect(WEAK), harness.connect(STRONG)
         sent = {"targetAgentId": "elsewhere", "message": MESSAGE}
-        office.agents.require_scopes("elsewhere", ["vault", "office"])
+        harness.agents.require_scopes("elsewhere", ["vault", "harness"])
         assert_lacking(await call(weak, "agent/request", **sent))
         assert (await call(strong, "agent/request", timeoutMs=1, **sent))["outcome"] == "UNKNOWN"
-        office.agents.register_agent("elsewhere", office.handle, scopes=["more"])
-        assert office.agents.agent_scopes("elsewhere") == {"vault", "office", "more"}
-        office.agents.unregister_agent("elsewhere")
-        assert office.agents.agent_scopes("elsewhere") == {"vault", "office"}
-        office.agents.require_scopes("elsewhere", ())
-        assert office.agents.agent_scopes("elsewhere") == frozenset()
-        office.agents.unregister_agent("closed")
-        assert office.agents.agent_scopes("closed") == frozenset()
+        harness.agents.register_agent("elsewhere", harness.handle, scopes=["more"])
+        assert harness.agents.agent_scopes("elsewhere") == {"vault", "harness", "more"}
+        harness.agents.unregister_agent("elsewhere")
+        assert harness.agents.agent_scopes("elsewhere") == {"vault", "harness"}
+        harness.agents.require_scopes("elsewhere", ())
+        assert harness.agents.agent_scopes("elsewhere") == frozenset()
+        harness.agents.unregister_agent("closed")
+        assert harness.agents.agent_scopes("closed") == frozenset()
 
-    play(scene, store=store)
+    run(scenario, store=store)
 
 
 @pytest.mark.rule("AGENT-23")
 @pytest.mark.parametrize("version", [AgentCoordinator, AgentCoordinatorV2])
-@pytest.mark.parametrize("scopes", ["office", [""], ["a b"], ['a"b'], [5]])
+@pytest.mark.parametrize("scopes", ["harness", [""], ["a b"], ['a"b'], [5]])
 def test_scopes_that_oauth_does_not_know_are_refused(
     version: type[AgentCoordinator], scopes: Any
 ) -> None:
@@ -223,18 +225,18 @@ def test_scopes_that_oauth_does_not_know_are_refused(
     with pytest.raises(RegistrationError, match="agent 'a'"):
         agents.require_scopes("a", scopes)
     with pytest.raises(RegistrationError, match="agent"):
-        agents.require_scopes(" a", ["office"])
+        agents.require_scopes(" a", ["harness"])
     assert agents.agent_ids() == []
 
 
 @pytest.mark.rule("AUTH-13", "AUTH-27")
 def test_scopes_are_looked_up_only_for_a_client_that_is_known() -> None:
-    async def scene(office: Office) -> None:
+    async def scenario(harness: Harness) -> None:
         sent = {"targetAgentId": "open", "message": MESSAGE}
         for principal, is_asked in ((None, False), (WEAK, True)):
-            peer = office.connect(principal)
+            peer = harness.connect(principal)
             with CallCounter() as counter:
                 assert await call(peer, "agent/sendMessage", **sent) == "open"
             assert ("agent_scopes" in {name for _, name in counter.called}) is is_asked
 
-    play(scene)
+    run(scenario)

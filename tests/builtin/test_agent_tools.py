@@ -51,12 +51,12 @@ async def echo(message: AgentMessage, context: AgentContext) -> Any:
     return {"type": message.type, "payload": message.payload, "from": message.source_agent_id}
 
 
-def play(scene: Callable[[Rig], Coroutine[Any, Any, None]], **tools: Any) -> None:
-    """Run a scene with a server of these limits, in virtual time; nothing may be left over."""
+def run(scenario: Callable[[Rig], Coroutine[Any, Any, None]], **tools: Any) -> None:
+    """Run a scenario with a server of these limits, in virtual time; nothing may be left over."""
 
     async def main(clock: ManualClock) -> None:
         rig = Rig(ServerConfig(tools=ToolsSection(**tools)), clock)
-        await scene(rig)
+        await scenario(rig)
         rig.assert_all_ended()
 
     run_virtual(main)
@@ -162,7 +162,7 @@ def test_a_server_under_test_lends_its_agents_to_the_test() -> None:
 
 @pytest.mark.rule("AGENT-15")
 def test_a_message_reaches_its_agent_and_the_response_comes_back() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         rig.server.agents.register_agent("a", echo)
         peer = rig.connect()
         assert await send(peer, "a", "greet", payload={"to": ["world", None]}) == {
@@ -172,7 +172,7 @@ def test_a_message_reaches_its_agent_and_the_response_comes_back() -> None:
         }
         assert (await send(peer, "a"))["payload"] is None
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-15")
@@ -191,29 +191,29 @@ def test_a_message_reaches_its_agent_and_the_response_comes_back() -> None:
     ],
 )
 def test_what_the_schema_does_not_allow_is_refused(arguments: dict[str, Any]) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         rig.server.agents.register_agent("a", echo)
         error = await call(rig.connect(), "agent/sendMessage", **arguments)
         assert error["code"] == "INVALID_ARGUMENT"
         assert error["details"]["reason"] == "schema_validation"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-05", "AGENT-15")
 def test_an_unknown_agent_is_not_found() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         assert rig.server.agents.agent_ids() == []
         error = await send(rig.connect(), "nobody")
         assert error["code"] == "NOT_FOUND"
         assert error["details"] == {"reason": "agent_not_found", "agentId": "nobody"}
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-32", "CALL-05")
 def test_a_payload_over_the_limit_never_reaches_its_agent() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         rig.server.agents.register_agent("a", echo)
         peer = rig.connect()
         arguments = {"targetAgentId": "a", "message": {"type": "x", "payload": "é" * 50}}
@@ -224,7 +224,7 @@ def test_a_payload_over_the_limit_never_reaches_its_agent() -> None:
         assert error["code"] == "RESOURCE_EXHAUSTED"
         assert error["details"]["reason"] == "payload_too_large"
 
-    play(scene, max_payload_bytes=200)
+    run(scenario, max_payload_bytes=200)
 
 
 @pytest.mark.rule("AGENT-32", "CALL-17")
@@ -232,14 +232,14 @@ def test_a_response_is_bounded_and_must_be_json() -> None:
     async def respond(message: AgentMessage, context: AgentContext) -> Any:
         return "x" * 500 if message.type == "long" else object()
 
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         rig.server.agents.register_agent("a", respond)
         peer = rig.connect()
         for kind, reason in (("long", "result_too_large"), ("odd", "result_not_serializable")):
             error = await send(peer, "a", kind)
             assert (error["code"], error["details"]["reason"]) == ("INTERNAL", reason)
 
-    play(scene, max_response_bytes=400)
+    run(scenario, max_response_bytes=400)
 
 
 @pytest.mark.rule("AGENT-15", "ERR-04", "ERR-05")
@@ -249,7 +249,7 @@ def test_what_an_agent_raises_is_as_if_the_tool_had_raised_it() -> None:
             raise ToolError(ErrorCode.UNAUTHORIZED, "not you", {"x": 1})
         raise LookupError("a secret of the house")
 
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         rig.server.agents.register_agent("a", fail)
         peer = rig.connect()
         chosen = await send(peer, "a", "chosen")
@@ -262,12 +262,12 @@ def test_what_an_agent_raises_is_as_if_the_tool_had_raised_it() -> None:
         assert other["code"] == "INTERNAL"
         assert "secret" not in str(other)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-06", "AGENT-15")
 def test_a_full_queue_and_a_cycle_have_codes_of_their_own() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         agents = rig.server.agents
         go_on = asyncio.Event()
 
@@ -292,7 +292,7 @@ def test_a_full_queue_and_a_cycle_have_codes_of_their_own() -> None:
         assert cycle["code"] == "INVALID_ARGUMENT"
         assert cycle["details"]["cycle"] == ["again", "again"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-04", "AGENT-33")
@@ -301,7 +301,7 @@ def test_the_ids_of_the_call_are_in_the_agents_log() -> None:
         context.logger.info("working")
         return context.correlation_id
 
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         rig.server.agents.register_agent("a", report)
         peer = rig.connect()
         params = {
@@ -315,7 +315,7 @@ def test_the_ids_of_the_call_are_in_the_agents_log() -> None:
         [line] = rig.logged("working")
         assert (line["agentId"], line["correlationId"], line["runId"]) == ("a", "mine", run_id(1))
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-33", "AGENT-11", "TIME-02", "TIME-06")
@@ -326,7 +326,7 @@ def test_at_the_deadline_the_client_is_answered_and_the_agent_told() -> None:
         reasons.append(await context.abort_signal.wait())
         context.abort_signal.raise_if_aborted()
 
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         rig.server.agents.register_agent("a", wait)
         peer = rig.connect()
         # The second waits for its turn when its deadline comes: it is withdrawn.
@@ -336,7 +336,7 @@ def test_at_the_deadline_the_client_is_answered_and_the_agent_told() -> None:
         assert reasons == ["deadline"]
         assert [record["outcome"] for record in rig.records] == ["timeout", "timeout"]
 
-    play(scene, default_timeout_ms=100)
+    run(scenario, default_timeout_ms=100)
 
 
 @pytest.mark.rule("AGENT-03", "AGENT-33", "TIME-04")
@@ -350,7 +350,7 @@ def test_an_agent_that_does_not_listen_is_cancelled_after_the_grace_and_takes_th
         finally:
             log.append(f"end {message.type}")
 
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         rig.server.agents.register_agent("a", stubborn)
         peer = rig.connect()
         assert (await send(peer, "a", "long"))["code"] == "TIMEOUT"
@@ -358,7 +358,7 @@ def test_an_agent_that_does_not_listen_is_cancelled_after_the_grace_and_takes_th
         assert log == ["begin long", "end long", "begin short", "end short"]
         assert rig.clock.monotonic() < 10
 
-    play(scene, default_timeout_ms=100, cancel_grace_ms=200)
+    run(scenario, default_timeout_ms=100, cancel_grace_ms=200)
 
 
 @pytest.mark.rule("AGENT-15")
@@ -403,7 +403,7 @@ def test_a_call_that_was_aborted_before_it_was_sent_is_not_sent() -> None:
 
 @pytest.mark.rule("AGENT-16")
 def test_the_agents_are_listed_in_order() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         peer = rig.connect()
         assert rig.server.agents.agent_ids() == []
         assert await call(peer, "agent/list") == {"agentIds": [], "truncated": False}
@@ -414,13 +414,13 @@ def test_the_agents_are_listed_in_order() -> None:
         rig.server.agents.unregister_agent("a")
         assert (await call(peer, "agent/list"))["agentIds"] == ["B", "b"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-16", "AGENT-17")
 @pytest.mark.parametrize("limit", [60, 100, 101, 102, 200])
 def test_a_list_that_is_too_long_is_cut_the_same_way_every_time(limit: int) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         for number in reversed(range(30)):
             rig.server.agents.register_agent(f"agent {number:02} é", echo)
         peer = rig.connect()
@@ -433,7 +433,7 @@ def test_a_list_that_is_too_long_is_cut_the_same_way_every_time(limit: int) -> N
         assert len(orjson.dumps(more)) > limit
         assert await call(peer, "agent/list") == answer
 
-    play(scene, max_response_bytes=limit)
+    run(scenario, max_response_bytes=limit)
 
 
 # -- agent/getState
@@ -455,7 +455,7 @@ async def shown(rig: Rig, state: dict[str, Any]) -> Any:
 
 @pytest.mark.rule("AGENT-18")
 def test_a_state_is_shown_without_secrets_in_the_order_of_its_keys() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         answer = await shown(
             rig, {"b": [1, {"apiKey": "s3cret", "n": None}], "password": "s3cret", "a": 1.5}
         )
@@ -475,7 +475,7 @@ def test_a_state_is_shown_without_secrets_in_the_order_of_its_keys() -> None:
             "a": 1.5,
         }
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-18")
@@ -494,14 +494,14 @@ def test_the_keys_that_an_operator_named_are_redacted_as_well() -> None:
 
 @pytest.mark.rule("AGENT-05", "AGENT-18")
 def test_there_is_no_state_of_an_unknown_agent() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         with_state(rig, {}, "known")
         peer = rig.connect()
         error = await call(peer, "agent/getState", agentId="a")
         assert error["code"] == "NOT_FOUND"
         assert (await call(peer, "agent/getState", agentId="known"))["state"] == {}
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-18")
@@ -512,7 +512,7 @@ def test_what_json_cannot_say_is_shown_as_it_would_be_logged() -> None:
     for _ in range(500):
         deep = [deep]
 
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         state = {
             "circle": circle,
             "deep": deep,
@@ -540,7 +540,7 @@ def test_what_json_cannot_say_is_shown_as_it_would_be_logged() -> None:
         assert told["set"] == [1]
         assert told["socket"] == "<built-in function print>"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AGENT-17", "AGENT-18")
@@ -552,7 +552,7 @@ def test_what_json_cannot_say_is_shown_as_it_would_be_logged() -> None:
 def test_a_state_that_is_too_large_is_cut_after_the_last_key_that_fits(
     limits: dict[str, int],
 ) -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         state = {f"key {number:02}": "é" * 5 for number in reversed(range(20))}
         answer = await shown(rig, state)
         assert answer["truncated"] is True
@@ -565,17 +565,17 @@ def test_a_state_that_is_too_large_is_cut_after_the_last_key_that_fits(
         assert len(orjson.dumps(more)) > limit
         assert await call(rig.connect(), "agent/getState", agentId="a") == answer
 
-    play(scene, **limits)
+    run(scenario, **limits)
 
 
 @pytest.mark.rule("AGENT-17", "AGENT-18")
 def test_a_limit_without_room_for_anything_is_an_error_that_says_so() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         error = await shown(rig, {"x": 1})
         assert error["code"] == "INTERNAL"
         assert error["details"]["reason"] == "result_too_large"
 
-    play(scene, max_state_bytes=10)
+    run(scenario, max_state_bytes=10)
 
 
 @pytest.mark.rule("AGENT-20")
@@ -583,7 +583,7 @@ def test_a_state_that_would_be_too_large_is_refused_and_stays_as_it_is() -> None
     async def keep(message: AgentMessage, context: AgentContext) -> None:
         context.state[message.type] = message.payload
 
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         peer = rig.connect()
         rig.server.agents.register_agent("a", keep)
         await send(peer, "a", "x", payload="y" * 50)
@@ -596,7 +596,7 @@ def test_a_state_that_would_be_too_large_is_refused_and_stays_as_it_is() -> None
         await send(peer, "a", "x", payload="y" * 92)
         assert len(orjson.dumps(rig.server.agents.get_agent_state("a"))) == 100
 
-    play(scene, max_state_bytes=100)
+    run(scenario, max_state_bytes=100)
 
 
 @pytest.mark.rule("AGENT-20")
@@ -621,7 +621,7 @@ def test_an_agent_registered_before_the_server_starts_has_the_servers_limit() ->
 
 @pytest.mark.rule("AGENT-18")
 def test_a_state_can_be_looked_at_while_its_agent_is_busy() -> None:
-    async def scene(rig: Rig) -> None:
+    async def scenario(rig: Rig) -> None:
         go_on = asyncio.Event()
 
         async def work(message: AgentMessage, context: AgentContext) -> None:
@@ -636,4 +636,4 @@ def test_a_state_can_be_looked_at_while_its_agent_is_busy() -> None:
         go_on.set()
         await working
 
-    play(scene)
+    run(scenario)

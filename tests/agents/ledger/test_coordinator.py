@@ -27,10 +27,10 @@ from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.agents.persistence import StoreError
 from foundation_rt.agents.transports import TransportError
 from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError, UsageError
+from tests.support.coordinators import Harness, record_of, run
 from tests.support.faulty_store import FaultyStore
 from tests.support.loopback import LoopbackTransport, Network
 from tests.support.sizes import examples
-from tests.support.stage import Stage, play, record_of
 
 
 async def echo(message: AgentMessage, context: AgentContext) -> Any:
@@ -90,8 +90,8 @@ async def until_finished(coordinator: AgentCoordinatorV2, *keys: str) -> None:
 
 @pytest.mark.rule("AACP-06", "AACP-20", "AACP-26", "AACP-44")
 def test_a_request_returns_what_the_handler_returned_and_its_status_says_the_same() -> None:
-    async def scene(stage: Stage) -> None:
-        async with stage.coordinator() as agents:
+    async def scenario(harness: Harness) -> None:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", echo)
             message = AgentMessage("greet", {"to": ["world", None]})
             result = await agents.send_request("a", message, request_id="r1")
@@ -109,7 +109,7 @@ def test_a_request_returns_what_the_handler_returned_and_its_status_says_the_sam
             assert record.payload == b'{"payload":{"to":["world",null]},"type":"greet"}'
             assert await agents.status("r2") is None
 
-    play(scene)
+    run(scenario)
 
 
 class Odd(BaseException):
@@ -139,8 +139,8 @@ def test_whatever_a_handler_raises_is_an_outcome(name: str) -> None:
     async def fail(message: AgentMessage, context: AgentContext) -> None:
         raise raised
 
-    async def scene(stage: Stage) -> None:
-        async with stage.coordinator() as agents:
+    async def scenario(harness: Harness) -> None:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", fail)
             agents.register_agent("b", echo)
             for _ in range(2):  # the second time it is the recorded one
@@ -152,7 +152,7 @@ def test_whatever_a_handler_raises_is_an_outcome(name: str) -> None:
             assert (await record_of(agents, "r1")).epoch == 1
             assert (await agents.send_request("b", 1))["payload"] == 1
 
-    play(scene)
+    run(scenario)
 
 
 def details_that_json_cannot_say() -> dict[str, Any]:
@@ -180,8 +180,8 @@ def test_an_error_that_the_ledger_cannot_keep_keeps_its_code(error: ToolError, r
     async def fail(message: AgentMessage, context: AgentContext) -> None:
         raise error
 
-    async def scene(stage: Stage) -> None:
-        async with stage.coordinator() as agents:
+    async def scenario(harness: Harness) -> None:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", fail)
             with pytest.raises(RequestFailedError) as caught:
                 await agents.send_request("a", 1)
@@ -190,7 +190,7 @@ def test_an_error_that_the_ledger_cannot_keep_keeps_its_code(error: ToolError, r
             assert caught.value.message.startswith("x")
             assert len(caught.value.message) <= 1024
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-80")
@@ -198,8 +198,8 @@ def test_a_result_that_cannot_be_kept_fails_and_a_message_that_cannot_is_refused
     async def answer(message: AgentMessage, context: AgentContext) -> Any:
         return object() if message.payload == "odd" else "x" * 150
 
-    async def scene(stage: Stage) -> None:
-        async with stage.coordinator(aacp={"max_payload_bytes": 150}) as agents:
+    async def scenario(harness: Harness) -> None:
+        async with harness.coordinator(aacp={"max_payload_bytes": 150}) as agents:
             agents.register_agent("a", answer)
             for payload, reason in (("odd", "result_not_serializable"), (1, "result_too_large")):
                 with pytest.raises(RequestFailedError) as failed:
@@ -218,7 +218,7 @@ def test_a_result_that_cannot_be_kept_fails_and_a_message_that_cannot_is_refused
                     assert refused.value.code is code
             assert store_of(agents).calls["append"] == 2
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-80")
@@ -226,13 +226,13 @@ def test_what_the_transport_cannot_carry_is_refused_at_once() -> None:
     async def repeat(message: AgentMessage, context: AgentContext) -> str:
         return "x" * int(message.payload)
 
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network = Network()
         narrow = LoopbackTransport(network, max_envelope_bytes=9_000)
         network.ends.append(narrow)
         async with (
-            stage.coordinator("one", transport=network.end()) as one,
-            stage.coordinator("two", transport=narrow) as two,
+            harness.coordinator("one", transport=network.end()) as one,
+            harness.coordinator("two", transport=narrow) as two,
         ):
             two.register_agent("b", repeat)
             assert await one.send_request("b", 3) == "xxx"
@@ -244,7 +244,7 @@ def test_what_the_transport_cannot_carry_is_refused_at_once() -> None:
                 await two.send_request("host", "x" * 1_000)
             assert refused.value.code is ErrorCode.RESOURCE_EXHAUSTED
 
-    play(scene)
+    run(scenario)
 
 
 def store_of(coordinator: AgentCoordinatorV2) -> FaultyStore:
@@ -276,15 +276,15 @@ def store_of(coordinator: AgentCoordinatorV2) -> FaultyStore:
 def test_what_cannot_be_sent_is_refused_before_it_is_entered(
     target: Any, options: dict[str, Any], code: ErrorCode
 ) -> None:
-    async def scene(stage: Stage) -> None:
-        async with stage.coordinator() as agents:
+    async def scenario(harness: Harness) -> None:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", echo)
             with pytest.raises(ToolError) as refused:
                 await agents.send_request(target, 1, **options)
             assert refused.value.code is code
             assert store_of(agents).calls["append"] == 0
 
-    play(scene)
+    run(scenario)
 
 
 # -- one id, one request --------------------------------------------------------------------------
@@ -292,9 +292,9 @@ def test_what_cannot_be_sent_is_refused_before_it_is_entered(
 
 @pytest.mark.rule("AACP-01", "AACP-12", "AACP-21")
 def test_the_same_request_is_executed_once_and_answers_everybody_alike() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         gate = Gate()
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
             tasks = [
                 asyncio.ensure_future(agents.send_request("a", {"n": 1}, request_id="r1"))
@@ -309,14 +309,14 @@ def test_the_same_request_is_executed_once_and_answers_everybody_alike() -> None
             assert await agents.send_request("a", {"n": 1}, request_id="r1") == {"n": 1}
             assert gate.seen == [{"n": 1}]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-60")
 def test_another_request_of_the_same_id_is_refused_while_the_first_runs_and_after() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         gate = Gate()
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
             agents.register_agent("b", echo)
             first = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
@@ -333,14 +333,14 @@ def test_another_request_of_the_same_id_is_refused_while_the_first_runs_and_afte
                 await agents.send_request("a", 2, request_id="r1")
             assert gate.seen == [1]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-60")
 def test_a_refused_request_never_gets_the_result_of_the_other_which_ends_just_then() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         gate = Gate()
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
             first = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
             await gate.begun.wait()
@@ -354,7 +354,7 @@ def test_a_refused_request_never_gets_the_result_of_the_other_which_ends_just_th
             with pytest.raises(RequestConflictError):
                 await second
 
-    play(scene)
+    run(scenario)
 
 
 # -- time -----------------------------------------------------------------------------------------
@@ -362,14 +362,14 @@ def test_a_refused_request_never_gets_the_result_of_the_other_which_ends_just_th
 
 @pytest.mark.rule("AACP-06", "AACP-26")
 def test_when_the_time_is_over_the_outcome_is_unknown_and_can_be_asked_for_later() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         gate = Gate()
-        async with stage.coordinator(aacp={"request_timeout_ms": 500}) as agents:
+        async with harness.coordinator(aacp={"request_timeout_ms": 500}) as agents:
             agents.register_agent("a", gate)
-            before = stage.clock.monotonic()
+            before = harness.clock.monotonic()
             with pytest.raises(OutcomeUnknownError) as caught:
                 await agents.send_request("a", 1)
-            assert stage.clock.monotonic() - before == pytest.approx(0.5, abs=0.01)
+            assert harness.clock.monotonic() - before == pytest.approx(0.5, abs=0.01)
             request_id = caught.value.request_id
             assert caught.value.code is ErrorCode.TIMEOUT
             assert caught.value.details == {
@@ -388,14 +388,14 @@ def test_when_the_time_is_over_the_outcome_is_unknown_and_can_be_asked_for_later
             assert await agents.send_request("a", 1, request_id=request_id) == 1
             assert gate.seen == [1]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-26")
 def test_an_abort_signal_ends_the_waiting_and_not_the_request() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         gate, signal = Gate(), AbortSignal()
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
             sent = asyncio.ensure_future(
                 agents.send_request("a", 1, request_id="r1", abort_signal=signal)
@@ -412,14 +412,14 @@ def test_an_abort_signal_ends_the_waiting_and_not_the_request() -> None:
             await asyncio.sleep(0.1)
             assert await agents.status("r2") is None
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-26")
 def test_callers_that_go_leave_nothing_behind() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         gate = Gate()
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
             assert agents._running is not None
             runner = agents._running.runner
@@ -445,13 +445,13 @@ def test_callers_that_go_leave_nothing_behind() -> None:
             await until_finished(agents, "r1", "r3")
             assert gate.seen == [1, 2, 3]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-15")
 def test_what_has_expired_is_purged_by_itself_and_on_demand() -> None:
-    async def scene(stage: Stage) -> None:
-        async with stage.coordinator() as agents:
+    async def scenario(harness: Harness) -> None:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", echo)
             await agents.send_request("a", 1, request_id="r1", ttl_ms=1000)
             await agents.send_request("a", 1, request_id="r2", ttl_ms=90_000)
@@ -463,7 +463,7 @@ def test_what_has_expired_is_purged_by_itself_and_on_demand() -> None:
             await asyncio.sleep(150)
             assert await agents.status("r2") is None
 
-    play(scene)
+    run(scenario)
 
 
 # -- events and hooks -----------------------------------------------------------------------------
@@ -516,9 +516,9 @@ async def ten(message: AgentMessage, context: AgentContext) -> float:
 def test_hooks_are_told_of_every_message_and_their_failure_changes_nothing(
     error: BaseException | None,
 ) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         hooks = Hooks(error)
-        async with stage.coordinator(**hooks.options()) as agents:
+        async with harness.coordinator(**hooks.options()) as agents:
             agents.register_agent("a", ten)
             assert await agents.send_request("a", 2, request_id="r1") == 5
             with pytest.raises(RequestFailedError):
@@ -534,17 +534,17 @@ def test_hooks_are_told_of_every_message_and_their_failure_changes_nothing(
             assert hooks.completed == [first, third]
             assert [key for key, _ in hooks.failed] == [second]
             assert hooks.failed[0][1].code is ErrorCode.INTERNAL
-            assert len(stage.logged("hook failed")) == (6 if error else 0)
+            assert len(harness.logged("hook failed")) == (6 if error else 0)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-29")
 def test_a_coordinator_may_have_only_some_of_the_hooks() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         for name in ("on_message_received", "on_message_completed", "on_message_failed"):
             hooks = Hooks()
-            async with stage.coordinator(**{name: hooks.options()[name]}) as agents:
+            async with harness.coordinator(**{name: hooks.options()[name]}) as agents:
                 agents.register_agent("a", ten)
                 await agents.send_request("a", 1)
                 with pytest.raises(RequestFailedError):
@@ -553,14 +553,14 @@ def test_a_coordinator_may_have_only_some_of_the_hooks() -> None:
             assert told == [2 * (name == "on_message_received"), 1 * (name[11:] == "completed"),
                             1 * (name[11:] == "failed")]  # fmt: skip
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-61", "AACP-26")
 def test_an_event_is_known_by_its_message_id_and_executed_once() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         gate = Gate()
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
             ids = [await agents.send_reliable_message("a", n) for n in range(3)]
             assert len(set(ids)) == 3
@@ -572,7 +572,7 @@ def test_an_event_is_known_by_its_message_id_and_executed_once() -> None:
             assert (status.message_id, status.request_id, status.result) == (ids[1], None, 1)
             assert gate.seen == [0, 1, 2]
 
-    play(scene)
+    run(scenario)
 
 
 # -- handlers -------------------------------------------------------------------------------------
@@ -580,7 +580,7 @@ def test_an_event_is_known_by_its_message_id_and_executed_once() -> None:
 
 @pytest.mark.rule("AACP-04")
 def test_an_agent_takes_one_at_a_time_in_the_order_of_sending_and_others_do_not_wait() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         running: list[int] = []
 
         async def slow(message: AgentMessage, context: AgentContext) -> int:
@@ -593,7 +593,7 @@ def test_an_agent_takes_one_at_a_time_in_the_order_of_sending_and_others_do_not_
 
         order: list[int] = []
         gate = Gate()
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
             agents.register_agent("slow", slow)
             agents.register_agent("stuck", gate)
             await unknown(agents, "stuck", 1)
@@ -602,14 +602,14 @@ def test_an_agent_takes_one_at_a_time_in_the_order_of_sending_and_others_do_not_
             assert results == list(range(1, 151))
             gate.opened.set()
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-04", "AACP-26")
 def test_messages_in_memory_and_requests_share_the_turns_of_an_agent() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         gate = Gate()
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
             message = asyncio.ensure_future(agents.send_message("a", AgentMessage("x", 1)))
             await gate.begun.wait()
@@ -620,7 +620,7 @@ def test_messages_in_memory_and_requests_share_the_turns_of_an_agent() -> None:
             await until_finished(agents, request_id)
             assert gate.seen == [1, 2]
 
-    play(scene)
+    run(scenario)
 
 
 VARIABLE = ContextVar("VARIABLE", default="unset")
@@ -634,24 +634,24 @@ def test_a_handler_has_the_ids_of_its_request_and_nothing_of_its_callers_context
         VARIABLE.set("of a handler")
         return [context.correlation_id, context.agent_id, seen]
 
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         VARIABLE.set("of the caller")
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", note)
             for request_id in ("r1", "r2"):
                 result = await agents.send_request("a", 1, request_id=request_id)
                 assert result == [request_id, "a", "unset"]
-            first, second = stage.logged("hello")
+            first, second = harness.logged("hello")
             assert (first["correlationId"], first["agentId"]) == ("r1", "a")
             assert second["correlationId"] == "r2"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-26")
 def test_who_would_wait_for_itself_is_refused_with_the_circle_named() -> None:
-    async def scene(stage: Stage) -> None:
-        async with stage.coordinator() as agents:
+    async def scenario(harness: Harness) -> None:
+        async with harness.coordinator() as agents:
 
             async def forward(message: AgentMessage, context: AgentContext) -> Any:
                 target, *rest = message.payload
@@ -675,14 +675,14 @@ def test_who_would_wait_for_itself_is_refused_with_the_circle_named() -> None:
             with pytest.raises(AgentCycleError):
                 await agents.send_message("memory", AgentMessage("x", ["a", "memory"]))
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-26")
 def test_a_handlers_request_is_in_its_agents_name_and_ends_with_its_signal() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         gate, signal = Gate(), AbortSignal()
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
 
             async def ask(message: AgentMessage, context: AgentContext) -> Any:
                 return await agents.send_request("gate", message.payload, request_id="inner")
@@ -700,7 +700,7 @@ def test_a_handlers_request_is_in_its_agents_name_and_ends_with_its_signal() -> 
             gate.opened.set()
             await until_finished(agents, "inner")
 
-    play(scene)
+    run(scenario)
 
 
 # -- trying again ---------------------------------------------------------------------------------
@@ -716,18 +716,18 @@ def busy_is_temporary(**more: Any) -> RetransmissionPolicy:
 
 @pytest.mark.rule("AACP-04", "AACP-63")
 def test_a_temporary_error_is_tried_again_later_and_what_is_behind_it_waits() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         seen: list[tuple[Any, float]] = []
 
         async def moody(message: AgentMessage, context: AgentContext) -> Any:
-            seen.append((message.payload, round(stage.clock.monotonic() - begin, 2)))
+            seen.append((message.payload, round(harness.clock.monotonic() - begin, 2)))
             if message.payload == 1 and len(seen) < 4:
                 raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
             return message.payload
 
-        async with stage.coordinator(policy=busy_is_temporary(base_delay_ms=100)) as agents:
+        async with harness.coordinator(policy=busy_is_temporary(base_delay_ms=100)) as agents:
             agents.register_agent("a", moody)
-            begin = stage.clock.monotonic()
+            begin = harness.clock.monotonic()
             sent = [agents.send_request("a", n, request_id=f"r{n}") for n in (1, 2, 3)]
             assert await asyncio.gather(*sent) == [1, 2, 3]
             payloads = [payload for payload, _ in seen]
@@ -736,28 +736,28 @@ def test_a_temporary_error_is_tried_again_later_and_what_is_behind_it_waits() ->
             assert times[:4] == pytest.approx([0, 0.1, 0.3, 0.7], abs=0.02)
             assert (await record_of(agents, "r1")).epoch == 4
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-63")
 def test_a_temporary_error_is_final_after_so_many_executions() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         async def busy(message: AgentMessage, context: AgentContext) -> Any:
             raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
 
-        async with stage.coordinator(policy=busy_is_temporary(max_executions=3)) as agents:
+        async with harness.coordinator(policy=busy_is_temporary(max_executions=3)) as agents:
             agents.register_agent("a", busy)
             with pytest.raises(RequestFailedError) as caught:
                 await agents.send_request("a", 1, request_id="r1")
             assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
             assert (await record_of(agents, "r1")).epoch == 3
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-25")
 def test_a_handler_that_cancels_its_own_task_is_not_executed_in_a_hot_loop() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         seen = []
 
         async def suicidal(message: AgentMessage, context: AgentContext) -> Any:
@@ -769,27 +769,27 @@ def test_a_handler_that_cancels_its_own_task_is_not_executed_in_a_hot_loop() -> 
             await asyncio.sleep(0)
             return message.payload
 
-        async with stage.coordinator(policy=RetransmissionPolicy(jitter=0)) as agents:
+        async with harness.coordinator(policy=RetransmissionPolicy(jitter=0)) as agents:
             agents.register_agent("a", suicidal)
-            begin = stage.clock.monotonic()
+            begin = harness.clock.monotonic()
             assert await asyncio.gather(*(agents.send_request("a", n) for n in (1, 2))) == [1, 2]
             assert seen == [1, 1, 1, 1, 2]
-            assert stage.clock.monotonic() - begin == pytest.approx(1.4, abs=0.1)
+            assert harness.clock.monotonic() - begin == pytest.approx(1.4, abs=0.1)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-46")
 def test_a_request_that_was_begun_too_often_fails_for_its_sender() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = FaultyStore(shared=True)
         policy = RetransmissionPolicy(max_executions=1, max_starts=2)
         options: dict[str, Any] = {"store": store, "policy": policy, "aacp": {"lease_ms": 3000}}
-        async with stage.coordinator("sender", **options) as sender:
+        async with harness.coordinator("sender", **options) as sender:
             sent = asyncio.ensure_future(sender.send_request("a", 1, request_id="r1"))
             await asyncio.sleep(1)
             for life in range(2):  # which end without a word
-                now_ms = int(stage.clock.now().timestamp() * 1000)
+                now_ms = int(harness.clock.now().timestamp() * 1000)
                 claimed = await store.claim({"a": 1}, f"life {life}", now_ms, now_ms + 10, ["a"])
                 assert [claim.executions for claim in claimed.claims] == [life + 1]
                 await asyncio.sleep(0.1)
@@ -805,30 +805,30 @@ def test_a_request_that_was_begun_too_often_fails_for_its_sender() -> None:
             assert (caught.value.details or {})["reason"] == "abandoned"
             await sender.send_request("a", 2)
             assert seen == [2]
-            [heard] = stage.logged("request abandoned: its execution never ends")
+            [heard] = harness.logged("request abandoned: its execution never ends")
             assert (heard["requestId"], heard["executions"]) == ("r1", 2)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-71")
 def test_ten_busy_agents_with_long_queues_keep_no_other_waiting() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         async def slow(message: AgentMessage, context: AgentContext) -> None:
             await asyncio.sleep(0.2)
 
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
             for number in range(10):
                 agents.register_agent(f"slow{number}", slow)
                 for n in range(200):
                     await agents.send_reliable_message(f"slow{number}", n)
             await asyncio.sleep(5)  # by now they hold as much as they may
             agents.register_agent("idle", echo)
-            begin = stage.clock.monotonic()
+            begin = harness.clock.monotonic()
             await agents.send_request("idle", 7)
-            assert stage.clock.monotonic() - begin < 0.1
+            assert harness.clock.monotonic() - begin < 0.1
 
-    play(scene)
+    run(scenario)
 
 
 # -- agents come and go ---------------------------------------------------------------------------
@@ -836,10 +836,10 @@ def test_ten_busy_agents_with_long_queues_keep_no_other_waiting() -> None:
 
 @pytest.mark.rule("AACP-25", "AACP-27")
 def test_what_waits_for_an_agent_that_leaves_waits_for_its_return() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         gate, second = Gate(), Gate()
         second.opened.set()
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", gate)
             ids = [await unknown(agents, "a", n) for n in range(4)]
             await gate.begun.wait()
@@ -858,12 +858,12 @@ def test_what_waits_for_an_agent_that_leaves_waits_for_its_return() -> None:
             assert (gate.seen, second.seen) == ([0], [1, 2, 3])
             assert [(await record_of(agents, each)).epoch for each in ids[:2]] == [1, 1]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-04", "AACP-25")
 def test_agents_that_come_and_go_all_the_time_lose_nothing_and_keep_the_order() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         seen: list[int] = []
 
         async def note(message: AgentMessage, context: AgentContext) -> Any:
@@ -871,7 +871,7 @@ def test_agents_that_come_and_go_all_the_time_lose_nothing_and_keep_the_order() 
             await asyncio.sleep(0.003)
             return message.payload
 
-        async with stage.coordinator() as agents:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", note)
             tasks = [asyncio.ensure_future(agents.send_request("a", n)) for n in range(60)]
             rng = Random(5)
@@ -884,7 +884,7 @@ def test_agents_that_come_and_go_all_the_time_lose_nothing_and_keep_the_order() 
             assert await asyncio.gather(*tasks) == list(range(60))
             assert seen == list(range(60))
 
-    play(scene)
+    run(scenario)
 
 
 # -- a life, and the next -------------------------------------------------------------------------
@@ -892,35 +892,35 @@ def test_agents_that_come_and_go_all_the_time_lose_nothing_and_keep_the_order() 
 
 @pytest.mark.rule("AACP-25", "AACP-27")
 def test_what_was_not_finished_is_resumed_at_once_by_the_next_life() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store, gate = FaultyStore(), Gate()
-        async with stage.coordinator(store=store) as agents:
+        async with harness.coordinator(store=store) as agents:
             agents.register_agent("a", gate)
             ids = [await unknown(agents, "a", n) for n in range(3)]
             await gate.begun.wait()
             await agents.stop(0)
         assert gate.reasons == ["shutdown"]
         assert (store.opened, store.closed) == (1, 1)
-        async with stage.coordinator(store=store) as agents:
+        async with harness.coordinator(store=store) as agents:
             states = [(await record_of(agents, each)).state for each in ids]
             assert states == [RequestState.RECEIVED] * 3
             second = Gate()
             second.opened.set()
-            before = stage.clock.monotonic()
+            before = harness.clock.monotonic()
             agents.register_agent("a", second)
             await until_finished(agents, *ids)
             assert second.seen == [0, 1, 2]
-            assert stage.clock.monotonic() - before < 1
-        assert stage.logged("claim not executed; it is tried again") == []
+            assert harness.clock.monotonic() - before < 1
+        assert harness.logged("claim not executed; it is tried again") == []
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-25")
 def test_handlers_may_end_within_the_grace_and_may_still_send() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = FaultyStore()
-        agents = stage.coordinator(store=store)
+        agents = harness.coordinator(store=store)
 
         async def slow(message: AgentMessage, context: AgentContext) -> Any:
             await asyncio.sleep(1)
@@ -938,14 +938,14 @@ def test_handlers_may_end_within_the_grace_and_may_still_send() -> None:
         assert left.payload == b'{"payload":"from the grace","type":"message"}'
         assert left.state is RequestState.RECEIVED
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-25")
 def test_a_handler_that_does_not_heed_its_end_does_not_keep_the_coordinator() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = FaultyStore()
-        agents = stage.coordinator(store=store)
+        agents = harness.coordinator(store=store)
 
         async def stubborn(message: AgentMessage, context: AgentContext) -> Any:
             for _ in range(30):
@@ -955,22 +955,22 @@ def test_a_handler_that_does_not_heed_its_end_does_not_keep_the_coordinator() ->
 
         agents.register_agent("a", stubborn)
         request_id = await unknown(agents, "a", 1)
-        begin = stage.clock.monotonic()
+        begin = harness.clock.monotonic()
         await agents.stop(0)
-        assert stage.clock.monotonic() - begin < 5
+        assert harness.clock.monotonic() - begin < 5
         assert store.closed == 1
-        assert stage.logged("tasks did not end when they were cancelled")
+        assert harness.logged("tasks did not end when they were cancelled")
         await asyncio.sleep(40)
         assert (await record_of(agents, request_id)).state is RequestState.CLAIMED
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-06", "AACP-26")
 def test_callers_hear_of_the_end_at_once() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = FaultyStore()
-        agents = stage.coordinator(store=store)
+        agents = harness.coordinator(store=store)
         agents.register_agent("a", Gate())
         request = asyncio.ensure_future(agents.send_request("a", 1, request_id="r1"))
         await asyncio.sleep(0.01)
@@ -985,14 +985,14 @@ def test_callers_hear_of_the_end_at_once() -> None:
         assert isinstance(entering.exception(), OutcomeUnknownError)
         assert isinstance(event.exception(), StoreError)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-27")
 def test_a_coordinator_is_started_by_its_first_use_and_can_be_used_again_after_its_end() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = FaultyStore()
-        agents = stage.coordinator(store=store)
+        agents = harness.coordinator(store=store)
         agents.register_agent("a", echo)
         sent = [agents.send_request("a", n) for n in range(3)]
         assert [each["payload"] for each in await asyncio.gather(*sent)] == [0, 1, 2]
@@ -1004,14 +1004,14 @@ def test_a_coordinator_is_started_by_its_first_use_and_can_be_used_again_after_i
         assert await agents.status("r") is None
         assert (store.opened, store.closed) == (2, 1)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-27")
 def test_a_ledger_that_cannot_be_opened_fails_the_first_use_and_not_the_next() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store, network = FaultyStore(), Network(is_down=True)
-        agents = stage.coordinator(store=store, transport=network.end())
+        agents = harness.coordinator(store=store, transport=network.end())
         agents.register_agent("a", echo)
         store.is_down = True
         for _ in range(2):
@@ -1024,7 +1024,7 @@ def test_a_ledger_that_cannot_be_opened_fails_the_first_use_and_not_the_next() -
         network.is_down = False
         assert (await agents.send_request("a", 1))["payload"] == 1
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-27")
@@ -1034,9 +1034,9 @@ def test_an_end_in_the_middle_of_the_start_leaves_nothing_open() -> None:
             await super().open()
             await asyncio.sleep(1)
 
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = Slow()
-        agents = stage.coordinator(store=store)
+        agents = harness.coordinator(store=store)
         agents.register_agent("a", echo)
         sent = asyncio.ensure_future(agents.send_request("a", 1))
         served = asyncio.ensure_future(agents.background())
@@ -1056,18 +1056,18 @@ def test_an_end_in_the_middle_of_the_start_leaves_nothing_open() -> None:
         assert isinstance(immediately.exception(), UsageError)
         assert store.opened == store.closed
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-27")
 def test_the_background_of_a_server_tries_until_the_ledger_is_there() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = FaultyStore()
         store.is_down = True
-        agents = stage.coordinator(store=store)
+        agents = harness.coordinator(store=store)
         served = asyncio.ensure_future(agents.background())
         await asyncio.sleep(12)
-        assert len(stage.logged("agents not started; it is tried again")) == 3
+        assert len(harness.logged("agents not started; it is tried again")) == 3
         store.is_down = False
         await asyncio.sleep(5)
         assert store.is_open
@@ -1075,7 +1075,7 @@ def test_the_background_of_a_server_tries_until_the_ledger_is_there() -> None:
         await asyncio.wait([served])
         assert not store.is_open
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-27")
@@ -1119,7 +1119,7 @@ OPERATIONS = ("append", "claim", "complete", "renew", "release", "purge_expired"
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_step_that_failed_is_repeated_and_happens_once(operation: str, after: bool) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         seen: list[int] = []
 
         async def moody(message: AgentMessage, context: AgentContext) -> Any:
@@ -1133,24 +1133,24 @@ def test_a_step_that_failed_is_repeated_and_happens_once(operation: str, after: 
         store.fail(operation, after=after, times=3)
         aacp = {"lease_ms": 1500, "request_timeout_ms": 60_000}
         policy = busy_is_temporary()
-        async with stage.coordinator(store=store, aacp=aacp, policy=policy) as agents:
+        async with harness.coordinator(store=store, aacp=aacp, policy=policy) as agents:
             agents.register_agent("a", moody)
             sent = [agents.send_request("a", n, request_id=f"r{n}") for n in range(3)]
             assert await asyncio.gather(*sent) == [0, 1, 2]
             assert seen == [0, 0, 1, 2]
             await asyncio.sleep(70)
-            assert len(stage.logged("ledger operation failed; it is repeated")) == 3
+            assert len(harness.logged("ledger operation failed; it is repeated")) == 3
             assert not store.before[operation]
             assert not store.after[operation]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-17", "AACP-26")
 def test_while_the_ledger_is_down_callers_hear_unknown_and_all_is_well_afterwards() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = FaultyStore()
-        async with stage.coordinator(store=store) as agents:
+        async with harness.coordinator(store=store) as agents:
             agents.register_agent("a", echo)
             await agents.send_request("a", 1)
             store.is_down = True
@@ -1162,14 +1162,14 @@ def test_while_the_ledger_is_down_callers_hear_unknown_and_all_is_well_afterward
             await asyncio.sleep(1)
             assert await outcome_of(agents, request_id) is Outcome.COMPLETED
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-17")
 def test_too_much_that_waits_for_the_ledger_is_refused() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = FaultyStore()
-        async with stage.coordinator(store=store) as agents:
+        async with harness.coordinator(store=store) as agents:
             agents.register_agent("a", echo)
             await agents.start()
             entering = store.gates["append"] = asyncio.Event()
@@ -1186,7 +1186,7 @@ def test_too_much_that_waits_for_the_ledger_is_refused() -> None:
             await asyncio.wait(tasks)
             entering.set()
 
-    play(scene)
+    run(scenario)
 
 
 # -- one ledger, several coordinators -------------------------------------------------------------
@@ -1194,11 +1194,11 @@ def test_too_much_that_waits_for_the_ledger_is_refused() -> None:
 
 @pytest.mark.rule("AACP-22", "AACP-42")
 def test_on_a_shared_ledger_an_agent_of_another_process_executes_and_the_caller_hears() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = FaultyStore(shared=True)
         async with (
-            stage.coordinator("one", store=store) as one,
-            stage.coordinator("two", store=store) as two,
+            harness.coordinator("one", store=store) as one,
+            harness.coordinator("two", store=store) as two,
         ):
             two.register_agent("b", echo)
             result = await one.send_request("b", 5, request_id="r1")
@@ -1211,42 +1211,42 @@ def test_on_a_shared_ledger_an_agent_of_another_process_executes_and_the_caller_
             one.register_agent("nobody", echo)
             await until_finished(two, request_id)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-22")
 def test_a_hint_that_the_ledger_changed_is_acted_on_at_once() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = FaultyStore(shared=True)
         async with (
-            stage.coordinator("one", store=store) as one,
-            stage.coordinator("two", store=store) as two,
+            harness.coordinator("one", store=store) as one,
+            harness.coordinator("two", store=store) as two,
         ):
             two.register_agent("b", echo)
             await asyncio.sleep(0.5)
-            begin = stage.clock.monotonic()
+            begin = harness.clock.monotonic()
             sent = asyncio.ensure_future(one.send_request("b", 5))
             for _ in range(3):
                 await asyncio.sleep(0.001)
                 for listener in store.listeners:
                     listener()
             await sent
-            assert stage.clock.monotonic() - begin < 0.1
+            assert harness.clock.monotonic() - begin < 0.1
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-01", "AACP-05", "AACP-22", "AACP-23", "AACP-24")
 def test_a_lease_that_lapses_is_taken_over_and_the_late_outcome_is_fenced_off() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store, gate, heir = FaultyStore(shared=True), Gate(), Gate()
         heir.opened.set()
         aacp = {"lease_ms": 3000}
-        async with stage.coordinator("one", store=store, aacp=aacp) as one:
+        async with harness.coordinator("one", store=store, aacp=aacp) as one:
             one.register_agent("a", gate)
             request_id = await unknown(one, "a", 1)
             await gate.begun.wait()
-            async with stage.coordinator("two", store=store, aacp=aacp) as two:
+            async with harness.coordinator("two", store=store, aacp=aacp) as two:
                 two.register_agent("a", heir)
                 await asyncio.sleep(20)
                 assert heir.seen == []  # the lease is renewed
@@ -1259,24 +1259,24 @@ def test_a_lease_that_lapses_is_taken_over_and_the_late_outcome_is_fenced_off() 
                 await asyncio.sleep(1)
                 assert gate.reasons == ["lease_lost"]
                 assert (await record_of(one, request_id)).epoch == 2
-                assert len(stage.logged("lease lost")) == 1
+                assert len(harness.logged("lease lost")) == 1
                 assert await one.send_request("a", 1, request_id=request_id) == 1
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-24")
 def test_claims_that_were_lost_make_room_for_others() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store, gate, other = FaultyStore(shared=True), Gate(), Gate()
         aacp = {"lease_ms": 3000}
-        async with stage.coordinator("one", store=store, aacp=aacp) as one:
+        async with harness.coordinator("one", store=store, aacp=aacp) as one:
             one.register_agent("a", gate)
             ids = [await unknown(one, "a", n) for n in range(100)]
             await gate.begun.wait()
             renewing = store.gates["renew"] = asyncio.Event()
             await asyncio.sleep(5)
-            async with stage.coordinator("two", store=store, aacp=aacp) as two:
+            async with harness.coordinator("two", store=store, aacp=aacp) as two:
                 two.register_agent("a", other)
                 await other.begun.wait()
                 other.opened.set()
@@ -1288,7 +1288,7 @@ def test_claims_that_were_lost_make_room_for_others() -> None:
             await asyncio.sleep(5)
             assert await one.send_request("a", "more") == "more"
 
-    play(scene)
+    run(scenario)
 
 
 # -- several ledgers ------------------------------------------------------------------------------
@@ -1296,11 +1296,11 @@ def test_claims_that_were_lost_make_room_for_others() -> None:
 
 @pytest.mark.rule("AACP-16", "AACP-17", "AACP-42")
 def test_a_request_to_another_ledger_is_executed_there_and_answered() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network, hooks, far_hooks = Network(), Hooks(), Hooks()
         async with (
-            stage.coordinator("one", transport=network.end(), **hooks.options()) as one,
-            stage.coordinator("two", transport=network.end(), **far_hooks.options()) as two,
+            harness.coordinator("one", transport=network.end(), **hooks.options()) as one,
+            harness.coordinator("two", transport=network.end(), **far_hooks.options()) as two,
         ):
             two.register_agent("b", ten)
             assert await one.send_request("b", 5, request_id="r1") == 2
@@ -1329,17 +1329,17 @@ def test_a_request_to_another_ledger_is_executed_there_and_answered() -> None:
             assert len([each for each in network.sent if each.seq > 0]) == 5
             assert sum(store_of(one).calls.values()) - calls < 20
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-60", "AACP-16")
 def test_a_conflict_is_refused_where_it_arrives() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network = Network()
         async with (
-            stage.coordinator("one", transport=network.end()) as one,
-            stage.coordinator("two", transport=network.end()) as two,
-            stage.coordinator("three", transport=network.end()) as three,
+            harness.coordinator("one", transport=network.end()) as one,
+            harness.coordinator("two", transport=network.end()) as two,
+            harness.coordinator("three", transport=network.end()) as three,
         ):
             three.register_agent("c", echo)
             assert (await one.send_request("c", 1, request_id="r1"))["from"] == "one"
@@ -1348,15 +1348,15 @@ def test_a_conflict_is_refused_where_it_arrives() -> None:
             assert caught.value.details is not None
             assert caught.value.details["reason"] == "request_id_conflict"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-13", "AACP-14", "AACP-29")
 def test_a_message_to_nobody_is_given_up_and_its_sender_told() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         hooks, network = Hooks(), Network()
         policy = RetransmissionPolicy(max_attempts=3, jitter=0)
-        async with stage.coordinator(
+        async with harness.coordinator(
             "one", transport=network.end(), policy=policy, **hooks.options()
         ) as one:
             event_id = await one.send_reliable_message("nobody", 1)
@@ -1369,23 +1369,23 @@ def test_a_message_to_nobody_is_given_up_and_its_sender_told() -> None:
             assert [each.tombstone for each in attempts[:4]] == [False, False, False, True]
             assert len({each.message_id for each in attempts}) == len(attempts)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-17", "AACP-27")
 def test_a_network_that_is_down_delays_and_loses_nothing() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network = Network()
         near, far = FaultyStore(), FaultyStore()
-        async with stage.coordinator("one", store=near, transport=network.end()) as one:
+        async with harness.coordinator("one", store=near, transport=network.end()) as one:
             network.is_down = True
             request_id = await unknown(one, "b", 7)
             await asyncio.sleep(1)
-            assert stage.logged("envelopes not sent; they are sent again")
+            assert harness.logged("envelopes not sent; they are sent again")
         network.is_down = False
         async with (
-            stage.coordinator("one", store=near, transport=network.end()) as one,
-            stage.coordinator("two", store=far, transport=network.end()) as two,
+            harness.coordinator("one", store=near, transport=network.end()) as one,
+            harness.coordinator("two", store=far, transport=network.end()) as two,
         ):
             two.register_agent("b", echo)
             await until_finished(one, request_id)
@@ -1393,16 +1393,16 @@ def test_a_network_that_is_down_delays_and_loses_nothing() -> None:
             network.is_down = True
             two.register_agent("c", echo)  # which cannot be listened for yet
             await asyncio.sleep(3)
-            assert stage.logged("cannot listen; it is tried again")
+            assert harness.logged("cannot listen; it is tried again")
             network.is_down = False
             assert (await one.send_request("c", 8))["payload"] == 8
             network.is_down = True
             two.register_agent("d", echo)
-            begin = stage.clock.monotonic()
+            begin = harness.clock.monotonic()
             await two.stop()
-            assert stage.clock.monotonic() - begin < 0.5
+            assert harness.clock.monotonic() - begin < 0.5
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-01", "AACP-17", "AACP-27")
@@ -1412,7 +1412,7 @@ def test_a_network_that_is_down_delays_and_loses_nothing() -> None:
 def test_ledgers_that_fail_at_either_end_delay_and_repeat_nothing(
     operation: str, after: bool, where: str
 ) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network, seen = Network(), []
         stores = {"one": FaultyStore(), "two": FaultyStore()}
         stores[where].fail(operation, after=after, times=2)
@@ -1423,10 +1423,10 @@ def test_ledgers_that_fail_at_either_end_delay_and_repeat_nothing(
 
         aacp = {"lease_ms": 2000, "request_timeout_ms": 60_000}
         async with (
-            stage.coordinator(
+            harness.coordinator(
                 "one", store=stores["one"], transport=network.end(), aacp=aacp
             ) as one,
-            stage.coordinator(
+            harness.coordinator(
                 "two", store=stores["two"], transport=network.end(), aacp=aacp
             ) as two,
         ):
@@ -1435,13 +1435,13 @@ def test_ledgers_that_fail_at_either_end_delay_and_repeat_nothing(
             assert await asyncio.gather(*sent) == list(range(5))
             assert seen == list(range(5))
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-01", "AACP-65", "AACP-69")
 @pytest.mark.parametrize("lost", ["one", "two"])
 def test_a_ledger_that_was_lost_and_made_anew_is_not_taken_for_its_predecessor(lost: str) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network, seen = Network(), []
         ledgers = {
             "one": [FaultyStore(incarnation=1), FaultyStore(incarnation=3)],
@@ -1455,8 +1455,8 @@ def test_a_ledger_that_was_lost_and_made_anew_is_not_taken_for_its_predecessor(l
         for life in (0, 1):
             stores = {name: ledgers[name][life if name == lost else 0] for name in ledgers}
             async with (
-                stage.coordinator("one", store=stores["one"], transport=network.end()) as one,
-                stage.coordinator("two", store=stores["two"], transport=network.end()) as two,
+                harness.coordinator("one", store=stores["one"], transport=network.end()) as one,
+                harness.coordinator("two", store=stores["two"], transport=network.end()) as two,
             ):
                 two.register_agent("b", note)
                 sent = [one.send_request("b", 3 * life + n) for n in range(3)]
@@ -1466,28 +1466,28 @@ def test_a_ledger_that_was_lost_and_made_anew_is_not_taken_for_its_predecessor(l
                 for store in stores.values():
                     assert not any(store.ledger.outbox.values())
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-67")
 def test_an_acknowledgement_to_a_lost_ledger_settles_nothing_of_the_new_one() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network, seen = Network(), []
 
         async def note(message: AgentMessage, context: AgentContext) -> None:
             seen.append(message.payload)
 
-        far = stage.coordinator("two", store=FaultyStore(incarnation=2), transport=network.end())
+        far = harness.coordinator("two", store=FaultyStore(incarnation=2), transport=network.end())
         async with far as two:
             two.register_agent("b", note)
             old = FaultyStore(incarnation=1)
-            async with stage.coordinator("one", store=old, transport=network.end()) as one:
+            async with harness.coordinator("one", store=old, transport=network.end()) as one:
                 await one.send_request("b", "old")
             acks = [each for each in network.sent if each.ack == 1 and each.ack_incarnation == 1]
             assert acks
             network.cut_off.add("b")
             new = FaultyStore(incarnation=3)
-            async with stage.coordinator("one", store=new, transport=network.end()) as one:
+            async with harness.coordinator("one", store=new, transport=network.end()) as one:
                 request_id = await unknown(one, "b", "new")
                 network.carry(acks[0])
                 await asyncio.sleep(1)
@@ -1498,18 +1498,18 @@ def test_an_acknowledgement_to_a_lost_ledger_settles_nothing_of_the_new_one() ->
                 stale = next(each for each in network.sent if each.incarnation == 1 and each.seq)
                 network.carry(stale)
                 await asyncio.sleep(1)
-                assert stage.logged("messages of an older ledger of this agent are refused")
+                assert harness.logged("messages of an older ledger of this agent are refused")
                 assert seen == ["old", "new"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-41")
 def test_an_end_that_stops_takes_no_more_envelopes() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network, gate = Network(), Gate()
-        async with stage.coordinator("one", transport=network.end()) as one:
-            two = stage.coordinator("two", transport=network.end())
+        async with harness.coordinator("one", transport=network.end()) as one:
+            two = harness.coordinator("two", transport=network.end())
             two.register_agent("b", gate)
             await two.start()
             first = await unknown(one, "b", 1)
@@ -1526,7 +1526,7 @@ def test_an_end_that_stops_takes_no_more_envelopes() -> None:
             await two.start()
             await until_finished(one, second)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-01", "AACP-03", "AACP-04", "AACP-11", "AACP-16")
@@ -1542,7 +1542,7 @@ def test_an_end_that_stops_takes_no_more_envelopes() -> None:
 def test_over_any_network_every_request_is_answered_once_and_right(
     seed: int, lost: float, doubled: float, max_delay_ms: int, shared: bool, payloads: list[int]
 ) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network = Network(Random(seed), lost, doubled, max_delay_ms)
         seen: dict[str, list[int]] = {"b": [], "c": []}
 
@@ -1557,7 +1557,7 @@ def test_over_any_network_every_request_is_answered_once_and_right(
         aacp = {"request_timeout_ms": 600_000}
         policy = RetransmissionPolicy(max_delay_ms=2000)
         one, two = (
-            stage.coordinator(name, transport=network.end(), aacp=aacp, policy=policy)
+            harness.coordinator(name, transport=network.end(), aacp=aacp, policy=policy)
             for name in ("one", "two")
         )
         async with one, two:
@@ -1577,7 +1577,7 @@ def test_over_any_network_every_request_is_answered_once_and_right(
             assert seen["b"] == list(range(0, len(payloads), 2))
             assert seen["c"] == list(range(1, len(payloads), 2))
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-01", "AACP-03", "AACP-04", "AACP-22", "AACP-23", "AACP-30")
@@ -1586,7 +1586,7 @@ def test_over_any_network_every_request_is_answered_once_and_right(
 def test_on_a_shared_ledger_that_fails_every_request_is_answered_once_and_right(
     seed: int, count: int, troubles: int
 ) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         rng, store = Random(seed), FaultyStore(shared=True)
         finished: list[int] = []
         running: set[int] = set()
@@ -1616,7 +1616,9 @@ def test_on_a_shared_ledger_that_fails_every_request_is_answered_once_and_right(
 
         aacp = {"lease_ms": 20_000, "request_timeout_ms": 600_000}
         one, two = (
-            stage.coordinator(name, store=store, aacp=aacp, policy=RetransmissionPolicy(jitter=0.5))
+            harness.coordinator(
+                name, store=store, aacp=aacp, policy=RetransmissionPolicy(jitter=0.5)
+            )
             for name in ("one", "two")
         )
         async with one, two:
@@ -1636,19 +1638,19 @@ def test_on_a_shared_ledger_that_fails_every_request_is_answered_once_and_right(
                     assert answer == number
             assert finished == list(range(count))
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-14", "AACP-50")
 def test_a_host_decides_when_one_message_is_sent_again_and_when_it_is_given_up() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network, hooks, gate = Network(cut_off={"b"}), Hooks(), Gate()
         policy = RetransmissionPolicy(base_delay_ms=60_000, max_delay_ms=60_000)
         async with (
-            stage.coordinator(
+            harness.coordinator(
                 "one", transport=network.end(), policy=policy, **hooks.options()
             ) as one,
-            stage.coordinator("two", transport=network.end()) as two,
+            harness.coordinator("two", transport=network.end()) as two,
         ):
             two.register_agent("b", gate)
             ids = [await one.send_reliable_message("b", n) for n in range(3)]
@@ -1679,4 +1681,4 @@ def test_a_host_decides_when_one_message_is_sent_again_and_when_it_is_given_up()
             with pytest.raises(ToolError):
                 await one.schedule_retry(ids[2], -1)
 
-    play(scene)
+    run(scenario)

@@ -19,16 +19,16 @@ from foundation_rt.config.settings import AacpSection, ServerConfig, ToolsSectio
 from foundation_rt.core.context import ToolContext
 from foundation_rt.errors import AbortError, ErrorCode, StructuredError, ToolError
 from foundation_rt.registry.tools import ToolDefinition
+from tests.support.coordinators import record_of
 from tests.support.faulty_store import FaultyStore
 from tests.support.rig import Peer, Rig
-from tests.support.stage import record_of
 from tests.support.virtual_loop import run_virtual
 
 Tool = Callable[[dict[str, Any], ToolContext], Any]
 
 
-def play(scene: Callable[[Rig, FaultyStore], Coroutine[Any, Any, None]], **aacp: Any) -> None:
-    """Run a scene with a server that has a ledger; calls are given a second."""
+def run(scenario: Callable[[Rig, FaultyStore], Coroutine[Any, Any, None]], **aacp: Any) -> None:
+    """Run a scenario with a server that has a ledger; calls are given a second."""
 
     async def main(clock: ManualClock) -> None:
         store = FaultyStore()
@@ -38,7 +38,7 @@ def play(scene: Callable[[Rig, FaultyStore], Coroutine[Any, Any, None]], **aacp:
         )
         coordinator = AgentCoordinatorV2(store=store, clock=clock)
         rig = Rig(config, clock, agent_coordinator=coordinator)
-        await scene(rig, store)
+        await scenario(rig, store)
         await rig.server.runtime.stop_agents()
         assert not store.is_open
         rig.assert_all_ended()
@@ -82,7 +82,7 @@ async def assert_unknown(rig: Rig, run_id: str) -> None:
 
 @pytest.mark.rule("AACP-28")
 def test_a_call_that_was_answered_in_time_is_not_in_the_ledger() -> None:
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         add(rig, lambda arguments, context: context.run_id, inline=True)
         peer = rig.connect()
         run_id = peer.outcome(peer.start("work"))
@@ -90,14 +90,14 @@ def test_a_call_that_was_answered_in_time_is_not_in_the_ledger() -> None:
         assert await rig.server.agents.status(run_id) is None
         assert store.calls["put_request_record"] == 0
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-28")
 @pytest.mark.parametrize("in_thread", [False, True], ids=["coroutine", "thread"])
 @pytest.mark.parametrize("end", ["result", "tool error", "exception", "odd"])
 def test_a_call_that_timed_out_is_unknown_and_then_what_it_was(in_thread: bool, end: str) -> None:
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         free = threading.Event()
 
         def finish() -> Any:
@@ -144,12 +144,12 @@ def test_a_call_that_timed_out_is_unknown_and_then_what_it_was(in_thread: bool, 
         record = await record_of(rig.server.agents, run_id)
         assert (record.target_agent_id, record.payload) == ("tool:work", b"null")
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-28")
 def test_a_call_that_heeds_its_signal_has_failed() -> None:
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         async def heed(arguments: dict[str, Any], context: ToolContext) -> None:
             await context.abort_signal.wait()
             await asyncio.sleep(arguments.get("after", 0))
@@ -164,13 +164,13 @@ def test_a_call_that_heeds_its_signal_has_failed() -> None:
             assert error is not None
             assert (error.code, error.details) == (ErrorCode.TIMEOUT, {"reason": "aborted"})
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-28")
 @pytest.mark.parametrize("how", ["cancelled", "disconnected", "disconnected, then timed out"])
 def test_a_call_whose_client_withdrew_it_or_left_is_known_too(how: str) -> None:
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         ids: list[str] = []
 
         async def slow(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -195,12 +195,12 @@ def test_a_call_whose_client_withdrew_it_or_left_is_known_too(how: str) -> None:
         await assert_unknown(rig, run_id)
         assert await until_known(rig, run_id) == (Outcome.COMPLETED, "done", None)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-28")
 def test_a_result_that_is_too_large_is_not_kept_but_that_it_was_completed_is() -> None:
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         async def large(arguments: dict[str, Any], context: ToolContext) -> str:
             await asyncio.sleep(1.1)
             return "x" * arguments["size"]
@@ -211,7 +211,7 @@ def test_a_result_that_is_too_large_is_not_kept_but_that_it_was_completed_is() -
             run_id = await run_id_of(peer, peer.start("work", {"size": size}))
             assert await until_known(rig, run_id) == (Outcome.COMPLETED, kept, None)
 
-    play(scene, max_payload_bytes=1024)
+    run(scenario, max_payload_bytes=1024)
 
 
 async def too_late(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -222,7 +222,7 @@ async def too_late(arguments: dict[str, Any], context: ToolContext) -> str:
 
 @pytest.mark.rule("LOG-30", "AACP-28")
 def test_a_ledger_that_fails_for_a_while_is_told_later_and_the_call_is_known_meanwhile() -> None:
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         add(rig, too_late)
         peer = rig.connect()
         store.fail("put_request_record", times=2)
@@ -236,12 +236,12 @@ def test_a_ledger_that_fails_for_a_while_is_told_later_and_the_call_is_known_mea
         assert {each["runId"] for each in lost} == {run_id}
         assert len({each["correlationId"] for each in lost}) == 1
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-28")
 def test_a_ledger_that_stays_away_costs_the_record_and_neither_memory_nor_the_end() -> None:
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         add(rig, too_late)
         peer = rig.connect()
         await asyncio.sleep(0.1)
@@ -262,12 +262,12 @@ def test_a_ledger_that_stays_away_costs_the_record_and_neither_memory_nor_the_en
         await asyncio.sleep(0.2)
         assert rig.logged("late tool call not recorded: no ledger is open")
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-28")
 def test_calls_that_end_with_the_server_are_written_before_the_ledger_is_closed() -> None:
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         add(rig, too_late)
         peer = rig.connect()
         run_id = await run_id_of(peer, peer.start("work"))
@@ -284,12 +284,12 @@ def test_calls_that_end_with_the_server_are_written_before_the_ledger_is_closed(
             assert record is not None
             assert record.state is RequestState.COMPLETED
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-28")
 def test_an_error_that_the_runtime_does_not_know_is_told_as_a_client_would_read_it() -> None:
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         async def misled(arguments: dict[str, Any], context: ToolContext) -> None:
             await asyncio.sleep(1.1)
             raise AbortError("not mine") if arguments.get("abort") else KeyboardInterrupt
@@ -302,7 +302,7 @@ def test_an_error_that_the_runtime_does_not_know_is_told_as_a_client_would_read_
         assert error is not None
         assert error.code is ErrorCode.INTERNAL
 
-    play(scene)
+    run(scenario)
 
 
 def returns_late(value: Callable[[dict[str, Any]], Any]) -> Tool:
@@ -321,7 +321,7 @@ def test_outcomes_that_wait_for_a_stalled_ledger_are_bounded_in_bytes(
 ) -> None:
     monkeypatch.setattr("foundation_rt.agents.ledger.coordinator._MAX_BACKLOG_BYTES", 100_000)
 
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         add(rig, returns_late(lambda arguments: arguments["character"] * 30_000))
         peer = rig.connect()
         store.gates["put_request_record"] = asyncio.Event()
@@ -338,7 +338,7 @@ def test_outcomes_that_wait_for_a_stalled_ledger_are_bounded_in_bytes(
         run_id = await run_id_of(peer, peer.start("work", {"character": "g"}))
         assert await until_known(rig, run_id) == (Outcome.COMPLETED, "g" * 30_000, None)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-52")
@@ -347,7 +347,7 @@ def test_a_note_of_a_late_call_is_dropped_and_logged_where_too_many_wait(
 ) -> None:
     monkeypatch.setattr("foundation_rt.agents.ledger.coordinator._MAX_BACKLOG", 2)
 
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         add(rig, too_late)
         peer = rig.connect()
         store.gates["put_request_record"] = asyncio.Event()
@@ -358,7 +358,7 @@ def test_a_note_of_a_late_call_is_dropped_and_logged_where_too_many_wait(
         assert await until_known(rig, first) == (Outcome.COMPLETED, "late", None)
         assert await rig.server.agents.status(second) is None
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-52")
@@ -366,7 +366,7 @@ def test_arguments_of_late_calls_do_not_wait_for_a_stalled_ledger() -> None:
     class Large(dict[str, Any]):
         """Arguments to which there can be weak references."""
 
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         seen: list[weakref.ref[Any]] = []
 
         async def late(arguments: dict[str, Any], context: ToolContext) -> None:
@@ -386,7 +386,7 @@ def test_arguments_of_late_calls_do_not_wait_for_a_stalled_ledger() -> None:
         store.gates.pop("put_request_record").set()
         assert await until_known(rig, run_id) == (Outcome.COMPLETED, None, None)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-28")
@@ -400,9 +400,9 @@ def test_a_late_result_whose_class_raises_anything_is_not_kept_but_that_it_was_c
         def __getattribute__(self, name: str) -> Any:
             raise SystemExit(3)
 
-    async def scene(rig: Rig, store: FaultyStore) -> None:
+    async def scenario(rig: Rig, store: FaultyStore) -> None:
         add(rig, returns_late(lambda arguments: Hostile()))
         run_id = await run_id_of(peer := rig.connect(), peer.start("work"))
         assert await until_known(rig, run_id) == (Outcome.COMPLETED, None, None)
 
-    play(scene)
+    run(scenario)

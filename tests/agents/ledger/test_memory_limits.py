@@ -47,8 +47,8 @@ from tests.agents.stores.contract import (
     incoming,
     outgoing,
 )
+from tests.support.coordinators import Harness, run
 from tests.support.faulty_store import FaultyStore
-from tests.support.stage import Stage, play
 
 pytestmark = pytest.mark.rule("AACP-49")
 
@@ -208,9 +208,9 @@ async def repeat(message: AgentMessage, context: AgentContext) -> Any:
 
 @pytest.mark.rule("AACP-88")
 def test_a_caller_without_room_is_refused_and_others_go_on() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = FaultyStore(limits=MemoryLimits(principal_bytes=3 * RECORD_BYTES))
-        async with stage.coordinator(store=store) as agents:
+        async with harness.coordinator(store=store) as agents:
             agents.register_agent("a", repeat)
             with pytest.raises(RequestFailedError) as failed:
                 await agents.send_request("a", 4000, principal=ALICE)
@@ -224,7 +224,7 @@ def test_a_caller_without_room_is_refused_and_others_go_on() -> None:
             assert await agents.send_request("a", 1000, principal=BOB) == "x" * 1000
             assert await agents.send_request("a", 4000) == "x" * 4000
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-88")
@@ -238,9 +238,9 @@ def test_a_refused_request_keeps_nothing_of_its_message() -> None:
             return weakref.ref(message)
         raise AssertionError("it was not refused")
 
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store = FaultyStore(limits=MemoryLimits(principal_bytes=RECORD_BYTES))
-        async with stage.coordinator(store=store) as agents:
+        async with harness.coordinator(store=store) as agents:
             agents.register_agent("a", repeat)
             gc.collect()
             gc.disable()  # what reference counting does not free is in a cycle, and stays
@@ -251,7 +251,7 @@ def test_a_refused_request_keeps_nothing_of_its_message() -> None:
             finally:
                 gc.enable()
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("RES-12")
@@ -273,11 +273,11 @@ def test_the_limits_are_those_of_the_settings_and_of_the_share() -> None:
 @pytest.mark.rule("AACP-51")
 @pytest.mark.parametrize("who", [None, ALICE], ids=["the host", "a principal"])
 def test_what_waits_for_a_slow_ledger_is_bounded_in_bytes(who: Principal | None) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         store, gate = FaultyStore(), asyncio.Event()
-        agents = stage.coordinator(store=store)
+        agents = harness.coordinator(store=store)
         keys = HttpSection(api_keys=("a" * 32, "b" * 32))
-        logger = StructuredLogger(stage.sink, stage.clock)
+        logger = StructuredLogger(harness.sink, harness.clock)
         agents.attach(logger, ServerConfig(http=keys), UuidGenerator())
         async with agents:
             agents.register_agent("a", repeat)
@@ -305,7 +305,7 @@ def test_what_waits_for_a_slow_ledger_is_bounded_in_bytes(who: Principal | None)
             await asyncio.gather(*(task for task in tasks if task is not refused[0]))
             assert await agents.send_reliable_message("a", large, principal=who)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-87")

@@ -26,8 +26,8 @@ from foundation_rt.agents.ledger.types import Outcome
 from foundation_rt.agents.messages import AgentContext, AgentMessage
 from foundation_rt.errors import ErrorCode, ToolError
 from foundation_rt.protocol.principal import Principal, identity_of
+from tests.support.coordinators import Harness, record_of, run
 from tests.support.loopback import Network
-from tests.support.stage import Stage, play, record_of
 
 ALICE, BOB = Principal("key:alice"), Principal("key:bob")
 ids = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", fullmatch=True)
@@ -82,8 +82,8 @@ def test_an_owner_is_known_by_subject_and_program_whatever_its_scopes() -> None:
 
 @pytest.mark.rule("AACP-85")
 def test_an_id_of_one_principal_is_not_there_for_another_nor_for_the_host() -> None:
-    async def scene(stage: Stage) -> None:
-        async with stage.coordinator() as agents:
+    async def scenario(harness: Harness) -> None:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", answer)
             await agents.send_request("a", 1, request_id="r1", principal=ALICE)
             assert await outcome_of(agents, "r1", ALICE) is Outcome.COMPLETED
@@ -93,13 +93,13 @@ def test_an_id_of_one_principal_is_not_there_for_another_nor_for_the_host() -> N
             for who in (ALICE, BOB, None):  # the id of the ledger is nobody's
                 assert await outcome_of(agents, owned, who) is None
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-85")
 def test_the_same_id_of_another_principal_is_a_request_of_its_own() -> None:
-    async def scene(stage: Stage) -> None:
-        async with stage.coordinator() as agents:
+    async def scenario(harness: Harness) -> None:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", answer)
             seen = [
                 await agents.send_request("a", payload, request_id="r1", principal=who)
@@ -113,7 +113,7 @@ def test_the_same_id_of_another_principal_is_a_request_of_its_own() -> None:
                 await agents.send_request("a", "more", request_id="r1", principal=BOB)
             assert caught.value.details == {"reason": "request_id_conflict", "requestId": "r1"}
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-48")
@@ -121,8 +121,8 @@ def test_errors_and_statuses_say_the_id_that_was_given() -> None:
     async def forever(message: AgentMessage, context: AgentContext) -> None:
         await asyncio.get_running_loop().create_future()
 
-    async def scene(stage: Stage) -> None:
-        async with stage.coordinator() as agents:
+    async def scenario(harness: Harness) -> None:
+        async with harness.coordinator() as agents:
             agents.register_agent("a", answer)
             agents.register_agent("slow", forever)
             fail = AgentMessage("fail")
@@ -139,7 +139,7 @@ def test_errors_and_statuses_say_the_id_that_was_given() -> None:
             assert unknown.value.details["requestId"] == "r2"
             await agents.stop(0)
 
-    play(scene)
+    run(scenario)
 
 
 # -- two ledgers ----------------------------------------------------------------------------------
@@ -147,12 +147,12 @@ def test_errors_and_statuses_say_the_id_that_was_given() -> None:
 
 @pytest.mark.rule("AACP-16", "AACP-85", "AACP-86")
 def test_between_ledgers_an_id_keeps_its_owner() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network = Network()
-        far = stage.coordinator("far", transport=network.end())
+        far = harness.coordinator("far", transport=network.end())
         far.register_agent("b", answer)
         await far.start()
-        async with stage.coordinator("near", transport=network.end()) as near:
+        async with harness.coordinator("near", transport=network.end()) as near:
             for who in (ALICE, BOB):
                 name = who.subject
                 payload, _ = await near.send_request("b", name, request_id="r1", principal=who)
@@ -163,37 +163,37 @@ def test_between_ledgers_an_id_keeps_its_owner() -> None:
             assert await outcome_of(near, "r1", None) is None
             assert await outcome_of(far, "r1", None) is None
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-60", "AACP-85")
 def test_a_conflict_in_another_ledger_says_the_id_that_was_given() -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network = Network()
-        far = stage.coordinator("far", transport=network.end())
+        far = harness.coordinator("far", transport=network.end())
         far.register_agent("b", answer)
         await far.start()
         await far.send_request("b", 1, request_id="r1", principal=ALICE)
-        async with stage.coordinator("near", transport=network.end()) as near:
+        async with harness.coordinator("near", transport=network.end()) as near:
             with pytest.raises(RequestFailedError) as caught:
                 await near.send_request("b", 1, request_id="r1", principal=ALICE)
             assert caught.value.details == {"reason": "request_id_conflict", "requestId": "r1"}
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-48")
 @pytest.mark.parametrize("away", [False, True], ids=["here", "in another ledger"])
 def test_an_event_that_is_sent_for_a_principal_is_known_to_it_alone(away: bool) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scenario(harness: Harness) -> None:
         network, settled = Network(), list[str]()
 
         async def note(message_id: str) -> None:
             settled.append(message_id)
 
-        far = stage.coordinator("far", transport=network.end())
+        far = harness.coordinator("far", transport=network.end())
         await far.start()
-        near = stage.coordinator("near", transport=network.end(), on_message_completed=note)
+        near = harness.coordinator("near", transport=network.end(), on_message_completed=note)
         (far if away else near).register_agent("b", answer)
         async with near:
             owned = await near.send_reliable_message("b", 1, principal=ALICE)
@@ -209,4 +209,4 @@ def test_an_event_that_is_sent_for_a_principal_is_known_to_it_alone(away: bool) 
             assert status.message_id == owned
             assert settled == [owned, plain]
 
-    play(scene)
+    run(scenario)

@@ -32,7 +32,7 @@ async def nothing() -> None:
     """What is done last."""
 
 
-class Scene:
+class Harness:
     """A runner for one agent, "b".
 
     Attributes:
@@ -88,15 +88,15 @@ class Scene:
         return [line for line in self.sink.lines if line["message"] == message]
 
 
-def play(scene: Callable[[Scene], Coroutine[Any, Any, None]], **options: Any) -> None:
-    """Run a scene with a runner that is started before and stopped afterwards."""
+def run(scenario: Callable[[Harness], Coroutine[Any, Any, None]], **options: Any) -> None:
+    """Run a scenario with a runner that is started before and stopped afterwards."""
 
     async def main(clock: ManualClock) -> None:
-        stage = Scene(clock, **options)
-        await stage.runner.start()
-        stage.runner.add_agent("b")
-        await scene(stage)
-        await stage.runner.stop(0, nothing)
+        harness = Harness(clock, **options)
+        await harness.runner.start()
+        harness.runner.add_agent("b")
+        await scenario(harness)
+        await harness.runner.stop(0, nothing)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run_virtual(main)
@@ -105,17 +105,17 @@ def play(scene: Callable[[Scene], Coroutine[Any, Any, None]], **options: Any) ->
 @pytest.mark.rule("AACP-17")
 @pytest.mark.parametrize("store", [FaultyStore, InMemoryAACPPersistenceAdapter])
 def test_what_is_told_at_once_shares_operations_of_the_ledger(store: Any) -> None:
-    async def scene(stage: Scene) -> None:
+    async def scenario(harness: Harness) -> None:
         ids = [f"r{number}" for number in range(50)]
-        await stage.send(*ids)
+        await harness.send(*ids)
         await asyncio.sleep(1)
-        assert [claim.request_id for claim in stage.runs] == ids
-        assert set(stage.states().values()) == {RequestState.COMPLETED}
-        if isinstance(stage.store, FaultyStore):
-            assert stage.store.calls["append"] == 1
-            assert stage.store.calls["complete"] < 10
+        assert [claim.request_id for claim in harness.runs] == ids
+        assert set(harness.states().values()) == {RequestState.COMPLETED}
+        if isinstance(harness.store, FaultyStore):
+            assert harness.store.calls["append"] == 1
+            assert harness.store.calls["complete"] < 10
 
-    play(scene, store=store())
+    run(scenario, store=store())
 
 
 def test_a_store_that_says_it_never_waits_and_waits_is_a_bug_that_is_heard() -> None:
@@ -124,56 +124,56 @@ def test_a_store_that_says_it_never_waits_and_waits_is_a_bug_that_is_heard() -> 
             super().__init__()
             self.immediate = True
 
-    async def scene(stage: Scene) -> None:
-        stage.store.gates["append"] = asyncio.Event()
-        sending = asyncio.ensure_future(stage.send("r1"))
+    async def scenario(harness: Harness) -> None:
+        harness.store.gates["append"] = asyncio.Event()
+        sending = asyncio.ensure_future(harness.send("r1"))
         await asyncio.sleep(0.1)
-        [heard] = stage.logged("internal error")
+        [heard] = harness.logged("internal error")
         assert "immediate store has waited" in heard["error"]["message"]
         sending.cancel()
-        stage.store.gates.clear()
+        harness.store.gates.clear()
 
-    play(scene, store=Liar())
+    run(scenario, store=Liar())
 
 
 @pytest.mark.rule("AACP-04", "AACP-25")
 def test_an_execution_that_breaks_off_is_no_outcome_and_is_tried_again_later_and_later() -> None:
-    async def scene(stage: Scene) -> None:
+    async def scenario(harness: Harness) -> None:
         async def fail_at_first(claim: Claim, signal: AbortSignal) -> Ended | None:
-            times.append(round(stage.clock.monotonic() - begin, 1))
+            times.append(round(harness.clock.monotonic() - begin, 1))
             if len(times) < 4:
                 raise RuntimeError("broken")
             return b"1", None, None
 
         times: list[float] = []
-        begin = stage.clock.monotonic()
-        stage.run = fail_at_first
-        await stage.send("r1", "r2")
+        begin = harness.clock.monotonic()
+        harness.run = fail_at_first
+        await harness.send("r1", "r2")
         await asyncio.sleep(5)
-        assert [claim.request_id for claim in stage.runs] == ["r1"] * 4 + ["r2"]
-        assert [claim.executions for claim in stage.runs] == [1, 2, 3, 4, 1]
+        assert [claim.request_id for claim in harness.runs] == ["r1"] * 4 + ["r2"]
+        assert [claim.executions for claim in harness.runs] == [1, 2, 3, 4, 1]
         assert times[:4] == [0.0, 0.2, 0.6, 1.4]
-        assert len(stage.logged("claim not executed; it is tried again")) == 3
+        assert len(harness.logged("claim not executed; it is tried again")) == 3
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-25")
 def test_what_was_not_executed_is_given_back_and_may_be_claimed_at_once() -> None:
-    async def scene(stage: Scene) -> None:
+    async def scenario(harness: Harness) -> None:
         async def decline(claim: Claim, signal: AbortSignal) -> Ended | None:
-            return None if len(stage.runs) == 1 else (b"1", None, None)
+            return None if len(harness.runs) == 1 else (b"1", None, None)
 
-        stage.run = decline
-        await stage.send("r1", "r2")
+        harness.run = decline
+        await harness.send("r1", "r2")
         await asyncio.sleep(0.1)
-        assert [(claim.request_id, claim.epoch, claim.executions) for claim in stage.runs] == [
+        assert [(claim.request_id, claim.epoch, claim.executions) for claim in harness.runs] == [
             ("r1", 1, 1),
             ("r1", 2, 1),
             ("r2", 1, 1),
         ]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-24", "AACP-25")
@@ -181,24 +181,24 @@ def test_the_callbacks_of_signals_may_fail() -> None:
     def fail() -> None:
         raise RuntimeError("callback")
 
-    async def scene(stage: Scene) -> None:
+    async def scenario(harness: Harness) -> None:
         async def wait(claim: Claim, signal: AbortSignal) -> Ended | None:
             signal.add_callback(fail)
             await signal.wait()
             return None
 
-        stage.run = wait
-        await stage.send("r1")
+        harness.run = wait
+        await harness.send("r1")
         await asyncio.sleep(0.1)
-        stage.store.ledger.requests["r1"].epoch += 1
+        harness.store.ledger.requests["r1"].epoch += 1
         await asyncio.sleep(1.5)
-        [lost] = stage.logged("lease lost")
+        [lost] = harness.logged("lease lost")
         assert (lost["requestId"], lost["correlationId"], lost["agentId"]) == ("r1", "r1", "b")
-        await stage.send("r2")
-        await stage.runner.stop(0, nothing)
-        assert len(stage.logged("abort callback failed")) == 1
+        await harness.send("r2")
+        await harness.runner.stop(0, nothing)
+        assert len(harness.logged("abort callback failed")) == 1
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-25", "AACP-27")
@@ -206,26 +206,26 @@ def test_the_callbacks_of_signals_may_fail() -> None:
 def test_a_loop_that_cancels_all_its_tasks_loses_no_claim_for_longer_than_needed(
     steps: int,
 ) -> None:
-    async def scene(stage: Scene) -> None:
+    async def scenario(harness: Harness) -> None:
         async def forever(claim: Claim, signal: AbortSignal) -> Ended | None:
             await asyncio.sleep(1000)
             raise AssertionError
 
-        stage.run = forever
-        sending = asyncio.ensure_future(stage.send("r1", "r2"))
+        harness.run = forever
+        sending = asyncio.ensure_future(harness.send("r1", "r2"))
         for _ in range(steps):
             await asyncio.sleep(0)
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
-        begin = stage.clock.monotonic()
-        await stage.runner.stop(0, nothing)
-        assert stage.clock.monotonic() - begin < 1
+        begin = harness.clock.monotonic()
+        await harness.runner.stop(0, nothing)
+        assert harness.clock.monotonic() - begin < 1
         await asyncio.wait([sending])
-        assert set(stage.states().values()) <= {RequestState.RECEIVED}
-        assert stage.runner.workers.tasks == {}
-        assert stage.runner.workers._queues == {}
+        assert set(harness.states().values()) <= {RequestState.RECEIVED}
+        assert harness.runner.workers.tasks == {}
+        assert harness.runner.workers._queues == {}
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-17", "AACP-41")
@@ -234,24 +234,24 @@ def test_who_delivers_hears_when_it_is_in_the_ledger_and_when_it_may_not_be() ->
         "m", "r1", "far", "b", 1, None, MessageType.REQUEST, 1, b"1", 253_402_300_799_999
     )
 
-    async def scene(stage: Scene) -> None:
-        stage.store.fail("receive")
-        stage.store.before["receive"].append(RuntimeError("a bug"))
+    async def scenario(harness: Harness) -> None:
+        harness.store.fail("receive")
+        harness.store.before["receive"].append(RuntimeError("a bug"))
         for expected in ("was to fail", "a bug"):
             with pytest.raises(StoreError, match=expected):
-                await stage.runner.deliver([envelope])
-        await stage.runner.deliver([envelope])
-        assert "r1" in stage.states()
-        entering = stage.store.gates["receive"] = asyncio.Event()
-        late = asyncio.ensure_future(stage.runner.deliver([envelope]))
+                await harness.runner.deliver([envelope])
+        await harness.runner.deliver([envelope])
+        assert "r1" in harness.states()
+        entering = harness.store.gates["receive"] = asyncio.Event()
+        late = asyncio.ensure_future(harness.runner.deliver([envelope]))
         await asyncio.sleep(0.1)
-        await stage.runner.stop(0, nothing)
+        await harness.runner.stop(0, nothing)
         assert isinstance(late.exception(), StoreError)
         with pytest.raises(StoreError):
-            await stage.runner.deliver([envelope])
+            await harness.runner.deliver([envelope])
         entering.set()
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("AACP-17")
@@ -265,35 +265,35 @@ def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again() -> N
 
     network = Network()
 
-    async def scene(stage: Scene) -> None:
-        waiter = stage.runner.open_waiter()
-        now = stage.now_ms()
+    async def scenario(harness: Harness) -> None:
+        waiter = harness.runner.open_waiter()
+        now = harness.now_ms()
         entry = outgoing("r1", local=False, created_at_ms=now, expires_at_ms=now + 10_000,
                       next_attempt_at_ms=now + 200)  # fmt: skip
-        stage.runner.node.send(entry, waiter, now)
-        stage.runner.kick()
+        harness.runner.node.send(entry, waiter, now)
+        harness.runner.kick()
         await waiter
-        stage.runner.close_waiter(waiter)
+        harness.runner.close_waiter(waiter)
         await asyncio.sleep(0.5)
         assert [each.seq for each in network.sent] == [1, 1]
-        assert len(stage.logged("transport failed")) == 1
+        assert len(harness.logged("transport failed")) == 1
 
-    play(scene, transport=Broken(network))
+    run(scenario, transport=Broken(network))
 
 
 def test_what_is_told_after_the_end_changes_nothing() -> None:
-    async def scene(stage: Scene) -> None:
-        await stage.runner.stop(0, nothing)
-        calls = dict(stage.store.calls)
-        stage.runner.add_agent("c")
-        stage.runner.kick()
-        for listener in stage.store.listeners:
+    async def scenario(harness: Harness) -> None:
+        await harness.runner.stop(0, nothing)
+        calls = dict(harness.store.calls)
+        harness.runner.add_agent("c")
+        harness.runner.kick()
+        for listener in harness.store.listeners:
             listener()
         await asyncio.sleep(100)
-        assert stage.store.calls == calls
-        assert stage.runner.is_here()
+        assert harness.store.calls == calls
+        assert harness.runner.is_here()
 
-    play(scene)
+    run(scenario)
 
 
 def test_the_time_of_a_node_does_not_jump_with_the_wall_clock() -> None:

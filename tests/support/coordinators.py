@@ -1,4 +1,4 @@
-"""Coordinators on a stage: made alike, in virtual time, and nothing may be left when they go."""
+"""A harness of durable coordinators, in virtual time; nothing may be left when they stop."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from tests.support.faulty_store import FaultyStore
 from tests.support.virtual_loop import run_virtual
 
 
-class Stage:
-    """Where a scene is played.
+class Harness:
+    """Makes coordinators with one clock and one log.
 
     Attributes:
-        sink: what all coordinators logged.
-        cast: the coordinators that were made here; those that still run are stopped at the end.
+        sink: the log records of all coordinators.
+        coordinators: those that were made here; the ones that still run are stopped at the end.
     """
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.sink = MemorySink()
-        self.cast: list[AgentCoordinatorV2] = []
+        self.coordinators: list[AgentCoordinatorV2] = []
 
     def coordinator(
         self, name: str = "host", *, aacp: dict[str, Any] | None = None, **options: Any
     ) -> AgentCoordinatorV2:
-        """A coordinator with these `aacp` settings; by default with a ledger of its own."""
+        """Return a coordinator with these `aacp` settings; by default with a ledger of its own."""
         options.setdefault("store", FaultyStore())
         coordinator = AgentCoordinatorV2(name=name, clock=self.clock, **options)
         logger = StructuredLogger(self.sink, self.clock)
         config = ServerConfig(aacp=AacpSection(**(aacp or {})))
         coordinator.attach(logger, config, UuidGenerator())
-        self.cast.append(coordinator)
+        self.coordinators.append(coordinator)
         return coordinator
 
     def logged(self, message: str) -> list[dict[str, Any]]:
-        """The log records so far with this message."""
+        """Return the log records so far with this message."""
         return [line for line in self.sink.lines if line["message"] == message]
 
 
-def play(scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
-    """Run a scene in virtual time; afterwards no task and no timer may be left."""
+def run(scenario: Callable[[Harness], Coroutine[Any, Any, None]]) -> None:
+    """Run a scenario in virtual time; afterwards no task and no timer may be left."""
 
     async def main(clock: ManualClock) -> None:
-        stage = Stage(clock)
-        await scene(stage)
-        for coordinator in stage.cast:
+        harness = Harness(clock)
+        await scenario(harness)
+        for coordinator in harness.coordinators:
             await coordinator.stop()
-        await asyncio.sleep(5)  # envelopes on their way arrive, at nobody
+        await asyncio.sleep(5)  # envelopes on their way arrive, without a receiver
         loop = asyncio.get_running_loop()
         assert asyncio.all_tasks() == {asyncio.current_task()}
         timers = loop._scheduled  # type: ignore[attr-defined]
@@ -64,7 +64,7 @@ def play(scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
 
 
 async def record_of(coordinator: AgentCoordinatorV2, request_id: str) -> RequestRecord:
-    """What the ledger of a coordinator has of a request."""
+    """Return the record of a request in the ledger of a coordinator."""
     assert coordinator.store is not None
     record = await coordinator.store.get_request_record(request_id)
     assert record is not None
