@@ -37,7 +37,7 @@ def take(resources: ResourceManager, count: int) -> list[Slot]:
 
 
 @pytest.mark.rule("RES-01", "RES-03")
-def test_a_slot_is_given_at_once_or_not_at_all() -> None:
+def test_slot_is_given_at_once_or_not_at_all() -> None:
     resources = manager(2)
     first, _ = take(resources, 2)
     assert resources.concurrent_executions == 2
@@ -48,7 +48,7 @@ def test_a_slot_is_given_at_once_or_not_at_all() -> None:
 
 
 @pytest.mark.rule("RES-03")
-def test_a_second_release_does_nothing() -> None:
+def test_second_release_does_nothing() -> None:
     resources = manager(2)
     first, _ = take(resources, 2)
     first.release()
@@ -57,7 +57,7 @@ def test_a_second_release_does_nothing() -> None:
 
 
 class Slots(RuleBasedStateMachine):
-    """Any order of takes and releases: what is in use is what was taken and not given back."""
+    """Any order of takes and releases: slots in use are those taken and not released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ TestSlots = pytest.mark.rule("RES-01", "RES-03")(Slots.TestCase)
 
 
 @pytest.mark.rule("RES-01")
-def test_threads_never_hold_more_slots_than_there_are_and_leak_none() -> None:
+def test_threads_never_exceed_slots_and_leak_none() -> None:
     resources = manager(4)
     most = 0
     start = threading.Barrier(8)
@@ -120,7 +120,7 @@ def test_threads_never_hold_more_slots_than_there_are_and_leak_none() -> None:
 
 
 @pytest.mark.rule("RES-02")
-def test_waiting_for_a_slot_ends_when_one_is_given_back() -> None:
+def test_waiting_ends_when_slot_is_released() -> None:
     resources = manager(1)
     [held] = take(resources, 1)
     got: list[Slot | None] = []
@@ -134,7 +134,7 @@ def test_waiting_for_a_slot_ends_when_one_is_given_back() -> None:
 
 
 @pytest.mark.rule("RES-02")
-def test_waiting_for_a_slot_ends_without_one_when_the_time_is_over() -> None:
+def test_waiting_for_slot_times_out() -> None:
     resources = manager(1)
     [held] = take(resources, 1)
     assert resources.acquire_slot(0) is None
@@ -144,7 +144,7 @@ def test_waiting_for_a_slot_ends_without_one_when_the_time_is_over() -> None:
 
 
 @pytest.mark.rule("RES-02")
-def test_everybody_who_waits_gets_a_turn() -> None:
+def test_every_waiting_thread_gets_slot() -> None:
     resources = manager(2)
     turns: list[int] = []
 
@@ -170,7 +170,7 @@ def run_in_threads(work: Any, count: int) -> None:
 
 
 @pytest.mark.rule("RES-02")
-def test_a_slot_that_a_host_waited_for_counts_against_the_calls() -> None:
+def test_slot_of_host_counts_against_calls() -> None:
     core = make_core({"resources": {"max_concurrent_executions": 1}}).handshake()
     core.add("tool")
     held = core.resources.acquire_slot()
@@ -189,13 +189,13 @@ def test_a_slot_that_a_host_waited_for_counts_against_the_calls() -> None:
     ("payload", "size"),
     [({}, 2), ({"a": 1}, 7), ({"a": "ä"}, 10), ({"a": "\U0001f600"}, 12), ([1, 2], 5), ("\n", 4)],
 )
-def test_a_payload_is_measured_as_compact_json_in_utf8(payload: Any, size: int) -> None:
+def test_payload_is_measured_as_compact_json_in_utf8(payload: Any, size: int) -> None:
     assert manager().payload_size(payload) == size
 
 
 @pytest.mark.rule("RES-04")
 @given(st.dictionaries(st.text(), st.integers(0, 9) | st.text(), max_size=5))
-def test_a_payload_may_be_as_large_as_the_limit_and_no_larger(payload: dict[str, Any]) -> None:
+def test_payload_may_reach_but_not_exceed_limit(payload: dict[str, Any]) -> None:
     size = len(orjson.dumps(payload))
     assert manager(max_payload_bytes=size).validate_payload_size(payload).valid
     if size > 1:
@@ -206,7 +206,7 @@ def test_a_payload_may_be_as_large_as_the_limit_and_no_larger(payload: dict[str,
 
 
 @pytest.mark.rule("RES-04")
-def test_a_payload_that_json_cannot_say_is_refused_not_raised() -> None:
+def test_non_json_payload_is_refused_without_exception() -> None:
     refused = manager().validate_payload_size({"a": object()})
     assert not refused.valid
     assert refused.errors[0].message == "must be JSON-serializable"
@@ -256,7 +256,7 @@ def test_health_follows_the_thresholds(
 
 @pytest.mark.rule("RES-08")
 @pytest.mark.parametrize(("slots", "in_use", "status"), [(1, 0, "healthy"), (1, 1, "unhealthy")])
-def test_a_server_with_one_slot_is_never_degraded_by_its_load(
+def test_server_with_one_slot_is_never_degraded_by_load(
     slots: int, in_use: int, status: str
 ) -> None:
     resources = manager(slots)
@@ -278,7 +278,7 @@ def test_telemetry_reads_memory_delay_and_slots() -> None:
 
 
 @pytest.mark.rule("RES-11", "RES-10")
-def test_where_no_loop_is_watched_the_delay_is_zero() -> None:
+def test_delay_is_zero_without_watched_loop() -> None:
     assert manager().get_telemetry().event_loop_delay_ms == 0.0
 
 
@@ -298,13 +298,13 @@ def memory_by_the_kernel() -> int:
 
 @pytest.mark.rule("RES-11")
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the kernel's account")
-def test_resident_memory_is_that_of_this_process_in_bytes() -> None:
+def test_resident_memory_is_of_this_process_in_bytes() -> None:
     assert resident_memory_bytes() == pytest.approx(memory_by_the_kernel(), rel=0.05)
 
 
 @pytest.mark.rule("RES-11")
 @pytest.mark.parametrize("statm", [None, b"", b"12", b"a b c"])
-def test_where_the_kernel_does_not_tell_memory_is_the_peak(
+def test_memory_is_peak_if_kernel_reports_no_other(
     statm: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def open_instead(*arguments: Any, **options: Any) -> Any:
@@ -321,7 +321,7 @@ def test_where_the_kernel_does_not_tell_memory_is_the_peak(
 
 
 @pytest.mark.rule("RES-06", "RES-07")
-def test_rejections_in_a_row_are_counted_and_carry_a_retry_hint() -> None:
+def test_consecutive_rejections_are_counted_and_have_retry_hint() -> None:
     core = make_core({"tools": {"max_payload_bytes": 10}}).handshake()
     core.add("tool")
     for _ in range(3):
@@ -353,7 +353,7 @@ def unhealthy_core() -> Any:
     ids=["a result", "an exception", "a handler's own RESOURCE_EXHAUSTED"],
 )
 @pytest.mark.parametrize("late", [False, True])
-def test_any_other_completion_ends_the_row(outcome: Any, late: bool) -> None:
+def test_other_completion_ends_row_of_rejections(outcome: Any, late: bool) -> None:
     core = unhealthy_core()
     call = core.begin("tool")
     if late:
@@ -364,7 +364,7 @@ def test_any_other_completion_ends_the_row(outcome: Any, late: bool) -> None:
 
 
 @pytest.mark.rule("RES-06", "RES-08")
-def test_a_new_row_is_counted_from_the_start() -> None:
+def test_new_row_of_rejections_starts_at_zero() -> None:
     core = unhealthy_core()
     core.conclude(core.begin("tool"), Returned(1))
     for status in ("healthy", "healthy", "unhealthy"):
@@ -374,14 +374,14 @@ def test_a_new_row_is_counted_from_the_start() -> None:
 
 @pytest.mark.rule("RES-06")
 @pytest.mark.parametrize(("tool", "arguments"), [("unknown", {}), ("tool", {"a": "x"})])
-def test_another_refusal_ends_the_row(tool: str, arguments: Any) -> None:
+def test_other_refusal_ends_row_of_rejections(tool: str, arguments: Any) -> None:
     core = unhealthy_core()
     core.call(tool, arguments)
     assert core.resources.get_health_status() == "healthy"
 
 
 @pytest.mark.rule("RES-06")
-def test_protocol_errors_leave_the_row_as_it_is() -> None:
+def test_protocol_error_does_not_affect_row_of_rejections() -> None:
     core = unhealthy_core()
     core.dispatch(request("tools/call", {"name": 5}))
     core.dispatch(request("unknown"))
@@ -391,7 +391,7 @@ def test_protocol_errors_leave_the_row_as_it_is() -> None:
 
 
 @pytest.mark.rule("RES-09")
-def test_a_reserved_tool_takes_no_slot_and_gives_none_back() -> None:
+def test_reserved_tool_uses_no_slot() -> None:
     core = make_core({"resources": {"max_concurrent_executions": 1}}).handshake()
     core.add("tool")
     core.add("reserved", reserved=True)

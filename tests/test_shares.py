@@ -1,4 +1,4 @@
-"""The use of limits by principals: what one may take, and that all of it is given back."""
+"""The use of limits by principals: shares, and the return of everything taken."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def refused(quota: Quota, identity: str | None, count: int = 1) -> Any:
 
 
 @pytest.mark.rule("RES-12", "RES-13")
-def test_a_principal_takes_no_more_than_its_share() -> None:
+def test_principal_uses_no_more_than_its_share() -> None:
     quota = Quota(make_config(), LIMIT)
     quota.take("alice", 2)
     assert refused(quota, "alice") == {"reason": "principal_share", "maxPlaces": 8, "share": 2}
@@ -53,7 +53,7 @@ def test_a_principal_takes_no_more_than_its_share() -> None:
 
 @pytest.mark.rule("RES-13")
 @pytest.mark.parametrize("identity", ["alice", None])
-def test_a_refusal_keeps_nothing_of_the_call_that_was_refused(identity: str | None) -> None:
+def test_refusal_keeps_nothing_of_refused_call(identity: str | None) -> None:
     class Arguments:
         pass
 
@@ -75,7 +75,7 @@ def test_a_refusal_keeps_nothing_of_the_call_that_was_refused(identity: str | No
 
 
 @pytest.mark.rule("RES-21")
-def test_the_whole_limit_is_refused_where_there_are_no_shares() -> None:
+def test_only_whole_limit_applies_without_shares() -> None:
     for config, identity in ((make_config(keys=KEYS[:1]), "alice"), (make_config(), None)):
         quota = Quota(config, LIMIT)
         quota.take(identity, 8)
@@ -83,7 +83,7 @@ def test_the_whole_limit_is_refused_where_there_are_no_shares() -> None:
 
 
 @pytest.mark.rule("RES-12")
-def test_the_limit_holds_for_all_principals_together() -> None:
+def test_limit_holds_for_all_principals_together() -> None:
     quota = Quota(make_config(), LIMIT)
     for number in range(4):
         quota.take(f"principal {number}", 2)
@@ -110,7 +110,7 @@ def begin(core: Core, tool: str, request_id: int) -> Invocation | dict[str, Any]
 
 
 @pytest.mark.rule("RES-13", "RES-14")
-def test_one_principal_uses_no_more_slots_than_its_share() -> None:
+def test_principal_uses_no_more_slots_than_its_share() -> None:
     core = make_core(config=make_config(8), tools={"hold": lambda arguments, context: None})
     core_of(core, ALICE)
     held = [begin(core, "hold", number) for number in range(3)]
@@ -133,7 +133,7 @@ def test_one_principal_uses_no_more_slots_than_its_share() -> None:
 
 
 @pytest.mark.rule("RES-06", "RES-13")
-def test_refusals_because_of_a_share_do_not_make_the_server_unhealthy() -> None:
+def test_refusals_for_share_do_not_affect_health() -> None:
     core = make_core(config=make_config(8), tools={"hold": lambda arguments, context: None})
     core_of(core, ALICE)
     for number in range(20):
@@ -142,7 +142,7 @@ def test_refusals_because_of_a_share_do_not_make_the_server_unhealthy() -> None:
 
 
 @pytest.mark.rule("RES-14")
-def test_peers_without_a_principal_may_use_all_slots_beside_those_that_have_one() -> None:
+def test_peers_without_principal_may_use_all_slots() -> None:
     core = make_core(config=make_config(4), tools={"hold": lambda arguments, context: None})
     core_of(core, None)
     found = [begin(core, "hold", number) for number in range(5)]

@@ -214,7 +214,7 @@ def test_only_one_revision_has_batches(revision: str) -> None:
 
 
 @pytest.mark.rule("RPC-16")
-def test_a_request_of_the_stateless_era_is_refused_inside_of_a_batch() -> None:
+def test_a_request_of_the_stateless_mode_is_refused_inside_of_a_batch() -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
     answer = answer_of(core_of().dispatch(array(request("tools/list", {"_meta": meta}), ping(2))))
     assert answer is not None

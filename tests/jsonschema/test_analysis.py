@@ -1,4 +1,4 @@
-"""Which schemas are taken, in which dialect, and what is said about the others."""
+"""The schemas that are accepted, with their dialects, and the refusals of others."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def refusal(schema: Any) -> str:
 @pytest.mark.parametrize(
     "schema", [{}, {"type": "string"}, {"type": ["object"]}, {"properties": {}}, {"type": None}]
 )
-def test_the_root_has_to_be_of_type_object(schema: dict[str, Any]) -> None:
+def test_root_must_be_of_type_object(schema: dict[str, Any]) -> None:
     assert '"type": "object"' in refusal(schema)
 
 
 @pytest.mark.rule("SCHEMA-02")
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_schema_chooses_the_dialect(dialect: str) -> None:
+def test_dollar_schema_selects_dialect(dialect: str) -> None:
     uri = URIS[dialect].removesuffix("#")
     for spelling in (uri, uri + "#", uri.replace("http://", "https://")):
         assert compile_schema({"$schema": spelling, "type": "object"}).dialect == dialect
@@ -43,13 +43,13 @@ def test_schema_chooses_the_dialect(dialect: str) -> None:
 
 @pytest.mark.rule("SCHEMA-02")
 @pytest.mark.parametrize("uri", ["http://json-schema.org/schema#", "draft-07", "", 7, None])
-def test_an_unknown_dialect_is_refused(uri: Any) -> None:
+def test_unknown_dialect_is_refused(uri: Any) -> None:
     message = refusal({"$schema": uri, "type": "object"})
     assert all(known in message for known in URIS.values())
 
 
 @pytest.mark.rule("SCHEMA-02")
-def test_only_the_root_chooses_the_dialect() -> None:
+def test_only_root_selects_dialect() -> None:
     inner = {"$schema": URIS["draft-04"]}
     assert "#/properties/v/$schema" in refusal(tool(inner, dialect="draft-07"))
     assert "#/properties/v/$schema" in refusal(tool(inner))
@@ -92,7 +92,7 @@ def test_only_the_root_chooses_the_dialect() -> None:
         ("$id", [1]),
     ],
 )
-def test_a_keyword_of_the_wrong_shape_is_refused(keyword: str, values: list[Any]) -> None:
+def test_keyword_with_wrong_shape_is_refused(keyword: str, values: list[Any]) -> None:
     for value in values:
         for dialect in (None, "draft-07"):
             message = refusal(tool({keyword: value}, dialect=dialect))
@@ -101,7 +101,7 @@ def test_a_keyword_of_the_wrong_shape_is_refused(keyword: str, values: list[Any]
 
 
 @pytest.mark.rule("SCHEMA-03")
-def test_dependencies_have_schemas_or_names() -> None:
+def test_dependencies_are_schemas_or_names() -> None:
     for value in ([], {"a": 1}, {"a": ["b", "b"]}, {"a": [1]}):
         assert "#/properties/v/dependencies" in refusal(
             tool({"dependencies": value}, dialect="draft-07")
@@ -110,7 +110,7 @@ def test_dependencies_have_schemas_or_names() -> None:
 
 
 @pytest.mark.rule("SCHEMA-04")
-def test_a_schema_without_a_dialect_is_draft_07_where_2020_12_agrees() -> None:
+def test_undeclared_schema_is_draft_07_if_2020_12_agrees() -> None:
     schema = {
         "type": "object",
         "title": "All that both know",
@@ -148,7 +148,7 @@ def test_a_schema_without_a_dialect_is_draft_07_where_2020_12_agrees() -> None:
         {"patternProperties": {r"(?<=a+)b": True}},
     ],
 )
-def test_a_schema_without_a_dialect_is_2020_12_where_it_has_to_be(schema: dict[str, Any]) -> None:
+def test_undeclared_schema_is_2020_12_if_needed(schema: dict[str, Any]) -> None:
     assert compile_schema(tool(schema, **{"$defs": {"a": {}}})).dialect == "2020-12"
 
 
@@ -163,7 +163,7 @@ def test_a_schema_without_a_dialect_is_2020_12_where_it_has_to_be(schema: dict[s
         {"$recursiveRef": "#"},
     ],
 )
-def test_what_only_older_dialects_know_has_to_be_declared(schema: dict[str, Any]) -> None:
+def test_keywords_of_older_dialects_need_declaration(schema: dict[str, Any]) -> None:
     message = refusal(tool(schema))
     keyword = list(schema)[-1]
     assert f"#/properties/v/{keyword}: `{keyword}`" in message
@@ -172,7 +172,7 @@ def test_what_only_older_dialects_know_has_to_be_declared(schema: dict[str, Any]
 
 
 @pytest.mark.rule("SCHEMA-04")
-def test_a_reference_may_lead_to_what_needs_2020_12() -> None:
+def test_target_of_reference_may_need_2020_12() -> None:
     """The definition stands where no keyword leads."""
     schema = tool({"$ref": "#/x-shared/a"}, **{"x-shared": {"a": {"prefixItems": [True]}}})
     assert compile_schema(schema).dialect == "2020-12"
@@ -194,7 +194,7 @@ def test_a_reference_may_lead_to_what_needs_2020_12() -> None:
         ("2020-12", {"items": [{}]}),
     ],
 )
-def test_a_keyword_of_another_dialect_is_refused(dialect: str, schema: dict[str, Any]) -> None:
+def test_keyword_of_another_dialect_is_refused(dialect: str, schema: dict[str, Any]) -> None:
     message = refusal(tool(schema, dialect=dialect))
     (keyword,) = schema
     assert f"`{keyword}` in this form belongs to" in message
@@ -212,14 +212,14 @@ def test_a_keyword_of_another_dialect_is_refused(dialect: str, schema: dict[str,
         ({"then": {}}, "#/properties/v/then: idle without `if`"),
     ],
 )
-def test_what_is_not_enforced_is_warned_about(schema: dict[str, Any], warning: str) -> None:
+def test_unenforced_keywords_are_warned_about(schema: dict[str, Any], warning: str) -> None:
     for dialect in (None, "draft-07", "2020-12"):
         (found,) = compile_schema(tool(schema, dialect=dialect)).warnings
         assert found.startswith(warning)
 
 
 @pytest.mark.rule("SCHEMA-34", "SCHEMA-15")
-def test_an_exclusive_limit_of_draft_04_is_idle_without_its_limit() -> None:
+def test_exclusive_limit_of_draft_04_alone_is_warned_about() -> None:
     compiled = compile_schema(tool({"exclusiveMinimum": True}, dialect="draft-04"))
     assert compiled.warnings == ("#/properties/v/exclusiveMinimum: idle without `minimum`",)
     assert compiled.validate({"v": 1}) == ()
@@ -235,7 +235,7 @@ def test_content_schema_is_warned_about() -> None:
 
 @pytest.mark.rule("SCHEMA-06", "SCHEMA-34")
 @pytest.mark.parametrize("dialect", UP_TO_07)
-def test_what_stands_beside_a_reference_is_ignored_and_warned_about(dialect: str) -> None:
+def test_siblings_of_reference_are_ignored_with_warning(dialect: str) -> None:
     beside = {"$ref": "#/definitions/a", "minimum": 5, "title": "no matter"}
     compiled = compile_schema(tool(beside, dialect=dialect, definitions={"a": {}}))
     assert compiled.warnings == (f"#/properties/v/minimum: {dialect} ignores it beside `$ref`",)
@@ -243,7 +243,7 @@ def test_what_stands_beside_a_reference_is_ignored_and_warned_about(dialect: str
 
 
 @pytest.mark.rule("SCHEMA-06", "SCHEMA-34")
-def test_what_stands_beside_a_reference_counts_in_2020_12() -> None:
+def test_siblings_of_reference_count_in_2020_12() -> None:
     schema = tool({"$ref": "#/$defs/a", "minimum": 5}, dialect="2020-12", **{"$defs": {"a": {}}})
     compiled = compile_schema(schema)
     assert compiled.warnings == ()
@@ -263,9 +263,7 @@ def test_what_stands_beside_a_reference_counts_in_2020_12() -> None:
         ("#/x-elsewhere/0", {}),
     ],
 )
-def test_a_reference_leads_to_a_place_in_the_schema(
-    reference: str, definitions: dict[str, Any]
-) -> None:
+def test_reference_finds_its_target(reference: str, definitions: dict[str, Any]) -> None:
     schema = tool(
         {"$ref": reference},
         dialect="draft-07",
@@ -278,7 +276,7 @@ def test_a_reference_leads_to_a_place_in_the_schema(
 
 
 @pytest.mark.rule("SCHEMA-08")
-def test_draft_04_writes_its_identifier_without_a_dollar() -> None:
+def test_draft_04_identifier_has_no_dollar() -> None:
     schema = tool({"$ref": "https://example.com/t#/definitions/a"}, dialect="draft-04")
     schema |= {"id": "https://example.com/t", "definitions": {"a": {"type": "integer"}}}
     assert compile_schema(schema).validate({"v": "1"}) != ()
@@ -289,13 +287,13 @@ def test_draft_04_writes_its_identifier_without_a_dollar() -> None:
     "reference",
     ["#/definitions/b", "#/definitions/a/0", "#/type/a", "#/enum/2", "#/enum/-1", "#/enum/٠"],
 )
-def test_a_reference_that_leads_nowhere_is_refused(reference: str) -> None:
+def test_reference_without_target_is_refused(reference: str) -> None:
     schema = tool({"$ref": reference}, definitions={"a": {}}, enum=[{}, {}])
     assert f"#/properties/v/$ref: '{reference}' leads nowhere" in refusal(schema)
 
 
 @pytest.mark.rule("SCHEMA-08")
-def test_a_reference_to_what_is_no_schema_is_refused() -> None:
+def test_reference_to_non_schema_is_refused() -> None:
     assert "#/definitions/a/enum/0 must be a schema" in refusal(
         tool({"$ref": "#/definitions/a/enum/0"}, definitions={"a": {"enum": [1]}})
     )
@@ -314,7 +312,7 @@ def test_a_reference_to_what_is_no_schema_is_refused() -> None:
         {"a": {"else": {"dependencies": {"x": {"$ref": "#/definitions/a"}, "y": []}}, "if": True}},
     ],
 )
-def test_a_circle_of_references_is_refused(definitions: dict[str, Any]) -> None:
+def test_circular_references_are_refused(definitions: dict[str, Any]) -> None:
     schema = tool({"$ref": "#/definitions/a"}, dialect="draft-07", definitions=definitions)
     assert "round in a circle" in refusal(schema)
 
@@ -328,7 +326,7 @@ def test_names_and_inner_identifiers_are_refused_up_to_draft_07(schema: dict[str
 
 
 @pytest.mark.rule("SCHEMA-08")
-def test_a_property_named_like_a_keyword_is_a_property() -> None:
+def test_property_named_like_keyword_is_property() -> None:
     names = ["$ref", "$id", "id", "$schema", "type", "required", "definitions", "properties"]
     schema = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
     compiled = compile_schema(schema)
@@ -343,7 +341,7 @@ def test_a_property_named_like_a_keyword_is_a_property() -> None:
 @pytest.mark.parametrize(
     "reference", ["http://localhost:9/a.json", "file:///etc/hostname", "other.json", "//host/a"]
 )
-def test_a_reference_out_of_the_schema_is_refused(dialect: str | None, reference: str) -> None:
+def test_reference_out_of_schema_is_refused(dialect: str | None, reference: str) -> None:
     message = refusal(tool({"$ref": reference}, dialect=dialect))
     assert reference in message
     if dialect in (None, *UP_TO_07):
@@ -351,7 +349,7 @@ def test_a_reference_out_of_the_schema_is_refused(dialect: str | None, reference
 
 
 @pytest.mark.rule("SCHEMA-12")
-def test_a_pattern_that_is_not_valid_is_refused() -> None:
+def test_invalid_pattern_is_refused() -> None:
     for dialect in (None, "draft-07", "2020-12"):
         assert "#/properties/v/pattern" in refusal(tool({"pattern": "("}, dialect=dialect))
         names = {"patternProperties": {"[b-a]": {}}}
@@ -360,7 +358,7 @@ def test_a_pattern_that_is_not_valid_is_refused() -> None:
 
 @pytest.mark.rule("SCHEMA-35")
 @pytest.mark.parametrize("dialect", UP_TO_07)
-def test_a_pattern_beyond_python_is_refused_where_the_dialect_is_declared(dialect: str) -> None:
+def test_untranslatable_pattern_is_refused_in_declared_dialect(dialect: str) -> None:
     message = refusal(tool({"pattern": r"^\p{Lu}"}, dialect=dialect))
     assert "#/properties/v/pattern: the pattern uses a Unicode property" in message
     assert "foundation-rt[jsonschema]" in message
@@ -368,7 +366,7 @@ def test_a_pattern_beyond_python_is_refused_where_the_dialect_is_declared(dialec
 
 @pytest.mark.rule("SCHEMA-13")
 @pytest.mark.parametrize("name", ["iri", "idn-email", "int32", 'x"); raise SystemExit #'])
-def test_a_format_that_is_not_enforced_is_warned_about(name: str) -> None:
+def test_unenforced_format_is_warned_about(name: str) -> None:
     for dialect in (None, *DIALECTS):
         compiled = compile_schema(tool({"format": name}, dialect=dialect))
         assert compiled.warnings == (f"#/properties/v/format: format {name!r} is not enforced",)
@@ -377,7 +375,7 @@ def test_a_format_that_is_not_enforced_is_warned_about(name: str) -> None:
 
 @pytest.mark.rule("SCHEMA-25")
 @pytest.mark.parametrize("dialect", [None, *DIALECTS])
-def test_a_format_is_an_annotation_where_formats_are_not_checked(dialect: str | None) -> None:
+def test_format_is_annotation_if_formats_are_not_checked(dialect: str | None) -> None:
     schema = tool({"format": "date", "type": "string"}, dialect=dialect)
     assert compile_schema(schema).validate({"v": "never"}) != ()
     compiled = compile_schema(schema, check_formats=False)
@@ -388,14 +386,14 @@ def test_a_format_is_an_annotation_where_formats_are_not_checked(dialect: str | 
 
 @pytest.mark.rule("SCHEMA-26")
 @pytest.mark.parametrize("reference", ["", "#/properties/v", "#/$defs/none", "https://a.example/"])
-def test_a_recursive_reference_leads_to_the_root_and_nowhere_else(reference: str) -> None:
+def test_recursive_reference_targets_only_root(reference: str) -> None:
     message = refusal(tool({"$recursiveRef": reference}, dialect="2019-09"))
     assert message.startswith("#/properties/v/$recursiveRef must be '#'")
     assert compile_schema(tool({"$recursiveRef": "#"}, dialect="2019-09")).dialect == "2019-09"
 
 
 @pytest.mark.rule("SCHEMA-15")
-def test_draft_04_knows_no_boolean_schemas() -> None:
+def test_draft_04_has_no_boolean_schemas() -> None:
     for schema in ({"not": True}, {"properties": {"a": True}}, {"items": False}):
         assert "must be a schema, that is an object" in refusal(tool(schema, dialect="draft-04"))
     validate = compile_schema(
@@ -407,6 +405,6 @@ def test_draft_04_knows_no_boolean_schemas() -> None:
 
 
 @pytest.mark.rule("SCHEMA-03")
-def test_every_dialect_knows_what_all_share() -> None:
+def test_every_dialect_has_common_keywords() -> None:
     shared = set.intersection(*(set(shapes) for shapes in SHAPES_IN.values()))
     assert {"type", "properties", "required", "enum", "$ref", "items", "multipleOf"} <= shared

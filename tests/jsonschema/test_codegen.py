@@ -1,4 +1,4 @@
-"""Where fastjsonschema by itself would answer otherwise, fail, or run what it should check."""
+"""Schemas for which fastjsonschema alone would decide wrongly, fail, or execute text."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_values_are_equal_as_in_json(one: Any, other: Any, equal: bool) -> None:
         ({"$comment": "nothing else"}, [1], []),
     ],
 )
-def test_a_keyword_means_what_its_dialect_says(
+def test_keywords_have_meaning_of_their_dialect(
     schema: Any, fitting: list[Any], unfitting: list[Any]
 ) -> None:
     assert [value for value in fitting if not fits(schema, value)] == []
@@ -109,7 +109,7 @@ def test_a_keyword_means_what_its_dialect_says(
 
 
 @pytest.mark.rule("SCHEMA-10")
-def test_definitions_whose_names_differ_little_stay_apart() -> None:
+def test_definitions_with_similar_names_stay_separate() -> None:
     definitions = {
         "Node": {"type": "integer"},
         "node": {"type": "string"},
@@ -125,7 +125,7 @@ def test_definitions_whose_names_differ_little_stay_apart() -> None:
 
 
 @pytest.mark.rule("SCHEMA-08")
-def test_a_recursive_schema_follows_the_value() -> None:
+def test_recursive_schema_follows_value() -> None:
     tree = {
         "type": "object",
         "properties": {"sub": {"items": {"$ref": "#"}}, "n": {"type": "null"}},
@@ -139,7 +139,7 @@ def test_a_recursive_schema_follows_the_value() -> None:
 
 @pytest.mark.rule("SCHEMA-34", "SCHEMA-08")
 @pytest.mark.parametrize("target", [True, {"properties": {"v": {"type": "null"}}}])
-def test_a_reference_at_the_root_is_followed(target: Any) -> None:
+def test_reference_at_root_is_followed(target: Any) -> None:
     schema = {"$schema": URIS["draft-07"], "type": "object", "$ref": "#/definitions/a"}
     compiled = compile_schema(schema | {"definitions": {"a": target}})
     assert compiled.warnings == ("#/type: draft-07 ignores it beside `$ref`",)
@@ -176,7 +176,7 @@ HOSTILE = [
 
 @pytest.mark.rule("SCHEMA-14")
 @pytest.mark.parametrize("text", HOSTILE)
-def test_text_of_a_schema_never_becomes_code(text: str) -> None:
+def test_text_in_schema_never_becomes_code(text: str) -> None:
     name_only = {"properties": {text: {"type": "integer"}}, "additionalProperties": False}
     assert fits(name_only | {"required": [text]}, {text: 1})
     assert not fits(name_only, {text: "1"})
@@ -195,7 +195,7 @@ def test_text_of_a_schema_never_becomes_code(text: str) -> None:
 
 @pytest.mark.rule("SCHEMA-14")
 @pytest.mark.parametrize("pattern", ['"', "'", "\\{data\\}", "{", "\n", "\\\\", '\\\\"', "é", "%s"])
-def test_a_pattern_never_becomes_code(pattern: str) -> None:
+def test_pattern_never_becomes_code(pattern: str) -> None:
     literal = pattern.replace("\\\\", "\\").replace("\\{", "{").replace("\\}", "}")
     assert fits({"pattern": pattern}, f"a{literal}b")
     assert not fits({"pattern": pattern}, "a")
@@ -204,7 +204,7 @@ def test_a_pattern_never_becomes_code(pattern: str) -> None:
 
 
 @pytest.mark.rule("SCHEMA-14")
-def test_a_pattern_named_like_a_format_is_a_pattern() -> None:
+def test_pattern_named_like_format_is_pattern() -> None:
     schema = {"anyOf": [{"pattern": "date_re_pattern"}, {"format": "date"}]}
     assert fits(schema, "2020-01-01")
     assert fits(schema, "date_re_pattern")
@@ -228,7 +228,7 @@ def test_a_pattern_named_like_a_format_is_a_pattern() -> None:
         (lambda s: {"propertyNames": s}, None, ""),
     ],
 )
-def test_schemas_nest_deeper_than_python_code_can(wrap: Any, inside: Any, outside: str) -> None:
+def test_schemas_may_nest_deeper_than_python_code(wrap: Any, inside: Any, outside: str) -> None:
     schema: Any = {"type": "integer"}
     value, wrong = 1, "1"
     for _ in range(60):
@@ -241,7 +241,7 @@ def test_schemas_nest_deeper_than_python_code_can(wrap: Any, inside: Any, outsid
 
 
 @pytest.mark.rule("SCHEMA-16")
-def test_values_in_a_schema_nest_deeply() -> None:
+def test_values_in_schema_may_nest_deeply() -> None:
     value: Any = 1
     for _ in range(100):
         value = [{"a": value}]

@@ -1,4 +1,4 @@
-"""Formats: what fits and what does not, by the RFCs."""
+"""Formats: valid and invalid strings by the RFCs."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ UNFITTING = {
 
 
 @pytest.mark.parametrize("name", sorted(ENFORCED))
-def test_a_format_is_what_its_rfc_says(name: str) -> None:
+def test_formats_follow_their_rfcs(name: str) -> None:
     fits = predicate(name)
     assert [text for text in FITTING[name].split() if not fits(text)] == []
     assert [text for text in UNFITTING[name].split() if fits(text)] == []
 
 
 @pytest.mark.parametrize("name", sorted(ENFORCED - {"regex"}))
-def test_blanks_and_line_ends_belong_to_the_text(name: str) -> None:
+def test_white_space_is_part_of_text(name: str) -> None:
     for text in FITTING[name].split():
         may_hold_anything = name.endswith("json-pointer") and "/" in text
         assert predicate(name)(text + "\n") is may_hold_anything
         assert not predicate(name)(" " + text)
 
 
-def test_quoted_names_in_addresses_may_hold_blanks() -> None:
+def test_quoted_local_part_may_have_spaces() -> None:
     assert predicate("email")('"joe \\"bloggs"@example.com')
     assert not predicate("email")("joe bloggs@example.com")
 
 
-def test_only_few_formats_fit_the_empty_string() -> None:
+def test_few_formats_allow_empty_string() -> None:
     fitting = {name for name in ENFORCED if predicate(name)("")}
     assert fitting == {"json-pointer", "uri-reference", "regex"}

@@ -24,7 +24,7 @@ SEED = 11
 PAIRS = sizes.size(5_000, 100_000)
 VALUES = 500
 COMPARED = 10
-"""Values of each schema whose answer is compared with that of other engines."""
+"""The number of values of each schema whose results are compared with other engines."""
 
 STEPS = 100
 LOOKS = 10
@@ -35,7 +35,7 @@ ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 
 
 class Schemas:
-    """Makes schemas whose definitions refer to each other, and so to themselves."""
+    """Makes schemas with mutually recursive definitions."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -113,7 +113,7 @@ def stretched(random: Random, value: Any) -> Any:
 
 
 @pytest.mark.rule("SCHEMA-27", "SCHEMA-28", "SCHEMA-30")
-def test_steps_grow_in_proportion_whatever_the_schema_and_the_value(
+def test_steps_are_linear_for_any_schema_and_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runs: list[CheckRun] = []

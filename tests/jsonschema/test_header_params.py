@@ -1,4 +1,4 @@
-"""Arguments that headers repeat: which annotations are taken, and what they become."""
+"""Arguments that headers repeat: accepted and refused annotations."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_every_annotated_argument_is_found_with_its_path_and_type() -> None:
 
 
 @pytest.mark.rule("SCHEMA-23", "SCHEMA-38")
-def test_what_only_looks_like_an_annotation_is_none() -> None:
+def test_lookalike_of_annotation_is_ignored() -> None:
     schema = with_properties(**{"x-mcp-header": {"type": "array"}, "a": {"enum": [REGION]}})
     schema["default"] = {"x-mcp-header": 5}
     assert found(schema) == ()
 
 
 @pytest.mark.rule("SCHEMA-23")
-def test_long_names_that_begin_alike_are_all_found() -> None:
+def test_long_names_with_same_beginning_are_all_found() -> None:
     names = [f"{'x' * 150}{number}" for number in range(2)]
     schema = with_properties(
         **{name: {"type": "string", "x-mcp-header": name[-3:]} for name in names}
@@ -64,20 +64,20 @@ NAMES = ["", "My Region", "Region:Primary", "R\u00e9gion", "Region\t1", "a\r\nb"
 
 @pytest.mark.rule("SCHEMA-23")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_is_no_token_is_refused(name: str) -> None:
+def test_header_name_that_is_no_token_is_refused(name: str) -> None:
     with pytest.raises(RegistrationError, match="#/properties/a: `x-mcp-header` must be a token"):
         found(with_properties(a={"type": "string", "x-mcp-header": name}))
 
 
 @pytest.mark.rule("SCHEMA-23")
-def test_a_name_that_is_no_string_is_refused() -> None:
+def test_header_name_that_is_no_string_is_refused() -> None:
     with pytest.raises(RegistrationError, match="x-mcp-header must be a string"):
         found(with_properties(a={"type": "string", "x-mcp-header": 5}))
 
 
 @pytest.mark.rule("SCHEMA-38")
 @pytest.mark.parametrize("kind", ["array", "object", "null", "number", ["string", "null"], None])
-def test_only_arguments_that_a_header_can_hold_are_repeated(kind: Any) -> None:
+def test_only_scalar_arguments_can_be_annotated(kind: Any) -> None:
     schema = {"x-mcp-header": "A"} if kind is None else {"type": kind, "x-mcp-header": "A"}
     with pytest.raises(RegistrationError, match="needs a `type` beside it that is one of boolean"):
         found(with_properties(a=schema))
@@ -85,7 +85,7 @@ def test_only_arguments_that_a_header_can_hold_are_repeated(kind: Any) -> None:
 
 @pytest.mark.rule("SCHEMA-23", "SCHEMA-38")
 @pytest.mark.parametrize("other", ["Region", "REGION", "rEgion"])
-def test_a_name_is_taken_whatever_the_case_of_its_letters(other: str) -> None:
+def test_duplicate_name_in_other_case_is_refused(other: str) -> None:
     with pytest.raises(RegistrationError, match="is there twice"):
         found(with_properties(a=REGION, b={"type": "string", "x-mcp-header": other}))
 
@@ -111,7 +111,7 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.rule("SCHEMA-38")
 @pytest.mark.parametrize("schema", ELSEWHERE.values(), ids=ELSEWHERE)
-def test_an_annotation_that_properties_alone_do_not_lead_to_is_refused(
+def test_annotation_not_reached_by_properties_is_refused(
     schema: dict[str, Any],
 ) -> None:
     with pytest.raises(RegistrationError, match="may stand on properties only"):
@@ -120,7 +120,7 @@ def test_an_annotation_that_properties_alone_do_not_lead_to_is_refused(
 
 @pytest.mark.rule("SCHEMA-23", "SCHEMA-38")
 @given(st.text(max_size=8))
-def test_whatever_the_name_it_is_one_of_a_header_or_refused(name: str) -> None:
+def test_any_name_is_valid_header_or_refused(name: str) -> None:
     try:
         [parameter] = found(with_properties(a={"type": "string", "x-mcp-header": name}))
     except RegistrationError:
@@ -132,7 +132,7 @@ def test_whatever_the_name_it_is_one_of_a_header_or_refused(name: str) -> None:
 
 
 @pytest.mark.rule("SCHEMA-24")
-def test_a_schema_of_results_may_have_any_root() -> None:
+def test_result_schema_may_have_any_root() -> None:
     for root in (
         {},
         {"type": "array"},
@@ -149,7 +149,7 @@ def test_a_schema_of_results_may_have_any_root() -> None:
 
 
 @pytest.mark.rule("TYPED-25")
-def test_a_typed_tool_marks_its_arguments() -> None:
+def test_typed_tool_annotates_its_arguments() -> None:
     def query(region: Annotated[str, Header("Region"), "Where."], text: str) -> None: ...
 
     schema = derive_tool(query).input_schema

@@ -1,4 +1,4 @@
-"""What is said about a value that does not fit, and where."""
+"""The issues of invalid values, and their paths."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def issues(schema: Any, value: Any, dialect: str = "draft-07") -> list[tuple[str
         (False, 1, "must not be there"),
     ],
 )
-def test_a_message_says_what_was_expected(schema: Any, value: Any, message: str | None) -> None:
+def test_message_says_what_was_expected(schema: Any, value: Any, message: str | None) -> None:
     expected = message or "must have property names that fit its propertyNames schema"
     assert issues(schema, value) == [("/v", expected)]
 
@@ -76,12 +76,12 @@ def test_a_message_says_what_was_expected(schema: Any, value: Any, message: str 
         ({"if": {"required": ["a"]}, "else": {"properties": {"b": False}}}, {"b": 1}, "/v/b"),
     ],
 )
-def test_a_path_is_a_pointer_to_the_part_that_is_wrong(schema: Any, value: Any, path: str) -> None:
+def test_path_points_to_invalid_part(schema: Any, value: Any, path: str) -> None:
     assert [found for found, _ in issues(schema, value)] == [path]
 
 
 @pytest.mark.rule("SCHEMA-19")
-def test_the_root_has_the_empty_path() -> None:
+def test_root_has_empty_path() -> None:
     validate = compile_schema({"type": "object"}).validate
     for value in (None, 1, "a", [], True):
         assert validate(value) == (ValidationIssue("", "must be object"),)
@@ -102,14 +102,14 @@ def test_the_root_has_the_empty_path() -> None:
     ],
 )
 @pytest.mark.parametrize("dialect", ["draft-07", "2020-12"])
-def test_a_message_never_repeats_the_value(schema: Any, dialect: str) -> None:
+def test_message_never_repeats_value(schema: Any, dialect: str) -> None:
     found = issues(schema, "hunter2-secret", dialect)
     assert found
     assert all("secret" not in message for _, message in found)
 
 
 @pytest.mark.rule("SCHEMA-21")
-def test_up_to_ten_issues_are_told_in_the_order_of_the_schema() -> None:
+def test_up_to_ten_issues_are_reported_in_order_of_schema() -> None:
     schema = {"properties": {name: {"type": "null"} for name in "zyx"}, "minProperties": 4}
     assert [path for path, _ in issues(schema, dict.fromkeys("xyz", 1))] == [
         "/v",
@@ -124,7 +124,7 @@ def test_up_to_ten_issues_are_told_in_the_order_of_the_schema() -> None:
 
 @pytest.mark.rule("SCHEMA-36")
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
-def test_the_alternative_that_fails_deepest_inside_is_explained(keyword: str) -> None:
+def test_deepest_failing_alternative_is_explained(keyword: str) -> None:
     point = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}}
     found = issues({keyword: [{"type": "null"}, point]}, {"x": "1", "y": "2"})
     assert [path for path, _ in found] == ["/v", "/v/x", "/v/y"]
@@ -133,7 +133,7 @@ def test_the_alternative_that_fails_deepest_inside_is_explained(keyword: str) ->
 
 
 @pytest.mark.rule("SCHEMA-36")
-def test_explaining_nested_alternatives_does_not_double_at_every_level() -> None:
+def test_explaining_nested_alternatives_is_not_exponential() -> None:
     """With doubling, forty levels would take years."""
     node = {
         "anyOf": [
@@ -161,7 +161,7 @@ def test_explaining_nested_alternatives_does_not_double_at_every_level() -> None
 
 
 @pytest.mark.rule("SCHEMA-22")
-def test_names_are_cut_and_counted() -> None:
+def test_names_are_truncated_and_counted() -> None:
     long = "n" * 300
     ((path, message),) = issues({"additionalProperties": False}, {long: 1})
     assert (path, message) == ("/v", f'must not have the property "{"n" * 100}..."')
@@ -172,7 +172,7 @@ def test_names_are_cut_and_counted() -> None:
 
 
 @pytest.mark.rule("SCHEMA-20")
-def test_a_long_list_of_allowed_values_is_cut() -> None:
+def test_long_list_of_allowed_values_is_truncated() -> None:
     ((_, message),) = issues({"enum": list(range(5000))}, -1)
     assert message.startswith("must be one of 0, 1, 2")
     assert len(message) < 1100
@@ -200,7 +200,7 @@ def test_multiple_of_is_exact(divisor: float, multiples: list[Any], others: list
 
 @pytest.mark.rule("SCHEMA-15")
 @pytest.mark.parametrize("more", [{}, {"items": {"multipleOf": 1}}])
-def test_draft_04_means_what_draft_04_says(more: Any) -> None:
+def test_draft_04_semantics(more: Any) -> None:
     sharp = {"minimum": 1, "exclusiveMinimum": True, "maximum": 9, "exclusiveMaximum": True}
     blunt = {"minimum": 1, "exclusiveMinimum": False, "maximum": 9, "exclusiveMaximum": False}
     assert issues(sharp | more, 1, "draft-04") == [("/v", "must be greater than 1")]

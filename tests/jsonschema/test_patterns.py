@@ -69,7 +69,7 @@ def finds(pattern: str, text: str) -> bool:
         ("a\nb", "a\nb", "ab"),
     ],
 )
-def test_a_pattern_matches_as_ecma_262_has_it(pattern: str, found: str, missed: str) -> None:
+def test_pattern_matches_as_in_ecma_262(pattern: str, found: str, missed: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert finds(pattern, found)
@@ -108,7 +108,7 @@ def test_a_pattern_matches_as_ecma_262_has_it(pattern: str, found: str, missed: 
         "a{99999999999}",
     ],
 )
-def test_what_is_no_pattern_of_ecma_262_is_an_error(pattern: str) -> None:
+def test_invalid_ecma_262_pattern_is_an_error(pattern: str) -> None:
     with pytest.raises(PatternError) as caught:
         translate(pattern)
     assert not isinstance(caught.value, UnsupportedPatternError)
@@ -126,10 +126,10 @@ def test_what_is_no_pattern_of_ecma_262_is_an_error(pattern: str) -> None:
         ("(?<=a+)b", "look-behind"),
     ],
 )
-def test_what_python_cannot_match_exactly_is_named(pattern: str, about: str) -> None:
+def test_unsupported_feature_is_named(pattern: str, about: str) -> None:
     with pytest.raises(UnsupportedPatternError, match=about):
         translate(pattern)
 
 
-def test_no_bare_dollar_is_left_to_be_replaced_by_others() -> None:
+def test_translation_has_no_bare_dollar() -> None:
     assert re.search(r"(?<!\\)\$", translate(r"^a$|[$]|\$|\\$")) is None

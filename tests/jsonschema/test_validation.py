@@ -38,7 +38,7 @@ WEATHER = {
 
 
 @pytest.mark.rule("SCHEMA-04", "SCHEMA-19", "SCHEMA-20")
-def test_a_schema_becomes_a_function() -> None:
+def test_schema_is_compiled_to_function() -> None:
     compiled = compile_schema(WEATHER)
     assert isinstance(compiled, CompiledSchema)
     assert (compiled.dialect, compiled.warnings) == ("draft-07", ())
@@ -50,13 +50,13 @@ def test_a_schema_becomes_a_function() -> None:
     )
 
 
-def test_a_result_is_a_value() -> None:
+def test_validation_results_are_equal_by_value() -> None:
     assert ValidationResult(True) == ValidationResult(True, ())
     assert ValidationResult(False, (ValidationIssue("", "must be object"),)).errors[0].path == ""
 
 
 @pytest.mark.rule("SCHEMA-07")
-def test_what_happens_to_the_schema_afterwards_has_no_effect() -> None:
+def test_later_changes_of_schema_have_no_effect() -> None:
     schema = copy.deepcopy(WEATHER)
     compiled = compile_schema(MappingProxyType(schema))
     assert schema == WEATHER
@@ -79,20 +79,20 @@ def test_what_happens_to_the_schema_afterwards_has_no_effect() -> None:
         [1],
     ],
 )
-def test_a_schema_has_to_be_json(schema: Any) -> None:
+def test_schema_must_be_json(schema: Any) -> None:
     with pytest.raises(RegistrationError):
         compile_schema(schema)
 
 
 @pytest.mark.rule("SCHEMA-03", "SCHEMA-07")
-def test_what_json_cannot_say_is_not_silently_enforced() -> None:
+def test_non_json_schema_is_refused() -> None:
     """JSON has no NaN: it would be advertised as null."""
     with pytest.raises(RegistrationError, match="#/properties/v/minimum must be a number"):
         compile_schema({"type": "object", "properties": {"v": {"minimum": float("nan")}}})
 
 
 @pytest.mark.rule("SCHEMA-16")
-def test_a_schema_nested_too_deeply_is_refused() -> None:
+def test_too_deeply_nested_schema_is_refused() -> None:
     schema: Any = {}
     for _ in range(300):
         schema = {"not": schema}
@@ -101,7 +101,7 @@ def test_a_schema_nested_too_deeply_is_refused() -> None:
 
 
 @pytest.mark.rule("SCHEMA-16")
-def test_a_schema_that_the_stack_has_no_room_for_is_refused() -> None:
+def test_schema_beyond_stack_limit_is_refused() -> None:
     schema: Any = {}
     for _ in range(200):
         schema = {"not": schema}
@@ -135,7 +135,7 @@ def nested(levels: int, leaf: Any) -> Any:
 
 @pytest.mark.rule("SCHEMA-17", "SCHEMA-18")
 @pytest.mark.parametrize("more", [{}, {"multipleOf": 1}])
-def test_a_value_too_deep_for_a_recursive_schema_is_an_issue(more: dict[str, Any]) -> None:
+def test_value_too_deep_for_recursive_schema_is_an_issue(more: dict[str, Any]) -> None:
     """With `multipleOf` in it, the schema is read instead of compiled."""
     schema = {"type": "object", "properties": {"next": {"$ref": "#"}}}
     validate = compile_schema(schema | more).validate
@@ -147,7 +147,7 @@ def test_a_value_too_deep_for_a_recursive_schema_is_an_issue(more: dict[str, Any
 
 
 @pytest.mark.rule("SCHEMA-17", "SCHEMA-18")
-def test_a_value_too_deep_for_equality_is_an_issue() -> None:
+def test_value_too_deep_for_equality_is_an_issue() -> None:
     validate = compile_schema(
         {"type": "object", "properties": {"next": {"uniqueItems": True}}}
     ).validate

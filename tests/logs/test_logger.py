@@ -66,7 +66,7 @@ def logged(fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.rule("LOG-01", "ID-04")
-def test_a_record_is_one_json_line_with_its_members_in_order() -> None:
+def test_record_is_one_json_line_with_ordered_members() -> None:
     sink = RawSink()
     clock = ManualClock()
     logger = StructuredLogger(sink, clock, context={"connection": "c"})
@@ -105,7 +105,7 @@ def test_levels() -> None:
 
 
 @pytest.mark.rule("LOG-02")
-def test_the_level_is_info_unless_told_otherwise() -> None:
+def test_default_level_is_info() -> None:
     assert StructuredLogger(MemorySink(), ManualClock()).level == "info"
 
 
@@ -121,7 +121,7 @@ def test_unknown_levels() -> None:
 
 
 @pytest.mark.rule("LOG-03")
-def test_a_record_is_a_snapshot() -> None:
+def test_record_is_snapshot() -> None:
     logger, sink = make_logger()
     fields = {"list": [1], "flat": 1}
     logger.info("message", fields)
@@ -133,7 +133,7 @@ def test_a_record_is_a_snapshot() -> None:
 
 
 @pytest.mark.rule("LOG-03")
-def test_the_context_is_read_when_a_record_is_written() -> None:
+def test_context_is_read_when_record_is_written() -> None:
     values = [1]
     logger, sink = make_logger(context={"values": values})
     child = logger.child({})
@@ -144,7 +144,7 @@ def test_the_context_is_read_when_a_record_is_written() -> None:
 
 @pytest.mark.rule("LOG-04")
 @pytest.mark.parametrize("name", ["timestamp", "level", "message"])
-def test_a_field_with_the_name_of_a_standard_member_is_renamed(name: str) -> None:
+def test_field_named_like_standard_member_is_renamed(name: str) -> None:
     assert logged({name: "x"}) == logged(None) | {f"{name}_": "x"}
     assert logged({name: "x", f"{name}_": "y"}) == logged(None) | {
         f"{name}__": "x",
@@ -158,13 +158,13 @@ def test_a_field_with_the_name_of_a_standard_member_is_renamed(name: str) -> Non
 
 
 @pytest.mark.rule("LOG-04")
-def test_keys_that_become_the_same_text_are_told_apart() -> None:
+def test_keys_with_same_text_stay_separate() -> None:
     record = logged({1: "a", "1": "b", "message\n": "c"})
     assert (record["1"], record["1_"], record["message\\u000a"]) == ("a", "b", "c")
 
 
 @pytest.mark.rule("LOG-05")
-def test_children_inherit_and_the_nearest_wins() -> None:
+def test_child_context_takes_precedence() -> None:
     logger, sink = make_logger("debug", {"a": 1, "b": 1, "c": 1}, keys=("pin",))
     child = logger.child({"b": 2, "c": 2}).child(MappingProxyType({"pin": 7}))
     for _ in range(2):
@@ -179,7 +179,7 @@ def test_children_inherit_and_the_nearest_wins() -> None:
 
 
 @pytest.mark.rule("LOG-05")
-def test_any_mapping_will_do_as_context() -> None:
+def test_any_mapping_is_accepted_as_context() -> None:
     context = {"a": 1}
     logger, sink = make_logger(context=MappingProxyType(context))
     context["a"] = 2
@@ -191,7 +191,7 @@ def test_any_mapping_will_do_as_context() -> None:
 
 
 @pytest.mark.rule("LOG-06")
-def test_secrets_are_redacted_in_fields_and_context_time_and_again() -> None:
+def test_secrets_are_redacted_in_fields_and_context() -> None:
     logger, sink = make_logger(context={"session": "s"}, keys=("pin",))
     for _ in range(3):
         logger.info("message", {"apiKey": "x", "pin": 1, "plain": 1})
@@ -217,7 +217,7 @@ def test_secrets_are_redacted_in_fields_and_context_time_and_again() -> None:
         ("a" * 1025, "a" * 1024 + " [cut at 1024 of 1025 characters]"),
     ],
 )
-def test_text_is_sanitized_wherever_it_stands(text: str, clean: str) -> None:
+def test_text_is_sanitized_everywhere(text: str, clean: str) -> None:
     logger, sink = make_logger(context={"context": text})
     for _ in range(2):
         logger.info(text, {"field": text, "nested": [{"field": text}]})
@@ -237,7 +237,7 @@ def test_keys_are_sanitized() -> None:
 
 
 @pytest.mark.rule("LOG-14")
-def test_numbers_that_json_does_not_have() -> None:
+def test_numbers_beyond_json() -> None:
     logger, sink = make_logger()
     fields = {"nan": float("nan"), "inf": float("-inf"), "big": 2**64, "id": 2**64 - 1}
     for _ in range(2):
@@ -252,7 +252,7 @@ def test_numbers_that_json_does_not_have() -> None:
 
 
 @pytest.mark.rule("LOG-14")
-def test_json_made_elsewhere_is_not_trusted() -> None:
+def test_foreign_json_is_not_trusted() -> None:
     logger, sink = make_logger()
     for _ in range(2):
         logger.info("message", {"raw": orjson.Fragment(b'{"token":1}\n oops')})
@@ -260,7 +260,7 @@ def test_json_made_elsewhere_is_not_trusted() -> None:
 
 
 @pytest.mark.rule("LOG-08")
-def test_the_logger_redacts_for_others_too() -> None:
+def test_logger_offers_redaction() -> None:
     logger, _ = make_logger(keys=("pin",))
     value = {"a": [1]}
     assert logger.redact(value) is value
@@ -282,7 +282,7 @@ class Unreadable(Mapping[str, Any]):
 
 
 @pytest.mark.rule("LOG-15")
-def test_unreadable_fields_leave_the_rest_of_the_record() -> None:
+def test_unreadable_fields_leave_rest_of_record() -> None:
     assert logged(Unreadable()) == logged(None) | {"fields": UNREADABLE}
     assert logged({"value": Unreadable(), "a": 1}) == logged(None) | {"value": UNREADABLE, "a": 1}
 
@@ -304,7 +304,7 @@ def test_fields_and_messages_of_the_wrong_type() -> None:
 
 
 @pytest.mark.rule("LOG-15")
-def test_a_sink_that_raises_does_not_reach_the_one_who_logs() -> None:
+def test_exception_of_sink_does_not_reach_caller() -> None:
     class Failing:
         def write(self, line: bytes) -> None:
             raise OSError(errno.EIO, "no")
@@ -313,7 +313,7 @@ def test_a_sink_that_raises_does_not_reach_the_one_who_logs() -> None:
 
 
 @pytest.mark.rule("LOG-15")
-def test_fields_that_another_thread_changes_meanwhile() -> None:
+def test_fields_changed_by_another_thread() -> None:
     logger, sink = make_logger()
     fields: dict[str, Any] = {str(number): [number] for number in range(300)}
     done = threading.Event()
@@ -356,7 +356,7 @@ flat = st.dictionaries(
 
 @pytest.mark.rule("LOG-01", "LOG-03", "LOG-04", "LOG-06", "LOG-11")
 @given(texts, flat, flat)
-def test_both_ways_write_the_same_line(
+def test_both_encoders_produce_same_line(
     message: str, context: dict[str, Any], fields: dict[str, Any]
 ) -> None:
     sink = RawSink()
@@ -373,7 +373,7 @@ def test_both_ways_write_the_same_line(
 
 
 @pytest.mark.rule("LOG-33")
-def test_ever_new_keys_do_not_fill_the_memory() -> None:
+def test_known_keys_are_bounded() -> None:
     logger, sink = make_logger()
     for number in range(10_000):
         logger.info("message", {f"key-less{number}": number, f"field{number}": number})
@@ -391,7 +391,7 @@ def records_in(fd: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.rule("LOG-01", "LOG-16", "LOG-17", "LOG-18")
-def test_lines_arrive_whole_and_in_order_from_many_threads() -> None:
+def test_lines_of_threads_arrive_whole_and_in_order() -> None:
     with pipe() as (reader, end):
         sink: LogSink = StderrSink(fd=end)
         assert isinstance(sink, StderrSink)
@@ -420,7 +420,7 @@ def test_lines_arrive_whole_and_in_order_from_many_threads() -> None:
 
 
 @pytest.mark.rule("LOG-16", "LOG-39")
-def test_what_nobody_reads_is_dropped_counted_and_reported() -> None:
+def test_unread_lines_are_dropped_counted_and_reported() -> None:
     with pipe() as (reader, end):
         clock = ManualClock()
         sink = StderrSink(1000, clock=clock, fd=end)
@@ -453,7 +453,7 @@ def test_what_nobody_reads_is_dropped_counted_and_reported() -> None:
 
 
 @pytest.mark.rule("LOG-39", "LOG-18")
-def test_closing_reports_what_was_dropped_last() -> None:
+def test_closing_reports_last_dropped_lines() -> None:
     with pipe() as (reader, end):
         sink = StderrSink(100, clock=ManualClock(), fd=end)
         sink.write(b"x" * 101)
@@ -463,7 +463,7 @@ def test_closing_reports_what_was_dropped_last() -> None:
 
 
 @pytest.mark.rule("LOG-16")
-def test_the_buffer_holds_4_mib_unless_told_otherwise() -> None:
+def test_default_capacity_is_4_mib() -> None:
     with pipe() as (_, end):
         fill(end, b" ")
         sink = StderrSink(fd=end)
@@ -476,7 +476,7 @@ def test_the_buffer_holds_4_mib_unless_told_otherwise() -> None:
 
 
 @pytest.mark.rule("LOG-18")
-def test_closing_does_not_wait_for_a_reader_that_does_not_read() -> None:
+def test_closing_does_not_wait_for_idle_reader() -> None:
     with pipe() as (_, end):
         fill(end, b" ")
         sink = StderrSink(fd=end)
@@ -487,7 +487,7 @@ def test_closing_does_not_wait_for_a_reader_that_does_not_read() -> None:
 
 
 @pytest.mark.rule("LOG-19")
-def test_a_reader_that_is_gone_turns_the_log_off() -> None:
+def test_log_stops_when_reader_is_gone() -> None:
     with pipe() as (reader, end):
         os.close(reader)
         sink = StderrSink(fd=end)
@@ -504,7 +504,7 @@ def test_a_reader_that_is_gone_turns_the_log_off() -> None:
 
 
 @pytest.mark.rule("LOG-18")
-def test_a_sink_that_is_let_go_is_drained() -> None:
+def test_collected_sink_is_flushed() -> None:
     with pipe() as (reader, end):
         sink = StderrSink(fd=end)
         sink.write(b'{"a":1}\n')
@@ -520,7 +520,7 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.rule("LOG-01", "LOG-18")
-def test_a_process_that_just_ends_has_logged_to_standard_error_only() -> None:
+def test_process_logs_only_to_stderr_until_exit() -> None:
     done = run(
         "from foundation_rt.clock import SystemClock\n"
         "from foundation_rt.logs.logger import StderrSink, StructuredLogger\n"
@@ -534,7 +534,7 @@ def test_a_process_that_just_ends_has_logged_to_standard_error_only() -> None:
 
 
 @pytest.mark.rule("LOG-25")
-def test_a_forked_child_logs_for_itself() -> None:
+def test_forked_child_has_its_own_log() -> None:
     done = run(
         "import os\n"
         "from foundation_rt.clock import SystemClock\n"

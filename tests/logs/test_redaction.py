@@ -1,4 +1,4 @@
-"""What may leave the process in a log line, and what becomes of the rest."""
+"""Redaction of secrets, sanitizing of texts, and bounds of log lines."""
 
 from __future__ import annotations
 
@@ -182,19 +182,19 @@ def test_configured_names_are_added_and_match_by_words_too() -> None:
 
 @pytest.mark.rule("LOG-29")
 @pytest.mark.parametrize("key", ["--", "", " ", "*"])
-def test_a_configured_name_that_no_key_can_match_is_refused(key: str) -> None:
+def test_configured_name_that_matches_no_key_is_refused(key: str) -> None:
     with pytest.raises(UsageError, match="letter or digit"):
         Redactor(["iban", key])
 
 
 @pytest.mark.rule("LOG-33")
-def test_a_key_too_long_to_be_a_name_is_secret() -> None:
+def test_too_long_key_is_secret() -> None:
     assert not redactor.is_secret("a" * 256)
     assert redactor.is_secret("a" * 257)
 
 
 @pytest.mark.rule("LOG-33")
-def test_keys_from_outside_do_not_fill_the_memory() -> None:
+def test_remembered_keys_are_bounded() -> None:
     own = Redactor()
     for number in range(10_000):
         assert not own.is_secret(f"field{number}")
@@ -204,7 +204,7 @@ def test_keys_from_outside_do_not_fill_the_memory() -> None:
 
 @pytest.mark.rule("LOG-32")
 @given(st.text(max_size=40))
-def test_a_secret_word_is_found_between_any_others(text: str) -> None:
+def test_secret_word_is_found_between_any_others(text: str) -> None:
     assert redactor.is_secret(f"{text}_token")
     assert redactor.is_secret(f"token {text}")
 
@@ -213,7 +213,7 @@ def test_a_secret_word_is_found_between_any_others(text: str) -> None:
 
 
 @pytest.mark.rule("LOG-06")
-def test_values_under_secret_keys_are_replaced_whatever_they_are() -> None:
+def test_any_value_under_secret_key_is_replaced() -> None:
     for value in ("x", 1, None, "", [], {"a": 1}, object()):
         assert redactor.redact({"token": value, "a": 1}) == {"token": REDACTED, "a": 1}
 
@@ -274,12 +274,12 @@ def test_redaction_reaches_into_everything_that_has_keys() -> None:
         print,
     ],
 )
-def test_what_holds_no_secret_comes_back_as_the_same_object(value: Any) -> None:
+def test_value_without_secret_is_returned_as_same_object(value: Any) -> None:
     assert redactor.redact(value) is value
 
 
 @pytest.mark.rule("LOG-08")
-def test_only_the_way_to_a_secret_is_copied() -> None:
+def test_only_path_to_secret_is_copied() -> None:
     untouched = {"a": [1]}
     value = {"untouched": untouched, "list": [untouched, {"key": 1}]}
     result = redactor.redact(value)
@@ -289,7 +289,7 @@ def test_only_the_way_to_a_secret_is_copied() -> None:
 
 
 @pytest.mark.rule("LOG-09")
-def test_a_container_inside_itself() -> None:
+def test_container_inside_itself() -> None:
     inner: list[Any] = [1]
     value: dict[str, Any] = {"inner": inner, "again": inner}
     inner.append(value)
@@ -306,7 +306,7 @@ def nested(levels: int, innermost: Any = 1) -> Any:
 
 @pytest.mark.rule("LOG-09")
 @pytest.mark.parametrize("walk", [redactor.redact, redactor.for_log])
-def test_depth(walk: Callable[[Any], Any]) -> None:
+def test_depth_of_nesting_is_bounded(walk: Callable[[Any], Any]) -> None:
     assert walk(nested(64)) == nested(64)
     assert walk(nested(65)) == nested(64, TOO_DEEP)
     assert walk(nested(100_000)) == nested(64, TOO_DEEP)
@@ -314,7 +314,7 @@ def test_depth(walk: Callable[[Any], Any]) -> None:
 
 
 @pytest.mark.rule("LOG-09", "LOG-15")
-def test_a_caller_deep_in_the_stack_gets_an_answer() -> None:
+def test_caller_deep_in_stack_gets_result() -> None:
     def descend(levels: int) -> Any:
         return redactor.for_log(nested(60)) if levels == 0 else descend(levels - 1)
 
@@ -328,7 +328,7 @@ def test_a_caller_deep_in_the_stack_gets_an_answer() -> None:
 
 
 @pytest.mark.rule("LOG-10")
-def test_a_log_line_holds_a_thousand_values() -> None:
+def test_log_line_has_at_most_a_thousand_values() -> None:
     assert redactor.for_log(list(range(1000))) == list(range(1000))
     assert redactor.for_log(range(10**12)) == [*range(1000), TRUNCATED]
     many = redactor.for_log({str(number): number for number in range(1001)})
@@ -338,7 +338,7 @@ def test_a_log_line_holds_a_thousand_values() -> None:
 
 
 @pytest.mark.rule("LOG-10")
-def test_a_structure_that_explodes_when_written_out_is_bounded() -> None:
+def test_exponential_structure_is_bounded() -> None:
     bomb: Any = 1
     for _ in range(60):
         bomb = [bomb, bomb]
@@ -346,7 +346,7 @@ def test_a_structure_that_explodes_when_written_out_is_bounded() -> None:
 
 
 @pytest.mark.rule("LOG-10")
-def test_redaction_gives_up_after_a_million_values() -> None:
+def test_redaction_stops_after_a_million_values() -> None:
     result = redactor.redact({"many": range(10**12), "token": 1})
     assert len(result["many"]) == 1_000_000
     assert result["many"][-1] == TRUNCATED
@@ -362,7 +362,7 @@ def is_escaped_away(char: str) -> bool:
 
 
 @pytest.mark.rule("LOG-11")
-def test_each_character_by_itself() -> None:
+def test_each_character_is_escaped_or_kept() -> None:
     for code in range(sys.maxunicode + 1):
         char = chr(code)
         expected = f"\\u{code:04x}" if is_escaped_away(char) else char
@@ -381,7 +381,7 @@ def test_sanitizing_escapes_each_character_and_is_idempotent(text: str) -> None:
 
 
 @pytest.mark.rule("LOG-12")
-def test_a_long_text_is_cut_and_says_so() -> None:
+def test_long_text_is_truncated_with_marker() -> None:
     assert sanitize("a" * 1024) == "a" * 1024
     assert sanitize("a" * 1025) == "a" * 1024 + " [cut at 1024 of 1025 characters]"
     assert sanitize("\n" * 1024) == "\\u000a" * 1024
@@ -493,7 +493,7 @@ class FloatSubclass(float):
         (Login, "<class '" + Login.__module__ + ".Login'>"),
     ],
 )
-def test_what_values_become_in_a_log(value: Any, expected: Any) -> None:
+def test_values_in_log(value: Any, expected: Any) -> None:
     clean = redactor.for_log({"value": value})
     assert clean == {"value": expected}
     assert type(clean["value"]) is type(expected)
@@ -501,12 +501,12 @@ def test_what_values_become_in_a_log(value: Any, expected: Any) -> None:
 
 
 @pytest.mark.rule("LOG-13")
-def test_a_field_hidden_from_repr_is_redacted_outside_logs_too() -> None:
+def test_field_hidden_from_repr_is_redacted_outside_logs() -> None:
     assert redactor.redact(Quiet("ann", "1")) == {"user": "ann", "pin": REDACTED, "code": REDACTED}
 
 
 @pytest.mark.rule("LOG-38")
-def test_error_code_is_what_makes_an_error_carry_a_code() -> None:
+def test_only_error_code_is_logged_as_code() -> None:
     error = ValueError("x")
     error.code = 7  # type: ignore[attr-defined]
     assert redactor.for_log(error) == {"type": "ValueError", "message": "x"}
@@ -516,13 +516,13 @@ def test_error_code_is_what_makes_an_error_carry_a_code() -> None:
 
 @pytest.mark.rule("LOG-15")
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, RecursionError])
-def test_an_object_that_raises_is_unreadable(error: type[BaseException]) -> None:
+def test_object_that_raises_is_unreadable(error: type[BaseException]) -> None:
     assert redactor.for_log([Raises(error), 1]) == [UNREADABLE, 1]
     assert redactor.for_log({Raises(error): 1}) == {UNREADABLE: 1}
 
 
 @pytest.mark.rule("LOG-15")
-def test_parts_that_raise_leave_the_rest_readable() -> None:
+def test_raising_parts_leave_rest_readable() -> None:
     half_made = Login.__new__(Login)
     value = [RaisesInText("x"), Broken(), half_made, 10**5000, 1]
     assert redactor.for_log(value) == [
@@ -596,7 +596,7 @@ structures = st.recursive(leaves, containers, max_leaves=25)
 
 @pytest.mark.rule("LOG-06", "LOG-11")
 @given(structures)
-def test_nothing_secret_and_no_control_character_gets_into_a_log(value: Any) -> None:
+def test_log_has_no_secret_and_no_control_character(value: Any) -> None:
     before = copy.deepcopy(value)
     line = orjson.dumps(redactor.for_log(value))
     assert SENTINEL not in line.decode()
@@ -607,7 +607,7 @@ def test_nothing_secret_and_no_control_character_gets_into_a_log(value: Any) -> 
 
 @pytest.mark.rule("LOG-06", "LOG-08")
 @given(structures)
-def test_redaction_removes_secrets_and_changes_nothing_else(value: Any) -> None:
+def test_redaction_changes_only_secrets(value: Any) -> None:
     before = copy.deepcopy(value)
     result = redactor.redact(value)
     assert value == before

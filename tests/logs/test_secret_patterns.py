@@ -104,7 +104,7 @@ TEXTS = (
 
 @pytest.mark.rule("LOG-27", "LOG-34", "LOG-35", "LOG-36")
 @pytest.mark.parametrize(("text", "expected"), TEXTS)
-def test_a_secret_in_a_text_is_replaced(text: str, expected: str) -> None:
+def test_secret_in_text_is_replaced(text: str, expected: str) -> None:
     text, expected = text.replace("{}", SECRET), expected
     for doubled in ("{{", "}}"):
         text, expected = text.replace(doubled, doubled[0]), expected.replace(doubled, doubled[0])
@@ -132,13 +132,13 @@ def test_a_secret_in_a_text_is_replaced(text: str, expected: str) -> None:
         "",
     ],
 )
-def test_a_text_without_a_secret_stays_the_same_object(text: str) -> None:
+def test_text_without_secret_stays_same_object(text: str) -> None:
     assert mask_secrets(text, redactor.is_secret) is text
     assert redactor.redact(text) is text
 
 
 @pytest.mark.rule("LOG-36")
-def test_texts_of_exceptions_and_tracebacks_are_searched() -> None:
+def test_exceptions_and_tracebacks_are_searched() -> None:
     try:
         raise ConnectionError(f"cannot reach postgres://bob:{SECRET}@db")
     except ConnectionError as error:
@@ -153,7 +153,7 @@ def test_texts_of_exceptions_and_tracebacks_are_searched() -> None:
 
 
 @pytest.mark.rule("LOG-12", "LOG-36")
-def test_a_text_is_searched_before_it_is_cut() -> None:
+def test_text_is_searched_before_truncation() -> None:
     text = "x" * 1010 + f" postgres://bob:{SECRET * 1000}@db"
     value = orjson.loads(logged({"a": text}))["a"]
     assert "hunter" not in value
@@ -176,13 +176,13 @@ def test_a_text_is_searched_before_it_is_cut() -> None:
         (["token", "b", "c"], ["token", "b", "c"]),
     ],
 )
-def test_what_another_value_names_is_replaced(value: Any, expected: Any) -> None:
+def test_value_named_by_another_member_is_replaced(value: Any, expected: Any) -> None:
     assert redactor.redact(value) == expected
     assert SECRET.encode() not in logged({"a": value})
 
 
 @pytest.mark.rule("LOG-37")
-def test_fields_of_a_record_are_named_by_one_another() -> None:
+def test_fields_of_record_name_each_other() -> None:
     logger = StructuredLogger(sink := MemorySink(), ManualClock())
     logger.info("m", {"name": "colour", "value": "red"})
     logger.info("m", {"name": "PASSWORD", "value": SECRET})
@@ -190,7 +190,7 @@ def test_fields_of_a_record_are_named_by_one_another() -> None:
 
 
 @pytest.mark.rule("LOG-36")
-def test_what_follows_a_known_message_is_searched_all_the_same() -> None:
+def test_fields_after_known_message_are_searched() -> None:
     logger = StructuredLogger(sink := MemorySink(), ManualClock())
     for value in (
         "plain",
@@ -262,7 +262,7 @@ def planted(draw: st.DrawFn) -> tuple[str, Any]:
 
 @pytest.mark.rule("LOG-06", "LOG-27", "LOG-34", "LOG-28", "LOG-37")
 @given(planted())
-def test_a_planted_secret_never_appears(case: tuple[str, Any]) -> None:
+def test_planted_secret_never_appears(case: tuple[str, Any]) -> None:
     secret, value = case
     assert secret.encode() not in logged({"field": value})
     assert secret not in str(redactor.for_log(value))
@@ -270,7 +270,7 @@ def test_a_planted_secret_never_appears(case: tuple[str, Any]) -> None:
 
 @pytest.mark.rule("LOG-36")
 @given(st.text(max_size=60))
-def test_searching_any_text_ends_and_adds_nothing_but_marks(text: str) -> None:
+def test_searching_any_text_adds_only_markers(text: str) -> None:
     left = mask_secrets(text, redactor.is_secret)
     for part in left.split(REDACTED):
         assert part in text
@@ -290,7 +290,7 @@ HOSTILE = (
 @pytest.mark.rule("LOG-36")
 @pytest.mark.parametrize("piece", HOSTILE)
 @pytest.mark.parametrize("before", ["", "pin='", "cookie: "])
-def test_a_hostile_text_is_searched_to_its_end(piece: str, before: str) -> None:
+def test_hostile_text_is_searched_completely(piece: str, before: str) -> None:
     text = before + piece * (SIZE // len(piece))
     mask_secrets(text, redactor.is_secret)
     assert len(logged({"a": text})) < 10_000

@@ -66,7 +66,7 @@ def in_background(work: Callable[[], Any]) -> threading.Thread:
 
 
 @pytest.mark.rule("LOG-21")
-def test_a_short_write_to_a_pipe_with_room_is_done_when_it_returns() -> None:
+def test_short_write_to_writable_pipe_is_done_on_return() -> None:
     with pipe() as (reader, end):
         writer = BackgroundWriter(end, name="direct")
         writer.write(b"a" * select.PIPE_BUF)
@@ -79,7 +79,7 @@ def test_a_short_write_to_a_pipe_with_room_is_done_when_it_returns() -> None:
 
 
 @pytest.mark.rule("LOG-20", "LOG-22")
-def test_what_does_not_fit_follows_in_order() -> None:
+def test_remaining_bytes_follow_in_order() -> None:
     with pipe() as (reader, end):
         writer = BackgroundWriter(end, name="order")
         before = fill(end)
@@ -111,7 +111,7 @@ def test_bytes_arrive_as_they_were_written(pieces: list[bytes], chunk: int) -> N
 
 
 @pytest.mark.rule("LOG-20")
-def test_lines_of_many_threads_are_never_torn_apart() -> None:
+def test_lines_of_threads_are_never_interleaved() -> None:
     with pipe() as (reader, end):
         writer = BackgroundWriter(end, name="threads")
         sizes = (10, 3000, 9000, 70_000)
@@ -135,7 +135,7 @@ def test_lines_of_many_threads_are_never_torn_apart() -> None:
 
 
 @pytest.mark.rule("LOG-20")
-def test_a_signal_handler_may_write_in_the_middle_of_a_write() -> None:
+def test_signal_handler_may_write_during_write() -> None:
     class Interrupted(bytes):
         def __len__(self) -> int:
             signal.raise_signal(signal.SIGUSR1)
@@ -156,7 +156,7 @@ def test_a_signal_handler_may_write_in_the_middle_of_a_write() -> None:
 
 
 @pytest.mark.rule("LOG-20", "LOG-22")
-def test_the_rest_of_a_partial_write_goes_before_a_write_nested_in_it() -> None:
+def test_rest_of_partial_write_precedes_nested_write() -> None:
     class Partial(bytes):
         """Stands for a descriptor that took a part, and for a finalizer that then wrote."""
 
@@ -180,7 +180,7 @@ def read_to_end(fd: int) -> bytes:
 
 
 @pytest.mark.rule("LOG-22")
-def test_a_file_and_dev_null(tmp_path: Path) -> None:
+def test_writes_to_file_and_dev_null(tmp_path: Path) -> None:
     for path in (tmp_path / "out", Path(os.devnull)):
         with path.open("wb") as file:
             writer = BackgroundWriter(file.fileno(), name="file")
@@ -193,7 +193,7 @@ def test_a_file_and_dev_null(tmp_path: Path) -> None:
 
 @pytest.mark.rule("LOG-21", "LOG-22")
 @pytest.mark.parametrize("blocking", [True, False])
-def test_a_socket_whose_buffer_is_tiny(blocking: bool) -> None:
+def test_socket_with_tiny_buffer(blocking: bool) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
@@ -210,7 +210,7 @@ def test_a_socket_whose_buffer_is_tiny(blocking: bool) -> None:
 
 
 @pytest.mark.rule("LOG-21", "LOG-22")
-def test_a_terminal_that_is_stopped_holds_nobody_up() -> None:
+def test_stopped_terminal_does_not_block() -> None:
     controller, terminal = pty.openpty()
     try:
         tty.setraw(terminal)
@@ -227,7 +227,7 @@ def test_a_terminal_that_is_stopped_holds_nobody_up() -> None:
 
 
 @pytest.mark.rule("LOG-22")
-def test_flags_stay_as_they_are_and_a_non_blocking_descriptor_works() -> None:
+def test_flags_are_unchanged_and_non_blocking_descriptor_works() -> None:
     for blocking in (True, False):
         with pipe() as (reader, end):
             os.set_blocking(end, blocking)
@@ -244,7 +244,7 @@ def test_flags_stay_as_they_are_and_a_non_blocking_descriptor_works() -> None:
 
 @pytest.mark.rule("LOG-21", "LOG-22")
 @pytest.mark.skipif(not hasattr(os, "eventfd"), reason="needs eventfd")
-def test_a_descriptor_that_says_writable_and_then_is_not() -> None:
+def test_descriptor_polls_writable_but_is_not() -> None:
     # An eventfd polls writable while it can take a 1, and refuses what would overflow it.
     fd = os.eventfd(0, os.EFD_NONBLOCK)
     try:
@@ -265,7 +265,7 @@ def test_a_descriptor_that_says_writable_and_then_is_not() -> None:
 
 @pytest.mark.rule("LOG-23")
 @pytest.mark.parametrize("size", [10, 100_000])
-def test_a_reader_that_is_gone_is_noticed_and_told_once(size: int) -> None:
+def test_gone_reader_is_reported_once(size: int) -> None:
     with pipe() as (reader, end):
         told: list[str] = []
         done = threading.Event()
@@ -290,7 +290,7 @@ def test_a_reader_that_is_gone_is_noticed_and_told_once(size: int) -> None:
 
 
 @pytest.mark.rule("LOG-23")
-def test_a_reader_that_leaves_while_the_thread_waits_for_it() -> None:
+def test_reader_leaves_while_thread_waits() -> None:
     with pipe() as (reader, end):
         told = threading.Event()
         writer = BackgroundWriter(end, name="leaves", on_broken=told.set)
@@ -303,7 +303,7 @@ def test_a_reader_that_leaves_while_the_thread_waits_for_it() -> None:
 
 
 @pytest.mark.rule("LOG-23")
-def test_nobody_has_to_be_told() -> None:
+def test_callbacks_are_optional() -> None:
     with pipe() as (reader, end):
         writer = BackgroundWriter(end, name="untold")
         os.close(reader)
@@ -312,7 +312,7 @@ def test_nobody_has_to_be_told() -> None:
 
 
 @pytest.mark.rule("LOG-23")
-def test_a_closed_descriptor_and_a_reset_socket() -> None:
+def test_closed_descriptor_and_reset_socket_break_writer() -> None:
     with pipe() as (_, end):
         writer = BackgroundWriter(end, name="closed")
         os.close(end)
@@ -327,7 +327,7 @@ def test_a_closed_descriptor_and_a_reset_socket() -> None:
 
 
 @pytest.mark.rule("LOG-23")
-def test_many_threads_see_one_break() -> None:
+def test_many_threads_cause_one_break() -> None:
     with pipe() as (reader, end):
         told: list[int] = []
         writer = BackgroundWriter(end, name="many", on_broken=lambda: told.append(1))
@@ -349,7 +349,7 @@ def test_many_threads_see_one_break() -> None:
 
 
 @pytest.mark.rule("LOG-24")
-def test_draining_is_told_once_the_low_mark_is_reached() -> None:
+def test_on_drained_is_called_at_low_water() -> None:
     with pipe() as (reader, end):
         drained = threading.Semaphore(0)
         writer = BackgroundWriter(
@@ -370,7 +370,7 @@ def test_draining_is_told_once_the_low_mark_is_reached() -> None:
 
 
 @pytest.mark.rule("LOG-24")
-def test_what_never_was_too_much_is_not_told() -> None:
+def test_on_drained_is_not_called_below_high_water() -> None:
     with pipe() as (reader, end):
         told: list[int] = []
         writer = BackgroundWriter(
@@ -391,7 +391,7 @@ def test_what_never_was_too_much_is_not_told() -> None:
 
 
 @pytest.mark.rule("LOG-16")
-def test_beyond_the_limit_writes_are_refused_counted_and_reported() -> None:
+def test_writes_beyond_limit_are_refused_counted_and_reported() -> None:
     with pipe() as (reader, end):
         writer = BackgroundWriter(
             end, name="limit", limit=10, notice=lambda refused: b"<%d refused>" % refused
@@ -413,7 +413,7 @@ def test_beyond_the_limit_writes_are_refused_counted_and_reported() -> None:
 
 
 @pytest.mark.rule("LOG-39", "LOG-20")
-def test_the_report_comes_where_the_writes_are_missing() -> None:
+def test_report_is_in_place_of_refused_writes() -> None:
     with pipe() as (reader, end):
         writer = BackgroundWriter(end, name="where", limit=4, notice=lambda n: b"<%d>" % n)
         writer.write(b"ab")
@@ -439,7 +439,7 @@ def test_refused_writes_need_no_report() -> None:
 
 
 @pytest.mark.rule("LOG-26")
-def test_flush_and_close_do_not_wait_longer_than_they_may() -> None:
+def test_flush_and_close_respect_timeout() -> None:
     with pipe() as (_, end):
         fill(end)
         writer = BackgroundWriter(end, name="stuck")
@@ -456,7 +456,7 @@ def test_flush_and_close_do_not_wait_longer_than_they_may() -> None:
 
 
 @pytest.mark.rule("LOG-26")
-def test_after_close_only_the_system_call_under_way_ends() -> None:
+def test_only_system_call_under_way_continues_after_close() -> None:
     with pipe() as (reader, end):
         before = fill(end)
         writer = BackgroundWriter(end, name="late")
@@ -472,7 +472,7 @@ def test_after_close_only_the_system_call_under_way_ends() -> None:
 
 
 @pytest.mark.rule("LOG-26")
-def test_close_drains_lets_the_thread_end_and_leaves_the_descriptor_open() -> None:
+def test_close_flushes_ends_thread_and_keeps_descriptor_open() -> None:
     with pipe() as (reader, end):
         writer = BackgroundWriter(end, name="ends", delay=3600.0)
         writer.write(b"pending")
@@ -497,7 +497,7 @@ def test_flush_ends_the_delay() -> None:
 
 @pytest.mark.rule("LOG-17")
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-def test_nothing_wakes_the_thread_while_there_is_nothing_to_write() -> None:
+def test_idle_thread_is_never_woken() -> None:
     with pipe() as (_, end):
         writer = BackgroundWriter(end, name="idle", delay=0.02)
         writer.write(b"x")
@@ -523,7 +523,7 @@ def test_nothing_wakes_the_thread_while_there_is_nothing_to_write() -> None:
 
 
 @pytest.mark.rule("LOG-40")
-def test_where_no_thread_can_be_started_the_next_write_tries_again() -> None:
+def test_next_write_retries_thread_start() -> None:
     with pipe() as (reader, end):
         writer = BackgroundWriter(end, name="unstartable", delay=0.001)
         previous = threading.stack_size(1 << 46)  # more than there is address space
@@ -586,7 +586,7 @@ out.close(30)
 
 
 @pytest.mark.rule("LOG-25")
-def test_a_forked_child_starts_anew() -> None:
+def test_forked_child_starts_with_empty_queue() -> None:
     # Python 3.12 warns of a fork beside threads, which is the point here.
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
@@ -596,7 +596,7 @@ def test_a_forked_child_starts_anew() -> None:
     assert words[2:] == ["parent"]
 
 
-def test_a_writer_nobody_holds_is_freed() -> None:
+def test_unreferenced_writer_is_freed() -> None:
     with pipe() as (_, end):
         writer = BackgroundWriter(end, name="freed")
         writer.write(b"x")

@@ -1,4 +1,4 @@
-"""Content: what each kind looks like in each revision, and what is refused when it is made."""
+"""Content: the form of each kind in each revision, and invalid values."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ BLOCKS: dict[str, tuple[Block, dict[str, Any]]] = {
 
 @pytest.mark.rule("CONT-02")
 @pytest.mark.parametrize(("block", "wire"), BLOCKS.values(), ids=BLOCKS)
-def test_each_kind_has_its_shape(block: Block, wire: dict[str, Any]) -> None:
+def test_each_kind_has_its_wire_form(block: Block, wire: dict[str, Any]) -> None:
     assert block.to_wire(NEWEST) == wire
 
 
@@ -100,7 +100,7 @@ def test_bytes_are_base64_with_padding(kind: type[Image]) -> None:
 
 
 @pytest.mark.rule("CONT-02")
-def test_annotations_and_meta_stand_on_the_block() -> None:
+def test_annotations_and_meta_are_members_of_block() -> None:
     block = Text("hi", annotations=EVERYTHING, meta={"a": 1})
     assert block.to_wire(NEWEST) == {
         "type": "text",
@@ -120,7 +120,7 @@ def test_annotations_and_meta_stand_on_the_block() -> None:
 @pytest.mark.rule("CONT-04")
 @pytest.mark.parametrize("revision", REVISIONS.values(), ids=REVISIONS)
 @pytest.mark.parametrize(("block", "wire"), BLOCKS.values(), ids=BLOCKS)
-def test_no_revision_is_sent_what_it_does_not_know(
+def test_revision_gets_only_its_own_members(
     block: Block, wire: dict[str, Any], revision: Any
 ) -> None:
     sent = block.to_wire(revision)
@@ -130,7 +130,7 @@ def test_no_revision_is_sent_what_it_does_not_know(
 
 
 @pytest.mark.rule("CONT-04")
-def test_the_oldest_revision_gets_the_same_in_kinds_it_has() -> None:
+def test_oldest_revision_gets_equivalent_kinds() -> None:
     annotations = Annotations(priority=1.0, last_modified="2026-01-01T00:00:00Z")
     link = ResourceLink("task://1", "one", annotations=annotations, meta={"a": 1})
     known = {"priority": 1}
@@ -149,7 +149,7 @@ def test_the_oldest_revision_gets_the_same_in_kinds_it_has() -> None:
 
 
 @pytest.mark.rule("CONT-04")
-def test_members_come_with_the_revision_that_has_them() -> None:
+def test_members_appear_with_their_revision() -> None:
     def link_in(name: str) -> set[str]:
         return {*LINK.to_wire(REVISIONS[name])}
 
@@ -182,19 +182,19 @@ REFUSED: dict[str, Any] = {
 
 @pytest.mark.rule("CONT-05")
 @pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
-def test_what_no_revision_has_is_refused_when_it_is_made(make: Any) -> None:
+def test_invalid_content_is_refused_when_made(make: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         make()
 
 
 @pytest.mark.rule("CONT-05")
-def test_bytes_are_not_shown_where_content_is_printed() -> None:
+def test_repr_of_content_hides_bytes() -> None:
     assert "secret" not in repr(Image(b"secret", "image/png"))
     assert "secret" not in repr(BlobContents("a:b", b"secret"))
 
 
 @pytest.mark.rule("CONT-03")
-def test_one_block_stands_for_a_list_of_one() -> None:
+def test_single_block_is_list_of_one() -> None:
     assert ToolResult("hi").content == ["hi"]
     assert ToolResult(Text("hi")).content == [Text("hi")]
     assert ToolResult().content is None

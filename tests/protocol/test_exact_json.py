@@ -1,4 +1,4 @@
-"""JSON whose integers may have any number of digits."""
+"""JSON with integers of any size."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def typed(value: Any) -> Any:
 
 @pytest.mark.rule("CTOOL-20")
 @given(JSON, st.sampled_from([None, orjson.OPT_INDENT_2]))
-def test_every_integer_is_read_as_it_was_written(value: Any, option: int | None) -> None:
+def test_integers_are_read_exactly(value: Any, option: int | None) -> None:
     text = dumps(value, option)
     assert typed(loads(text)) == typed(value)
     assert typed(loads(text.decode())) == typed(value)
@@ -54,7 +54,7 @@ class Order:
 
 
 @pytest.mark.rule("CTOOL-20")
-def test_values_that_orjson_writes_are_written_alike_beside_a_long_integer() -> None:
+def test_long_integer_does_not_change_other_values() -> None:
     small = {"order": Order(1, Size.HUGE), "pair": (1, True, None, 1.5), "z": 2**64}
     assert dumps(small) == (
         b'{"order":{"count":1,"size":1180591620717411303424},'
@@ -66,13 +66,13 @@ def test_values_that_orjson_writes_are_written_alike_beside_a_long_integer() -> 
 @pytest.mark.parametrize(
     "text", ["9" * 400, f"[{'9' * 5000}]", "[" * 1020 + "9" * 30 + "]" * 1020, "[9" + "9" * 30]
 )
-def test_an_integer_that_cannot_be_read_exactly_is_refused(text: str) -> None:
+def test_integer_beyond_limit_is_refused(text: str) -> None:
     with pytest.raises(orjson.JSONDecodeError):
         loads(text)
 
 
 @pytest.mark.rule("CTOOL-20")
-def test_what_is_no_json_beside_a_long_integer_is_refused() -> None:
+def test_invalid_json_with_long_integer_is_refused() -> None:
     circle: list[Any] = [2**64]
     circle.append(circle)
     for value in (object(), [2**64, object()], {1: 2**64}, 10**5000, circle):

@@ -48,19 +48,19 @@ def expected_lines(stream: bytes, limit: int) -> list[bytes | LineTooLong]:
 @example(stream=b"x" * LIMIT + b"\r\r\n", cuts=[LIMIT + 1])
 @example(stream=b"x" * (LIMIT + 1) + b"\n", cuts=[])
 @example(stream=b" " * (LIMIT + 1) + b"\n{}", cuts=[])
-def test_any_cut_of_a_stream_gives_the_same_lines(stream: bytes, cuts: list[int]) -> None:
+def test_chunking_does_not_change_lines(stream: bytes, cuts: list[int]) -> None:
     assert lines_of(*cut(stream, cuts)) == lines_of(stream) == expected_lines(stream, LIMIT)
 
 
 @pytest.mark.rule("FRAME-01")
 @given(stream=streams)
-def test_a_stream_fed_byte_by_byte_gives_the_same_lines(stream: bytes) -> None:
+def test_single_bytes_produce_same_lines(stream: bytes) -> None:
     single_bytes = [stream[at : at + 1] for at in range(len(stream))]
     assert lines_of(*single_bytes) == lines_of(stream)
 
 
 @pytest.mark.rule("FRAME-01")
-def test_a_line_is_told_as_soon_as_its_line_feed_is_there() -> None:
+def test_line_is_returned_with_its_line_feed() -> None:
     reader = LineReader(LIMIT)
     assert reader.feed(b'{"a"') == []
     assert reader.pending_bytes == 4
@@ -76,7 +76,7 @@ def test_a_line_is_told_as_soon_as_its_line_feed_is_there() -> None:
     ("stream", "line"),
     [(b"a\r\n", b"a"), (b"a\r\r\n", b"a\r"), (b"a\rb\r\n", b"a\rb"), (b"\ra\n", b"\ra")],
 )
-def test_one_carriage_return_before_the_line_feed_is_taken_off(stream: bytes, line: bytes) -> None:
+def test_one_carriage_return_before_line_feed_is_removed(stream: bytes, line: bytes) -> None:
     assert lines_of(stream) == [line]
 
 
@@ -89,14 +89,14 @@ def test_blank_lines_are_skipped(blank: bytes) -> None:
 
 
 @pytest.mark.rule("FRAME-04")
-def test_a_line_over_the_limit_is_told_in_its_place() -> None:
+def test_line_over_limit_is_reported_in_place() -> None:
     longest = b"x" * LIMIT
     stream = b"first\n" + longest + b"\n" + longest + b"y\n" + longest + b"\r\nlast\n"
     assert lines_of(stream) == [b"first", longest, LineTooLong(LIMIT), longest, b"last"]
 
 
 @pytest.mark.rule("FRAME-04", "FRAME-05")
-def test_a_line_over_the_limit_that_never_ends_is_told_at_the_end() -> None:
+def test_endless_line_over_limit_is_reported_at_end() -> None:
     reader = LineReader(LIMIT)
     assert reader.feed(b"x" * 100) == []
     assert reader.feed(b"x" * 100) == []
@@ -105,7 +105,7 @@ def test_a_line_over_the_limit_that_never_ends_is_told_at_the_end() -> None:
 
 
 @pytest.mark.rule("FRAME-04")
-def test_lines_after_one_over_the_limit_are_read_as_ever() -> None:
+def test_lines_after_line_over_limit_are_read() -> None:
     reader = LineReader(LIMIT)
     reader.feed(b"x" * 100)
     assert reader.feed(b"x\n{}\n") == [LineTooLong(LIMIT), b"{}"]
@@ -113,7 +113,7 @@ def test_lines_after_one_over_the_limit_are_read_as_ever() -> None:
 
 
 @pytest.mark.rule("FRAME-04", "FRAME-01")
-def test_the_end_of_a_line_over_the_limit_is_no_line_even_if_it_comes_alone() -> None:
+def test_tail_of_line_over_limit_is_not_a_line() -> None:
     reader = LineReader(LIMIT)
     reader.feed(b"x" * 100)
     assert reader.feed(b"{}\n") == [LineTooLong(LIMIT)]
@@ -122,7 +122,7 @@ def test_the_end_of_a_line_over_the_limit_is_no_line_even_if_it_comes_alone() ->
 
 @pytest.mark.rule("FRAME-04")
 @given(chunks=st.lists(st.binary(max_size=40), max_size=40))
-def test_no_more_than_the_limit_and_a_line_ending_is_held(chunks: list[bytes]) -> None:
+def test_buffer_is_bounded_by_limit_and_line_ending(chunks: list[bytes]) -> None:
     reader = LineReader(LIMIT)
     for chunk in chunks:
         reader.feed(chunk)
@@ -130,7 +130,7 @@ def test_no_more_than_the_limit_and_a_line_ending_is_held(chunks: list[bytes]) -
 
 
 @pytest.mark.rule("FRAME-05")
-def test_bytes_after_the_last_line_feed_are_a_line_at_the_end() -> None:
+def test_bytes_after_last_line_feed_are_line_at_end() -> None:
     reader = LineReader(LIMIT)
     assert reader.feed(b"{}\n[]") == [b"{}"]
     assert reader.end() == [b"[]"]
@@ -153,7 +153,7 @@ class CountedBytes(bytes):
 
 @pytest.mark.rule("FRAME-06")
 @given(stream=streams, cuts=st.lists(st.integers(0), max_size=12))
-def test_every_byte_fed_is_searched_at_most_twice(stream: bytes, cuts: list[int]) -> None:
+def test_every_byte_is_searched_at_most_twice(stream: bytes, cuts: list[int]) -> None:
     reader = LineReader(LIMIT)
     CountedBytes.examined = 0
     for chunk in cut(stream, cuts):
@@ -162,7 +162,7 @@ def test_every_byte_fed_is_searched_at_most_twice(stream: bytes, cuts: list[int]
 
 
 @pytest.mark.rule("FRAME-06")
-def test_a_chunk_costs_the_same_whatever_is_held_of_its_line() -> None:
+def test_cost_of_chunk_is_independent_of_buffer() -> None:
     reader = LineReader(1_000_000)
     costs = set()
     for _ in range(6):
@@ -175,7 +175,7 @@ def test_a_chunk_costs_the_same_whatever_is_held_of_its_line() -> None:
 
 @pytest.mark.rule("FRAME-06")
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"x" * LIMIT + b"\n"])
-def test_ten_times_the_lines_are_at_most_ten_times_the_work(ending: bytes) -> None:
+def test_work_is_linear_in_lines(ending: bytes) -> None:
     def work(lines: int) -> int:
         reader = LineReader(LIMIT)
         with CallCounter() as counter:

@@ -1,4 +1,4 @@
-"""A line to one of four messages: whatever the line, and with the right id."""
+"""The parsing of any line into a message, with the right id."""
 
 from __future__ import annotations
 
@@ -68,9 +68,7 @@ def assert_malformed(message: Message, code: int, reason: str, request_id: objec
 @example(request_id=2**64 - 1, method="ping", params={})
 @example(request_id=-(2**63), method="ping", params={})
 @example(request_id="", method="", params=None)
-def test_a_request_keeps_its_id_method_and_params(
-    request_id: str | int, method: str, params: Any
-) -> None:
+def test_request_has_id_method_and_params(request_id: str | int, method: str, params: Any) -> None:
     message = parse_value({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
     assert type(message) is Request
     assert (message.id, message.method, message.params) == (request_id, method, params)
@@ -79,14 +77,14 @@ def test_a_request_keeps_its_id_method_and_params(
 
 @pytest.mark.rule("RPC-08")
 @given(method=st.text(), params=values)
-def test_a_message_without_an_id_is_a_notification(method: str, params: Any) -> None:
+def test_message_without_id_is_notification(method: str, params: Any) -> None:
     message = parse_value({"jsonrpc": "2.0", "method": method, "params": params})
     assert type(message) is Notification
     assert (message.method, message.params) == (method, params)
 
 
 @pytest.mark.rule("RPC-12")
-def test_params_that_were_not_sent_are_told_from_null() -> None:
+def test_absent_params_differ_from_null() -> None:
     absent = parse(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
     null = parse(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}')
     assert type(absent) is Request
@@ -100,7 +98,7 @@ def test_params_that_were_not_sent_are_told_from_null() -> None:
 
 
 @pytest.mark.rule("RPC-06")
-def test_unknown_members_are_ignored_and_the_last_of_duplicate_keys_counts() -> None:
+def test_unknown_members_are_ignored_and_last_duplicate_wins() -> None:
     message = parse(
         b'{"jsonrpc":"1.0","jsonrpc":"2.0","id":null,"id":7,"method":4,"method":"ping",'
         b'"extra":{"id":9},"result":1,"error":2}'
@@ -112,7 +110,7 @@ def test_unknown_members_are_ignored_and_the_last_of_duplicate_keys_counts() -> 
 @pytest.mark.rule("RPC-07")
 @pytest.mark.parametrize("request_id", [1, "1", None, 1.5, [1], {"a": 1}, True])
 @pytest.mark.parametrize("members", [{"result": 5}, {"error": {}}, {"result": None, "error": 3}])
-def test_a_result_or_an_error_without_a_method_is_a_response(
+def test_result_or_error_without_method_is_response(
     request_id: Any, members: dict[str, Any]
 ) -> None:
     message = parse_value({"jsonrpc": "2.0", "id": request_id, **members})
@@ -123,7 +121,7 @@ def test_a_result_or_an_error_without_a_method_is_a_response(
 
 
 @pytest.mark.rule("RPC-07")
-def test_a_response_without_an_id_is_a_response() -> None:
+def test_response_may_lack_id() -> None:
     message = parse(b'{"jsonrpc":"2.0","result":{}}')
     assert type(message) is Response
     assert message.id is None
@@ -167,7 +165,7 @@ HOSTILE_JSON = {
 
 @pytest.mark.rule("RPC-01", "ERR-06")
 @pytest.mark.parametrize("line", HOSTILE_JSON.values(), ids=HOSTILE_JSON)
-def test_what_is_no_json_in_utf8_is_a_parse_error(line: bytes) -> None:
+def test_invalid_json_or_utf8_is_parse_error(line: bytes) -> None:
     assert_malformed(parse(line), JsonRpcErrorCode.PARSE_ERROR, "parse_error", None)
 
 
@@ -184,14 +182,14 @@ def test_what_is_no_json_in_utf8_is_a_parse_error(line: bytes) -> None:
         b"99999999999999999999",
     ],
 )
-def test_what_is_unusual_but_json_is_taken(params: bytes) -> None:
+def test_unusual_json_is_accepted(params: bytes) -> None:
     message = parse(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + params + b"}")
     assert type(message) is Request
 
 
 @pytest.mark.rule("RPC-02")
 @pytest.mark.parametrize("line", [b"1", b"-0.5", b'"ping"', b"true", b"null"])
-def test_a_scalar_is_an_invalid_request(line: bytes) -> None:
+def test_scalar_is_invalid_request(line: bytes) -> None:
     assert_malformed(parse(line), JsonRpcErrorCode.INVALID_REQUEST, "not_an_object", None)
 
 
@@ -200,7 +198,7 @@ def test_a_scalar_is_an_invalid_request(line: bytes) -> None:
     "line",
     [b"[]", b"[1]", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', b"[" * 1024 + b"]" * 1024],
 )
-def test_an_array_is_a_batch_whatever_is_in_it(line: bytes) -> None:
+def test_any_array_is_batch(line: bytes) -> None:
     message = parse(line)
     assert type(message) is Batch
     assert len(message.items) == (0 if line == b"[]" else 1)
@@ -208,7 +206,7 @@ def test_an_array_is_a_batch_whatever_is_in_it(line: bytes) -> None:
 
 @pytest.mark.rule("RPC-13")
 @given(near_messages | values)
-def test_a_member_of_a_batch_is_what_it_would_be_alone(value: Any) -> None:
+def test_batch_item_is_parsed_like_single_message(value: Any) -> None:
     member, alone = read(value), parse_value(value)
     if type(value) is list:
         assert_malformed(member, JsonRpcErrorCode.INVALID_REQUEST, "not_an_object", None)
@@ -232,7 +230,7 @@ def test_a_member_of_a_batch_is_what_it_would_be_alone(value: Any) -> None:
         ({"jsonrpc": "2.0", "method": ["ping"]}, "method_not_a_string"),
     ],
 )
-def test_an_invalid_request_is_answered_with_its_id(
+def test_invalid_request_keeps_its_id(
     request_id: str | int, members: dict[str, Any], reason: str
 ) -> None:
     params = {"_meta": {"correlationId": "c"}}
@@ -243,7 +241,7 @@ def test_an_invalid_request_is_answered_with_its_id(
 
 
 @pytest.mark.rule("RPC-09")
-def test_the_params_of_an_invalid_request_are_kept_as_far_as_they_were_read() -> None:
+def test_invalid_request_keeps_readable_params() -> None:
     params = {"_meta": {"correlationId": "c"}}
     for members in (
         {"jsonrpc": "1.0", "id": 1, "method": "ping"},
@@ -278,14 +276,14 @@ INVALID_IDS = [
 
 @pytest.mark.rule("RPC-04", "ERR-06")
 @pytest.mark.parametrize("request_id", INVALID_IDS)
-def test_an_invalid_id_is_answered_with_null(request_id: bytes) -> None:
+def test_invalid_id_is_answered_with_null(request_id: bytes) -> None:
     message = parse(b'{"jsonrpc":"2.0","id":' + request_id + b',"method":"ping"}')
     assert_malformed(message, JsonRpcErrorCode.INVALID_REQUEST, "invalid_id", None)
 
 
 @pytest.mark.rule("RPC-02", "RPC-04")
 @pytest.mark.parametrize("request_id", INVALID_IDS)
-def test_an_invalid_id_is_never_repeated_whatever_else_is_wrong(request_id: bytes) -> None:
+def test_invalid_id_is_never_repeated(request_id: bytes) -> None:
     for rest in (b'"method":"ping"', b'"jsonrpc":"2.0"', b'"jsonrpc":"2.0","method":5'):
         message = parse(b'{"id":' + request_id + b"," + rest + b"}")
         assert type(message) is Malformed
@@ -294,7 +292,7 @@ def test_an_invalid_id_is_never_repeated_whatever_else_is_wrong(request_id: byte
 
 @pytest.mark.rule("RPC-04")
 @given(values)
-def test_a_request_id_is_a_string_or_an_integer(value: Any) -> None:
+def test_request_id_is_string_or_integer(value: Any) -> None:
     assert is_request_id(value) == (type(value) in (int, str))
 
 
@@ -303,13 +301,13 @@ def test_a_request_id_is_a_string_or_an_integer(value: Any) -> None:
 
 @pytest.mark.rule("RPC-01", "RPC-02")
 @given(st.binary(max_size=200) | st.text(max_size=80).map(str.encode))
-def test_any_bytes_are_exactly_one_kind_of_message(line: bytes) -> None:
+def test_any_bytes_are_one_kind_of_message(line: bytes) -> None:
     assert type(parse(line)) in KINDS
 
 
 @pytest.mark.rule("RPC-02", "RPC-03", "RPC-04", "RPC-07", "RPC-08")
 @given(near_messages | values)
-def test_any_json_value_is_the_kind_the_rules_say(value: Any) -> None:
+def test_any_json_value_has_kind_of_rules(value: Any) -> None:
     message = parse_value(value)
     assert type(message) is kind_by_the_rules(value)
     if type(message) is Malformed:
@@ -334,13 +332,13 @@ def kind_by_the_rules(value: Any) -> type:
 
 @pytest.mark.rule("RPC-01")
 @given(st.dictionaries(st.text(), values))
-def test_what_is_encoded_is_one_line_that_says_the_same(message: dict[str, Any]) -> None:
+def test_encoding_is_one_line_and_invertible(message: dict[str, Any]) -> None:
     line = encode(message)
     assert b"\n" not in line
     assert b"\r" not in line
     assert orjson.loads(line) == message
 
 
-def test_encoding_what_json_cannot_say_is_a_bug_of_the_caller() -> None:
+def test_encoding_of_non_json_raises() -> None:
     with pytest.raises(TypeError):
         encode({"x": object()})

@@ -1,4 +1,4 @@
-"""Two modes on one connection, and what a stateless request has to say of its sender."""
+"""Two protocol modes on one connection, and the peer that a stateless request describes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def modern(**members: Any) -> dict[str, Any]:
 
 
 @pytest.mark.rule("REV-01")
-def test_no_module_but_the_table_knows_a_revision_by_its_name() -> None:
+def test_only_table_knows_revisions_by_name() -> None:
     names = {*HANDSHAKE_REVISIONS, *STATELESS_REVISIONS}
     knowing = {
         path.relative_to(ROOT).as_posix()
@@ -62,7 +62,7 @@ def test_no_module_but_the_table_knows_a_revision_by_its_name() -> None:
 
 @pytest.mark.rule("REV-02")
 @pytest.mark.parametrize("state", [State.STARTING, State.INITIALIZING, State.RUNNING])
-def test_a_stateless_request_is_served_in_every_state_and_leaves_it(state: State) -> None:
+def test_stateless_request_is_served_in_every_state(state: State) -> None:
     core = make_core()
     if state is not State.STARTING:
         core.dispatch(request("initialize", {"protocolVersion": "2025-11-25"}))
@@ -87,7 +87,7 @@ def test_a_stateless_request_is_served_in_every_state_and_leaves_it(state: State
 
 @pytest.mark.rule("REV-12", "REV-04")
 @pytest.mark.parametrize("method", ["server/discover", "tools/call", "initialize", "ping"])
-def test_a_session_of_the_stateless_mode_takes_no_request_without_meta(method: str) -> None:
+def test_stateless_session_refuses_request_without_meta(method: str) -> None:
     core = make_core()
     core.session.stateless = True
     error = core.answer(request(method, {"protocolVersion": "2025-11-25"}))["error"]
@@ -112,7 +112,7 @@ def test_a_session_of_the_stateless_mode_takes_no_request_without_meta(method: s
     ],
     ids=str,
 )
-def test_what_a_stateless_request_says_of_its_sender_is_checked(meta: dict[str, Any]) -> None:
+def test_peer_description_of_stateless_request_is_checked(meta: dict[str, Any]) -> None:
     core = make_core()
     error = core.answer(request("tools/list", {"_meta": meta}))["error"]
     assert error["code"] == -32602
@@ -124,7 +124,7 @@ def test_what_a_stateless_request_says_of_its_sender_is_checked(meta: dict[str, 
 @given(
     meta=st.dictionaries(st.sampled_from([*MODERN, INFO_KEY, LOG_LEVEL_KEY]), st.none() | st.text())
 )
-def test_whatever_it_says_it_is_answered(meta: dict[str, Any]) -> None:
+def test_any_peer_description_is_answered(meta: dict[str, Any]) -> None:
     core = make_core()
     core.session.stateless = True
     reply = core.answer(request("tools/list", {"_meta": meta}))
@@ -135,9 +135,7 @@ def test_whatever_it_says_it_is_answered(meta: dict[str, Any]) -> None:
 @pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "no/such/method"])
 @pytest.mark.parametrize("lacking", [VERSION_KEY, CAPABILITIES_KEY])
-def test_a_request_that_lacks_a_required_member_is_told_so(
-    state: State, method: str, lacking: str
-) -> None:
+def test_missing_required_member_is_reported(state: State, method: str, lacking: str) -> None:
     core = make_core()
     core.session.state = state
     meta = {key: value for key, value in MODERN.items() if key != lacking}
@@ -149,9 +147,7 @@ def test_a_request_that_lacks_a_required_member_is_told_so(
 @pytest.mark.rule("REV-05")
 @pytest.mark.parametrize("asked", ["2025-11-25", "1900-01-01", "", "2026-07-29"])
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "no/such/method"])
-def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are(
-    asked: str, method: str
-) -> None:
+def test_unsupported_revision_is_refused_with_supported_ones(asked: str, method: str) -> None:
     core = make_core()
     meta = {"_meta": {**MODERN, VERSION_KEY: asked}}
     error = replies(core.dispatch(request(method, meta)))[0]["error"]
@@ -162,7 +158,7 @@ def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are(
 
 
 @pytest.mark.rule("REV-06", "REV-07")
-def test_a_result_names_its_type_and_its_server_in_the_stateless_mode_only() -> None:
+def test_only_stateless_results_have_type_and_server() -> None:
     results = ResultWriter(ServerInfo("s", "1", title="T", icons=[Icon("i")]), 5, "public")
     old, new = (Peer(REVISIONS[name]) for name in ("2025-03-26", NEWEST))
     assert results.complete(old, {"a": 1}) == {"a": 1}
@@ -187,7 +183,7 @@ def test_a_result_names_its_type_and_its_server_in_the_stateless_mode_only() -> 
 
 @pytest.mark.rule("REV-03")
 @pytest.mark.parametrize("shape", sorted(VARYING_MEMBERS))
-def test_a_later_revision_has_all_members_of_an_earlier_one(shape: str) -> None:
+def test_later_revision_has_all_earlier_members(shape: str) -> None:
     wire = dict.fromkeys([*VARYING_MEMBERS[shape], "name"], 1)
     kept = [revision.keep(shape, wire).keys() for revision in REVISIONS.values()]
     assert all(earlier <= later for earlier, later in pairwise(kept))
@@ -205,9 +201,7 @@ def test_a_later_revision_has_all_members_of_an_earlier_one(shape: str) -> None:
     ("method", "mode"),
     [("ping", "handshake"), ("server/discover", "stateless"), ("no/such", None)],
 )
-def test_a_method_that_the_revision_does_not_have_is_not_found(
-    method: str, mode: str | None
-) -> None:
+def test_method_of_other_revision_is_not_found(method: str, mode: str | None) -> None:
     for each in ("handshake", "stateless"):
         core = make_core().handshake()
         reply = core.answer(request(method, modern() if each == "stateless" else {}))
@@ -215,7 +209,7 @@ def test_a_method_that_the_revision_does_not_have_is_not_found(
 
 
 @pytest.mark.rule("REV-09")
-def test_what_a_server_is_can_be_asked() -> None:
+def test_server_describes_itself() -> None:
     result = make_core(instructions="Be kind.").answer(request("server/discover", modern()))
     assert result["result"].keys() == {
         "resultType",
@@ -233,7 +227,7 @@ def test_what_a_server_is_can_be_asked() -> None:
 
 
 @pytest.mark.rule("REV-04")
-def test_a_peer_can_what_it_declared_and_no_more() -> None:
+def test_peer_has_only_declared_capabilities() -> None:
     declared = {"sampling": {"tools": {}}, "roots": None, "elicitation": False, "x": True}
     peer = describe_peer(REVISIONS[NEWEST], declared, {})
     assert peer.can("sampling")
@@ -245,7 +239,7 @@ def test_a_peer_can_what_it_declared_and_no_more() -> None:
 
 
 @pytest.mark.rule("REV-11")
-def test_only_known_capabilities_and_the_names_of_extensions_are_kept() -> None:
+def test_only_known_capabilities_and_extension_names_are_kept() -> None:
     names = [f"example.com/{number}" for number in range(MAX_EXTENSIONS + 5)]
     long_name = "x" * (MAX_NAME_LENGTH + 1)
     declared = {
@@ -282,7 +276,7 @@ def test_only_known_capabilities_and_the_names_of_extensions_are_kept() -> None:
         ({}, (None, None)),
     ],
 )
-def test_of_a_client_its_name_and_version_are_kept(
+def test_client_name_and_version_are_kept(
     info: dict[str, Any], kept: tuple[str | None, str | None]
 ) -> None:
     peer = describe_peer(REVISIONS[NEWEST], {}, info)
@@ -297,9 +291,7 @@ TOO_DEEP = orjson.Fragment(b'{"x":' * 300 + b"{}" + b"}" * 300)
 @pytest.mark.rule("REV-10")
 @pytest.mark.parametrize("large", [TOO_LARGE, TOO_DEEP], ids=["large", "deep"])
 @pytest.mark.parametrize("member", ["capabilities", "clientInfo"])
-def test_initialize_is_refused_when_a_client_says_too_much_of_itself(
-    member: str, large: object
-) -> None:
+def test_initialize_with_too_large_description_is_refused(member: str, large: object) -> None:
     core = make_core()
     params = {"protocolVersion": "2025-11-25", member: large}
     error = core.answer(request("initialize", params))["error"]
@@ -313,9 +305,7 @@ def test_initialize_is_refused_when_a_client_says_too_much_of_itself(
 @pytest.mark.rule("REV-10")
 @pytest.mark.parametrize("large", [TOO_LARGE, TOO_DEEP], ids=["large", "deep"])
 @pytest.mark.parametrize("key", [CAPABILITIES_KEY, INFO_KEY])
-def test_a_stateless_request_is_refused_when_its_client_says_too_much_of_itself(
-    key: str, large: object
-) -> None:
+def test_stateless_request_with_too_large_description_is_refused(key: str, large: object) -> None:
     core = make_core()
     error = core.answer(request("tools/list", modern(**{key: large})))["error"]
     assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_meta")
@@ -324,7 +314,7 @@ def test_a_stateless_request_is_refused_when_its_client_says_too_much_of_itself(
 
 
 @pytest.mark.rule("REV-04")
-def test_a_level_is_wanted_from_the_least_severe_one_on() -> None:
+def test_level_is_wanted_from_least_severe_one_on() -> None:
     assert not any(is_wanted(level, None) for level in LOGGING_LEVELS)
     for number, least in enumerate(LOGGING_LEVELS):
         wanted = [level for level in LOGGING_LEVELS if is_wanted(level, least)]

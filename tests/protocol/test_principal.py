@@ -1,4 +1,4 @@
-"""Who is the same as who."""
+"""The identity of principals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def names(principal: Principal | None) -> object:
 
 @pytest.mark.rule("AUTH-11")
 @given(PRINCIPALS, PRINCIPALS)
-def test_principals_are_told_apart_by_their_two_names(
+def test_identity_depends_on_subject_and_client_id(
     one: Principal | None, other: Principal | None
 ) -> None:
     assert (identity_of(one) == identity_of(other)) == (names(one) == names(other))

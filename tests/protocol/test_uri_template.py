@@ -38,7 +38,7 @@ from tests.support.counting import CallCounter
         "x:" + "a" * (MAX_URI_LENGTH - 2),
     ],
 )
-def test_an_absolute_uri_is_taken(uri: str) -> None:
+def test_absolute_uri_is_accepted(uri: str) -> None:
     check_uri(uri)
 
 
@@ -69,13 +69,13 @@ def test_an_absolute_uri_is_taken(uri: str) -> None:
         ("a:%FF", "two digits"),
     ],
 )
-def test_what_is_no_absolute_uri_is_refused(uri: str, what: str) -> None:
+def test_other_than_absolute_uri_is_refused(uri: str, what: str) -> None:
     with pytest.raises(InvalidUri, match=what):
         check_uri(uri)
 
 
 @given(st.text())
-def test_percent_encoding_is_undone_by_decoding(text: str) -> None:
+def test_percent_decoding_inverts_encoding(text: str) -> None:
     try:
         encoded = percent_encode(text)
     except UnicodeEncodeError:
@@ -85,7 +85,7 @@ def test_percent_encoding_is_undone_by_decoding(text: str) -> None:
 
 
 @given(st.text("%4C3aé/", max_size=12))
-def test_decoding_reads_every_escape_once_or_refuses(text: str) -> None:
+def test_decoding_decodes_every_escape_once_or_refuses(text: str) -> None:
     decoded = percent_decode(text)
     if "%" not in text:
         assert decoded == text
@@ -105,7 +105,7 @@ def test_decoding_reads_every_escape_once_or_refuses(text: str) -> None:
         ("search:q?text={text}&page={page}", ("text", "page"), ("search:q?text=", "&page=", "")),
     ],
 )
-def test_a_template_is_literals_and_variables(
+def test_template_has_literals_and_variables(
     text: str, variables: tuple[str, ...], literals: tuple[str, ...]
 ) -> None:
     template = parse_template(text)
@@ -142,7 +142,7 @@ def test_a_template_is_literals_and_variables(
         ("task://{" + "a" * MAX_URI_LENGTH + "}", "1 to 2048 characters"),
     ],
 )
-def test_what_is_no_template_of_level_1_is_refused(text: str, what: str) -> None:
+def test_other_than_level_1_template_is_refused(text: str, what: str) -> None:
     with pytest.raises(InvalidUri, match=what):
         parse_template(text)
 
@@ -165,9 +165,7 @@ def test_what_is_no_template_of_level_1_is_refused(text: str, what: str) -> None
         ("a:x?q={q}", "a:x?q=1", {"q": "1"}),
     ],
 )
-def test_a_uri_of_the_template_gives_the_values(
-    template: str, uri: str, values: dict[str, str]
-) -> None:
+def test_matching_uri_returns_values(template: str, uri: str, values: dict[str, str]) -> None:
     assert parse_template(template).match(uri) == values
 
 
@@ -209,13 +207,13 @@ def test_a_uri_of_the_template_gives_the_values(
         ("a:{b}xx", "a:x"),
     ],
 )
-def test_what_is_no_uri_of_the_template_matches_nothing(template: str, uri: str) -> None:
+def test_other_uri_does_not_match(template: str, uri: str) -> None:
     assert parse_template(template).match(uri) is None
 
 
 @pytest.mark.rule("MRES-09")
 @pytest.mark.parametrize("value", ["", "/", "a/b", "a\\b", "\0", ".", ".."])
-def test_a_value_that_is_not_part_of_a_segment_is_not_expanded(value: str) -> None:
+def test_value_beyond_one_segment_is_not_expanded(value: str) -> None:
     with pytest.raises(InvalidUri, match="path segment"):
         parse_template("file:///{a}").expand({"a": value})
 
@@ -243,7 +241,7 @@ def test_expanding_needs_every_variable() -> None:
         ("a:%zz", True),
     ],
 )
-def test_a_way_out_of_a_path_is_seen(uri: str, expected: bool) -> None:
+def test_path_traversal_is_detected(uri: str, expected: bool) -> None:
     assert is_traversal(uri) is expected
 
 
@@ -266,7 +264,7 @@ def templates(draw: st.DrawFn) -> UriTemplate:
 
 @pytest.mark.rule("MRES-06", "MRES-07", "MRES-20")
 @given(templates(), st.data())
-def test_matching_undoes_expanding(template: UriTemplate, data: st.DataObject) -> None:
+def test_matching_inverts_expanding(template: UriTemplate, data: st.DataObject) -> None:
     values = {name: data.draw(VALUES) for name in template.variables}
     try:
         uri = template.expand(values)
@@ -299,7 +297,7 @@ def spans(template: UriTemplate, uri: str) -> list[list[str]]:
 
 @pytest.mark.rule("MRES-19")
 @given(templates(), st.text("ab-2F./?%", min_size=1, max_size=5))
-def test_a_uri_that_can_be_read_in_some_way_is_read(template: UriTemplate, rest: str) -> None:
+def test_ambiguous_uri_is_matched(template: UriTemplate, rest: str) -> None:
     assume(len(template.variables) < 3)
     uri = "t:" + rest
     simple = parse_template("t:{v}")
@@ -315,7 +313,7 @@ def test_a_uri_that_can_be_read_in_some_way_is_read(template: UriTemplate, rest:
 
 
 @pytest.mark.rule("MRES-19")
-def test_matching_does_not_try_again() -> None:
+def test_matching_never_backtracks() -> None:
     template = parse_template("a:" + "x".join(f"{{v{index}}}" for index in range(20)) + "y")
     steps = []
     for length in (500, 1000):

@@ -156,7 +156,7 @@ def test_initialize_says_only_what_its_revision_has(name: str) -> None:
 
 @pytest.mark.rule("CLIENT-01")
 @pytest.mark.parametrize("speaks", [[MODERN], [*REVISIONS], ["2099-01-01", MODERN], [MODERN, OLD]])
-def test_a_server_of_the_stateless_era_is_asked_once(speaks: list[str]) -> None:
+def test_a_server_of_the_stateless_mode_is_asked_once(speaks: list[str]) -> None:
     check(Server(speaks), [discover()], MODERN)
     check(Server(speaks), [discover()], MODERN, forced=MODERN)
     check(Server(speaks), [discover()], MODERN, known=MODERN)
@@ -164,7 +164,7 @@ def test_a_server_of_the_stateless_era_is_asked_once(speaks: list[str]) -> None:
 
 @pytest.mark.rule("CLIENT-35")
 @pytest.mark.parametrize("name", HANDSHAKE_REVISIONS)
-def test_a_server_of_the_handshake_era_gets_initialize_and_its_revision_counts(name: str) -> None:
+def test_a_server_of_the_handshake_mode_gets_initialize_and_its_revision_counts(name: str) -> None:
     server = Server([name])
     check(server, [discover(), initialize()], name)
     check(server, [initialize(name)], name, known=name)
@@ -180,7 +180,7 @@ def test_nothing_is_proposed_but_what_is_forced(forced: str) -> None:
 
 
 @pytest.mark.rule("CLIENT-01")
-def test_a_server_of_the_handshake_era_is_of_no_use_to_who_forces_the_other() -> None:
+def test_a_server_of_the_handshake_mode_is_of_no_use_to_who_forces_the_other() -> None:
     check(Server([NEW]), [discover()], "E206", forced=MODERN)
     check(Server([NEW], discover=unsupported(NEW)), [discover()], "E206", forced=MODERN)
     check(Server([NEW], discover={}), [discover()], "E209", forced=MODERN)
@@ -188,7 +188,7 @@ def test_a_server_of_the_handshake_era_is_of_no_use_to_who_forces_the_other() ->
 
 @pytest.mark.rule("CLIENT-09")
 @pytest.mark.parametrize("known", HANDSHAKE_REVISIONS)
-def test_a_server_that_has_learned_the_stateless_era_is_asked_again(known: str) -> None:
+def test_a_server_that_has_learned_the_stateless_mode_is_asked_again(known: str) -> None:
     check(Server([MODERN]), [initialize(known), discover()], MODERN, known=known)
     check(Server([NEW]), [discover(), initialize()], NEW, known=MODERN)
 

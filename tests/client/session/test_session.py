@@ -450,7 +450,7 @@ def test_a_ping_is_answered_at_once() -> None:
 
 
 @pytest.mark.rule("CLIENT-17")
-def test_in_the_stateless_era_servers_ask_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_in_the_stateless_mode_servers_ask_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(client: Client, stage: ScriptedStage) -> None:
         await client.initialize()
         stage.transport.ask(1, "ping")

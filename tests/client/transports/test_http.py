@@ -1137,7 +1137,7 @@ def test_404_for_a_stream_that_was_there_means_that_the_session_has_expired() ->
 
 
 @pytest.mark.rule("CHTTP-27", "CHTTP-24")
-def test_in_the_stateless_era_nothing_is_listened_to_or_resumed() -> None:
+def test_in_the_stateless_mode_nothing_is_listened_to_or_resumed() -> None:
     async def answer(asked: ReceivedRequest, out: Reply) -> None:
         assert asked.method == "POST"
         out.stream()

@@ -109,7 +109,7 @@ def test_a_new_level_counts_for_calls_that_run() -> None:
 
 @pytest.mark.rule("NOTE-05")
 @pytest.mark.parametrize("wanted", [None, "debug", "warning", "emergency"])
-def test_in_the_stateless_era_the_request_says_what_it_wants(wanted: str | None) -> None:
+def test_in_the_stateless_mode_the_request_says_what_it_wants(wanted: str | None) -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         meta = {} if wanted is None else {f"{PREFIX}logLevel": wanted}

@@ -1,4 +1,4 @@
-"""The ASGI application: paths, who is let in, its start and its stop, and where it is mounted."""
+"""The ASGI application: paths, authentication, start, stop and mounting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.routing import Mount
 from foundation_rt import ConfigError, Server, UsageError
 from foundation_rt.errors import MissingExtraError
 from tests.support.asgi import PATIENCE, ask, call, open_session, request, visit
-from tests.support.http_stage import STOP_SECONDS, stage
+from tests.support.http_harness import STOP_SECONDS, harness
 
 KEY = "0123456789abcdef-key"
 
@@ -51,8 +51,8 @@ def note_life(server: Server) -> list[str]:
 
 
 @pytest.mark.rule("HTTP-24")
-def test_it_lives_as_long_as_its_host() -> None:
-    async def play() -> None:
+def test_application_follows_lifespan_of_host() -> None:
+    async def scenario() -> None:
         server = make_server()
         life = note_life(server)
         app = server.asgi_app()
@@ -65,12 +65,12 @@ def test_it_lives_as_long_as_its_host() -> None:
         assert life == ["entered", "left"]
         await host.task
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("HTTP-24")
-def test_a_lifespan_that_fails_is_told_to_the_host() -> None:
-    async def play() -> None:
+def test_host_gets_lifespan_failure() -> None:
+    async def scenario() -> None:
         server = make_server()
 
         @server.lifespan
@@ -84,12 +84,12 @@ def test_a_lifespan_that_fails_is_told_to_the_host() -> None:
         assert "no database" in told["message"]
         await host.task
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("HTTP-24", "HTTP-36")
-def test_mounted_where_no_lifespan_events_come_it_starts_with_the_first_request() -> None:
-    async def play() -> None:
+def test_mounted_application_starts_with_first_request() -> None:
+    async def scenario() -> None:
         server = make_server()
         life = note_life(server)
         app = server.asgi_app()
@@ -102,12 +102,12 @@ def test_mounted_where_no_lifespan_events_come_it_starts_with_the_first_request(
         await app.stop(STOP_SECONDS)
         assert life == ["entered", "left"]
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("HTTP-24")
-def test_mounted_it_lives_as_long_as_the_application_around_it() -> None:
-    async def play() -> None:
+def test_mounted_application_follows_outer_lifespan() -> None:
+    async def scenario() -> None:
         server = make_server()
         life = note_life(server)
         app = server.asgi_app()
@@ -119,7 +119,7 @@ def test_mounted_it_lives_as_long_as_the_application_around_it() -> None:
         assert life == ["entered", "left"]
         await host.task
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 class _Under:
@@ -133,37 +133,37 @@ class _Under:
 
 
 @pytest.mark.rule("HTTP-24", "HTTP-36")
-def test_it_starts_anew_after_a_stop_on_another_loop_too() -> None:
+def test_application_restarts_after_stop_on_another_loop() -> None:
     server = make_server()
     app = server.asgi_app()
 
-    async def play() -> None:
+    async def scenario() -> None:
         await app.start()
         await open_session(app)
         await app.stop(STOP_SECONDS)
         await app.stop(STOP_SECONDS)
         assert (await visit(app, "GET", "/readyz").finish()).json == {"status": "stopping"}
 
-    asyncio.run(play())
-    asyncio.run(play())
+    asyncio.run(scenario())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("HTTP-24")
-def test_a_path_of_its_own() -> None:
-    async def play() -> None:
+def test_configured_path_is_served() -> None:
+    async def scenario() -> None:
         app = make_server(path="/a/b").asgi_app()
         answer = await visit(app, "POST", "/a/b", body=b"{").finish()
         assert answer.status == 400
         await app.stop(STOP_SECONDS)
 
-    asyncio.run(play())
+    asyncio.run(scenario())
     with pytest.raises(UsageError, match="begins with"):
         make_server().asgi_app("mcp")
 
 
-def test_who_sends_no_key_is_not_let_in() -> None:
-    async def play() -> None:
-        async with stage(no_auth=False, api_keys=(KEY,)) as one:
+def test_request_without_key_is_refused() -> None:
+    async def scenario() -> None:
+        async with harness(no_auth=False, api_keys=(KEY,)) as one:
             refused = await call(one.app, "echo", text="hi").finish()
             assert refused.status == 401
             assert refused.headers["www-authenticate"] == "Bearer"
@@ -173,14 +173,14 @@ def test_who_sends_no_key_is_not_let_in() -> None:
             with_key = visit(one.app, "POST", headers={"x-api-key": KEY}, body=body)
             assert (await with_key.finish()).status == 400  # there is no session yet
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_a_session_is_found_by_who_began_it_alone() -> None:
+def test_session_is_found_only_by_its_principal() -> None:
     other = "fedcba9876543210-key"
 
-    async def play() -> None:
-        async with stage(no_auth=False, api_keys=(KEY, other)) as one:
+    async def scenario() -> None:
+        async with harness(no_auth=False, api_keys=(KEY, other)) as one:
             params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
             import orjson
 
@@ -194,12 +194,12 @@ def test_a_session_is_found_by_who_began_it_alone() -> None:
                     await visit(one.app, "POST", headers=headers, body=ping).finish()
                 ).status == status
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_a_foreign_host_and_a_foreign_origin() -> None:
-    async def play() -> None:
-        async with stage() as one:
+def test_foreign_host_and_origin_are_refused() -> None:
+    async def scenario() -> None:
+        async with harness() as one:
             host = await visit(one.app, "POST", headers={"host": "evil.example"}).finish()
             assert host.status == 421
             origin = await visit(
@@ -212,37 +212,37 @@ def test_a_foreign_host_and_a_foreign_origin() -> None:
             ).finish()
             assert twice.status in (400, 415)
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_a_bug_is_logged_and_answered() -> None:
-    async def play() -> None:
-        async with stage() as one:
+def test_internal_error_is_logged_and_answered() -> None:
+    async def scenario() -> None:
+        async with harness() as one:
             endpoint = one.app._service.endpoint
             endpoint.runtime = None
             answer = await call(one.app, "echo", text="x").finish()
             assert answer.status == 500
             assert answer.json["error"]["data"]["reason"] == "internal_error"
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_a_client_that_leaves_before_its_body_has_come() -> None:
-    async def play() -> None:
-        async with stage() as one:
+def test_disconnect_before_body_gets_no_response() -> None:
+    async def scenario() -> None:
+        async with harness() as one:
             half = visit(one.app, "POST", body=None)
             half.bring(b"{", more=True)
             half.leave()
             await half.finish()
             assert half.status is None
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("HTTP-19")
-def test_readiness_follows_the_load() -> None:
-    async def play() -> None:
-        async with stage() as one:
+def test_readiness_follows_load() -> None:
+    async def scenario() -> None:
+        async with harness() as one:
             resources = one.server.runtime.resources
             slots = []
             while (slot := resources.try_acquire_slot()) is not None:
@@ -254,13 +254,13 @@ def test_readiness_follows_the_load() -> None:
                 slot.release()
             assert (await visit(one.app, "GET", "/readyz").finish()).status == 200
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("HTTP-16")
-def test_what_still_runs_when_it_stops_is_aborted() -> None:
-    async def play() -> None:
-        async with stage() as one:
+def test_running_calls_are_aborted_at_stop() -> None:
+    async def scenario() -> None:
+        async with harness() as one:
             session = await open_session(one.app)
             in_session, alone = session.call("wait", tag="a"), call(one.app, "wait", tag="b")
             await one.until(lambda: len(one.entered) == 2)
@@ -272,11 +272,11 @@ def test_what_still_runs_when_it_stops_is_aborted() -> None:
             await stopping
             assert in_session.messages == alone.messages == []
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_other_protocols_are_refused() -> None:
-    async def play() -> None:
+def test_websockets_are_refused() -> None:
+    async def scenario() -> None:
         app = make_server().asgi_app()
         sent: list[Any] = []
 
@@ -286,10 +286,10 @@ def test_other_protocols_are_refused() -> None:
         await app({"type": "websocket", "path": "/mcp"}, None, send)
         assert sent == [{"type": "websocket.close"}]
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_settings_that_win() -> None:
+def test_explicit_settings_take_precedence() -> None:
     server = make_server(port=1)
     server.override("http", port=2, path="/x")
     assert server.load_config().http.port == 2
@@ -302,12 +302,12 @@ def test_settings_that_win() -> None:
         wrong.load_config()
 
 
-def test_nobody_is_let_in_unless_somebody_said_so() -> None:
+def test_server_without_authentication_settings_does_not_start() -> None:
     with pytest.raises(UsageError, match="--no-auth"):
         Server("test").asgi_app()
 
 
-def test_without_the_extra_it_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_http_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [each for each in sys.modules if each.startswith("foundation_rt.transports.http")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvloop", None)
@@ -316,9 +316,9 @@ def test_without_the_extra_it_says_which(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.rule("HTTP-16")
-def test_who_waits_for_something_else_than_a_call_is_told_that_it_is_over() -> None:
-    async def play() -> None:
-        async with stage() as one:
+def test_request_waiting_for_keys_is_refused_at_stop() -> None:
+    async def scenario() -> None:
+        async with harness() as one:
             waiting = asyncio.Event()
 
             class Waits:
@@ -341,11 +341,11 @@ def test_who_waits_for_something_else_than_a_call_is_told_that_it_is_over() -> N
                     with pytest.raises(asyncio.CancelledError):
                         await asked.task
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("HTTP-36")
-def test_it_starts_anew_after_its_loop_was_closed() -> None:
+def test_application_restarts_after_its_loop_was_closed() -> None:
     server = make_server()
     server.tool(name="work")(lambda: "done")
     app = server.asgi_app()

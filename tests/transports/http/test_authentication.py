@@ -1,4 +1,4 @@
-"""Keys of the server: who has one, and what happens without."""
+"""API keys: accepted and refused requests, and settings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ask(by: Authenticator, **fields: str) -> Principal | HttpRefusal | None:
 
 
 @pytest.mark.rule("AUTH-01")
-def test_a_server_that_nobody_said_anything_of_does_not_start() -> None:
+def test_server_without_any_authentication_setting_does_not_start() -> None:
     with pytest.raises(UsageError) as refusal:
         authenticator()
     for way_out in ("http.api_keys", "oauth.issuer", "--no-auth"):
@@ -57,13 +57,13 @@ def test_a_server_that_nobody_said_anything_of_does_not_start() -> None:
     "settings",
     [{"api_keys": KEYS}, {"oauth": OauthSection(issuer="https://a.example")}],
 )
-def test_everybody_and_somebody_exclude_each_other(settings: dict[str, Any]) -> None:
+def test_no_auth_excludes_keys_and_issuer(settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"http\.no_auth"):
         authenticator(no_auth=True, **settings)
 
 
 @pytest.mark.rule("AUTH-01")
-def test_a_server_for_everybody_says_so_and_asks_nobody() -> None:
+def test_no_auth_is_logged_and_requests_have_no_principal() -> None:
     logger = Logger()
     everybody = authenticator(logger, no_auth=True)
     assert len(logger.warnings) == 1
@@ -83,12 +83,12 @@ def test_a_server_for_everybody_says_so_and_asks_nobody() -> None:
         {"api_key": ALICES, "authorization": "Bearer wrong"},
     ],
 )
-def test_who_has_a_key_enters(fields: dict[str, str]) -> None:
+def test_request_with_key_is_accepted(fields: dict[str, str]) -> None:
     assert ask(authenticator(api_keys=KEYS), **fields) == Principal("key:alice", ALL_SCOPES)
 
 
 @pytest.mark.rule("AUTH-02")
-def test_a_key_without_a_name_has_one_that_stays() -> None:
+def test_unnamed_key_has_stable_subject() -> None:
     one = ask(authenticator(api_keys=KEYS), api_key=NAMELESS)
     other = ask(authenticator(api_keys=KEYS[::-1]), api_key=NAMELESS)
     assert one == other
@@ -107,14 +107,14 @@ def test_a_key_without_a_name_has_one_that_stays() -> None:
         (f"alice:{ALICES}", f"alice:{NAMELESS}"),
     ],
 )
-def test_no_key_and_no_name_stands_twice(entries: tuple[str, ...]) -> None:
+def test_duplicate_key_or_name_is_refused(entries: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="twice") as refusal:
         read_api_keys(entries)
     assert ALICES not in str(refusal.value)
 
 
 @pytest.mark.rule("AUTH-02", "AUTH-13")
-def test_a_key_has_every_scope() -> None:
+def test_key_has_every_scope() -> None:
     principal = ask(authenticator(api_keys=KEYS), api_key=ALICES)
     assert isinstance(principal, Principal)
     assert not principal.lacks(("tools:call", "admin"))
@@ -134,7 +134,7 @@ def test_a_key_has_every_scope() -> None:
         {"authorization": "Bearer wrong"},
     ],
 )
-def test_a_wrong_key_is_refused(fields: dict[str, str]) -> None:
+def test_wrong_key_is_refused(fields: dict[str, str]) -> None:
     refusal = ask(authenticator(api_keys=KEYS), **fields)
     assert isinstance(refusal, HttpRefusal)
     assert refusal.status == 401
@@ -155,7 +155,7 @@ def test_a_wrong_key_is_refused(fields: dict[str, str]) -> None:
         {"authorization": ALICES},
     ],
 )
-def test_without_a_key_it_is_said_how_to_send_one(fields: dict[str, str]) -> None:
+def test_refusal_without_key_says_how_to_send_one(fields: dict[str, str]) -> None:
     refusal = ask(authenticator(api_keys=KEYS), **fields)
     assert isinstance(refusal, HttpRefusal)
     assert (refusal.status, refusal.headers) == (401, ((b"www-authenticate", b"Bearer"),))
@@ -164,12 +164,12 @@ def test_without_a_key_it_is_said_how_to_send_one(fields: dict[str, str]) -> Non
 
 @pytest.mark.rule("AUTH-03")
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=50))
-def test_no_text_is_a_key_by_chance(text: str) -> None:
+def test_random_text_is_not_a_key(text: str) -> None:
     assert read_api_keys(KEYS).find(text) is None
 
 
 @pytest.mark.rule("AUTH-03")
-def test_every_key_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_keys_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     from foundation_rt.transports.http import authentication
 
     compared: list[tuple[bytes, bytes]] = []

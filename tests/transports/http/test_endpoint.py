@@ -12,23 +12,25 @@ from typing import Any
 import pytest
 
 from tests.support.asgi import META, REVISION, ask, call, open_session, post, request, visit
-from tests.support.http_stage import Stage, stage
+from tests.support.http_harness import HttpHarness, harness
 from tests.support.services import need_redis
 
 PROGRESS = {"_meta": {"progressToken": "p"}}
 
+Test = Callable[[HttpHarness], Awaitable[None]]
 
-def staged(**settings: Any) -> Callable[[Callable[[Stage], Awaitable[None]]], Callable[[], None]]:
-    """Run an async test with a stage of its own."""
 
-    def decorate(test: Callable[[Stage], Awaitable[None]]) -> Callable[[], None]:
-        async def play() -> None:
-            async with stage(**settings) as one:
+def with_harness(**settings: Any) -> Callable[[Test], Callable[[], None]]:
+    """Run an async test with its own harness."""
+
+    def decorate(test: Test) -> Callable[[], None]:
+        async def scenario() -> None:
+            async with harness(**settings) as one:
                 await test(one)
 
         @wraps(test)
         def run() -> None:
-            asyncio.run(play())
+            asyncio.run(scenario())
 
         del run.__wrapped__  # type: ignore[attr-defined]
         return run
@@ -46,10 +48,10 @@ def count_living(marker: str) -> int:
 
 
 @pytest.mark.rule("HTTP-06", "HTTP-10", "HTTP-11")
-@staged()
-async def test_a_stateless_call_is_answered_as_json(stage: Stage) -> None:
+@with_harness()
+async def test_stateless_call_is_answered_as_json(harness: HttpHarness) -> None:
     for tool in ("echo", "work"):
-        answer = await call(stage.app, tool, 7, text="hi").finish()
+        answer = await call(harness.app, tool, 7, text="hi").finish()
         assert answer.status == 200
         assert answer.headers["content-type"] == "application/json"
         assert "mcp-session-id" not in answer.headers
@@ -59,11 +61,11 @@ async def test_a_stateless_call_is_answered_as_json(stage: Stage) -> None:
 
 
 @pytest.mark.rule("HTTP-28")
-@staged()
-async def test_nothing_is_kept_of_a_request_that_stays_open(stage: Stage) -> None:
+@with_harness()
+async def test_open_request_keeps_no_message(harness: HttpHarness) -> None:
     marker = "nobody-reads-this"
     params = {"notifications": {}, marker: {marker: ["x"]}}
-    open_request = ask(stage.app, "subscriptions/listen", params)
+    open_request = ask(harness.app, "subscriptions/listen", params)
     del params
     await open_request.until(lambda: b"acknowledged" in open_request.body)
     assert count_living(marker) == 0
@@ -72,33 +74,33 @@ async def test_nothing_is_kept_of_a_request_that_stays_open(stage: Stage) -> Non
 
 
 @pytest.mark.rule("HTTP-28")
-@staged()
-async def test_nothing_is_kept_of_a_call_that_runs_but_what_its_handler_needs(
-    stage: Stage,
+@with_harness()
+async def test_running_call_keeps_only_its_arguments(
+    harness: HttpHarness,
 ) -> None:
     marker = "nobody-reads-this"
-    session = await open_session(stage.app)
+    session = await open_session(harness.app)
     params = {"name": "wait", "arguments": {"tag": "a"}, marker: {marker: ["x"]}}
     running = session.post(request("tools/call", params))
     del params
-    await stage.until(lambda: stage.entered)
+    await harness.until(lambda: harness.entered)
     assert count_living(marker) == 0
-    stage.go.set()
+    harness.go.set()
     await running.finish()
 
 
 @pytest.mark.rule("REV-11")
-@staged()
-async def test_a_session_keeps_little_however_much_its_client_says_of_itself(stage: Stage) -> None:
+@with_harness()
+async def test_session_keeps_little_of_large_client_description(harness: HttpHarness) -> None:
     large = {f"{number:x}": {} for number in range(1_500)}
     params = {"protocolVersion": "2025-11-25", "capabilities": large, "clientInfo": large}
     message = request("initialize", params)
-    await post(stage.app, message).finish()
+    await post(harness.app, message).finish()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(20):
-            assert (await post(stage.app, message).finish()).status == 200
+            assert (await post(harness.app, message).finish()).status == 200
         gc.collect()
         kept = tracemalloc.get_traced_memory()[0] - before
     finally:
@@ -107,11 +109,11 @@ async def test_a_session_keeps_little_however_much_its_client_says_of_itself(sta
 
 
 @pytest.mark.rule("HTTP-06")
-@staged()
-async def test_what_comes_before_the_reply_makes_a_stream(stage: Stage) -> None:
+@with_harness()
+async def test_message_before_reply_starts_stream(harness: HttpHarness) -> None:
     params = {"name": "progress", "arguments": {"count": 3}, "_meta": {**META, **PROGRESS["_meta"]}}
     headers = {"mcp-protocol-version": REVISION, "mcp-method": "tools/call", "mcp-name": "progress"}
-    answer = await post(stage.app, request("tools/call", params, "a"), headers).finish()
+    answer = await post(harness.app, request("tools/call", params, "a"), headers).finish()
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/event-stream"
     assert answer.headers["x-accel-buffering"] == "no"
@@ -122,100 +124,100 @@ async def test_what_comes_before_the_reply_makes_a_stream(stage: Stage) -> None:
 
 
 @pytest.mark.rule("HTTP-11")
-@staged()
-async def test_the_status_says_what_is_wrong_with_a_stateless_request(stage: Stage) -> None:
-    unknown = await ask(stage.app, "no/such").finish()
+@with_harness()
+async def test_status_of_stateless_request_matches_error(harness: HttpHarness) -> None:
+    unknown = await ask(harness.app, "no/such").finish()
     assert (unknown.status, unknown.json["error"]["code"]) == (404, -32601)
-    missing = await ask(stage.app, "resources/read", {"uri": "note:none"}).finish()
+    missing = await ask(harness.app, "resources/read", {"uri": "note:none"}).finish()
     assert (missing.status, missing.json["error"]["code"]) == (400, -32602)
     headers = {"mcp-protocol-version": REVISION, "mcp-method": "tools/list"}
-    broken = await visit(stage.app, "POST", headers=headers, body=b"{").finish()
+    broken = await visit(harness.app, "POST", headers=headers, body=b"{").finish()
     assert (broken.status, broken.json["error"]["code"]) == (400, -32700)
     other = {"_meta": {**META, "io.modelcontextprotocol/protocolVersion": "1999-01-01"}}
     headers = {"mcp-protocol-version": "1999-01-01", "mcp-method": "tools/list"}
-    unspoken = await post(stage.app, request("tools/list", other), headers).finish()
+    unspoken = await post(harness.app, request("tools/list", other), headers).finish()
     assert (unspoken.status, unspoken.json["error"]["code"]) == (400, -32022)
-    mismatch = await post(stage.app, request("tools/list", {"_meta": META}, 9)).finish()
+    mismatch = await post(harness.app, request("tools/list", {"_meta": META}, 9)).finish()
     assert (mismatch.status, mismatch.json["error"]["code"]) == (400, -32020)
     assert mismatch.json["id"] == 9
 
 
 @pytest.mark.rule("HTTP-10")
-@staged()
-async def test_a_stateless_client_that_leaves_cancels_its_call(stage: Stage) -> None:
-    open_call = call(stage.app, "wait", tag="left")
-    other = call(stage.app, "wait", tag="stays")
-    await stage.until(lambda: len(stage.entered) == 2)
+@with_harness()
+async def test_stateless_disconnect_cancels_call(harness: HttpHarness) -> None:
+    open_call = call(harness.app, "wait", tag="left")
+    other = call(harness.app, "wait", tag="stays")
+    await harness.until(lambda: len(harness.entered) == 2)
     open_call.leave()
     await open_call.finish()
     running = {
-        each.arguments["tag"]: each.phase.name for each in stage.server.runtime.engine.running
+        each.arguments["tag"]: each.phase.name for each in harness.server.runtime.engine.running
     }
     assert running["left"] == "DISCONNECTED"
-    stage.go.set()
+    harness.go.set()
     assert (await other.finish()).json["result"]["content"][0]["text"] == '"stays"'
-    await stage.idle()
-    assert not stage.app._service.endpoint._open
+    await harness.idle()
+    assert not harness.app._service.endpoint._open
 
 
 @pytest.mark.rule("HTTP-10")
-@staged()
-async def test_messages_without_an_answer_in_the_stateless_mode(stage: Stage) -> None:
+@with_harness()
+async def test_stateless_messages_without_reply(harness: HttpHarness) -> None:
     headers = {"mcp-protocol-version": REVISION}
     told = {"jsonrpc": "2.0", "method": "notifications/anything"}
-    assert (await post(stage.app, told, headers).finish()).status == 202
+    assert (await post(harness.app, told, headers).finish()).status == 202
     response = {"jsonrpc": "2.0", "id": 1, "result": {}}
-    assert (await post(stage.app, response, headers).finish()).status == 400
+    assert (await post(harness.app, response, headers).finish()).status == 400
     batch = [request("tools/list", {"_meta": META})]
-    assert (await post(stage.app, batch, headers).finish()).status == 400
+    assert (await post(harness.app, batch, headers).finish()).status == 400
 
 
 @pytest.mark.rule("HTTP-09")
-@staged(keep_alive_ms=20)
-async def test_a_long_call_is_kept_alive_by_comments(stage: Stage) -> None:
-    open_call = call(stage.app, "wait", tag="long")
+@with_harness(keep_alive_ms=20)
+async def test_long_call_is_kept_alive_by_comments(harness: HttpHarness) -> None:
+    open_call = call(harness.app, "wait", tag="long")
     await open_call.until(lambda: open_call.body.count(b":\n\n") >= 2)
     assert open_call.headers["content-type"] == "text/event-stream"
-    stage.go.set()
+    harness.go.set()
     await open_call.finish()
     assert [each["id"] for each in open_call.messages] == [1]
 
 
 @pytest.mark.rule("HTTP-16")
-@staged()
-async def test_those_who_listen_are_told_that_the_server_stops(stage: Stage) -> None:
+@with_harness()
+async def test_listeners_are_ended_when_server_stops(harness: HttpHarness) -> None:
     params = {"notifications": {"toolsListChanged": True}}
-    listening = ask(stage.app, "subscriptions/listen", params, "s")
+    listening = ask(harness.app, "subscriptions/listen", params, "s")
     await listening.until(lambda: listening.messages)
-    stage.server.tool(name="another")(lambda: None)
+    harness.server.tool(name="another")(lambda: None)
     await listening.until(lambda: len(listening.messages) == 2)
-    stage.app.begin_stop()
+    harness.app.begin_stop()
     await listening.finish()
     acknowledged, changed, final = listening.messages
     assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
     assert changed["method"] == "notifications/tools/list_changed"
     assert final["id"] == "s" and final["result"]["resultType"] == "complete"
     assert listening.ended
-    refused = await call(stage.app, "echo", text="late").finish()
+    refused = await call(harness.app, "echo", text="late").finish()
     assert refused.status == 503
-    assert (await visit(stage.app, "GET", "/readyz").finish()).status == 503
+    assert (await visit(harness.app, "GET", "/readyz").finish()).status == 503
 
 
 # -- sessions ----------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("HTTP-03", "HTTP-04", "HTTP-05")
-@staged()
-async def test_a_session_from_its_first_request_to_its_last(stage: Stage) -> None:
-    session = await open_session(stage.app)
+@with_harness()
+async def test_session_from_first_to_last_request(harness: HttpHarness) -> None:
+    session = await open_session(harness.app)
     assert len(session.session_id) >= 43
     listed = await session.post(request("tools/list")).finish()
     assert listed.status == 200 and listed.json["result"]["tools"]
     wrong = {**session.headers, "mcp-protocol-version": "2025-06-18"}
-    assert (await post(stage.app, request("ping"), wrong).finish()).status == 400
+    assert (await post(harness.app, request("ping"), wrong).finish()).status == 400
     right = {**session.headers, "mcp-protocol-version": "2025-11-25"}
-    assert (await post(stage.app, request("ping"), right).finish()).status == 200
-    assert (await post(stage.app, request("ping")).finish()).status == 400
+    assert (await post(harness.app, request("ping"), right).finish()).status == 200
+    assert (await post(harness.app, request("ping")).finish()).status == 400
     ended = await session.delete().finish()
     assert ended.status == 204 and "content-length" not in ended.headers
     for again in (session.delete(), session.get(), session.post(request("ping"))):
@@ -223,88 +225,88 @@ async def test_a_session_from_its_first_request_to_its_last(stage: Stage) -> Non
 
 
 @pytest.mark.rule("HTTP-03")
-@staged(max_sessions=2)
-async def test_only_an_accepted_initialize_makes_a_session(stage: Stage) -> None:
-    refused = await post(stage.app, request("initialize", {"capabilities": {}})).finish()
+@with_harness(max_sessions=2)
+async def test_only_successful_initialize_creates_session(harness: HttpHarness) -> None:
+    refused = await post(harness.app, request("initialize", {"capabilities": {}})).finish()
     assert refused.json["error"]["code"] == -32602
     assert "mcp-session-id" not in refused.headers
-    assert not len(stage.app._service.endpoint.sessions)
-    first = await open_session(stage.app)
-    await open_session(stage.app)
+    assert not len(harness.app._service.endpoint.sessions)
+    first = await open_session(harness.app)
+    await open_session(harness.app)
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
-    full = await post(stage.app, request("initialize", params)).finish()
+    full = await post(harness.app, request("initialize", params)).finish()
     assert full.status == 503
     again = await first.post(request("initialize", params)).finish()
     assert again.json["error"]["code"] == -32600
     await first.delete().finish()
-    await open_session(stage.app)
+    await open_session(harness.app)
 
 
 @pytest.mark.rule("HTTP-05")
-@staged()
-async def test_deleting_a_session_aborts_what_runs_in_it(stage: Stage) -> None:
-    session = await open_session(stage.app)
+@with_harness()
+async def test_deleting_session_aborts_its_calls(harness: HttpHarness) -> None:
+    session = await open_session(harness.app)
     open_call = session.call("wait", 3, tag="gone")
     listening = session.get()
-    await stage.until(lambda: stage.entered)
+    await harness.until(lambda: harness.entered)
     await listening.until(lambda: listening.events)
     await session.delete().finish()
     await open_call.finish()
     await listening.finish()
     assert open_call.messages == [] and open_call.ended
-    phases = [each.phase.name for each in stage.server.runtime.engine.running]
+    phases = [each.phase.name for each in harness.server.runtime.engine.running]
     assert phases == ["DISCONNECTED"]
 
 
 @pytest.mark.rule("HTTP-01")
-@staged()
-async def test_other_methods_and_paths_are_refused(stage: Stage) -> None:
-    put = await visit(stage.app, "PUT").finish()
+@with_harness()
+async def test_other_methods_and_paths_are_refused(harness: HttpHarness) -> None:
+    put = await visit(harness.app, "PUT").finish()
     assert (put.status, put.headers["allow"]) == (405, "POST, GET, DELETE")
-    assert (await visit(stage.app, "GET", "/elsewhere").finish()).status == 404
-    assert (await visit(stage.app, "POST", "/mcp/").finish()).status == 404
+    assert (await visit(harness.app, "GET", "/elsewhere").finish()).status == 404
+    assert (await visit(harness.app, "POST", "/mcp/").finish()).status == 404
 
 
 @pytest.mark.rule("HTTP-02")
-@staged()
-async def test_both_modes_are_served_at_one_path(stage: Stage) -> None:
-    session = await open_session(stage.app, "2024-11-05")
+@with_harness()
+async def test_both_modes_are_served_at_one_path(harness: HttpHarness) -> None:
+    session = await open_session(harness.app, "2024-11-05")
     old = await session.call("echo", 1, text="old").finish()
-    new = await call(stage.app, "echo", text="new").finish()
+    new = await call(harness.app, "echo", text="new").finish()
     assert "resultType" not in old.json["result"]
     assert new.json["result"]["resultType"] == "complete"
 
 
 @pytest.mark.rule("HTTP-11")
-@staged()
-async def test_the_status_in_a_session_tells_what_is_no_message(stage: Stage) -> None:
-    session = await open_session(stage.app)
+@with_harness()
+async def test_invalid_message_in_session_is_bad_request(harness: HttpHarness) -> None:
+    session = await open_session(harness.app)
     unknown = await session.post(request("no/such")).finish()
     assert (unknown.status, unknown.json["error"]["code"]) == (200, -32601)
     for body in (b"{", b"[]", b"3", b'{"jsonrpc":"1.0","id":4,"method":"ping"}'):
-        broken = await visit(stage.app, "POST", headers=session.headers, body=body).finish()
+        broken = await visit(harness.app, "POST", headers=session.headers, body=body).finish()
         assert broken.status == 400, body
         assert "error" in broken.json
 
 
 @pytest.mark.rule("HTTP-31")
-@staged()
-async def test_an_id_in_use_is_refused_and_its_call_goes_on(stage: Stage) -> None:
-    session = await open_session(stage.app)
+@with_harness()
+async def test_duplicate_id_is_refused_and_its_call_continues(harness: HttpHarness) -> None:
+    session = await open_session(harness.app)
     first = session.call("wait", 5, tag="first")
-    await stage.until(lambda: stage.entered)
+    await harness.until(lambda: harness.entered)
     second = await session.call("echo", 5, text="second").finish()
     assert second.json["id"] is None
     assert second.json["error"]["data"]["reason"] == "duplicate_id"
-    stage.go.set()
+    harness.go.set()
     await first.finish()
     assert first.json["result"]["content"][0]["text"] == '"first"'
 
 
 @pytest.mark.rule("HTTP-25")
-@staged()
-async def test_a_batch_is_answered_by_one_array(stage: Stage) -> None:
-    session = await open_session(stage.app, "2025-03-26")
+@with_harness()
+async def test_batch_is_answered_by_one_array(harness: HttpHarness) -> None:
+    session = await open_session(harness.app, "2025-03-26")
     mixed = [
         request("ping", None, 1),
         {"jsonrpc": "2.0", "method": "notifications/none"},
@@ -321,9 +323,9 @@ async def test_a_batch_is_answered_by_one_array(stage: Stage) -> None:
         request("tools/call", {"name": "wait", "arguments": {"tag": "b"}}, "b"),
     ]
     batch = session.post(waiting)
-    await stage.until(lambda: len(stage.entered) == 2)
+    await harness.until(lambda: len(harness.entered) == 2)
     await session.post(cancelled("a")).finish()
-    stage.go.set()
+    harness.go.set()
     await batch.finish()
     answered = (
         batch.json if batch.headers["content-type"] == "application/json" else batch.messages[0]
@@ -338,28 +340,28 @@ def cancelled(request_id: object) -> dict[str, Any]:
 
 
 @pytest.mark.rule("HTTP-26")
-@staged()
-async def test_the_response_of_a_cancelled_request_ends(stage: Stage) -> None:
-    session = await open_session(stage.app)
+@with_harness()
+async def test_response_of_cancelled_request_ends(harness: HttpHarness) -> None:
+    session = await open_session(harness.app)
     open_call = session.call("wait", 5, tag="cancelled")
     other = session.call("wait", 6, tag="other")
-    await stage.until(lambda: len(stage.entered) == 2)
+    await harness.until(lambda: len(harness.entered) == 2)
     assert (await session.post(cancelled(5)).finish()).status == 202
     await open_call.finish()
     assert open_call.messages == []
     assert not other.ended
-    stage.go.set()
+    harness.go.set()
     await other.finish()
-    [channel] = stage.app._service.endpoint.sessions
+    [channel] = harness.app._service.endpoint.sessions
     assert not channel._streams and not channel.is_busy
 
 
 @pytest.mark.rule("HTTP-05")
-@staged()
-async def test_nothing_is_kept_of_a_session_that_has_ended(stage: Stage) -> None:
-    events = stage.app._service.endpoint.events
+@with_harness()
+async def test_ended_session_keeps_nothing(harness: HttpHarness) -> None:
+    events = harness.app._service.endpoint.events
     for _ in range(3):
-        session = await open_session(stage.app)
+        session = await open_session(harness.app)
         soon = session.call("wait", 1, tag="soon")
         late = session.call("wait", 2, tag="late")
         await late.until(lambda: late.events)  # noqa: B023 -- awaited in the same turn
@@ -371,9 +373,9 @@ async def test_nothing_is_kept_of_a_session_that_has_ended(stage: Stage) -> None
 
 
 @pytest.mark.rule("HTTP-08")
-@staged()
-async def test_a_question_is_asked_where_its_call_is_answered(stage: Stage) -> None:
-    session = await open_session(stage.app, capabilities={"roots": {}})
+@with_harness()
+async def test_server_request_is_sent_in_response_of_its_call(harness: HttpHarness) -> None:
+    session = await open_session(harness.app, capabilities={"roots": {}})
     listening = session.get()
     open_call = session.call("ask_roots", 2)
     await open_call.until(lambda: open_call.messages)
@@ -393,10 +395,10 @@ async def test_a_question_is_asked_where_its_call_is_answered(stage: Stage) -> N
 
 @pytest.mark.rule("HTTP-07", "HTTP-13")
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
-def test_a_call_outlasts_its_connection_and_its_result_is_fetched(revision: str) -> None:
-    @staged()
-    async def test(stage: Stage) -> None:
-        session = await open_session(stage.app, revision)
+def test_result_is_fetched_after_lost_connection(revision: str) -> None:
+    @with_harness()
+    async def test(harness: HttpHarness) -> None:
+        session = await open_session(harness.app, revision)
         open_call = session.call("wait", 5, tag="patient")
         await open_call.until(lambda: open_call.events)
         first = open_call.events[0]
@@ -404,9 +406,9 @@ def test_a_call_outlasts_its_connection_and_its_result_is_fetched(revision: str)
         assert ("data" in first) == (revision == "2025-11-25")
         open_call.leave()
         await open_call.finish()
-        assert stage.ended == {}
-        stage.go.set()
-        await stage.idle()
+        assert harness.ended == {}
+        harness.go.set()
+        await harness.idle()
         resumed = await session.get(first["id"]).finish()
         assert [each["id"] for each in resumed.messages] == [5]
         assert resumed.messages[0]["result"]["content"][0]["text"] == '"patient"'
@@ -418,23 +420,23 @@ def test_a_call_outlasts_its_connection_and_its_result_is_fetched(revision: str)
 
 
 @pytest.mark.rule("HTTP-13")
-@staged()
-async def test_a_stream_is_resumed_while_it_goes_on(stage: Stage) -> None:
-    session = await open_session(stage.app)
+@with_harness()
+async def test_live_stream_is_resumed(harness: HttpHarness) -> None:
+    session = await open_session(harness.app)
     open_call = session.call("wait", 5, tag="live")
     await open_call.until(lambda: open_call.events)
     resumed = session.get(open_call.events[0]["id"])
     await open_call.finish()  # a message is sent in one place only
     assert open_call.messages == []
-    stage.go.set()
+    harness.go.set()
     await resumed.finish()
     assert [each["id"] for each in resumed.messages] == [5]
 
 
 @pytest.mark.rule("HTTP-13")
-@staged()
-async def test_events_that_nobody_knows_are_not_resumed(stage: Stage) -> None:
-    session, other = await open_session(stage.app), await open_session(stage.app)
+@with_harness()
+async def test_unknown_events_are_not_resumed(harness: HttpHarness) -> None:
+    session, other = await open_session(harness.app), await open_session(harness.app)
     open_call = other.call("wait", 5, tag="other")
     await open_call.until(lambda: open_call.events)
     for event_id in ("nonsense", "0123456789abcdef-0", open_call.events[0]["id"]):
@@ -442,37 +444,37 @@ async def test_events_that_nobody_knows_are_not_resumed(stage: Stage) -> None:
         assert refused.status == 400, event_id
         assert refused.json["error"]["data"]["reason"] == "unknown_event"
     assert not open_call.ended
-    stage.go.set()
+    harness.go.set()
     await open_call.finish()
     assert open_call.messages
 
 
 @pytest.mark.rule("HTTP-15")
-@staged(retry_ms=5)
-async def test_a_handler_lets_go_of_its_client_which_comes_back(stage: Stage) -> None:
-    session = await open_session(stage.app)
+@with_harness(retry_ms=5)
+async def test_client_reconnects_after_close_stream(harness: HttpHarness) -> None:
+    session = await open_session(harness.app)
     open_call = await session.call("let_go", 5, tag="later").finish()
     assert open_call.headers["content-type"] == "text/event-stream"
     assert open_call.messages == []
     assert [each.get("retry") for each in open_call.events] == ["5", "5"]
     resumed = session.get(open_call.events[0]["id"])
-    await stage.until(lambda: stage.entered)
-    stage.go.set()
+    await harness.until(lambda: harness.entered)
+    harness.go.set()
     await resumed.finish()
     assert [each["id"] for each in resumed.messages] == [5]
 
 
 @pytest.mark.rule("HTTP-15")
-@staged()
-async def test_letting_go_means_nothing_where_no_client_would_come_back(stage: Stage) -> None:
-    stage.go.set()
-    stateless = await call(stage.app, "let_go", tag="a").finish()
+@with_harness()
+async def test_close_stream_does_nothing_without_resumption(harness: HttpHarness) -> None:
+    harness.go.set()
+    stateless = await call(harness.app, "let_go", tag="a").finish()
     assert stateless.json["result"]["content"][0]["text"] == '"a"'
-    stage.go.clear()
-    session = await open_session(stage.app, "2025-06-18")
+    harness.go.clear()
+    session = await open_session(harness.app, "2025-06-18")
     older = session.call("let_go", 1, tag="b")
-    await stage.until(lambda: "b" in stage.entered)
-    stage.go.set()
+    await harness.until(lambda: "b" in harness.entered)
+    harness.go.set()
     await older.finish()
     streamed = older.headers["content-type"] == "text/event-stream"
     reply = older.messages[0] if streamed else older.json
@@ -480,22 +482,22 @@ async def test_letting_go_means_nothing_where_no_client_would_come_back(stage: S
 
 
 @pytest.mark.rule("HTTP-12")
-@staged()
-async def test_news_are_told_to_whoever_listens_last(stage: Stage) -> None:
-    session = await open_session(stage.app)
-    stage.server.tool(name="unheard")(lambda: None)
+@with_harness()
+async def test_notifications_go_to_latest_get_stream(harness: HttpHarness) -> None:
+    session = await open_session(harness.app)
+    harness.server.tool(name="unheard")(lambda: None)
     await asyncio.sleep(0)
     first = session.get()
     await first.until(lambda: first.messages)  # said before anybody listened
     second = session.get()
     await first.finish()
     await second.until(lambda: second.events)
-    stage.server.tool(name="heard")(lambda: None)
+    harness.server.tool(name="heard")(lambda: None)
     await second.until(lambda: second.messages)
     assert len(first.messages) == len(second.messages) == 1
     second.leave()
     await second.finish()
-    stage.server.tool(name="missed")(lambda: None)
+    harness.server.tool(name="missed")(lambda: None)
     await asyncio.sleep(0)
     third = session.get(second.events[-1]["id"])
     await third.until(lambda: third.messages)
@@ -505,15 +507,15 @@ async def test_news_are_told_to_whoever_listens_last(stage: Stage) -> None:
 
 
 @pytest.mark.rule("HTTP-12")
-@staged(max_events=4)
-async def test_who_listens_first_is_told_what_is_still_kept(stage: Stage) -> None:
-    session = await open_session(stage.app)
+@with_harness(max_events=4)
+async def test_first_listener_gets_kept_notifications(harness: HttpHarness) -> None:
+    session = await open_session(harness.app)
     uris = [f"note://{number}" for number in range(6)]
     for uri in uris:
         subscribe = request("resources/subscribe", {"uri": uri})
         assert "result" in (await session.post(subscribe).finish()).json
     for uri in uris:
-        stage.server.resource_updated(uri)
+        harness.server.resource_updated(uri)
         await asyncio.sleep(0)
     first = session.get()
     await first.until(lambda: len(first.messages) == 4)
@@ -528,33 +530,33 @@ async def test_who_listens_first_is_told_what_is_still_kept(stage: Stage) -> Non
 
 
 @pytest.mark.rule("HTTP-14")
-@staged()
-async def test_what_a_session_of_another_process_said_is_told(stage: Stage) -> None:
+@with_harness()
+async def test_stream_of_another_process_is_replayed(harness: HttpHarness) -> None:
     from foundation_rt.transports.http.event_store import SessionRecord
 
-    events = stage.app._service.endpoint.events
+    events = harness.app._service.endpoint.events
     events.open("elsewhere", SessionRecord(None, "2025-11-25"))
     trail = events.begin("elsewhere")
     first = trail.record(b"")
     trail.record(b'{"jsonrpc":"2.0","id":1,"result":{}}')
     headers = {"mcp-session-id": "elsewhere", "last-event-id": first}
-    going = await visit(stage.app, "GET", headers=headers).finish()
+    going = await visit(harness.app, "GET", headers=headers).finish()
     assert [each["id"] for each in going.messages] == [1]
     assert going.events[-1] == {"retry": "1000"}  # more may come: ask again
     trail.end()
-    ended = await visit(stage.app, "GET", headers=headers).finish()
+    ended = await visit(harness.app, "GET", headers=headers).finish()
     assert "retry" not in ended.events[-1]
     events.open("foreign", SessionRecord("somebody", "2025-11-25"))
     headers["mcp-session-id"] = "foreign"
-    assert (await visit(stage.app, "GET", headers=headers).finish()).status == 404
+    assert (await visit(harness.app, "GET", headers=headers).finish()).status == 404
 
 
 @pytest.mark.rule("HTTP-14")
-def test_processes_that_share_a_store_resume_each_other_s_streams() -> None:
+def test_processes_with_shared_store_resume_each_others_streams() -> None:
     url = need_redis()
 
-    async def play() -> None:
-        async with stage(event_store=url) as here, stage(event_store=url) as there:
+    async def scenario() -> None:
+        async with harness(event_store=url) as here, harness(event_store=url) as there:
             session = await open_session(here.app)
             open_call = session.call("wait", 5, tag="a")
             await open_call.until(lambda: open_call.events)
@@ -570,27 +572,27 @@ def test_processes_that_share_a_store_resume_each_other_s_streams() -> None:
             assert [each["id"] for each in told.messages] == [5]
             assert (await session.delete().finish()).status == 204
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("HTTP-17")
 @pytest.mark.parametrize("extensions", [True, False])
-def test_a_client_that_does_not_read_is_cut_off_and_nobody_else_notices(extensions: bool) -> None:
-    @staged()
-    async def test(stage: Stage) -> None:
+def test_client_that_does_not_read_is_cut_off_without_effect_on_others(extensions: bool) -> None:
+    @with_harness()
+    async def test(harness: HttpHarness) -> None:
         params = {"notifications": {"resourceSubscriptions": ["note://a"]}}
         headers = {"mcp-protocol-version": REVISION, "mcp-method": "subscriptions/listen"}
         import orjson
 
         body = orjson.dumps(request("subscriptions/listen", params | {"_meta": META}))
-        slow = visit(stage.app, "POST", headers=headers, body=body, extensions=extensions)
+        slow = visit(harness.app, "POST", headers=headers, body=body, extensions=extensions)
         await slow.until(lambda: slow.messages)
         slow.read(on=False)
-        quick = ask(stage.app, "subscriptions/listen", params, 2)
+        quick = ask(harness.app, "subscriptions/listen", params, 2)
         await quick.until(lambda: quick.messages)
         told = 0
         while not slow.task.done():
-            stage.server.resource_updated("note://a")
+            harness.server.resource_updated("note://a")
             told += 1
             if told % 100 == 0:
                 await asyncio.sleep(0)
@@ -600,6 +602,6 @@ def test_a_client_that_does_not_read_is_cut_off_and_nobody_else_notices(extensio
         quick.leave()
         await quick.finish()
         await slow.finish()
-        assert not stage.app._service.endpoint._open
+        assert not harness.app._service.endpoint._open
 
     test()

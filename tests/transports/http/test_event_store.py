@@ -1,4 +1,4 @@
-"""What every event store promises, for that in memory and that in Redis."""
+"""The contract of event stores, for those in memory and in Redis."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATIENCE = 20.0
 
 
 class Logger:
-    """Takes what a store has to say."""
+    """Records the log messages of a store."""
 
     def __init__(self) -> None:
         self.records: list[tuple[str, str]] = []
@@ -110,20 +110,20 @@ def lines(replay: Replay | None) -> list[bytes] | None:
 
 @pytest.mark.rule("RESUME-01")
 @given(st.integers(0, 10**15 - 1))
-def test_an_id_names_stream_and_place(place: int) -> None:
+def test_event_id_names_stream_and_place(place: int) -> None:
     stream = new_stream_id()
     assert parse_event_id(event_id(stream, place)) == (stream, place)
 
 
 @pytest.mark.rule("RESUME-01")
 @given(st.text(max_size=30) | st.from_regex(r"[0-9a-f]{15,17}-0?[0-9]{0,17}", fullmatch=True))
-def test_only_what_was_given_out_is_an_id(text: str) -> None:
+def test_malformed_id_is_not_an_event_id(text: str) -> None:
     named = parse_event_id(text)
     assert named is None or event_id(*named) == text
 
 
 @pytest.mark.rule("RESUME-01", "RESUME-02")
-def test_a_client_is_told_what_it_missed(run: Any) -> None:
+def test_replay_returns_missed_events(run: Any) -> None:
     async def scenario(store: EventStore) -> None:
         trail = store.begin(SESSION)
         ids = [trail.record(line) for line in (b"", b'{"a":1}', b'{"b":"\xc3\xa4"}')]
@@ -146,7 +146,7 @@ def test_a_client_is_told_what_it_missed(run: Any) -> None:
 
 
 @pytest.mark.rule("RESUME-02")
-def test_a_stream_is_told_nothing_of_another(run: Any) -> None:
+def test_replay_has_no_events_of_another_stream(run: Any) -> None:
     async def scenario(store: EventStore) -> None:
         one, other = store.begin(SESSION), store.begin(SESSION)
         started = one.record(b"1a")
@@ -159,7 +159,7 @@ def test_a_stream_is_told_nothing_of_another(run: Any) -> None:
 
 
 @pytest.mark.rule("RESUME-02")
-def test_a_session_is_told_nothing_of_another(run: Any) -> None:
+def test_replay_has_no_events_of_another_session(run: Any) -> None:
     async def scenario(store: EventStore) -> None:
         store.open("session-2", RECORD)
         started = store.begin(SESSION).record(b"mine")
@@ -171,7 +171,7 @@ def test_a_session_is_told_nothing_of_another(run: Any) -> None:
 
 @pytest.mark.rule("RESUME-03")
 @pytest.mark.parametrize("text", ["", "x", "0" * 16 + "-0", "0" * 16, "\x00", "9" * 5000, "ä-1"])
-def test_an_id_that_is_none_resumes_nothing(run: Any, text: str) -> None:
+def test_malformed_id_resumes_nothing(run: Any, text: str) -> None:
     async def scenario(store: EventStore) -> None:
         store.begin(SESSION).record(b"a")
         assert await store.replay(SESSION, text) is None
@@ -180,7 +180,7 @@ def test_an_id_that_is_none_resumes_nothing(run: Any, text: str) -> None:
 
 
 @pytest.mark.rule("RESUME-03")
-def test_an_event_that_has_not_been_said_resumes_nothing(run: Any) -> None:
+def test_future_event_id_resumes_nothing(run: Any) -> None:
     async def scenario(store: EventStore) -> None:
         trail = store.begin(SESSION)
         trail.record(b"a")
@@ -191,7 +191,7 @@ def test_an_event_that_has_not_been_said_resumes_nothing(run: Any) -> None:
 
 
 @pytest.mark.rule("RESUME-03", "RESUME-04")
-def test_the_oldest_events_go_first_and_a_gap_is_not_passed_over(run: Any) -> None:
+def test_oldest_events_are_dropped_first_and_gap_is_not_skipped(run: Any) -> None:
     async def scenario(store: EventStore) -> None:
         trail, other = store.begin(SESSION), store.begin(SESSION)
         ids = [trail.record(b"%d" % i) for i in range(4)]
@@ -217,7 +217,7 @@ def test_the_oldest_events_go_first_and_a_gap_is_not_passed_over(run: Any) -> No
 
 
 @pytest.mark.rule("RESUME-04")
-def test_the_bytes_of_a_session_are_bounded(run: Any) -> None:
+def test_bytes_of_session_are_bounded(run: Any) -> None:
     async def scenario(store: EventStore) -> None:
         trail = store.begin(SESSION)
         first = trail.record(b"")
@@ -235,7 +235,7 @@ def test_the_bytes_of_a_session_are_bounded(run: Any) -> None:
 
 
 @pytest.mark.rule("RESUME-04")
-def test_a_stream_that_has_ended_and_gone_leaves_nothing(run: Any) -> None:
+def test_ended_stream_without_events_leaves_nothing(run: Any) -> None:
     async def scenario(store: EventStore) -> None:
         trail = store.begin(SESSION)
         last = trail.record(b"a")
@@ -253,7 +253,7 @@ def test_a_stream_that_has_ended_and_gone_leaves_nothing(run: Any) -> None:
 
 
 @pytest.mark.rule("RESUME-03")
-def test_a_silent_stream_goes_on_although_its_events_have_gone(run: Any) -> None:
+def test_silent_stream_continues_after_its_events_expired(run: Any) -> None:
     async def scenario(store: EventStore) -> None:
         silent, other = store.begin(SESSION), store.begin(SESSION)
         last = silent.record(b"a")
@@ -270,7 +270,7 @@ def test_a_silent_stream_goes_on_although_its_events_have_gone(run: Any) -> None
 
 
 @pytest.mark.rule("RESUME-05")
-def test_a_session_is_known_until_it_is_over(run: Any) -> None:
+def test_session_record_is_kept_until_session_ends(run: Any) -> None:
     async def scenario(store: EventStore) -> None:
         assert await store.find(SESSION) == RECORD
         assert await store.find("session-2") is None
@@ -299,7 +299,7 @@ def memory(**changes: Any) -> tuple[MemoryEventStore, ManualClock]:
 
 
 @pytest.mark.rule("RESUME-04")
-def test_an_event_is_kept_for_a_time() -> None:
+def test_event_expires() -> None:
     async def scenario() -> None:
         store, clock = memory()
         store.open(SESSION, RECORD)
@@ -318,7 +318,7 @@ def test_an_event_is_kept_for_a_time() -> None:
 
 
 @pytest.mark.rule("RESUME-04")
-def test_what_has_expired_goes_from_sessions_that_say_nothing_more() -> None:
+def test_expired_events_of_silent_sessions_are_dropped() -> None:
     store, clock = memory()
     for name in ("a", "b"):
         store.open(name, RECORD)
@@ -330,7 +330,7 @@ def test_what_has_expired_goes_from_sessions_that_say_nothing_more() -> None:
 
 
 @pytest.mark.rule("RESUME-04")
-def test_all_sessions_together_are_bounded() -> None:
+def test_bytes_of_all_sessions_are_bounded() -> None:
     store, _ = memory(max_bytes=10_000)
     trails = {}
     for name in map(str, range(20)):
@@ -349,7 +349,7 @@ def test_all_sessions_together_are_bounded() -> None:
         st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.sampled_from("rrrreft")), max_size=60
     )
 )
-def test_what_is_kept_is_counted_right(steps: list[tuple[str, int, str]]) -> None:
+def test_size_of_store_is_counted_correctly(steps: list[tuple[str, int, str]]) -> None:
     store, clock = memory(max_events=4, max_session_bytes=900, max_bytes=1500)
     trails: dict[tuple[str, int], Any] = {}
     for session, number, step in steps:
@@ -390,7 +390,7 @@ def with_redis(scenario: Callable[[str, str], Awaitable[None]]) -> None:
 
 
 @pytest.mark.rule("RESUME-05")
-def test_another_process_finds_and_resumes_a_session() -> None:
+def test_another_process_finds_and_resumes_session() -> None:
     async def scenario(url: str, prefix: str) -> None:
         one, other = redis_store(url, prefix), redis_store(url, prefix)
         await one.start()
@@ -434,7 +434,7 @@ def test_keys_hide_the_session_and_expire() -> None:
 
 
 @pytest.mark.rule("RESUME-04")
-def test_redis_lets_go_of_what_is_too_old() -> None:
+def test_redis_drops_old_events() -> None:
     async def scenario(url: str, prefix: str) -> None:
         store = redis_store(url, prefix, ttl_ms=1)
         await store.start()
@@ -450,7 +450,7 @@ def test_redis_lets_go_of_what_is_too_old() -> None:
 
 
 @pytest.mark.rule("RESUME-06")
-def test_while_redis_is_away_nothing_waits_and_nothing_grows() -> None:
+def test_writes_neither_wait_nor_grow_without_redis() -> None:
     async def scenario() -> None:
         logger = Logger()
         url = "redis://:s3cr3t@127.0.0.1:1/0"
@@ -476,7 +476,7 @@ def test_while_redis_is_away_nothing_waits_and_nothing_grows() -> None:
 
 
 @pytest.mark.rule("RESUME-06")
-def test_what_waited_is_written_when_redis_is_back() -> None:
+def test_waiting_writes_are_done_when_redis_is_back() -> None:
     async def scenario(url: str, prefix: str) -> None:
         async with Gate(url) as gate:
             logger = Logger()
@@ -506,7 +506,7 @@ async def logger_says(logger: Logger, level: str) -> None:
 
 
 @pytest.mark.rule("RESUME-06")
-def test_what_cannot_be_sent_to_redis_holds_up_nothing() -> None:
+def test_write_that_cannot_be_sent_delays_no_other() -> None:
     async def scenario(url: str, prefix: str) -> None:
         logger = Logger()
         store = redis_store(url, prefix, logger=logger)
@@ -529,7 +529,7 @@ def test_what_cannot_be_sent_to_redis_holds_up_nothing() -> None:
 
 
 @pytest.mark.rule("RESUME-06")
-def test_what_redis_refuses_holds_up_nothing() -> None:
+def test_write_that_redis_refuses_delays_no_other() -> None:
     async def scenario(url: str, prefix: str) -> None:
         from redis.asyncio import Redis
 
@@ -555,5 +555,5 @@ def test_what_redis_refuses_holds_up_nothing() -> None:
 
 
 @pytest.mark.rule("RESUME-06")
-def test_a_store_that_was_never_started_is_closed() -> None:
+def test_store_can_be_closed_before_start() -> None:
     asyncio.run(redis_store("redis://127.0.0.1:1", "x", logger=Logger()).close())

@@ -1,4 +1,4 @@
-"""What needs an extra says which."""
+"""Features without their extra name it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ except MissingExtraError as error:
         ),
     ],
 )
-def test_an_extra_that_is_missing_is_named(missing: str, use: str, extra: str) -> None:
+def test_missing_extra_is_named(missing: str, use: str, extra: str) -> None:
     program = _PROGRAM.format(missing=missing, use=use)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60

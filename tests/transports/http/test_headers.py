@@ -1,4 +1,4 @@
-"""What the head of a request has to say, and that it says the same as the body."""
+"""The head of a request, and its comparison with the body."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def status(refusal: HttpRefusal | RequestHead | None) -> int | None:
 
 
 def modern(method: str, params: Any = None, **fields: str) -> tuple[RequestHead, Request]:
-    """A request of the stateless mode whose head is right, but for `fields`; "" takes one away."""
+    """Return a valid stateless request with `fields` replaced in its head; "" removes one."""
     params = {"_meta": {VERSION_KEY: MODERN}, **(params or {})}
     right = {"mcp_protocol_version": MODERN, "mcp_method": method}
     if method in NAME_SOURCES:
@@ -78,7 +78,7 @@ def mismatch(head: RequestHead, request: Request, *parameters: Any) -> str | Non
 
 @pytest.mark.rule("HEAD-01", "HEAD-03")
 @pytest.mark.parametrize("name", SINGLE)
-def test_a_field_that_decides_stands_once(name: str) -> None:
+def test_duplicate_deciding_header_is_refused(name: str) -> None:
     raw = name.encode()
     refusal = read_head([(raw, b"a"), (b"x-other", b"b"), (b"x-other", b"b"), (raw, b"a")])
     assert isinstance(refusal, HttpRefusal)
@@ -89,14 +89,14 @@ def test_a_field_that_decides_stands_once(name: str) -> None:
 
 
 @pytest.mark.rule("HEAD-01")
-def test_several_accept_fields_are_one_list() -> None:
+def test_accept_headers_are_joined() -> None:
     head = read_head([(b"accept", b"application/json"), (b"accept", b"text/event-stream")])
     assert isinstance(head, RequestHead)
     assert head.accept == BOTH
 
 
 @pytest.mark.rule("HEAD-01")
-def test_a_body_has_one_length() -> None:
+def test_content_length_with_transfer_encoding_is_refused() -> None:
     refusal = read_head([(b"content-length", b"5"), (b"transfer-encoding", b"chunked")])
     assert isinstance(refusal, HttpRefusal)
     assert (refusal.status, refusal.reason) == (400, "ambiguous_body")
@@ -105,7 +105,7 @@ def test_a_body_has_one_length() -> None:
 @pytest.mark.rule("HEAD-02", "HEAD-03")
 @pytest.mark.parametrize("name", [*SINGLE, "accept"])
 @pytest.mark.parametrize("byte", [b"\x00", b"\r", b"\n", b"\x7f", b"\x80", b"\xff"])
-def test_no_field_holds_what_none_may_hold(name: str, byte: bytes) -> None:
+def test_forbidden_characters_are_refused(name: str, byte: bytes) -> None:
     refusal = read_head([(name.encode(), b"a" + byte + b"b")])
     assert isinstance(refusal, HttpRefusal)
     assert refusal.status == 400
@@ -113,19 +113,19 @@ def test_no_field_holds_what_none_may_hold(name: str, byte: bytes) -> None:
 
 
 @pytest.mark.rule("HEAD-02")
-def test_white_space_around_a_value_is_no_part_of_it() -> None:
+def test_white_space_around_value_is_ignored() -> None:
     head, request = modern("tools/call", {"name": "a"}, mcp_name=" \t a  ")
     assert head.name == "a"
     assert mismatch(head, request) is None
 
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=20))))
-def test_any_head_is_read_or_refused(headers: list[tuple[bytes, bytes]]) -> None:
+def test_any_head_is_parsed_or_refused(headers: list[tuple[bytes, bytes]]) -> None:
     assert isinstance(read_head(headers), RequestHead | HttpRefusal)
 
 
 @given(st.binary(max_size=30))
-def test_any_name_of_a_parameter_is_read(rest: bytes) -> None:
+def test_any_parameter_name_is_parsed(rest: bytes) -> None:
     assert isinstance(read_head([(b"mcp-param-" + rest, b"a")]), RequestHead)
 
 
@@ -147,7 +147,7 @@ def test_any_name_of_a_parameter_is_read(rest: bytes) -> None:
         (None, False, False),
     ],
 )
-def test_what_a_client_accepts(accept: str | None, post: bool, get: bool) -> None:
+def test_accept_header(accept: str | None, post: bool, get: bool) -> None:
     fields = {} if accept is None else {"accept": accept}
     assert status(check_post(head_of(content_type="application/json", **fields))) == (
         None if post else 406
@@ -170,14 +170,14 @@ def test_what_a_client_accepts(accept: str | None, post: bool, get: bool) -> Non
         (None, False),
     ],
 )
-def test_what_a_body_is(content_type: str | None, accepted: bool) -> None:
+def test_content_type_header(content_type: str | None, accepted: bool) -> None:
     fields = {} if content_type is None else {"content_type": content_type}
     assert status(check_post(head_of(accept=BOTH, **fields))) == (None if accepted else 415)
 
 
 @pytest.mark.rule("HEAD-05")
 @pytest.mark.parametrize(("encoding", "accepted"), [("identity", True), ("gzip", False)])
-def test_a_body_is_not_compressed(encoding: str, accepted: bool) -> None:
+def test_compressed_body_is_refused(encoding: str, accepted: bool) -> None:
     head = head_of(accept=BOTH, content_type="application/json", content_encoding=encoding)
     assert status(check_post(head)) == (None if accepted else 415)
 
@@ -187,14 +187,14 @@ def test_a_body_is_not_compressed(encoding: str, accepted: bool) -> None:
     ("version", "expected"),
     [("2024-11-05", None), ("2025-11-25", None), ("2030-01-01", 400), ("", 400), ("latest", 400)],
 )
-def test_the_revision_of_a_session(version: str, expected: int | None) -> None:
+def test_revision_header_in_session(version: str, expected: int | None) -> None:
     head = head_of(mcp_session_id="s", mcp_protocol_version=version)
     assert status(check_session_headers(head)) == expected
 
 
 @pytest.mark.rule("HEAD-06", "HEAD-07")
 @pytest.mark.parametrize("check", [check_session_headers, check_get, check_delete])
-def test_a_request_of_the_handshake_mode_names_its_session(check: Any) -> None:
+def test_handshake_request_without_session_id_is_refused(check: Any) -> None:
     assert check(head_of(mcp_session_id="s", accept=BOTH)) is None
     for fields in ({}, {"mcp_session_id": ""}):
         refusal = check(head_of(accept=BOTH, **fields))
@@ -203,7 +203,7 @@ def test_a_request_of_the_handshake_mode_names_its_session(check: Any) -> None:
 
 @pytest.mark.rule("HEAD-08")
 @pytest.mark.parametrize("check", [check_get, check_delete])
-def test_the_stateless_mode_has_post_alone(check: Any) -> None:
+def test_stateless_mode_allows_only_post(check: Any) -> None:
     refusal = check(head_of(mcp_protocol_version=MODERN, mcp_session_id="s", accept=BOTH))
     assert (refusal.status, refusal.headers) == (405, ((b"allow", b"POST"),))
 
@@ -224,13 +224,13 @@ def test_the_stateless_mode_has_post_alone(check: Any) -> None:
         (None, [], False),
     ],
 )
-def test_the_mode_of_a_request(version: str | None, params: Any, expected: bool) -> None:
+def test_protocol_mode_of_request(version: str | None, params: Any, expected: bool) -> None:
     fields = {} if version is None else {"mcp_protocol_version": version}
     assert is_stateless(head_of(**fields), params) is expected
 
 
 @pytest.mark.rule("HEAD-10")
-def test_the_revision_stands_in_head_and_body() -> None:
+def test_revision_must_be_equal_in_head_and_body() -> None:
     assert mismatch(*modern("tools/list")) is None
     assert "missing" in (mismatch(*modern("tools/list", mcp_protocol_version="")) or "")
     other = {"_meta": {VERSION_KEY: "v999"}}
@@ -240,7 +240,7 @@ def test_the_revision_stands_in_head_and_body() -> None:
 
 @pytest.mark.rule("HEAD-06", "HEAD-10", "REV-05")
 @pytest.mark.parametrize("params", [ABSENT, {}, {"_meta": {VERSION_KEY: "v999"}}])
-def test_a_client_of_another_revision_learns_which_are_spoken(params: Any) -> None:
+def test_unsupported_revision_gets_list_of_supported_ones(params: Any) -> None:
     head = head_of(mcp_protocol_version="v999", accept=BOTH)
     request = Request(1, "tools/list", params)
     refusals = [check_mcp_headers(head, request), check_session_headers(head)]
@@ -254,13 +254,13 @@ def test_a_client_of_another_revision_learns_which_are_spoken(params: Any) -> No
 
 @pytest.mark.rule("HEAD-11")
 @pytest.mark.parametrize("method", ["", "TOOLS/LIST", "prompts/list"])
-def test_the_method_stands_in_head_and_body(method: str) -> None:
+def test_method_must_be_equal_in_head_and_body(method: str) -> None:
     assert "Mcp-Method" in (mismatch(*modern("tools/list", mcp_method=method)) or "")
 
 
 @pytest.mark.rule("HEAD-12")
 @pytest.mark.parametrize(("method", "member"), NAME_SOURCES.items())
-def test_the_name_stands_in_head_and_body(method: str, member: str) -> None:
+def test_name_must_be_equal_in_head_and_body(method: str, member: str) -> None:
     params = {member: "greet"}
     assert mismatch(*modern(method, params)) is None
     for wrong in ("", "Greet", "greet2", "=?base64?!?="):
@@ -268,7 +268,7 @@ def test_the_name_stands_in_head_and_body(method: str, member: str) -> None:
 
 
 @pytest.mark.rule("HEAD-12")
-def test_a_name_that_is_none_is_for_the_protocol_to_refuse() -> None:
+def test_invalid_name_is_left_to_protocol() -> None:
     for name in (5, None, ["a"]):
         assert mismatch(*modern("tools/call", {"name": name}, mcp_name="a")) is None
     head = head_of(mcp_protocol_version=MODERN, mcp_method="tools/call")
@@ -282,7 +282,7 @@ def encoded(text: str) -> str:
 
 @pytest.mark.rule("HEAD-12", "HEAD-13")
 @given(st.text(st.characters(exclude_categories=("Cs",))))
-def test_any_text_can_be_encoded(text: str) -> None:
+def test_any_text_survives_header_encoding(text: str) -> None:
     assert mismatch(*modern("resources/read", {"uri": text}, mcp_name=encoded(text))) is None
 
 
@@ -304,7 +304,7 @@ def test_any_text_can_be_encoded(text: str) -> None:
         ("=?base64?=", "=?base64?=", True),
     ],
 )
-def test_what_a_value_stands_for(text: str, body: str, matches: bool) -> None:
+def test_encoded_values_are_decoded(text: str, body: str, matches: bool) -> None:
     head, request = modern("tools/call", {"name": "t", "arguments": {"a": body}}, mcp_param_a=text)
     assert (mismatch(head, request, ("A", ("a",), "string")) is None) is matches
 
@@ -337,7 +337,9 @@ def test_what_a_value_stands_for(text: str, body: str, matches: bool) -> None:
         ("null", None, False),
     ],
 )
-def test_a_parameter_stands_in_head_and_body(text: str | None, body: Any, matches: bool) -> None:
+def test_parameter_must_be_equal_in_head_and_body(
+    text: str | None, body: Any, matches: bool
+) -> None:
     fields = {} if text is None else {"mcp_param_a": text if text.isascii() else encoded(text)}
     head, request = modern("tools/call", {"name": "t", "arguments": {"a": body}}, **fields)
     assert (mismatch(head, request, ("A", ("a",), "string")) is None) is matches
@@ -345,7 +347,7 @@ def test_a_parameter_stands_in_head_and_body(text: str | None, body: Any, matche
 
 @pytest.mark.rule("HEAD-14")
 @pytest.mark.parametrize("arguments", [None, 5, [], {}, {"a": 5}, {"a": {}}, {"a": {"b": None}}])
-def test_a_parameter_that_is_not_there_is_in_no_header(arguments: Any) -> None:
+def test_absent_parameter_must_have_no_header(arguments: Any) -> None:
     parameter = ("Deep", ("a", "b"), "string")
     params = {"name": "t", "arguments": arguments}
     assert mismatch(*modern("tools/call", params), parameter) is None
@@ -355,13 +357,13 @@ def test_a_parameter_that_is_not_there_is_in_no_header(arguments: Any) -> None:
 
 
 @pytest.mark.rule("HEAD-15")
-def test_a_parameter_that_nobody_knows_is_not_looked_at() -> None:
+def test_unknown_parameter_header_is_ignored() -> None:
     params = {"name": "t", "arguments": {"a": {"b": "x"}}}
     fields = {"mcp_param_deep": "x", "mcp_param_other": "y"}
     assert mismatch(*modern("tools/call", params, **fields), ("Deep", ("a", "b"), "string")) is None
 
 
-def test_a_refusal_is_a_json_rpc_error() -> None:
+def test_refusal_is_json_rpc_error() -> None:
     refusal = check_mcp_headers(*modern("tools/list", mcp_method=""))
     assert refusal is not None
     error = orjson.loads(refusal.body("c-1", 7))

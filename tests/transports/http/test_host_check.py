@@ -33,7 +33,7 @@ def verdict(host: str | None, origin: str | None = None, /, **settings: Any) -> 
 @pytest.mark.rule("AUTH-19")
 @pytest.mark.parametrize("host", [None, ""])
 @pytest.mark.parametrize("allowed", [(), ("*",)])
-def test_a_request_names_its_host(host: str | None, allowed: tuple[str, ...]) -> None:
+def test_request_without_host_is_refused(host: str | None, allowed: tuple[str, ...]) -> None:
     assert verdict(host, allowed_hosts=allowed) == 400
 
 
@@ -67,7 +67,7 @@ def test_a_request_names_its_host(host: str | None, allowed: tuple[str, ...]) ->
         ("fe80::1", "[fe80::1]:80", None),
     ],
 )
-def test_which_hosts_are_served(bound: str, host: str, expected: int | None) -> None:
+def test_known_hosts_are_served(bound: str, host: str, expected: int | None) -> None:
     assert verdict(host, host=bound) == expected
 
 
@@ -84,7 +84,7 @@ def test_which_hosts_are_served(bound: str, host: str, expected: int | None) -> 
         ("*", "not a host", None),
     ],
 )
-def test_an_operator_allows_hosts(allowed: str, host: str, expected: int | None) -> None:
+def test_allowed_hosts_are_served(allowed: str, host: str, expected: int | None) -> None:
     assert verdict(host, allowed_hosts=(allowed,)) == expected
     assert verdict("localhost:8000", allowed_hosts=(allowed,)) is None
 
@@ -109,13 +109,13 @@ def test_an_operator_allows_hosts(allowed: str, host: str, expected: int | None)
         ("0.0.0.0", "192.168.0.5:8000", "http://localhost:3000", 403),
     ],
 )
-def test_which_origins_are_served(bound: str, host: str, origin: str, expected: int | None) -> None:
+def test_known_origins_are_served(bound: str, host: str, origin: str, expected: int | None) -> None:
     assert verdict(host, origin, host=bound) == expected
 
 
 @pytest.mark.rule("AUTH-20")
 @pytest.mark.parametrize("setting", ["allowed_origins", "cors_origins"])
-def test_an_operator_allows_origins(setting: str) -> None:
+def test_allowed_origins_are_served(setting: str) -> None:
     allowed = {setting: ("https://App.example.com",)}
     assert verdict("localhost", "https://app.EXAMPLE.com", **allowed) is None
     assert verdict("localhost", "http://app.example.com", **allowed) == 403
@@ -123,21 +123,21 @@ def test_an_operator_allows_origins(setting: str) -> None:
 
 
 @pytest.mark.rule("AUTH-20")
-def test_where_every_host_is_served_no_page_is_ours_by_its_host() -> None:
+def test_origin_of_unknown_host_is_refused_even_if_all_hosts_are_served() -> None:
     settings = {"allowed_hosts": ("*",)}
     assert verdict("evil.com", "http://evil.com", **settings) == 403
     assert verdict("evil.com", **settings) is None
 
 
 @given(st.lists(st.tuples(st.text(max_size=20), st.none() | st.text(max_size=20)), max_size=30))
-def test_any_names_are_judged_always_the_same(names: list[tuple[str, str | None]]) -> None:
+def test_verdict_on_same_names_never_changes(names: list[tuple[str, str | None]]) -> None:
     guard = make_host_check(HttpSection())
     heads = [RequestHead(host=host, origin=origin) for host, origin in names]
     first = [guard.check(head) for head in heads]
     assert [guard.check(head) for head in heads] == first
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_remembered_verdicts_are_bounded() -> None:
     guard = make_host_check(HttpSection())
     for number in range(3000):
         assert guard.check(RequestHead(host=f"host{number}")) is not None
@@ -160,7 +160,7 @@ def test_what_is_remembered_is_bounded() -> None:
         ("", False),
     ],
 )
-def test_which_addresses_are_of_this_machine_alone(host: str, expected: bool) -> None:
+def test_loopback_addresses(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 
@@ -170,7 +170,7 @@ SETTINGS = HttpSection(max_body_bytes=1024, body_timeout_ms=1000)
 
 
 def feeding(*events: Event, pause: float = 0.0) -> tuple[Receive, list[Event]]:
-    """A `receive` that gives `events`, then nothing for ever; and what is left of them."""
+    """Return a `receive` that returns `events`, then waits for ever; and the remaining events."""
     left = list(events)
 
     async def receive() -> Event:
@@ -197,12 +197,12 @@ def refused(answer: bytes | HttpRefusal) -> int:
 
 
 @given(st.lists(st.binary(max_size=100), max_size=10))
-def test_a_body_is_read_whole(chunks: list[bytes]) -> None:
+def test_body_is_read_completely(chunks: list[bytes]) -> None:
     receive, _ = feeding(*map(chunk, chunks), chunk(b"", False))
     assert read(receive) == b"".join(chunks)
 
 
-def test_a_body_that_is_there_is_read_without_a_loop() -> None:
+def test_available_body_is_read_without_loop() -> None:
     async def receive() -> Event:
         return chunk(b"a", False)
 
@@ -212,7 +212,7 @@ def test_a_body_that_is_there_is_read_without_a_loop() -> None:
     assert done.value.value == b"a"
 
 
-def test_who_waits_for_a_body_can_be_cancelled() -> None:
+def test_waiting_for_body_can_be_cancelled() -> None:
     ended = []
 
     async def receive() -> Event:
@@ -233,13 +233,13 @@ def test_who_waits_for_a_body_can_be_cancelled() -> None:
     assert ended == [True]
 
 
-def test_events_may_leave_out_what_is_nothing() -> None:
+def test_events_may_omit_empty_members() -> None:
     receive, _ = feeding({"type": "http.request"})
     assert read(receive) == b""
 
 
 @pytest.mark.rule("AUTH-22")
-def test_a_body_that_says_it_is_too_long_is_not_read() -> None:
+def test_body_with_too_large_content_length_is_not_read() -> None:
     receive, left = feeding(chunk(b"a", False))
     assert refused(read(receive, content_length="1025")) == 413
     assert refused(read(receive, content_length="9" * 5000)) == 413
@@ -248,20 +248,20 @@ def test_a_body_that_says_it_is_too_long_is_not_read() -> None:
 
 
 @pytest.mark.rule("AUTH-22")
-def test_a_body_that_turns_out_too_long_is_read_no_further() -> None:
+def test_reading_stops_at_body_limit() -> None:
     receive, left = feeding(*[chunk(b"a" * 512)] * 2, chunk(b"b"), chunk(b"c"))
     assert refused(read(receive)) == 413
     assert len(left) == 1
 
 
 @pytest.mark.rule("AUTH-23")
-def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+def test_missing_body_times_out() -> None:
     receive, _ = feeding(chunk(b"a"))
     assert refused(read(receive)) == 408
 
 
 @pytest.mark.rule("AUTH-23")
-def test_a_body_that_trickles_has_no_more_time() -> None:
+def test_trickling_body_times_out() -> None:
     receive, left = feeding(*[chunk(b"a")] * 20, pause=0.3)
 
     async def main(clock: ManualClock) -> None:
@@ -272,7 +272,7 @@ def test_a_body_that_trickles_has_no_more_time() -> None:
     assert len(left) >= 15
 
 
-def test_nobody_waits_for_a_client_that_has_gone() -> None:
+def test_disconnect_ends_reading() -> None:
     receive, _ = feeding(chunk(b"a"), {"type": "http.disconnect"})
     with pytest.raises(ClientGone):
         read(receive)
@@ -307,7 +307,7 @@ def answer(app: Any, scheme: str = "http", **headers: str) -> tuple[int, dict[by
 
 
 @pytest.mark.rule("AUTH-24")
-def test_every_response_has_safe_headers() -> None:
+def test_every_response_has_security_headers() -> None:
     app = with_security_headers(plain_app)
     _, plain = answer(app)
     assert plain == {
@@ -320,7 +320,7 @@ def test_every_response_has_safe_headers() -> None:
     assert secure.keys() - plain.keys() == {b"strict-transport-security"}
 
 
-def test_what_is_no_request_passes_through() -> None:
+def test_other_scopes_pass_through() -> None:
     seen: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -331,12 +331,12 @@ def test_what_is_no_request_passes_through() -> None:
 
 
 @pytest.mark.rule("AUTH-25")
-def test_without_origins_there_is_no_cors() -> None:
+def test_no_cors_without_origins() -> None:
     assert with_cors(plain_app, ()) is plain_app
 
 
 @pytest.mark.rule("AUTH-25")
-def test_pages_of_allowed_origins_may_ask_and_read() -> None:
+def test_allowed_origins_may_send_and_read() -> None:
     app = with_cors(plain_app, ["https://app.example.com"])
     asked = {
         "origin": "https://app.example.com",
@@ -357,6 +357,6 @@ def test_pages_of_allowed_origins_may_ask_and_read() -> None:
 
 
 @pytest.mark.rule("AUTH-25")
-def test_an_asterisk_allows_every_origin() -> None:
+def test_asterisk_allows_every_origin() -> None:
     _, headers = answer(with_cors(plain_app, ["*"]), origin="https://anybody.example.com")
     assert headers[b"access-control-allow-origin"] == b"*"

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tests.support.asgi import Visit, request, visit
-from tests.support.http_stage import Stage, stage
+from tests.support.http_harness import HttpHarness, harness
 
 INITIALIZE = request(
     "initialize",
@@ -16,15 +16,15 @@ INITIALIZE = request(
 )
 
 
-def send(stage: Stage, address: str, message: object) -> Visit:
+def send(harness: HttpHarness, address: str, message: object) -> Visit:
     path, _, query = address.partition("?")
-    return visit(stage.app, "POST", path, body=orjson.dumps(message), query=query)
+    return visit(harness.app, "POST", path, body=orjson.dumps(message), query=query)
 
 
 @pytest.mark.rule("HTTP-18")
-def test_a_conversation() -> None:
-    async def play() -> None:
-        async with stage() as one:
+def test_legacy_session() -> None:
+    async def scenario() -> None:
+        async with harness() as one:
             stream = visit(one.app, "GET", "/sse")
             await stream.until(lambda: stream.events)
             [endpoint] = stream.events
@@ -49,13 +49,13 @@ def test_a_conversation() -> None:
             assert [each.phase.name for each in running if each.name == "wait"] == ["DISCONNECTED"]
             assert (await send(one, address, request("ping")).finish()).status == 404
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 @pytest.mark.rule("HTTP-18")
-def test_what_is_refused() -> None:
-    async def play() -> None:
-        async with stage(max_sessions=1, max_body_bytes=1024) as one:
+def test_legacy_refusals() -> None:
+    async def scenario() -> None:
+        async with harness(max_sessions=1, max_body_bytes=1024) as one:
             assert (await visit(one.app, "POST", "/sse").finish()).status == 405
             assert (await visit(one.app, "GET", "/messages").finish()).status == 405
             for address in ("/messages", "/messages?session_id=x", "/messages?session_id="):
@@ -75,4 +75,4 @@ def test_what_is_refused() -> None:
             await first.finish()
             assert first.ended
 
-    asyncio.run(play())
+    asyncio.run(scenario())

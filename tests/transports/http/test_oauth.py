@@ -78,7 +78,7 @@ async def refreshed(server: ResourceServer) -> None:
 
 
 def enter(server: ResourceServer, text: str) -> Principal | str:
-    """Who that is; or why not, in words, if it is 401."""
+    """Return the principal, or the message of a refusal with 401."""
     answer = run(server.authenticate(text))
     if isinstance(answer, Principal):
         return answer
@@ -91,7 +91,7 @@ def enter(server: ResourceServer, text: str) -> Principal | str:
 
 @pytest.mark.rule("AUTH-07", "AUTH-09", "AUTH-11")
 @pytest.mark.parametrize("key", [RSA, EC, ED], ids=["RSA", "EC", "Ed25519"])
-def test_who_has_a_token_enters(issuer: Issuer, key: Any) -> None:
+def test_request_with_token_is_accepted(issuer: Issuer, key: Any) -> None:
     text = token(issuer, key, scope="a b", client_id="desk")
     expected = Principal("alice", frozenset("ab"), "desk")
     assert enter(resource_server(issuer), text) == expected
@@ -108,7 +108,7 @@ def test_who_has_a_token_enters(issuer: Issuer, key: Any) -> None:
         ({"scope": 5, "client_id": 5}, [], None),
     ],
 )
-def test_what_a_token_says_of_its_bearer(
+def test_principal_of_token(
     issuer: Issuer, claims: Any, scopes: list[str], client: str | None
 ) -> None:
     expected = Principal("alice", frozenset(scopes), client)
@@ -141,7 +141,7 @@ def test_what_a_token_says_of_its_bearer(
         ({"sub": "key:alice"}, "API keys"),
     ],
 )
-def test_what_a_token_must_say(issuer: Issuer, claims: Any, why: str) -> None:
+def test_required_claims(issuer: Issuer, claims: Any, why: str) -> None:
     refusal = enter(resource_server(issuer), token(issuer, **claims))
     assert why in str(refusal)
 
@@ -158,7 +158,7 @@ def test_what_a_token_must_say(issuer: Issuer, claims: Any, why: str) -> None:
         {"nbf": None},
     ],
 )
-def test_what_a_token_may_say(issuer: Issuer, claims: Any) -> None:
+def test_optional_claims(issuer: Issuer, claims: Any) -> None:
     assert isinstance(enter(resource_server(issuer), token(issuer, **claims)), Principal)
 
 
@@ -174,7 +174,7 @@ def test_what_a_token_may_say(issuer: Issuer, claims: Any) -> None:
         ({"alg": "RS512"}, False),
     ],
 )
-def test_what_kind_of_token_it_is(issuer: Issuer, header: Any, accepted: bool) -> None:
+def test_token_types(issuer: Issuer, header: Any, accepted: bool) -> None:
     answer = enter(resource_server(issuer), token(issuer, header=header))
     assert isinstance(answer, Principal) is accepted
 
@@ -187,7 +187,7 @@ def crafted(header: Any, payload: Any, signature: bytes = b"") -> str:
 
 
 @pytest.mark.rule("AUTH-07")
-def test_a_token_that_signs_itself_opens_nothing(issuer: Issuer) -> None:
+def test_self_signed_token_is_refused(issuer: Issuer) -> None:
     server = resource_server(issuer)
     claims = {"iss": issuer.url, "aud": AUDIENCE, "sub": "alice", "exp": NOW + 60}
     # Signed with the public key as if it were a secret: joserfc itself refuses to do that.
@@ -227,7 +227,7 @@ def test_a_token_that_signs_itself_opens_nothing(issuer: Issuer) -> None:
 
 
 @pytest.mark.rule("AUTH-07")
-def test_signed_claims_that_are_none_open_nothing(issuer: Issuer) -> None:
+def test_signed_payload_without_claims_is_refused(issuer: Issuer) -> None:
     from joserfc import jws
 
     server = resource_server(issuer)
@@ -238,7 +238,7 @@ def test_signed_claims_that_are_none_open_nothing(issuer: Issuer) -> None:
 
 @pytest.mark.rule("AUTH-07")
 @given(st.text(max_size=200))
-def test_no_text_is_a_token_by_chance(text: str) -> None:
+def test_random_text_is_not_a_token(text: str) -> None:
     keys = KeySource("https://nowhere.example", None, ManualClock(), Logger())  # type: ignore[arg-type]
     settings = OauthSection(issuer="https://nowhere.example", audience=AUDIENCE)
     answer = asyncio.run(ResourceServer(settings, keys, ManualClock()).authenticate(text))
@@ -260,7 +260,7 @@ def test_no_text_is_a_token_by_chance(text: str) -> None:
         ("/tenant/", "/tenant/.well-known/openid-configuration"),
     ],
 )
-def test_an_issuers_metadata_say_where_its_keys_are(issuer: Issuer, path: str, place: str) -> None:
+def test_metadata_of_issuer_names_jwks_uri(issuer: Issuer, path: str, place: str) -> None:
     name = issuer.url + path
     issuer.documents = {place: {"issuer": name, "jwks_uri": f"{issuer.url}/keys"}}
     issuer.publish(RSA)
@@ -282,7 +282,7 @@ def test_an_issuers_metadata_say_where_its_keys_are(issuer: Issuer, path: str, p
         None,
     ],
 )
-def test_metadata_that_are_not_the_issuers_lead_nowhere(issuer: Issuer, metadata: Any) -> None:
+def test_foreign_metadata_is_ignored(issuer: Issuer, metadata: Any) -> None:
     if isinstance(metadata, dict) and metadata.get("issuer") == "SELF":
         metadata["issuer"] = issuer.url
     issuer.documents = {}
@@ -299,14 +299,14 @@ def test_metadata_that_are_not_the_issuers_lead_nowhere(issuer: Issuer, metadata
     [b"x" * (jwks.MAX_DOCUMENT_BYTES + 1), b"[" * 100_000, b"not json", b"\xff"],
     ids=["long", "deep", "text", "bytes"],
 )
-def test_an_answer_that_holds_no_keys(issuer: Issuer, document: bytes) -> None:
+def test_answer_without_keys(issuer: Issuer, document: bytes) -> None:
     issuer.documents["/keys"] = document
     with pytest.raises(ValueError):
         fetch_keys(issuer.url, f"{issuer.url}/keys")
 
 
 @pytest.mark.rule("AUTH-29")
-def test_an_answer_is_bounded(issuer: Issuer) -> None:
+def test_size_of_answer_is_bounded(issuer: Issuer) -> None:
     keys = json.dumps(issuer.documents["/keys"]).encode()
     issuer.documents["/keys"] = keys.ljust(jwks.MAX_DOCUMENT_BYTES)
     assert fetch_keys(issuer.url, f"{issuer.url}/keys")
@@ -316,7 +316,7 @@ def test_an_answer_is_bounded(issuer: Issuer) -> None:
 
 
 @pytest.mark.rule("AUTH-29")
-def test_no_redirect_is_followed(issuer: Issuer) -> None:
+def test_redirects_are_not_followed(issuer: Issuer) -> None:
     issuer.statuses["/elsewhere"] = 302
     with pytest.raises(OSError):
         fetch_keys(issuer.url, f"{issuer.url}/elsewhere")
@@ -324,7 +324,7 @@ def test_no_redirect_is_followed(issuer: Issuer) -> None:
 
 
 @pytest.mark.rule("AUTH-29")
-def test_an_answer_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trickling_answer_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter([0.0, 6.0])
 
     class Trickle:
@@ -348,7 +348,7 @@ def test_an_answer_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.rule("AUTH-30")
-def test_keys_that_are_of_no_use_are_passed_over(issuer: Issuer) -> None:
+def test_unusable_keys_are_ignored(issuer: Issuer) -> None:
     public = RSA.as_dict(False)
     useless: list[Any] = [
         OctKey.generate_key(256).as_dict(),
@@ -373,7 +373,7 @@ NO_SETS = [{}, [], {"keys": 5}, {"keys": {}}, 5, b"not json"]
 
 @pytest.mark.rule("AUTH-30")
 @pytest.mark.parametrize("document", NO_SETS)
-def test_what_is_no_set_of_keys(issuer: Issuer, document: Any) -> None:
+def test_answer_that_is_no_key_set(issuer: Issuer, document: Any) -> None:
     issuer.documents["/keys"] = document
     with pytest.raises(ValueError):
         fetch_keys(issuer.url, f"{issuer.url}/keys")
@@ -393,7 +393,7 @@ def test_what_is_no_set_of_keys(issuer: Issuer, document: Any) -> None:
     ],
     ids=["no http", "nothing", "cut short", "cut short json", "no chunk", "long line", "fields"],
 )
-def test_an_issuer_that_speaks_bad_http_has_no_keys(answer: bytes) -> None:
+def test_issuer_with_invalid_http_has_no_keys(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer_once() -> None:
@@ -414,7 +414,7 @@ def test_an_issuer_that_speaks_bad_http_has_no_keys(answer: bytes) -> None:
 
 
 @pytest.mark.rule("AUTH-30")
-def test_a_token_that_names_no_key(issuer: Issuer) -> None:
+def test_token_without_key_id(issuer: Issuer) -> None:
     text = token(issuer, header={"kid": None})
     assert isinstance(enter(resource_server(issuer), text), Principal)
     issuer.publish(RSA, OTHER_RSA)
@@ -444,7 +444,7 @@ def test_keys_are_fetched_once_and_after_an_hour(issuer: Issuer) -> None:
 
 
 @pytest.mark.rule("AUTH-31")
-def test_a_new_key_is_found_and_an_unknown_one_fetches_rarely(issuer: Issuer) -> None:
+def test_new_key_is_found_and_unknown_key_is_rarely_fetched(issuer: Issuer) -> None:
     async def main() -> None:
         clock = ManualClock()
         server = resource_server(issuer, clock)
@@ -463,7 +463,7 @@ def test_a_new_key_is_found_and_an_unknown_one_fetches_rarely(issuer: Issuer) ->
 
 
 @pytest.mark.rule("AUTH-31")
-def test_whoever_comes_together_waits_for_the_same_fetch(issuer: Issuer) -> None:
+def test_concurrent_requests_share_one_fetch(issuer: Issuer) -> None:
     async def main() -> None:
         server = resource_server(issuer)
         text = token(issuer)
@@ -476,7 +476,7 @@ def test_whoever_comes_together_waits_for_the_same_fetch(issuer: Issuer) -> None
 
 @pytest.mark.rule("AUTH-10")
 @pytest.mark.parametrize("answer", [500, *NO_SETS])
-def test_keys_are_kept_while_the_issuer_is_away(issuer: Issuer, answer: Any) -> None:
+def test_keys_are_kept_while_issuer_is_unreachable(issuer: Issuer, answer: Any) -> None:
     async def main() -> None:
         clock, logger = ManualClock(), Logger()
         server = resource_server(issuer, clock, logger)
@@ -495,7 +495,7 @@ def test_keys_are_kept_while_the_issuer_is_away(issuer: Issuer, answer: Any) -> 
 
 
 @pytest.mark.rule("AUTH-33")
-def test_without_any_keys_nobody_is_judged(issuer: Issuer) -> None:
+def test_without_keys_tokens_get_503(issuer: Issuer) -> None:
     async def main() -> None:
         clock = ManualClock()
         issuer.statuses["/keys"] = 500
@@ -514,7 +514,7 @@ def test_without_any_keys_nobody_is_judged(issuer: Issuer) -> None:
 
 
 @pytest.mark.rule("AUTH-32", "AUTH-33")
-def test_a_fetch_that_fails_is_tried_again_after_longer_and_longer_pauses(issuer: Issuer) -> None:
+def test_failed_fetch_is_retried_with_backoff(issuer: Issuer) -> None:
     async def main() -> None:
         clock = ManualClock()
         issuer.statuses["/keys"] = 500
@@ -536,9 +536,7 @@ def test_a_fetch_that_fails_is_tried_again_after_longer_and_longer_pauses(issuer
 
 
 @pytest.mark.rule("AUTH-32")
-def test_an_issuer_that_hangs_is_not_waited_for(
-    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hanging_issuer_times_out(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
 
     def hang(*_: Any) -> None:
@@ -556,7 +554,7 @@ def test_an_issuer_that_hangs_is_not_waited_for(
 
 
 @pytest.mark.rule("AUTH-32")
-def test_an_issuer_that_hangs_is_asked_by_one_thread_alone(
+def test_hanging_issuer_occupies_one_thread(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = threading.Event()
@@ -590,7 +588,7 @@ def test_an_issuer_that_hangs_is_asked_by_one_thread_alone(
 
 
 @pytest.mark.rule("AUTH-32")
-def test_an_issuer_that_nobody_finds() -> None:
+def test_unreachable_issuer() -> None:
     keys = KeySource("http://127.0.0.1:1", None, ManualClock(), Logger())  # type: ignore[arg-type]
     with pytest.raises(jwks.KeysUnavailable):
         run(keys.find("a", "RS256"))
@@ -611,7 +609,7 @@ def test_an_issuer_that_nobody_finds() -> None:
         ("https://mcp.example.com/", ("/.well-known/oauth-protected-resource",)),
     ],
 )
-def test_the_metadata(issuer: Issuer, audience: str, paths: tuple[str, ...]) -> None:
+def test_protected_resource_metadata(issuer: Issuer, audience: str, paths: tuple[str, ...]) -> None:
     server = resource_server(issuer, audience=audience, scopes=("mcp", "read"))
     assert server.metadata_paths == paths
     assert json.loads(server.metadata) == {
@@ -632,7 +630,7 @@ def test_the_metadata(issuer: Issuer, audience: str, paths: tuple[str, ...]) -> 
         OauthSection(issuer="https://a.example", audience=AUDIENCE, algorithms=()),
     ],
 )
-def test_settings_that_are_no_resource_server(settings: OauthSection) -> None:
+def test_incomplete_oauth_settings_are_refused(settings: OauthSection) -> None:
     config = ServerConfig(oauth=settings, http=HttpSection(api_keys=("k" * 32,)))
     with pytest.raises(UsageError, match=r"oauth\."):
         make_authenticator(config, ManualClock(), Logger())  # type: ignore[arg-type]
@@ -642,7 +640,7 @@ METADATA = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protect
 
 
 @pytest.mark.rule("AUTH-05")
-def test_who_has_no_token_is_told_where_to_get_one(issuer: Issuer) -> None:
+def test_refusal_without_token_names_metadata(issuer: Issuer) -> None:
     server = resource_server(issuer, scopes=("mcp", "read"))
     refusal = server.unauthorized()
     challenge = f'Bearer {METADATA}, scope="mcp read"'
@@ -652,7 +650,7 @@ def test_who_has_no_token_is_told_where_to_get_one(issuer: Issuer) -> None:
 
 
 @pytest.mark.rule("AUTH-12", "AUTH-13")
-def test_scopes_that_are_lacking_are_named(issuer: Issuer) -> None:
+def test_missing_scopes_are_named(issuer: Issuer) -> None:
     server = resource_server(issuer, scopes=("mcp",))
     without = run(server.authenticate(token(issuer, scope="other")))
     assert isinstance(without, HttpRefusal)
@@ -669,7 +667,7 @@ def test_scopes_that_are_lacking_are_named(issuer: Issuer) -> None:
 
 
 @pytest.mark.rule("AUTH-03", "AUTH-05", "AUTH-12", "AUTH-13")
-def test_keys_and_tokens_side_by_side(issuer: Issuer) -> None:
+def test_keys_and_tokens_together(issuer: Issuer) -> None:
     config = ServerConfig(
         http=HttpSection(api_keys=("k" * 32,)),
         oauth=OauthSection(

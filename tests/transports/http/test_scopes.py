@@ -1,4 +1,4 @@
-"""The scopes of a tool, asked of whoever calls it, by HTTP status and by the tool call itself."""
+"""The check of a tool's scopes, by HTTP status and by the tool call itself."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def server_of(issuer: Issuer) -> Server:
 
 
 @pytest.mark.rule("AUTH-34", "AUTH-13")
-def test_a_tools_scopes_are_asked_of_the_token_that_comes_with_the_call(issuer: Issuer) -> None:
+def test_scopes_of_tool_are_checked_against_token_of_call(issuer: Issuer) -> None:
     weak = {"authorization": f"Bearer {token(issuer)}"}
     strong = {"authorization": f"Bearer {token(issuer, scope='files:write')}"}
 
@@ -108,7 +108,7 @@ def test_a_tools_scopes_are_asked_of_the_token_that_comes_with_the_call(issuer: 
 
 
 @pytest.mark.rule("AUTH-34")
-def test_a_batch_is_challenged_for_all_that_it_needs(issuer: Issuer) -> None:
+def test_batch_gets_one_challenge_for_all_scopes(issuer: Issuer) -> None:
     server = server_of(issuer)
 
     @server.tool(scopes=("mail:read",))
@@ -139,7 +139,7 @@ def test_a_batch_is_challenged_for_all_that_it_needs(issuer: Issuer) -> None:
 
 @pytest.mark.rule("AUTH-05", "AUTH-06", "AUTH-28")
 @pytest.mark.parametrize("mount", ["/tools", '/t"o, b="', "/{tenant}/a"])
-def test_a_challenge_names_the_url_where_the_metadata_is(issuer: Issuer, mount: str) -> None:
+def test_challenge_names_metadata_url(issuer: Issuer, mount: str) -> None:
     app = server_of(issuer).asgi_app()
     host = Starlette(routes=[Mount(mount, app)], lifespan=app.lifespan)
     path = mount.replace("{tenant}", quote('x" y'))
@@ -182,7 +182,7 @@ def test_a_challenge_names_the_url_where_the_metadata_is(issuer: Issuer, mount: 
         (Principal("alice", frozenset(("*",))), False),
     ],
 )
-def test_step_5_refuses_what_no_status_has_refused(
+def test_protocol_checks_scopes_that_http_did_not(
     principal: Principal | None, allowed: bool
 ) -> None:
     core = make_core()
@@ -256,7 +256,7 @@ class Asker:
         return await self.client.post("/mcp", content=orjson.dumps(message), headers=head)
 
     async def names(self, method: str, *holders: dict[str, str]) -> list[str]:
-        """What a list shows; its pages are asked for by `holders` in turn."""
+        """Return the items of a list whose pages are requested by `holders` in turn."""
         found: list[str] = []
         params: dict[str, Any] = {}
         for turn in range(100):
@@ -271,14 +271,14 @@ class Asker:
         raise AssertionError("the list has no end")
 
 
-def with_scoped_server(issuer: Issuer, scene: Any) -> None:
+def with_scoped_server(issuer: Issuer, scenario: Any) -> None:
     async def main() -> None:
         app = scoped_server(issuer).asgi_app()
         await app.start()
         async with httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app), base_url="http://localhost", headers=HEADERS
         ) as client:
-            await scene(Asker(client))
+            await scenario(Asker(client))
         await app.stop(PATIENCE)
 
     asyncio.run(main())
@@ -286,12 +286,12 @@ def with_scoped_server(issuer: Issuer, scene: Any) -> None:
 
 @pytest.mark.rule("AUTH-26")
 @pytest.mark.parametrize("method", LISTS)
-def test_a_list_shows_what_the_token_may_use_in_every_page(issuer: Issuer, method: str) -> None:
+def test_every_page_of_list_shows_only_permitted_items(issuer: Issuer, method: str) -> None:
     weak = {"authorization": f"Bearer {token(issuer)}"}
     strong = {"authorization": f"Bearer {token(issuer, scope='secrets')}"}
     letter = LISTS[method][1]
 
-    async def scene(ask: Asker) -> None:
+    async def scenario(ask: Asker) -> None:
         everything = [f"{letter}{number}" for number in range(6)]
         assert await ask.names(method, strong) == everything
         assert await ask.names(method, {"x-api-key": API_KEY}) == everything
@@ -300,18 +300,18 @@ def test_a_list_shows_what_the_token_may_use_in_every_page(issuer: Issuer, metho
         mixed = await ask.names(method, strong, weak)
         assert f"{letter}3" not in mixed
 
-    with_scoped_server(issuer, scene)
+    with_scoped_server(issuer, scenario)
 
 
 @pytest.mark.rule("AUTH-34", "AUTH-13")
 @pytest.mark.parametrize(("method", "params", "name"), NEEDING_SCOPES)
-def test_prompts_resources_and_completions_have_scopes_too(
+def test_scopes_of_prompts_resources_and_completions_are_checked(
     issuer: Issuer, method: str, params: dict[str, Any], name: str | None
 ) -> None:
     weak = {"authorization": f"Bearer {token(issuer)}"}
     strong = {"authorization": f"Bearer {token(issuer, scope='secrets')}"}
 
-    async def scene(ask: Asker) -> None:
+    async def scenario(ask: Asker) -> None:
         refused = await ask(method, params, name, weak)
         assert refused.status_code == 403
         assert 'scope="secrets"' in refused.headers["www-authenticate"]
@@ -320,7 +320,7 @@ def test_prompts_resources_and_completions_have_scopes_too(
         assert answer.json()["result"].get("cacheScope", "private") == "private"
         assert (await ask(method, params, name, {"x-api-key": API_KEY})).status_code == 200
 
-    with_scoped_server(issuer, scene)
+    with_scoped_server(issuer, scenario)
 
 
 @pytest.mark.rule("AUTH-13", "AUTH-26")
@@ -328,7 +328,7 @@ def test_prompts_resources_and_completions_have_scopes_too(
     ("method", "params"),
     [*((method, params) for method, params, _ in NEEDING_SCOPES), ("resources/subscribe", None)],
 )
-def test_what_no_http_status_refuses_is_refused_by_the_protocol(
+def test_protocol_refuses_what_http_status_cannot(
     issuer: Issuer, method: str, params: dict[str, Any] | None
 ) -> None:
     """A host that embeds the dispatcher has no HTTP in front of it."""

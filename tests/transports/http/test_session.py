@@ -1,4 +1,4 @@
-"""The absence of a session's client: when its open questions end, and when they do not."""
+"""The absence of a session's client, and the end of its open server requests."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.transports.http.session import ClientAbsence
 from tests.support.asgi import Session, Visit, open_session, request
 from tests.support.fake_scheduler import FakeTimer
-from tests.support.http_stage import Stage, stage
+from tests.support.http_harness import HttpHarness, harness
 from tests.support.sizes import examples
 
 GRACE_MS = 10_000
 
 
 class Client:
-    """A session's client in the hands of a test, and the timers that are set for it."""
+    """A scripted client of a session, with the timers that are set for it."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -67,7 +67,7 @@ class Client:
 
 
 @pytest.mark.rule("ASK-19")
-def test_questions_end_when_their_client_has_been_away_for_the_grace() -> None:
+def test_server_requests_end_after_client_was_away_for_grace() -> None:
     client = Client()
     client.ask()
     client.pass_time(100)
@@ -79,7 +79,7 @@ def test_questions_end_when_their_client_has_been_away_for_the_grace() -> None:
 
 
 @pytest.mark.rule("ASK-19")
-def test_a_client_that_comes_back_or_sends_something_keeps_its_questions() -> None:
+def test_returning_or_sending_client_keeps_its_server_requests() -> None:
     client = Client()
     client.ask()
     client.leave()
@@ -96,7 +96,7 @@ def test_a_client_that_comes_back_or_sends_something_keeps_its_questions() -> No
 
 
 @pytest.mark.rule("ASK-39")
-def test_a_question_to_a_client_that_has_long_gone_ends_at_once() -> None:
+def test_server_request_to_client_long_gone_ends_at_once() -> None:
     client = Client()
     client.leave()
     client.pass_time(100)
@@ -163,18 +163,18 @@ TestAbsences.settings = settings(max_examples=examples(60), deadline=None)
 ROOTS = {"roots": {}}
 
 
-def play(scene: Callable[[Stage], Awaitable[None]], **settings: int) -> None:
-    """Run a scene with an application of its own; `settings` are of the section `http`."""
+def run(scenario: Callable[[HttpHarness], Awaitable[None]], **settings: int) -> None:
+    """Run a scenario with its own application; `settings` are of the section `http`."""
 
-    async def staged() -> None:
-        async with stage(**settings) as one:
-            await scene(one)
+    async def start() -> None:
+        async with harness(**settings) as one:
+            await scenario(one)
 
-    asyncio.run(staged())
+    asyncio.run(start())
 
 
-async def asked(one: Stage) -> tuple[Session, Visit]:
-    """A session whose client has been asked something, and the response that asks it."""
+async def open_request(one: HttpHarness) -> tuple[Session, Visit]:
+    """Open a session with a server request; return it and the response with the request."""
     session = await open_session(one.app, capabilities=ROOTS)
     call = session.call("ask_roots", 1)
     await call.until(lambda: any(each.get("method") for each in call.messages))
@@ -182,10 +182,10 @@ async def asked(one: Stage) -> tuple[Session, Visit]:
 
 
 @pytest.mark.rule("ASK-19", "RES-03")
-def test_a_question_whose_client_has_gone_gives_its_slot_back() -> None:
-    async def scene(one: Stage) -> None:
+def test_server_request_of_gone_client_releases_its_slot() -> None:
+    async def scenario(one: HttpHarness) -> None:
         resources = one.server.runtime.resources
-        session, call = await asked(one)
+        session, call = await open_request(one)
         assert resources.concurrent_executions == 1
         call.leave()
         await call.finish()
@@ -198,13 +198,13 @@ def test_a_question_whose_client_has_gone_gives_its_slot_back() -> None:
         assert "client_gone" in error["result"]["content"][0]["text"]
         assert one.server.runtime.dispatcher.client_input.questions.used() == {}
 
-    play(scene, question_grace_ms=1, retry_ms=0)
+    run(scenario, question_grace_ms=1, retry_ms=0)
 
 
 @pytest.mark.rule("ASK-19")
-def test_a_client_that_resumes_in_time_is_still_waited_for() -> None:
-    async def scene(one: Stage) -> None:
-        session, call = await asked(one)
+def test_client_that_resumes_in_time_can_answer() -> None:
+    async def scenario(one: HttpHarness) -> None:
+        session, call = await open_request(one)
         call.leave()
         await call.finish()
         back = session.get(call.events[0]["id"])
@@ -215,39 +215,39 @@ def test_a_client_that_resumes_in_time_is_still_waited_for() -> None:
         await back.finish()
         assert back.messages[-1]["result"]["content"][0]["text"] == "0"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("ASK-40")
-def test_a_session_that_is_deleted_ends_its_questions() -> None:
-    async def scene(one: Stage) -> None:
-        session, call = await asked(one)
+def test_deleted_session_ends_its_server_requests() -> None:
+    async def scenario(one: HttpHarness) -> None:
+        session, call = await open_request(one)
         assert (await session.delete().finish()).status == 204
         await call.finish()
         await one.idle()
         assert one.server.runtime.resources.concurrent_executions == 0
         assert one.server.runtime.dispatcher.client_input.questions.used() == {}
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("ASK-19")
-def test_a_client_that_listens_elsewhere_in_its_session_has_not_gone() -> None:
-    async def scene(one: Stage) -> None:
+def test_client_with_another_open_stream_is_present() -> None:
+    async def scenario(one: HttpHarness) -> None:
         session = await open_session(one.app, capabilities=ROOTS)
-        news = session.get()
-        await news.until(lambda: news.status)
+        stream = session.get()
+        await stream.until(lambda: stream.status)
         call = session.call("ask_roots", 1)
         await call.until(lambda: any(each.get("method") for each in call.messages))
-        [channel] = one.app._service.endpoint.sessions  # type: ignore[union-attr]
+        [http_session] = one.app._service.endpoint.sessions  # type: ignore[union-attr]
         call.leave()
         await call.finish()
-        assert channel._absence._timer is None
+        assert http_session._absence._timer is None
         assert one.server.runtime.resources.concurrent_executions == 1
         assert (await session.post(request("ping", None, 2)).finish()).status == 200
-        news.leave()
-        await news.finish()
+        stream.leave()
+        await stream.finish()
         await one.idle()
         assert one.server.runtime.resources.concurrent_executions == 0
 
-    play(scene, question_grace_ms=1, retry_ms=0)
+    run(scenario, question_grace_ms=1, retry_ms=0)

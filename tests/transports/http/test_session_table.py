@@ -1,4 +1,4 @@
-"""The table of sessions: whose they are, how many, and for how long."""
+"""The table of sessions: their owners, number and lifetime."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def table(
 
 
 @pytest.mark.rule("AUTH-15")
-def test_ids_are_long_new_and_visible() -> None:
+def test_session_ids_are_long_unique_and_visible_ascii() -> None:
     ids = {new_session_id() for _ in range(1000)}
     assert len(ids) == 1000
     assert all(re.fullmatch("[A-Za-z0-9_-]{43}", each) for each in ids)
@@ -64,7 +64,7 @@ def test_ids_are_long_new_and_visible() -> None:
         (None, None, True),
     ],
 )
-def test_a_session_is_its_principals(
+def test_session_belongs_to_its_principal(
     owner: Principal | None, visitor: Principal | None, found: bool
 ) -> None:
     sessions, _ = table()
@@ -75,14 +75,14 @@ def test_a_session_is_its_principals(
 
 
 @pytest.mark.parametrize("session_id", [None, "", "nobody's", "\x00"])
-def test_an_id_that_was_not_given_out_is_nobodys(session_id: str | None) -> None:
+def test_unknown_session_id_finds_nothing(session_id: str | None) -> None:
     sessions, _ = table()
     sessions.add(Content(), ALICE)
     assert sessions.get(session_id, ALICE) is None
 
 
 @pytest.mark.rule("AUTH-16")
-def test_there_are_only_so_many() -> None:
+def test_number_of_sessions_is_limited() -> None:
     sessions, clock = table()
     contents = []
     for _ in range(3):
@@ -99,7 +99,7 @@ def test_there_are_only_so_many() -> None:
 
 
 @pytest.mark.rule("RES-15")
-def test_the_own_session_idle_for_longest_gives_way_to_a_new_one() -> None:
+def test_least_recently_used_own_session_gives_way() -> None:
     sessions, clock = table(8, keys=KEYS)
     of_bob = Content()
     sessions.add(of_bob, BOB)
@@ -115,7 +115,7 @@ def test_the_own_session_idle_for_longest_gives_way_to_a_new_one() -> None:
 
 
 @pytest.mark.rule("RES-13", "RES-22")
-def test_a_principal_with_its_share_of_busy_sessions_is_refused() -> None:
+def test_principal_with_only_busy_sessions_is_refused() -> None:
     sessions, _ = table(8, keys=KEYS)
     contents = [Content(is_busy=True) for _ in range(2)]
     for content in contents:
@@ -131,7 +131,7 @@ def test_a_principal_with_its_share_of_busy_sessions_is_refused() -> None:
 
 
 @pytest.mark.rule("AUTH-16", "RES-22")
-def test_no_session_of_another_principal_gives_way() -> None:
+def test_sessions_of_other_principals_do_not_give_way() -> None:
     sessions, _ = table(4, keys=KEYS)
     for number in range(4):
         sessions.add(Content(), Principal(f"principal {number}"))
@@ -142,7 +142,7 @@ def test_no_session_of_another_principal_gives_way() -> None:
 
 
 @pytest.mark.rule("AUTH-16")
-def test_tables_that_share_a_quota_have_one_limit() -> None:
+def test_tables_with_shared_quota_have_one_limit() -> None:
     quota = session_quota(ServerConfig(http=HttpSection(max_sessions=2)))
     clock = ManualClock()
     one, other = (SessionTable[Content](clock, IDLE_MS, quota) for _ in range(2))
@@ -155,7 +155,7 @@ def test_tables_that_share_a_quota_have_one_limit() -> None:
 
 
 @pytest.mark.rule("AUTH-17")
-def test_a_session_that_nobody_uses_is_closed() -> None:
+def test_idle_session_is_closed() -> None:
     sessions, clock = table()
     content = Content()
     session_id = sessions.add(content, ALICE)
@@ -175,7 +175,7 @@ def test_a_session_that_nobody_uses_is_closed() -> None:
 
 
 @pytest.mark.rule("AUTH-17")
-def test_a_session_that_is_busy_is_not_idle() -> None:
+def test_busy_session_is_not_idle() -> None:
     sessions, clock = table()
     content = Content(is_busy=True)
     session_id = sessions.add(content, ALICE)
@@ -189,7 +189,7 @@ def test_a_session_that_is_busy_is_not_idle() -> None:
 
 
 @pytest.mark.rule("AUTH-18")
-def test_a_session_ends_once() -> None:
+def test_session_ends_once() -> None:
     sessions, _ = table()
     contents = [Content() for _ in range(3)]
     ids = [sessions.add(content, ALICE) for content in contents]
@@ -203,7 +203,7 @@ def test_a_session_ends_once() -> None:
 
 
 class Table(RuleBasedStateMachine):
-    """Whatever happens in whatever order: a session is there, or was closed once."""
+    """Any events in any order: a session exists, or was closed once."""
 
     ids = Bundle("ids")
 

@@ -22,7 +22,7 @@ LONG = 60.0
 
 
 class Client:
-    """Takes what is sent, or waits until it is to."""
+    """Takes what is sent; blocks while it does not read."""
 
     def __init__(self) -> None:
         self.body = b""
@@ -39,7 +39,7 @@ class Client:
 
 
 @pytest.mark.rule("HTTP-07")
-def test_an_event_is_as_the_standard_has_it() -> None:
+def test_event_has_standard_form() -> None:
     assert encode_event(b"{}") == b"data: {}\n\n"
     assert encode_event(b"{}", "a-1") == b"id: a-1\ndata: {}\n\n"
     assert encode_event(b"/x", kind="endpoint") == b"event: endpoint\ndata: /x\n\n"
@@ -49,8 +49,8 @@ def test_an_event_is_as_the_standard_has_it() -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=20))
-def test_what_is_written_is_sent_in_its_order(chunks: list[bytes]) -> None:
-    async def play() -> Client:
+def test_chunks_are_sent_in_order(chunks: list[bytes]) -> None:
+    async def scenario() -> Client:
         client, body = Client(), EventBody()
         sending = asyncio.create_task(body.pump(client.send, LONG))
         for index, chunk in enumerate(chunks):
@@ -62,14 +62,14 @@ def test_what_is_written_is_sent_in_its_order(chunks: list[bytes]) -> None:
         await sending
         return client
 
-    client = asyncio.run(play())
+    client = asyncio.run(scenario())
     assert client.body == b"".join(chunks)
     assert client.ended
 
 
 @pytest.mark.rule("HTTP-09")
-def test_silence_is_broken_by_comments() -> None:
-    async def play() -> bytes:
+def test_comment_is_sent_after_silence() -> None:
+    async def scenario() -> bytes:
         client, body = Client(), EventBody()
         sending = asyncio.create_task(body.pump(client.send, 0.001))
         while client.body.count(KEEP_ALIVE) < 3:
@@ -78,13 +78,13 @@ def test_silence_is_broken_by_comments() -> None:
         await sending
         return client.body
 
-    assert asyncio.run(play()).replace(KEEP_ALIVE, b"") == b""
+    assert asyncio.run(scenario()).replace(KEEP_ALIVE, b"") == b""
 
 
 @pytest.mark.rule("HTTP-17")
 @pytest.mark.parametrize("can_cut", [True, False])
-def test_who_does_not_read_is_cut_off(can_cut: bool) -> None:
-    async def play() -> None:
+def test_slow_reader_is_cut_off(can_cut: bool) -> None:
+    async def scenario() -> None:
         cut: list[bool] = []
         client = Client()
         client.reads.clear()
@@ -106,21 +106,21 @@ def test_who_does_not_read_is_cut_off(can_cut: bool) -> None:
         assert sending.cancelled() != can_cut
         assert not client.ended
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_one_that_nobody_sends_yet_is_bounded_too() -> None:
+def test_unsent_body_is_bounded() -> None:
     body = EventBody()
     for _ in range(3):
         body.write(b"x" * (MAX_PENDING_BYTES // 2))
     assert body.gone
 
 
-def test_a_server_that_says_by_an_error_that_the_client_has_gone() -> None:
+def test_send_error_means_client_has_gone() -> None:
     async def gone(event: Any) -> None:
         raise OSError
 
-    async def play() -> None:
+    async def scenario() -> None:
         body = EventBody()
         sending = asyncio.create_task(body.pump(gone, LONG))
         body.write(b"x")
@@ -128,4 +128,4 @@ def test_a_server_that_says_by_an_error_that_the_client_has_gone() -> None:
         body.leave()
         await sending
 
-    asyncio.run(play())
+    asyncio.run(scenario())

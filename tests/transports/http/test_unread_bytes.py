@@ -1,4 +1,4 @@
-"""Who is closed when clients do not read: how much they have read, in the time they had."""
+"""The choice of the connection to close when clients do not read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMIT = 1000
 
 
 class Connection:
-    """A connection whose client reads when the test says so."""
+    """A connection whose client reads on command."""
 
     def __init__(self, unread: UnreadBytes) -> None:
         self.unread = unread
@@ -41,7 +41,7 @@ def make(count: int) -> tuple[ManualClock, UnreadBytes, list[Connection]]:
 
 
 @pytest.mark.rule("HTTP-32")
-def test_the_connection_that_has_read_least_in_its_time_is_cut() -> None:
+def test_slowest_reader_is_cut_off() -> None:
     clock, unread, (slow, deaf, quick, young) = make(4)
     for each in (slow, deaf, quick):
         each.write(300)
@@ -54,7 +54,7 @@ def test_the_connection_that_has_read_least_in_its_time_is_cut() -> None:
 
 
 @pytest.mark.rule("HTTP-32")
-def test_what_was_read_meanwhile_is_not_counted() -> None:
+def test_bytes_read_meanwhile_are_not_counted() -> None:
     _, unread, (first, second, third) = make(3)
     first.write(500)
     second.write(500)
@@ -65,7 +65,7 @@ def test_what_was_read_meanwhile_is_not_counted() -> None:
 
 
 @pytest.mark.rule("HTTP-32")
-def test_of_connections_that_read_nothing_the_one_that_waits_longest_is_cut() -> None:
+def test_longest_waiting_of_idle_readers_is_cut_off() -> None:
     clock, unread, connections = make(5)
     for each in connections:
         each.write(300)
@@ -75,7 +75,7 @@ def test_of_connections_that_read_nothing_the_one_that_waits_longest_is_cut() ->
 
 
 @pytest.mark.rule("HTTP-29")
-def test_one_connection_alone_is_not_cut() -> None:
+def test_single_connection_is_not_cut_off() -> None:
     _, unread, (only, other) = make(2)
     only.write(5 * LIMIT)
     assert not only.is_cut
@@ -85,7 +85,7 @@ def test_one_connection_alone_is_not_cut() -> None:
 
 
 @pytest.mark.rule("HTTP-29")
-def test_what_the_application_keeps_is_counted() -> None:
+def test_bytes_held_by_application_are_counted() -> None:
     clock, unread, (first, second) = make(2)
     first.write(500)
     clock.advance(5)
@@ -100,7 +100,7 @@ def test_what_the_application_keeps_is_counted() -> None:
 
 
 @pytest.mark.rule("HTTP-29")
-def test_a_connection_that_is_gone_counts_no_more() -> None:
+def test_closed_connection_is_not_counted() -> None:
     _, unread, (first, _) = make(2)
     first.write(500)
     unread.hold(first, 100)
@@ -109,7 +109,7 @@ def test_a_connection_that_is_gone_counts_no_more() -> None:
 
 
 @pytest.mark.rule("HTTP-29")
-def test_what_is_written_to_a_stream_is_held_until_it_is_sent_or_dropped() -> None:
+def test_stream_bytes_are_held_until_sent_or_dropped() -> None:
     held: list[int] = []
     body = EventBody(hold=held.append)
     body.write(b"12345")

@@ -1,4 +1,4 @@
-"""One connection: what may come on it, how long it may last, and when it is cut off."""
+"""One connection: limits of its input, of its lifetime and of unread output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TRAILERS = CHUNKED + b"1\r\nx\r\n0\r\nX-Key: trailer\r\n\r\n"
 
 @define(eq=False)
 class Client:
-    """One connection to the server, and what the application was told on it."""
+    """One connection to the server, and the scopes and bodies that the application got."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -54,7 +54,7 @@ class Client:
         return head
 
     async def rest(self) -> bytes:
-        """Whatever comes until the server ends the connection."""
+        """Return all bytes until the server ends the connection."""
         async with asyncio.timeout(PATIENCE):
             try:
                 while data := await self.reader.read(65_536):
@@ -70,14 +70,14 @@ def wired(
     """Run an async test with a client of a server that has these limits."""
 
     def decorate(test: Callable[[Client], Awaitable[None]]) -> Callable[[], None]:
-        async def play() -> None:
+        async def scenario() -> None:
             limits = ConnectionLimits(header_timeout_ms, 10, keep_alive_seconds)
             async with connect(limits) as client:
                 await test(client)
 
         @wraps(test)
         def run() -> None:
-            uvloop.run(play())
+            uvloop.run(scenario())
 
         del run.__wrapped__
         return run
@@ -130,7 +130,7 @@ async def connect(limits: ConnectionLimits) -> AsyncIterator[Client]:
 
 @pytest.mark.rule("HTTP-20")
 @pytest.mark.parametrize("pieces", [1, 7])
-def test_a_head_has_at_most_64_kib(pieces: int) -> None:
+def test_head_over_64_kib_is_refused(pieces: int) -> None:
     @wired()
     async def test(client: Client) -> None:
         empty = b"GET / HTTP/1.1\r\nHost: a\r\nX-Pad: \r\n\r\n"
@@ -152,7 +152,7 @@ def test_a_head_has_at_most_64_kib(pieces: int) -> None:
 
 @pytest.mark.rule("HTTP-20")
 @wired()
-async def test_a_head_that_follows_a_long_body_is_not_counted_with_it(client: Client) -> None:
+async def test_head_is_counted_without_preceding_body(client: Client) -> None:
     body = b"x" * 3 * MAX_HEAD_BYTES
     first = b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
     await client.send(first + b"GET / HTTP/1.1\r\nHo")
@@ -163,7 +163,7 @@ async def test_a_head_that_follows_a_long_body_is_not_counted_with_it(client: Cl
 
 @pytest.mark.rule("HTTP-20", "AUTH-24")
 @wired()
-async def test_what_is_no_http_is_answered_as_everything_is(client: Client) -> None:
+async def test_invalid_http_gets_response_with_security_headers(client: Client) -> None:
     await client.send(b"nothing of the kind\r\n\r\n")
     received = await client.rest()
     assert received.startswith(b"HTTP/1.1 400 ")
@@ -173,14 +173,14 @@ async def test_what_is_no_http_is_answered_as_everything_is(client: Client) -> N
 
 @pytest.mark.rule("HTTP-20")
 @wired()
-async def test_a_body_that_is_no_http_is_answered(client: Client) -> None:
+async def test_invalid_body_is_answered(client: Client) -> None:
     await client.send(CHUNKED + b"no size\r\n")
     assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.rule("HTTP-20")
 @wired()
-async def test_nothing_is_answered_in_the_place_of_another_response(client: Client) -> None:
+async def test_invalid_http_is_not_answered_during_another_response(client: Client) -> None:
     await client.send(
         b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nxno http\r\n\r\n"
     )
@@ -192,7 +192,7 @@ async def test_nothing_is_answered_in_the_place_of_another_response(client: Clie
 
 @pytest.mark.rule("HTTP-20")
 @wired()
-async def test_trailers_are_no_fields_of_the_head(client: Client) -> None:
+async def test_trailers_are_not_added_to_head(client: Client) -> None:
     await client.send(TRAILERS)
     assert b" 200 " in await client.head()
     await client.send(TRAILERS)
@@ -208,7 +208,7 @@ async def test_trailers_are_no_fields_of_the_head(client: Client) -> None:
     [b"X-A: " + b"a" * 1000 + b"\r\n", b"a" * 1000, b"X-A: b\r\n" * 100],
     ids=["fields", "a name", "small fields"],
 )
-def test_trailers_without_end_are_cut_off(endless: bytes) -> None:
+def test_endless_trailers_are_cut_off(endless: bytes) -> None:
     @wired()
     async def test(client: Client) -> None:
         await client.send(CHUNKED + b"1\r\nx\r\n0\r\n")
@@ -222,7 +222,7 @@ def test_trailers_without_end_are_cut_off(endless: bytes) -> None:
 
 @pytest.mark.rule("HTTP-20")
 @wired()
-async def test_a_chunk_whose_size_never_ends_is_cut_off(client: Client) -> None:
+async def test_endless_chunk_size_is_cut_off(client: Client) -> None:
     await client.send(CHUNKED + b"1;")
     with pytest.raises(ConnectionError):
         for _ in range(100_000):
@@ -230,7 +230,7 @@ async def test_a_chunk_whose_size_never_ends_is_cut_off(client: Client) -> None:
 
 
 @wired()
-async def test_a_long_body_of_small_chunks_is_taken(client: Client) -> None:
+async def test_long_body_of_small_chunks_is_accepted(client: Client) -> None:
     count = MAX_HEAD_BYTES // 4
     await client.send(CHUNKED + b"1\r\nx\r\n" * count + b"0\r\n\r\n")
     assert b" 200 " in await client.head()
@@ -242,7 +242,7 @@ async def test_a_long_body_of_small_chunks_is_taken(client: Client) -> None:
 
 @pytest.mark.rule("HTTP-27")
 @pytest.mark.parametrize("between", [b"\r\n", b"\n", b"\r", b"\r\n" * 1000])
-def test_line_breaks_keep_no_connection(between: bytes) -> None:
+def test_line_breaks_do_not_keep_connection_open(between: bytes) -> None:
     @wired(header_timeout_ms=50)
     async def test(client: Client) -> None:
         await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -255,7 +255,7 @@ def test_line_breaks_keep_no_connection(between: bytes) -> None:
 
 @pytest.mark.rule("HTTP-27")
 @wired(keep_alive_seconds=0.05)
-async def test_a_connection_without_requests_is_closed(client: Client) -> None:
+async def test_connection_without_requests_is_closed(client: Client) -> None:
     await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     assert b" 200 " in await client.head()
     assert await client.rest() == b""
@@ -270,7 +270,7 @@ async def test_a_connection_without_requests_is_closed(client: Client) -> None:
         CHUNKED.replace(b"/read", b"/") + b"1\r\nx\r\n0\r\nX-A: b\r\n",
     ],
 )
-def test_a_response_before_the_end_of_its_request_is_the_last(request_so_far: bytes) -> None:
+def test_response_before_end_of_request_is_last(request_so_far: bytes) -> None:
     @wired()
     async def test(client: Client) -> None:
         await client.send(request_so_far)
@@ -283,7 +283,7 @@ def test_a_response_before_the_end_of_its_request_is_the_last(request_so_far: by
 
 @pytest.mark.rule("HTTP-27")
 @wired()
-async def test_a_connection_goes_on_after_a_request_that_was_read(client: Client) -> None:
+async def test_connection_continues_after_complete_request(client: Client) -> None:
     for body in (b"", b"x", b"x" * 100_000):
         head = b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body)
         await client.send(head)
@@ -295,7 +295,7 @@ async def test_a_connection_goes_on_after_a_request_that_was_read(client: Client
 
 @pytest.mark.rule("HTTP-33")
 @pytest.mark.parametrize("keep", [b"", b"Connection: close\r\n"])
-def test_a_client_that_takes_nothing_is_cut_off(keep: bytes) -> None:
+def test_client_that_reads_nothing_is_cut_off(keep: bytes) -> None:
     @wired(keep_alive_seconds=0.1)
     async def test(client: Client) -> None:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -310,7 +310,7 @@ def test_a_client_that_takes_nothing_is_cut_off(keep: bytes) -> None:
     test()
 
 
-def test_the_limit_of_fields_is_a_number_of_fields() -> None:
+def test_number_of_header_fields_is_limited() -> None:
     @wired()
     async def test(client: Client) -> None:
         for count, status in ((MAX_HEADER_FIELDS, b"200"), (MAX_HEADER_FIELDS + 1, b"400")):

@@ -15,7 +15,7 @@ def test_pauses_double_up_to_a_limit_while_workers_end_soon() -> None:
 
 
 @pytest.mark.rule("HTTP-34")
-def test_a_worker_that_has_settled_is_replaced_at_once_and_pauses_begin_anew() -> None:
+def test_settled_worker_is_replaced_at_once_and_backoff_restarts() -> None:
     backoff = Backoff()
     assert [backoff.delay_after(0) for _ in range(3)] == [0.1, 0.2, 0.4]
     assert backoff.delay_after(SETTLED_SECONDS) == 0

@@ -52,7 +52,7 @@ def run(
 
 
 @pytest.mark.rule("PROC-01")
-def test_the_protocol_moves_and_leaves_an_empty_input_and_the_log() -> None:
+def test_descriptors_are_moved_and_replaced() -> None:
     done = run(
         "before = [os.fstat(each).st_ino for each in (0, 1)]\n"
         "made = isolate()\n"
@@ -72,7 +72,7 @@ def test_the_protocol_moves_and_leaves_an_empty_input_and_the_log() -> None:
 
 
 @pytest.mark.rule("PROC-01")
-def test_children_inherit_the_standard_descriptors_and_not_the_protocols() -> None:
+def test_children_inherit_standard_but_not_protocol_descriptors() -> None:
     done = run(
         "made = isolate()\n"
         "report(*(os.get_inheritable(each) for each in (0, 1, 2, made.input, made.output)))\n"
@@ -81,7 +81,7 @@ def test_children_inherit_the_standard_descriptors_and_not_the_protocols() -> No
 
 
 @pytest.mark.rule("PROC-01")
-def test_no_flag_of_the_open_files_changes() -> None:
+def test_flags_of_open_files_are_unchanged() -> None:
     done = run(
         "def flags(*which):\n"
         "    return [fcntl.fcntl(each, fcntl.F_GETFL) for each in which]\n"
@@ -98,7 +98,7 @@ def test_no_flag_of_the_open_files_changes() -> None:
     "closed",
     ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"],
 )
-def test_closed_descriptors_are_no_trap(closed: str) -> None:
+def test_closed_descriptors_are_replaced(closed: str) -> None:
     # Whatever is opened gets the lowest free number: a hole at 0, 1 or 2 would swallow it.
     done = run(
         "report_to = int(os.environ['REPORT'])\n"
@@ -128,7 +128,7 @@ def test_closed_descriptors_are_no_trap(closed: str) -> None:
 
 
 @pytest.mark.rule("PROC-01")
-def test_what_was_printed_before_goes_where_it_was_meant_to_go() -> None:
+def test_earlier_output_goes_to_original_stdout() -> None:
     done = run(
         "print('before', end='')\nmade = isolate()\nprint('after')\nmade.close()\n",
     )
@@ -136,7 +136,7 @@ def test_what_was_printed_before_goes_where_it_was_meant_to_go() -> None:
 
 
 @pytest.mark.rule("PROC-01")
-def test_what_is_printed_is_seen_when_it_is_printed() -> None:
+def test_prints_appear_at_once() -> None:
     done = run(
         "isolate()\nprint('now')\nos._exit(0)  # nothing is flushed any more\n",
     )
@@ -144,7 +144,7 @@ def test_what_is_printed_is_seen_when_it_is_printed() -> None:
 
 
 @pytest.mark.rule("PROC-01", "PROC-03")
-def test_closing_tells_the_client_and_gives_it_nothing_more() -> None:
+def test_closing_ends_output_to_client() -> None:
     done = run(
         "made = isolate()\n"
         "os.write(made.output, b'answer')\n"
@@ -159,7 +159,7 @@ def test_closing_tells_the_client_and_gives_it_nothing_more() -> None:
 
 @pytest.mark.rule("PROC-04")
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_text_that_nobody_takes_is_no_error_at_exit(stream: str) -> None:
+def test_unread_output_is_no_error_at_exit(stream: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -187,6 +187,6 @@ def test_text_that_nobody_takes_is_no_error_at_exit(stream: str) -> None:
 @pytest.mark.parametrize(
     "state", ["sys.stdout = None", "sys.stdout.close()", "import io; sys.stdout = io.StringIO()"]
 )
-def test_whatever_became_of_sys_stdout(state: str) -> None:
+def test_replaced_sys_stdout_is_handled(state: str) -> None:
     done = run(f"{state}\nmade = isolate()\nmade.close()\nreport('done')\n")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "done\n")

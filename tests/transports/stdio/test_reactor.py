@@ -60,7 +60,7 @@ def either(reactor: Reactor, request: pytest.FixtureRequest) -> Reactor:
 
 
 @pytest.mark.rule("PROC-05")
-def test_what_arrives_is_handed_to_whoever_watches(either: Reactor, pipe: tuple[int, int]) -> None:
+def test_event_is_passed_to_its_handler(either: Reactor, pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     seen: list[bytes] = []
 
@@ -79,7 +79,7 @@ def test_what_arrives_is_handed_to_whoever_watches(either: Reactor, pipe: tuple[
 
 
 @pytest.mark.rule("PROC-03")
-def test_the_end_of_a_descriptor_is_told_though_no_event_was_asked_for(
+def test_hang_up_is_reported_without_requested_events(
     either: Reactor, pipe: tuple[int, int]
 ) -> None:
     reader, writer = pipe
@@ -98,7 +98,7 @@ def test_the_end_of_a_descriptor_is_told_though_no_event_was_asked_for(
 
 
 @pytest.mark.rule("PROC-05")
-def test_what_is_unwatched_during_a_turn_is_not_served_in_it(either: Reactor) -> None:
+def test_descriptor_unwatched_during_turn_is_not_served(either: Reactor) -> None:
     pipes = [os.pipe(), os.pipe()]
     served: list[int] = []
 
@@ -122,7 +122,7 @@ def test_what_is_unwatched_during_a_turn_is_not_served_in_it(either: Reactor) ->
 
 
 @pytest.mark.rule("TIME-02")
-def test_timers_run_in_the_order_of_their_time(either: Reactor) -> None:
+def test_timers_run_in_order(either: Reactor) -> None:
     order: list[str] = []
     either.call_later(0.03, lambda: (order.append("last"), either.stop()))
     either.call_later(0.02, lambda: order.append("second"))
@@ -134,7 +134,7 @@ def test_timers_run_in_the_order_of_their_time(either: Reactor) -> None:
 
 
 @pytest.mark.rule("PROC-06")
-def test_it_is_woken_and_stopped_from_other_threads(either: Reactor) -> None:
+def test_other_threads_can_wake_and_stop(either: Reactor) -> None:
     woken = threading.Event()
     wakes: list[str] = []
 
@@ -157,13 +157,13 @@ def test_it_is_woken_and_stopped_from_other_threads(either: Reactor) -> None:
 
 
 @pytest.mark.rule("PROC-06")
-def test_stopped_before_it_runs_it_does_not_run(either: Reactor) -> None:
+def test_reactor_stopped_before_run_takes_no_turn(either: Reactor) -> None:
     either.stop()
     run(either)
 
 
 @pytest.mark.rule("RES-10")
-def test_each_turn_is_announced_and_measured(either: Reactor) -> None:
+def test_each_turn_calls_on_turn_and_is_measured(either: Reactor) -> None:
     during: list[float | None] = []
     either.on_turn = lambda: during.append(either.monitor.turn_started)
     either.call_later(0.01, either.stop)
@@ -173,9 +173,7 @@ def test_each_turn_is_announced_and_measured(either: Reactor) -> None:
 
 
 @pytest.mark.rule("CALL-12")
-def test_coroutines_and_the_reactors_own_business_share_one_thread(
-    reactor: Reactor, pipe: tuple[int, int]
-) -> None:
+def test_coroutines_and_handlers_share_one_thread(reactor: Reactor, pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     order: list[str] = []
     arrived: asyncio.Event
@@ -207,7 +205,7 @@ def test_coroutines_and_the_reactors_own_business_share_one_thread(
 
 
 @pytest.mark.rule("CALL-12", "TIME-02")
-def test_a_task_is_announced_when_it_has_had_its_first_go(reactor: Reactor) -> None:
+def test_started_is_called_after_first_step_of_task(reactor: Reactor) -> None:
     order: list[str] = []
 
     async def at_once() -> None:
@@ -236,7 +234,7 @@ def test_a_task_is_announced_when_it_has_had_its_first_go(reactor: Reactor) -> N
 
 
 @pytest.mark.rule("CALL-12")
-def test_each_task_has_a_context_of_its_own(reactor: Reactor) -> None:
+def test_each_task_has_its_own_context(reactor: Reactor) -> None:
     from contextvars import ContextVar
 
     variable: ContextVar[int] = ContextVar("variable", default=0)
@@ -277,7 +275,7 @@ def test_other_threads_can_call_into_the_loop(reactor: Reactor) -> None:
 
 @pytest.mark.rule("ERR-05", "ERR-06")
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
-def test_a_task_that_tries_to_end_the_process_does_not(
+def test_task_that_raises_system_exit_does_not_end_process(
     reactor: Reactor, error: BaseException
 ) -> None:
     reported: list[BaseException | None] = []
@@ -297,7 +295,7 @@ def test_a_task_that_tries_to_end_the_process_does_not(
 
 
 @pytest.mark.rule("ERR-05")
-def test_an_exception_that_nobody_retrieves_is_reported(reactor: Reactor) -> None:
+def test_unretrieved_exception_is_reported(reactor: Reactor) -> None:
     reported: list[tuple[str, BaseException | None]] = []
     reactor.on_error = lambda message, error: reported.append((message, error))
 
@@ -319,7 +317,7 @@ def test_an_exception_that_nobody_retrieves_is_reported(reactor: Reactor) -> Non
 
 
 @pytest.mark.rule("PROC-06")
-def test_closing_cancels_what_still_runs_and_waits_no_longer_than_it_may() -> None:
+def test_closing_cancels_tasks_within_grace() -> None:
     reactor = Reactor()
     ended: list[str] = []
 
@@ -366,7 +364,7 @@ def test_closing_cancels_what_still_runs_and_waits_no_longer_than_it_may() -> No
 
 
 @pytest.mark.rule("PROC-06")
-def test_closing_gives_every_descriptor_back() -> None:
+def test_closing_closes_every_descriptor() -> None:
     def open_descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))
 
@@ -383,7 +381,7 @@ def test_closing_gives_every_descriptor_back() -> None:
 
 
 @pytest.mark.rule("PROC-08")
-def test_without_a_coroutine_it_does_without_asyncio() -> None:
+def test_asyncio_is_not_imported_without_coroutine() -> None:
     script = (
         "import sys\n"
         "from foundation_rt.transports.stdio.reactor import Reactor\n"

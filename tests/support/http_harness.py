@@ -1,4 +1,4 @@
-"""A server as an ASGI application for tests, whose tools wait until they are let go."""
+"""A server as an ASGI application for tests, whose tools wait until they are released."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ STOP_SECONDS = 10.0
 
 
 @define(eq=False)
-class Stage:
-    """The application, and what its tools wait for and have come to.
+class HttpHarness:
+    """The application, with control of its waiting tools.
 
     Attributes:
-        entered: the calls of `wait` that have begun, by their tag.
-        ended: how they ended.
+        entered: the tags of the calls of `wait` that have begun.
+        ended: how they ended, by tag.
         go: lets them return.
     """
 
@@ -33,7 +33,7 @@ class Stage:
     changed: asyncio.Event = field(factory=asyncio.Event)
 
     async def until(self, condition: Any) -> None:
-        """Wait for a tool."""
+        """Wait until a tool has made `condition` true."""
         async with asyncio.timeout(20):
             while not condition():
                 self.changed.clear()
@@ -46,8 +46,8 @@ class Stage:
                 await asyncio.sleep(0)
 
 
-def make_server(stage_of: list[Stage], settings: Mapping[str, Any] | None = None) -> Server:
-    """A server with the tools that tests call."""
+def make_server(harness_of: list[HttpHarness], settings: Mapping[str, Any] | None = None) -> Server:
+    """Return a server with the tools that tests call."""
     http = {"no_auth": True, **(settings or {})}
     server = Server("test", version="1", config={"http": http, "logging": {"level": "error"}})
 
@@ -61,17 +61,17 @@ def make_server(stage_of: list[Stage], settings: Mapping[str, Any] | None = None
 
     @server.tool
     async def wait(tag: str, context: ToolContext) -> str:
-        stage = stage_of[0]
-        stage.entered.append(tag)
-        stage.changed.set()
+        harness = harness_of[0]
+        harness.entered.append(tag)
+        harness.changed.set()
         try:
-            await stage.go.wait()
+            await harness.go.wait()
         except asyncio.CancelledError:
-            stage.ended[tag] = str(context.abort_signal.reason)
-            stage.changed.set()
+            harness.ended[tag] = str(context.abort_signal.reason)
+            harness.changed.set()
             raise
-        stage.ended[tag] = "returned"
-        stage.changed.set()
+        harness.ended[tag] = "returned"
+        harness.changed.set()
         return tag
 
     @server.tool
@@ -97,12 +97,12 @@ def make_server(stage_of: list[Stage], settings: Mapping[str, Any] | None = None
 
 
 @asynccontextmanager
-async def stage(**settings: Any) -> AsyncIterator[Stage]:
-    """The application, started, and stopped in the end; `settings` are of the section `http`."""
-    stages: list[Stage] = []
-    server = make_server(stages, settings)
-    one = Stage(server)
-    stages.append(one)
+async def harness(**settings: Any) -> AsyncIterator[HttpHarness]:
+    """Start the application with `settings` of the section `http`; stop it in the end."""
+    made: list[HttpHarness] = []
+    server = make_server(made, settings)
+    one = HttpHarness(server)
+    made.append(one)
     one.app = server.asgi_app()
     await one.app.start()
     try:
