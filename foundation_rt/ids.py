@@ -1,9 +1,8 @@
-"""Where identifiers come from: random ones for production, counted ones for tests and vectors.
+"""Identifiers: random ones for production, counted ones for tests and vectors.
 
-Four kinds, all UUID version 4 (RFC 9562): a *run id* names one invocation of a tool, a
-*correlation id* one chain of requests, a *connection correlation id* one connection, a *request
-id* one request that a client makes. Everything that needs one is given a generator and asks nobody
-else.
+There are four kinds, all UUID version 4 (RFC 9562): a *run id* identifies one invocation of a tool,
+a *correlation id* one chain of requests, a *connection correlation id* one connection, a *request
+id* one request of a client. Every component that needs ids is given a generator.
 """
 
 from __future__ import annotations
@@ -23,31 +22,31 @@ _VARIANT_SET = int.from_bytes(b"\x80\x00" * _POOL_IDS)
 
 
 class IdGenerator(Protocol):
-    """Hands out identifiers; every one is new (ID-01)."""
+    """Generates unique identifiers (ID-01)."""
 
     def run_id(self) -> str:
-        """The id of one invocation of a tool."""
+        """Return the id of one invocation of a tool."""
         ...
 
     def correlation_id(self) -> str:
-        """The id of one chain of requests, where the client sent none."""
+        """Return the id of one chain of requests whose client sent none."""
         ...
 
     def connection_correlation_id(self) -> str:
-        """The id of one connection, for as long as it lives."""
+        """Return the id of one connection."""
         ...
 
 
 class RequestIdGenerator(Protocol):
-    """Hands out the ids of a client's requests; every one is new (ID-01)."""
+    """Generates unique ids for the requests of a client (ID-01)."""
 
     def request_id(self) -> str:
-        """The id of one request that a client makes."""
+        """Return the id of one request of a client."""
         ...
 
 
 def _groups(size: int, kept: int = -1, set_: int = 0) -> list[str]:
-    """One random group of `size` bytes for every id of a pool, in hexadecimal digits."""
+    """Return a random group of `size` bytes for each id of a pool, in hexadecimal digits."""
     length = size * _POOL_IDS
     bits = int.from_bytes(os.urandom(length)) & kept | set_
     return bits.to_bytes(length).hex("-", size).split("-")
@@ -63,7 +62,7 @@ def _random_ids() -> list[str]:
 
 
 def _refill(pool: list[str]) -> str:
-    """One new id; more of them go into the pool."""
+    """Return a new id, and add more of them to the pool."""
     fresh = _random_ids()
     taken = fresh.pop()
     pool.extend(fresh)
@@ -73,17 +72,17 @@ def _refill(pool: list[str]) -> str:
 class UuidGenerator:
     """Random ids from the operating system's generator; safe to share between threads (ID-01).
 
-    Ids are made in batches, because one `os.urandom` call alone costs 0.5 us: 0.4 us
-    an id all in all, against 2.5 us for ``str(uuid.uuid4())``. A forked child drops what is left of
-    the batch, so that parent and child never hand out the same id (ID-02).
+    Ids are made in batches, because one `os.urandom` call alone costs 0.5 us: an id takes 0.4 us in
+    total, against 2.5 us for ``str(uuid.uuid4())``. A forked child drops the rest of the batch, so
+    that parent and child never generate the same id (ID-02).
     """
 
     __slots__ = ("__weakref__", "_pool")
 
     def __init__(self) -> None:
         self._pool: list[str] = []
-        # Asking for the process id on each call would cost 0.15 us. The hook cannot be taken back,
-        # hence the weak reference: it keeps nothing alive but itself.
+        # Comparing the process id in each call would cost 0.15 us. The hook cannot be removed, so
+        # it holds a weak reference.
         this = weakref.ref(self)
 
         def forget() -> None:
@@ -93,7 +92,7 @@ class UuidGenerator:
         os.register_at_fork(after_in_child=forget)
 
     def run_id(self) -> str:
-        """A random UUID v4."""
+        """Return a random UUID v4."""
         try:
             return self._pool.pop()  # atomic: no two threads get the same one
         except IndexError:
@@ -105,8 +104,8 @@ class UuidGenerator:
 class UuidRequestIds:
     """Random ids for the requests of one client; safe to share between threads (ID-01).
 
-    A program may make any number of clients, and a hook for forks stays for ever: 0.6 KB for each.
-    So the process is asked for on every call here; beside a request its 0.15 us are nothing.
+    A program may have any number of clients, and a hook for forks can never be removed: 0.6 KB for
+    each. So every call compares the process id, which takes 0.15 us of a request.
     """
 
     __slots__ = ("_pool", "_process")
@@ -116,7 +115,7 @@ class UuidRequestIds:
         self._process = 0
 
     def request_id(self) -> str:
-        """A random UUID v4."""
+        """Return a random UUID v4."""
         process = os.getpid()
         if process != self._process:  # a forked child leaves its parent's ids alone (ID-02)
             self._pool, self._process = [], process
@@ -127,7 +126,7 @@ class UuidRequestIds:
 
 
 class SequentialIds:
-    """Ids that count from 1 and tell their kind: for tests and replayed conversations (ID-03).
+    """Ids that count from 1 and show their kind: for tests and replayed sessions (ID-03).
 
     The n-th of each kind is ``00000000-0000-4000-V000-n``, n in twelve hexadecimal digits; V is 8
     for run ids, 9 for correlation ids, a for connection correlation ids and b for request ids. Each
@@ -143,17 +142,17 @@ class SequentialIds:
         self._requests = count(1)
 
     def run_id(self) -> str:
-        """The next run id."""
+        """Return the next run id."""
         return f"00000000-0000-4000-8000-{next(self._runs):012x}"
 
     def correlation_id(self) -> str:
-        """The next correlation id."""
+        """Return the next correlation id."""
         return f"00000000-0000-4000-9000-{next(self._correlations):012x}"
 
     def connection_correlation_id(self) -> str:
-        """The next connection correlation id."""
+        """Return the next connection correlation id."""
         return f"00000000-0000-4000-a000-{next(self._connections):012x}"
 
     def request_id(self) -> str:
-        """The next request id."""
+        """Return the next request id."""
         return f"00000000-0000-4000-b000-{next(self._requests):012x}"

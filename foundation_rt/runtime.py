@@ -1,4 +1,4 @@
-"""Every component of a server, made and wired in the one place that does so."""
+"""The runtime: `compose` creates and wires every component of a server."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ _DRAIN_SHARE = 0.5
 
 @define(eq=False, repr=False)
 class ServerOptions:
-    """Components to use instead of those a server makes for itself.
+    """Components that replace the defaults of a server.
 
     Attributes:
-        config: used as it is; file and environment are not looked at. None means load it.
+        config: used as it is, without file and environment; None to load it from them.
         instructions: advice for the model that uses the tools, sent by `initialize`.
-        title: what people are shown as the server's name; likewise `icons`.
-        website_url: where people read about the server.
+        title: the name of the server for people.
+        website_url: a page about the server.
         lifespan: the hooks that are entered before the first message.
-        middleware: what is around every handler, the first outermost.
+        middleware: put around every handler, the first outermost.
         publisher: notifies subscribers; that of another server, to share its subscriptions.
     """
 
@@ -92,9 +92,9 @@ class Runtime:
 
     Attributes:
         lifespan: the hooks of the server, if it has any.
-        middleware: what the author of the server has put around its handlers.
+        middleware: the middleware of the server's author.
         agents: the coordinator, if the server has agents.
-        agents_task: what runs for them in the background, once it was started.
+        agents_task: the background task of the agents, once it was started.
         observers: are given the records of calls and handshakes.
         audit: writes the audit records, if the configuration asks for them.
         metrics: counts for Prometheus, if the configuration asks for it.
@@ -128,7 +128,7 @@ class Runtime:
         self.engine.workers.on_error = self.report_interruption
 
     def attach_agents(self, coordinator: AgentCoordinator) -> None:
-        """Make `coordinator` the one of this server: it gets its logger, its limits and its ids."""
+        """Use `coordinator` for the agents of this server, with its logger, limits and ids."""
         coordinator.attach(self.logger, self.config, self.ids)
         self.agents = coordinator
         self.engine.on_unanswered = coordinator.note_call
@@ -146,7 +146,7 @@ class Runtime:
         self.engine.around = stack.around
 
     def open_session(self, transport_type: TransportType) -> Session:
-        """A new session, for hosts that perform effects themselves."""
+        """Return a new session, for hosts that perform effects themselves."""
         return create_session(transport_type, self.ids.connection_correlation_id(), self.logger)
 
     def connect(
@@ -158,10 +158,13 @@ class Runtime:
         principal: Principal | None = None,
         stateless: bool = False,
     ) -> Connection:
-        """A connection whose timers and coroutines run on `scheduler`.
+        """Return a connection whose timers and coroutines run on `scheduler`.
 
         Args:
-            principal: who the peer has proved to be.
+            deliver: is given every outgoing message.
+            transport_type: how the peer is connected.
+            scheduler: the place of its timers and coroutines.
+            principal: the authenticated peer.
             stateless: it is for requests of the stateless mode only.
         """
         session = create_session(
@@ -230,7 +233,7 @@ class Runtime:
             await self.rate_limit.close()
 
     def run_in_background(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `function()` on the loop thread of hosts that have no loop, and wait for its end.
+        """Run `function()` on the loop thread of a host without a loop, and wait for its end.
 
         Raises:
             UsageError: an event loop runs in this thread.
@@ -240,7 +243,7 @@ class Runtime:
         self._background.run(function())
 
     def start_agents(self, scheduler: Scheduler) -> None:
-        """Run, once, what agents need in the background as long as they are served (AACP-27)."""
+        """Start the background task of the agents, once (AACP-27)."""
         if self.agents is None or self._agents_started:
             return
         self._agents_started = True
@@ -252,7 +255,7 @@ class Runtime:
         self.agents_task = task  # asyncio itself keeps only a weak reference
 
     async def stop_agents(self) -> None:
-        """End what `start_agents` started, on the same event loop."""
+        """End the background task of the agents, on the same event loop."""
         task, self.agents_task, self._agents_started = self.agents_task, None, False
         if task is not None:
             import asyncio
@@ -269,10 +272,10 @@ class Runtime:
                 self.publisher.publish((effect,))
 
     def connect_host(self, send: Send, transport_type: TransportType) -> Connection:
-        """A connection of an embedding host: on its running event loop, if it has one.
+        """Return a connection of an embedding host, on its running event loop if it has one.
 
         Raises:
-            UsageError: the server has lifespan hooks, and nobody holds the lifespan (OPS-06).
+            UsageError: the server has lifespan hooks that have not been entered (OPS-06).
         """
         if self.lifespan is not None and not self.lifespan.is_open:
             raise UsageError(
@@ -294,42 +297,42 @@ class Runtime:
         return connection
 
     def use_loop(self, loop: asyncio.AbstractEventLoop, user: Closable) -> HostLoop:
-        """`loop` as a place for connections, its delay measured until `user` is closed."""
+        """Return the scheduler of `loop`, whose delay is monitored until `user` is closed."""
         host = self._host_monitor(loop)
         host.watch(user)
         return host.host
 
     @property
     def is_serving(self) -> bool:
-        """Return whether anybody is served on the event loop of a host."""
+        """Return whether a connection or an application on a host's event loop is open."""
         return self._monitored_host is not None and self._monitored_host.is_used()
 
     def _host_monitor(self, loop: asyncio.AbstractEventLoop) -> HostLoopMonitor:
-        """What measures `loop`; the loop that was connected to last is the one reported."""
+        """Return the monitor of `loop`; the delay of the latest loop is the reported one."""
         if self._monitored_host is None or self._monitored_host.host.loop is not loop:
             from .engine.loop_monitor import HostLoopMonitor
 
-            self._monitored_host = measured = HostLoopMonitor(HostLoop(loop))
-            self.resources.event_loop_delay = lambda: measured.monitor.p99_ms(time.monotonic())
+            self._monitored_host = monitored = HostLoopMonitor(HostLoop(loop))
+            self.resources.event_loop_delay = lambda: monitored.monitor.p99_ms(time.monotonic())
         return self._monitored_host
 
     def report_interruption(self, message: str, error: BaseException | None) -> None:
-        """Log what was thrown into a thread of ours while it ran no handler (ERR-07)."""
+        """Log an exception that was thrown into an idle thread of the runtime (ERR-07)."""
         described = None if error is None else describe_exception(error)
         self.logger.error(message, {"error": described})
 
     def report_loop_error(self, message: str, error: BaseException | None) -> None:
-        """Log what went wrong on an event loop of ours outside any call."""
+        """Log an error on an event loop of the runtime outside any call."""
         described = None if error is None else describe_exception(error)
         self.logger.error("event loop error", {"what": message, "error": described})
 
     def flush_logs(self, timeout: float) -> None:
-        """Write out what is buffered of the log, in `timeout` seconds at most, and go on."""
+        """Write the buffered log records, in `timeout` seconds at most, and go on."""
         if self._sink is not None:
             self._sink.flush(timeout)
 
     def close_logs(self, timeout: float) -> None:
-        """Write out what is buffered of the log, in `timeout` seconds at most."""
+        """Write the buffered log records, in `timeout` seconds at most, and end the writer."""
         if self._sink is not None:
             self._sink.close(timeout)
 
@@ -342,7 +345,7 @@ def _new_task_id() -> str:
 
 
 def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig) -> Runtime:
-    """Make and wire every component that `options` does not bring."""
+    """Create every component that `options` does not contain, and wire all of them."""
     clock = options.clock or SystemClock()
     ids = options.id_generator or UuidGenerator()
     sink = None
@@ -431,7 +434,7 @@ def compose(registry: ToolRegistry, options: ServerOptions, config: ServerConfig
 
 
 def _state_key(configured: str | None) -> bytes:
-    """What seals the states that clients carry; without a key in the configuration a new one."""
+    """Return the key of request states: the configured one, or a new one."""
     if configured is not None:
         return bytes.fromhex(configured)
     import os
@@ -440,7 +443,7 @@ def _state_key(configured: str | None) -> bytes:
 
 
 def _running_loop() -> Any:
-    """The event loop that runs in this thread, if asyncio is in use at all."""
+    """Return the event loop that runs in this thread, without importing asyncio."""
     import sys
 
     if "asyncio" not in sys.modules:

@@ -1,4 +1,4 @@
-"""What wraps and observes calls: middleware, rate limits, audit log, metrics, traces.
+"""Middleware around calls, and observers of them: rate limits, audit log, metrics, traces.
 
-None of it is imported, and none of it costs a call anything, unless it was asked for (OPS-10).
+A part that is not configured is neither imported nor costs a call anything (OPS-10).
 """

@@ -1,11 +1,11 @@
-"""Who did what: a stream of records of its own in the log, by category.
+"""The audit log: records of calls, sessions and refusals in the server's log, by category.
 
-A record is a line with the message "audit" (OPS-11). What happens to a call is told by three
-parties: this middleware, when its handler is about to start; the observers of completion records,
-when it has ended; and the HTTP transport, when somebody could not say who they are.
+A record is a line with the message "audit" (OPS-11). Records come from three places: from this
+middleware before a handler starts, from the observers of completion records after it has ended, and
+from the HTTP transport when authentication fails.
 
-The log's own level does not touch this stream. Its redaction does: what stands under a secret key
-is never written, however much of the arguments an operator wants to see (OPS-13).
+The level of the log does not apply to audit records. Its redaction does: the value of a secret key
+is never written, however much of the arguments the configuration shows (OPS-13).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..config.settings import AuditCategory, AuditSection
     from ..core.invocation import Invocation
     from ..core.session import Session
-    from .stack import Proceed
+    from ..engine.executor import Proceed
 
 MESSAGE = "audit"
 
@@ -34,7 +34,7 @@ _CALLS: dict[str, tuple[str, AuditCategory]] = {
     "prompts/get": ("PROMPT_GET", "DATA"),
     "completion/complete": ("COMPLETION", "DATA"),
 }
-"""What a call is called, and its category while all goes well."""
+"""The noun of a call's event types, and the category of a call that succeeds."""
 
 _MAX_CHARACTERS = 64
 _MAX_MEMBERS = 16
@@ -43,12 +43,12 @@ _MAX_LEVELS = 4
 
 @define(eq=False, repr=False)
 class AuditLog:
-    """Writes the records of the categories that are wanted; safe from any thread.
+    """Writes the records of the configured categories; safe from any thread.
 
     Args:
-        logger: its sink, clock and redactor are used.
+        logger: lends its sink, clock and redactor.
         settings: the `audit` section of the configuration.
-        is_administrative: whether the tool of a name is one of the administrative ones.
+        is_administrative: returns whether the tool of that name is administrative.
     """
 
     _logger: StructuredLogger
@@ -64,8 +64,10 @@ class AuditLog:
         """Write one record.
 
         Args:
-            event_type: what happened, in capitals: "AUTHENTICATION_FAILED".
-            fields: the rest of the record, in camelCase; those that are None are left out.
+            event_type: the event, such as "AUTHENTICATION_FAILED".
+            category: dropped unless it is configured.
+            success: whether the event is a success; decides the level of the record.
+            fields: the rest of the record, in camelCase; fields that are None are left out.
         """
         if category not in self._settings.categories:
             return
@@ -74,7 +76,7 @@ class AuditLog:
         self._stream.log("info" if success else "warn", MESSAGE, record)
 
     async def __call__(self, call: Invocation, proceed: Proceed) -> Any:
-        """The middleware: tell that the handler of a call is about to start, and with what."""
+        """Write the record of a handler that is about to start, as middleware."""
         noun, category = self._kind(call.method, call.name)
         arguments = _show(call.arguments, self._settings.sensitive_data)
         metadata = {"arguments": arguments}
@@ -82,41 +84,41 @@ class AuditLog:
         return await proceed()
 
     def note_rate_limit(self, call: Invocation, refusal: StructuredError) -> None:
-        """Tell that a rate limit has refused a call."""
+        """Write the record of a call that a rate limit has refused."""
         fields = _identity(call)
         self.write("RATE_LIMIT_EXCEEDED", "SECURITY", False, **fields, metadata=refusal.details)
 
     def observe(self, session: Session, record: Event) -> None:
-        """Tell what observers are told: the end of a call, of a session, and its beginning."""
+        """Write the record of the end of a call, or of the begin or end of a session."""
         if isinstance(record, CallCompleted):
             self._note_end(session, record)
         elif isinstance(record, ClientConnected | ClientDisconnected):
             stage = "OPENED" if isinstance(record, ClientConnected) else "CLOSED"
-            who = _who(session)
-            self.write(f"SESSION_{stage}", "SECURITY", True, **who, metadata=record.fields)
+            client = _client(session)
+            self.write(f"SESSION_{stage}", "SECURITY", True, **client, metadata=record.fields)
 
     def _note_end(self, session: Session, record: CallCompleted) -> None:
-        told = record.fields
-        method = told.get("method", "tools/call")
-        name = told.get("toolName") or told.get("name", "")
+        fields = record.fields
+        method = fields.get("method", "tools/call")
+        name = fields.get("toolName") or fields.get("name", "")
         noun, category = self._kind(method, name)
-        outcome, code = told["outcome"], told.get("errorCode")
+        outcome, code = fields["outcome"], fields.get("errorCode")
         refused = record.refusal is not None
         refused = refused or outcome == ToolCompletionOutcome.PROTOCOL_ERROR
         success = outcome == ToolCompletionOutcome.SUCCESS
         if not success:
             category = "SECURITY" if code == ErrorCode.UNAUTHORIZED else "ERROR"
         stage = "COMPLETED" if success else "REFUSED" if refused else "FAILED"
-        metadata = {"outcome": outcome, "durationMs": told["durationMs"]}
+        metadata = {"outcome": outcome, "durationMs": fields["durationMs"]}
         if record.refusal is not None:
             metadata["reason"] = record.refusal
         self.write(
             f"{noun}_{stage}",
             category,
             success,
-            **_who(session),
-            correlationId=told["correlationId"],
-            runId=told.get("runId"),
+            **_client(session),
+            correlationId=fields["correlationId"],
+            runId=fields.get("runId"),
             **_subject(method, name),
             errorCode=code,
             metadata=metadata,
@@ -128,32 +130,32 @@ class AuditLog:
         return _CALLS.get(method, ("REQUEST", "DATA"))
 
 
-def _who(session: Session) -> dict[str, Any]:
-    """By whom, and over what."""
-    who: dict[str, Any] = {
+def _client(session: Session) -> dict[str, Any]:
+    """Return the fields that identify the client of a session."""
+    client: dict[str, Any] = {
         "connectionCorrelationId": session.connection_correlation_id,
         "transport": session.transport_type,
     }
     if session.principal is not None:
-        who["subject"] = session.principal.subject
-        who["clientId"] = session.principal.client_id
-    return who
+        client["subject"] = session.principal.subject
+        client["clientId"] = session.principal.client_id
+    return client
 
 
 def _identity(call: Invocation) -> dict[str, Any]:
     ids = {"correlationId": call.correlation_id, "runId": call.run_id}
-    return _who(call.session) | ids | _subject(call.method, call.name)
+    return _client(call.session) | ids | _subject(call.method, call.name)
 
 
 def _subject(method: str, name: str) -> dict[str, str]:
     return {"toolName": name} if method == "tools/call" else {"method": method, "name": name}
 
 
-def _show(arguments: Mapping[str, Any], how: str) -> Any:
-    """What is written of the arguments of a call (OPS-13)."""
-    if how == "redact":
+def _show(arguments: Mapping[str, Any], mode: str) -> Any:
+    """Return the arguments of a call as the record shows them (OPS-13)."""
+    if mode == "redact":
         return dict.fromkeys(list(arguments)[:_MAX_MEMBERS], REDACTED)
-    return _truncate(arguments, 1) if how == "truncate" else arguments
+    return _truncate(arguments, 1) if mode == "truncate" else arguments
 
 
 def _truncate(value: Any, level: int) -> Any:

@@ -1,11 +1,11 @@
-"""Numbers about calls for Prometheus: counted here, written out by its client library.
+"""Metrics of calls for Prometheus: counted here, rendered by its client library.
 
-Counting is a few additions under a lock, done by observers after a call was answered. The client
-library is asked only when somebody reads the metrics; its own counters would cost a call more, and
-bring a series for the time of their creation along with each.
+Counting takes a few additions under a lock, in an observer that runs after a call was answered. The
+client library runs only when the metrics are read: its own counters would cost a call more, and add
+a series for the time of creation to each.
 
-How many series there can be is bounded (OPS-15): the label `name` is that of a tool or prompt that
-is registered, at most `_MAX_NAMES` of them over the life of the process, and "other" for all else.
+The number of series is bounded (OPS-15): the label `name` is the name of a registered tool or
+prompt, at most `_MAX_NAMES` of them in the life of a process, and "other" for all else.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
     from ..limits import ResourceManager
 
 OTHER = "other"
-"""Stands for every name beyond those that have series of their own."""
+"""The label of every name without series of its own."""
 
 _MAX_NAMES = 1000
 
 _NAMED = ("tools/call", "prompts/get")
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-"""Upper bounds in seconds; the widest is beyond any deadline that a person would wait for."""
+"""Upper bounds in seconds; the largest is above any deadline that a person would wait for."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @define(eq=False, repr=False)
 class _Durations:
-    """How many calls took how long: one count for each bucket, and one for what is beyond."""
+    """A histogram: one count for each bucket, and one for the calls above the last bound."""
 
     counts: list[int] = field(factory=lambda: [0] * (len(_BUCKETS) + 1), init=False)
     total_seconds: float = field(default=0.0, init=False)
@@ -63,7 +63,7 @@ class _Durations:
         self.total_seconds += seconds
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """The buckets as Prometheus has them: each holds all that is below its bound."""
+        """Return the buckets in the form of Prometheus: each counts all calls below its bound."""
         bounds = [*map(prometheus.utils.floatToGoString, _BUCKETS), "+Inf"]
         running, buckets = 0, []
         for bound, count in zip(bounds, self.counts, strict=True):
@@ -74,11 +74,11 @@ class _Durations:
 
 @define(eq=False, repr=False)
 class Metrics:
-    """Counts what observers tell, and renders it; safe from any thread.
+    """Counts events and renders the counts; safe from any thread.
 
     Args:
-        resources: read when the metrics are.
-        is_registered: whether there is a tool or prompt, by method and name.
+        resources: read when the metrics are rendered.
+        is_registered: returns whether a tool or prompt exists, by method and name.
     """
 
     _resources: ResourceManager
@@ -95,7 +95,7 @@ class Metrics:
         self._series.register(self)
 
     def observe(self, session: Session, record: Event) -> None:
-        """Count a call that has ended, a session that began or one that ended."""
+        """Count the end of a call, or the begin or end of a session."""
         if isinstance(record, CallCompleted):
             self._count_call(record)
         elif isinstance(record, ClientConnected):
@@ -104,7 +104,7 @@ class Metrics:
             self._count(self._sessions, session.transport_type, -1)
 
     def note_rate_limit(self, refusal: StructuredError) -> None:
-        """Count a session that a rate limit has refused; of calls their records say so."""
+        """Count a session that a rate limit has refused; refused calls have records."""
         self._count(self._rejections, "rate_limit", 1)
 
     def _count(self, counts: dict[str, int], key: str, step: int) -> None:
@@ -127,18 +127,18 @@ class Metrics:
             self._count(self._rejections, record.refusal, 1)
 
     def render(self) -> tuple[str, bytes]:
-        """The content type, and everything in the text format of Prometheus (0.0.4)."""
+        """Return the content type and the metrics in the text format of Prometheus (0.0.4)."""
         return CONTENT_TYPE, prometheus.generate_latest(self._series)
 
     def collect(self) -> Iterator[Metric]:
-        """The series; called by the client library, for `render`."""
+        """Yield the series; the client library calls this for `render`."""
         with self._lock:
             families = [*self._collect_calls()]
         yield from families
         yield from self._collect_process()
 
     def _label(self, method: str, name: str) -> str:
-        """The label of what was called; only tools and prompts have one, and it is bounded."""
+        """Return the label `name` of a call; only tools and prompts have one, and it is bounded."""
         if method not in _NAMED:
             return ""
         if name in self._names:

@@ -1,13 +1,13 @@
-"""How many calls a client may make: a wrapper around the decision about each of them (RATE-06).
+"""The rate limit: how many calls a client may make, around the decision about each (RATE-06).
 
-A client has a store of calls that is full at first, is filled up evenly within the window, and out
-of which each call takes one (GCRA, a token bucket that is kept as one number). So what is kept of a
-client does not grow with its calls. Clients are kept in this process, or in Redis for all processes
-of a server, by the clock of the Redis server. Needs the extra `http` (pyrate-limiter), and for
-Redis the extra `redis`.
+Each client has a token bucket. It is full at first and is refilled evenly within the window, and
+each call takes one token (GCRA, which keeps a bucket as one number). So the memory for a client
+does not grow with its calls. Buckets are kept in this process, or in Redis for all processes of a
+server, by the clock of the Redis server. Needs the extra `http` (pyrate-limiter), and for Redis the
+extra `redis`.
 
-The store in this process answers at once, and the call is decided in the same step. Redis is waited
-for: meanwhile the call has a `continuation`; it can be cancelled like any call.
+Buckets in this process answer at once, and the call is decided in the same step. While a call waits
+for Redis it has a `continuation`, and can be cancelled like any other call.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     Decide = Callable[[], list[Effect]]
 
 MAX_KEYS = 100_000
-"""How many clients, and pairs of client and tool, are remembered in memory."""
+"""How many buckets, of clients and of pairs of client and tool, are kept in memory."""
 
 ANONYMOUS = "anonymous"
-"""All clients that have not said who they are, together."""
+"""The key of all clients without a principal, together."""
 
 REASON = "rate_limit"
 """The `reason` of every refusal of a rate limit."""
@@ -67,17 +67,17 @@ _COUNTED = {
     "resources/read": "uri",
     "completion/complete": "ref",
 }
-"""The methods that are counted, and the member of their params that names what is called."""
+"""The methods that are counted, and the member of their params with the name of the target."""
 
-_PATIENCE_MS = 60_000
+_STORE_TIMEOUT_MS = 60_000
 
 _TIMEOUT_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 
 _ALGORITHM = GCRA()
 
-# pyrate-limiter's own script takes the time of whoever calls it. Here it is the server's: clocks of
-# several processes would each refill the store in their own way.
+# pyrate-limiter's own script takes the time of the calling process. Here it is the Redis server's:
+# the clocks of several processes would refill a bucket differently.
 _SCRIPT = f"""
 local time = redis.call('TIME')
 ARGV[1] = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -86,7 +86,7 @@ ARGV[1] = time[1] * 1000 + math.floor(time[2] / 1000)
 
 
 class Buckets(Protocol):
-    """Where it is kept how much every client may still do.
+    """The token buckets of all clients.
 
     Attributes:
         is_local: `take` never waits.
@@ -95,28 +95,28 @@ class Buckets(Protocol):
     is_local: bool
 
     async def take(self, key: str, rate: Rate) -> int | None:
-        """Take one call of `key`; return None, or in how many ms there will be one."""
+        """Take one token of `key`; return None, or in how many ms there will be one."""
         ...
 
     async def close(self) -> None:
-        """Nothing is taken any more."""
+        """Release the buckets; no token is taken after this."""
         ...
 
 
 @define(eq=False, repr=False)
 class RateLimit:
-    """Refuses the calls of a client that has made too many, before anything of them is checked.
+    """Refuses the calls of a client that has made too many, before any other check.
 
     Args:
-        buckets: where it is kept what clients may still do.
-        dispatcher: decides about the calls that are let through.
-        is_tool: whether a name is that of a tool.
-        per_client: how often a client may call anything; None: as it likes.
-        per_tool: how often a client may call one tool; None: as it likes.
+        buckets: the token buckets of the clients.
+        dispatcher: decides about the calls that are admitted.
+        is_tool: returns whether a tool of that name exists.
+        per_client: the rate of all calls of a client; None for no limit.
+        per_tool: the rate of a client's calls of one tool; None for no limit.
 
     Attributes:
-        call_observers: are given every call that is refused, and what its client is told.
-        session_observers: are given what the client of a refused session is told.
+        call_observers: are given every refused call and its error.
+        session_observers: are given the error of every refused session.
     """
 
     _buckets: Buckets
@@ -131,7 +131,7 @@ class RateLimit:
 
     @property
     def waits(self) -> bool:
-        """Return whether calls wait for an answer from elsewhere, and need an event loop for it."""
+        """Return whether calls wait for another process, and so need an event loop."""
         return not self._buckets.is_local
 
     def __call__(
@@ -158,11 +158,11 @@ class RateLimit:
         return refusal
 
     async def close(self) -> None:
-        """No call comes any more."""
+        """Release the buckets."""
         await self._buckets.close()
 
     def refuse(self, call: Invocation, refusal: StructuredError) -> list[Effect]:
-        """The reply and the record of a call whose client has made too many."""
+        """Return the reply and the record of a call whose client has made too many."""
         for observe in self.call_observers:
             observe(call, refusal)
         record = completion_record(call, ToolCompletionOutcome.TOOL_ERROR, refusal.code, 0.0)
@@ -193,7 +193,7 @@ class RateLimit:
             return await self._judge(call.principal, tool)
 
         call.continuation = partial(self._continue, decide)
-        call.handler, call.execution, call.timeout_ms = wait, ExecutionMode.ASYNC, _PATIENCE_MS
+        call.handler, call.execution, call.timeout_ms = wait, ExecutionMode.ASYNC, _STORE_TIMEOUT_MS
         call.session.in_flight[call.request_id] = call
         return call
 
@@ -217,13 +217,13 @@ class RateLimit:
             session.principal = latest
 
     async def _judge(self, principal: Principal | None, tool: str | None) -> StructuredError | None:
-        """Take one call out of each store; return what to tell a client whose store is empty."""
+        """Take one token of each bucket; return the error if one of them is empty."""
         identity = identity_of(principal)
         client = ANONYMOUS if identity is None else f"client:{identity}"
         refusal = await self._take(client, self._per_client, "client")
         if refusal is not None or tool is None:
             return refusal
-        # Names that no tool has are one: else a client could have any number of stores kept.
+        # All unknown names share a bucket: else a client could create any number of them.
         name = tool if self._is_tool(tool) else ""
         return await self._take(f"{name}\n{client}", self._per_tool, "tool")
 
@@ -241,14 +241,14 @@ class RateLimit:
 
 
 def _name_of(request: Request) -> str:
-    """What a call names, "" where it names nothing."""
+    """Return the name of a call's target; "" if it has none."""
     params = request.params
     name = params.get(_COUNTED[request.method]) if type(params) is dict else None
     return name if type(name) is str else ""
 
 
 def _result_of(judging: Coroutine[Any, Any, StructuredError | None]) -> StructuredError | None:
-    """What a coroutine that never waits returns."""
+    """Return the result of a coroutine that never waits."""
     try:
         judging.send(None)
     except StopIteration as done:
@@ -259,11 +259,11 @@ def _result_of(judging: Coroutine[Any, Any, StructuredError | None]) -> Structur
 
 @define(eq=False, repr=False)
 class MemoryBuckets:
-    """Keeps clients in this process; of too many it forgets who has called longest ago (RATE-04).
+    """Buckets in this process; beyond the limit the least recently used is dropped (RATE-04).
 
     Args:
-        clock: says how much of a store has been filled up.
-        max_keys: how many are remembered.
+        clock: refills the buckets.
+        max_keys: how many buckets are kept.
     """
 
     _clock: Clock
@@ -277,8 +277,8 @@ class MemoryBuckets:
         return len(self._states)
 
     async def take(self, key: str, rate: Rate) -> int | None:
-        """Take one call of `key`; return None, or in how many ms there will be one."""
-        # Behind the first second: a state of 0 stands for a key that was never used.
+        """Take one token of `key`; return None, or in how many ms there will be one."""
+        # Above 0 from the start: a state of 0 stands for a key that was never used.
         now = round(self._clock.monotonic() * 1000) + 1000
         with self._lock:  # connections may be fed in several threads
             state = self._states.pop(key, None) or _ALGORITHM.initial([rate])
@@ -288,19 +288,19 @@ class MemoryBuckets:
         return None if decision.allowed else decision.retry_after_ms
 
     async def close(self) -> None:
-        """Forget everybody."""
+        """Drop all buckets."""
         self._states.clear()
 
 
 @define(eq=False, repr=False)
 class RedisBuckets:
-    """Keeps clients in Redis; while it does not answer, nobody is refused (RATE-05).
+    """Buckets in Redis; while it does not answer, no call is refused (RATE-05).
 
     Args:
-        url: of the server; may hold a password, and is shown nowhere.
-        clock: says when to try again.
-        logger: told when Redis goes and comes.
-        prefix: of all keys.
+        url: the URL of the server; it may contain a password and is never shown.
+        clock: times the attempts to reach a server that does not answer.
+        logger: logs when Redis stops answering and when it answers again.
+        prefix: the prefix of all keys.
 
     Raises:
         MissingExtraError: the extra `redis` is not installed.
@@ -318,12 +318,12 @@ class RedisBuckets:
 
     def __attrs_post_init__(self) -> None:
         try:
-            import redis.asyncio  # noqa: F401 - only to know whether it is there
+            import redis.asyncio  # noqa: F401 - only to check that it is installed
         except ImportError:
             raise MissingExtraError("A rate limit in Redis", "redis") from None
 
     async def take(self, key: str, rate: Rate) -> int | None:
-        """Take one call of `key`; return None, or in how many ms there will be one."""
+        """Take one token of `key`; return None, or in how many ms there will be one."""
         from redis.exceptions import RedisError
 
         if self._away_until is not None and self._clock.monotonic() < self._away_until:
@@ -350,14 +350,14 @@ class RedisBuckets:
         self._redis = None
 
     async def _run(self, name: str, rate: Rate) -> Sequence[int]:
-        # Twice the window: until then the store has been filled up, and the key says nothing more.
+        # Twice the window: by then the bucket is full, and the key is not needed.
         arguments = [0, 1, 2 * rate.interval, 1, *_ALGORITHM.redis_args([rate])]
         script = self._client().register_script(_SCRIPT)
         reply: Sequence[int] = await script(keys=[name], args=arguments)
         return reply
 
     def _client(self) -> Redis:
-        """The client of the running loop: connections belong to the loop that made them."""
+        """Return the client of the running loop: connections belong to the loop that made them."""
         from redis.asyncio import Redis
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
@@ -369,13 +369,13 @@ class RedisBuckets:
                 self._url,
                 socket_timeout=_TIMEOUT_SECONDS,
                 socket_connect_timeout=_TIMEOUT_SECONDS,
-                retry=Retry(NoBackoff(), 1),  # a connection that has gone stale is made anew
+                retry=Retry(NoBackoff(), 1),  # replaces a stale connection
             )
         return self._redis
 
     def _name(self, key: str, rate: Rate) -> str:
-        # Hashed: subjects and names come from outside, are long, and are nobody's business. With
-        # another limit the number that is kept means something else.
+        # Hashed: subjects and names come from outside, may be long, and may be private. The limit
+        # is part of the key because the stored number has another meaning under another limit.
         digest = sha256(f"{rate.limit}/{rate.interval}\n{key}".encode()).hexdigest()
         return self._prefix + digest
 
@@ -387,11 +387,14 @@ def make_rate_limit(
     dispatcher: Dispatcher,
     is_tool: Callable[[str], bool],
 ) -> RateLimit:
-    """The rate limit that `settings` ask for, which have one: `is_set()` says so (RATE-03).
+    """Return the rate limit of `settings`, which must have one (RATE-03).
 
     Args:
-        dispatcher: decides about the calls that are let through.
-        is_tool: whether a name is that of a tool.
+        settings: the `rate_limit` section of the configuration.
+        clock: refills the buckets in memory.
+        logger: logs the state of the buckets' store.
+        dispatcher: decides about the calls that are admitted.
+        is_tool: returns whether a tool of that name exists.
 
     Raises:
         MissingExtraError: the extra `redis` is needed.

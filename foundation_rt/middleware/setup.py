@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from ..core.dispatcher import Dispatcher
     from ..core.invocation import Invocation
     from ..engine.connection import Observe
+    from ..engine.executor import Proceed
     from ..limits import ResourceManager
     from ..logs.logger import StructuredLogger
     from ..registry.tools import ToolRegistry
     from .audit import AuditLog
     from .metrics import Metrics
     from .rate_limit import RateLimit
-    from .stack import Middleware, Proceed
+    from .stack import Middleware
 
 
 @define(eq=False, repr=False)

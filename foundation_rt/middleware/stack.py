@@ -1,8 +1,8 @@
-"""Plain callables around a plain callable: what wraps the handler of every call.
+"""Middleware: plain callables around the handler of every call.
 
-A middleware is `async def f(call, proceed)`: it does something, awaits `proceed()`, which runs the
-rest and returns what the handler returned, does something more and returns a value. It may
-return another value, raise `ToolError` to refuse, or not proceed at all (OPS-08).
+A middleware is `async def f(call, proceed)`. It awaits `proceed()`, which runs the inner middleware
+and the handler and returns the handler's value, and returns a value itself. It may return another
+value, raise `ToolError` to refuse the call, or not proceed at all (OPS-08).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ..registry.tools import is_async_callable
 
 if TYPE_CHECKING:
     from ..core.invocation import Invocation
+    from ..engine.executor import Proceed
 
-    Proceed = Callable[[], Awaitable[Any]]
     Middleware = Callable[[Invocation, Proceed], Awaitable[Any]]
 
 
 def check_middleware(middleware: Any) -> None:
-    """Refuse what can't be one.
+    """Check that `middleware` can be called as one.
 
     Raises:
         RegistrationError: it is not `async def`, or does not take two arguments.
@@ -42,7 +42,7 @@ def _takes_two(middleware: Callable[..., Any]) -> bool:
 
 
 def wrap(middleware: Iterable[Middleware], call: Invocation, handler: Proceed) -> Proceed:
-    """`handler` with all of `middleware` around it, the first outermost (OPS-07)."""
+    """Return `handler` with all of `middleware` around it, the first outermost (OPS-07)."""
     proceed = handler
     for each in reversed(tuple(middleware)):
         proceed = partial(each, call, proceed)

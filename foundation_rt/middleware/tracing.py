@@ -1,11 +1,11 @@
-"""A span for every call whose handler runs, as OpenTelemetry's conventions for MCP have it.
+"""Tracing: a span for every call whose handler runs, by OpenTelemetry's conventions for MCP.
 
-The parent is the W3C trace context in the request's `_meta` (SEP-414); the span that is current
-where the request arrived, that of an HTTP server say, is linked. In the handler the call's
-span is the current one, whichever thread it runs in, so that what the handler traces hangs below.
+The parent is the W3C trace context in the request's `_meta` (SEP-414). The span that is current
+where the request arrives, such as that of an HTTP server, is linked. The call's span is the current
+span in the handler, in any thread, so the spans of the handler are its children.
 
-Only the API of OpenTelemetry is used: where spans go is the business of the program that serves,
-which sets up an SDK, and without one nothing is recorded.
+Only the API of OpenTelemetry is used: the program that serves sets up an SDK, which decides where
+spans go. Without an SDK nothing is recorded.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ except ImportError:
 
 if TYPE_CHECKING:
     from ..core.invocation import Invocation
-    from .stack import Proceed
+    from ..engine.executor import Proceed
 
 _CARRIED = ("traceparent", "tracestate", "baggage")
-_MAX_CARRIED = 8192  # characters: the longest baggage that W3C asks anybody to pass on
+_MAX_CARRIED = 8192  # characters: the longest baggage that W3C requires to be propagated
 
 _TARGETS = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 _NETWORK = {"stdio": "pipe", "http": "tcp", "sse": "tcp"}
@@ -49,15 +49,15 @@ _ENDED_EARLY = {
     Phase.DISCONNECTED: "disconnected",
     Phase.DISCONNECTED_THEN_EXPIRED: "disconnected",
 }
-"""`error.type` of a call whose client did not get what the handler made."""
+"""`error.type` of a call whose client did not receive the result of the handler."""
 
 
 @define(eq=False, repr=False)
 class Tracing:
-    """The middleware that makes the spans.
+    """Middleware that creates the spans.
 
     Args:
-        provider: where spans go; by default what the program has set up for all.
+        provider: receives the spans; by default the global one of the program.
     """
 
     _provider: trace.TracerProvider | None = None
@@ -100,7 +100,7 @@ class Tracing:
 
 
 def _carried(meta: Mapping[str, Any] | None) -> dict[str, str]:
-    """The context in `_meta`; the propagators ignore what is malformed (OPS-17)."""
+    """Return the trace context in `_meta`; the propagators ignore malformed values (OPS-17)."""
     found = {key: (meta or {}).get(key) for key in _CARRIED}
     return {
         key: value
@@ -110,7 +110,7 @@ def _carried(meta: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _span_name(call: Invocation) -> str:
-    """The method and, where there are few of them, what is called (OPS-16)."""
+    """Return the method and, where the number of names is bounded, the name (OPS-16)."""
     return f"{call.method} {call.name}" if call.method in _TARGETS else call.method
 
 
@@ -143,11 +143,11 @@ def _note_return(span: trace.Span, call: Invocation, value: Any) -> None:
 
 
 def _note_error(span: trace.Span, call: Invocation, error: BaseException) -> None:
-    """What the client is told of it, and, where that is nothing, what was raised (OPS-18)."""
+    """Note the error that the client receives, or else the exception (OPS-18)."""
     if call.phase is not Phase.PENDING:
         _note_failure(span, _ENDED_EARLY[call.phase])
-    elif not isinstance(error, InputRequired):  # which asks the client, and is no failure
-        told = isinstance(error, ToolError)
+    elif not isinstance(error, InputRequired):  # which asks the client and is not a failure
+        is_sent = isinstance(error, ToolError)
         code = error.code if isinstance(error, ToolError) else ErrorCode.INTERNAL
         description = error.message if isinstance(error, ToolError) else None
         if call.method == "tools/call":
@@ -157,7 +157,7 @@ def _note_error(span: trace.Span, call: Invocation, error: BaseException) -> Non
             _note_failure(span, number, description)
             span.set_attribute("rpc.response.status_code", number)
         span.set_attribute("foundation_rt.error_code", code.value)
-        if not told:
+        if not is_sent:
             span.record_exception(error)
 
 
