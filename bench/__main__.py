@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _report_calls(sizes: Sizes) -> int:
-    """Calls of tools; return the exit status."""
+    """Run the benches that were named; return the exit status."""
     _report_in_process(sizes)
     servers = [Server.spawn(target) for target in _TARGETS]
     for server in servers:

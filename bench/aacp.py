@@ -136,7 +136,7 @@ def _report_many(cases: list[_Case]) -> None:
 
 
 def _report_simulator(seeds: int, requests: int) -> None:
-    """Simulated histories per second of processor time: what each core does that is its own."""
+    """Measure simulated histories per second of processor time, on one core."""
     from tests.simulation.simulator import Simulator
 
     started = time.process_time()

@@ -55,7 +55,7 @@ class Floor(Protocol):
 
 
 def _new_requests(first: int, count: int) -> list[RequestRecord]:
-    """Records as they are entered, with numbers from `first` on, and the outcome they will have."""
+    """Make records as they are entered, numbered from `first` on, with their outcome."""
     return [
         RequestRecord(
             str(uuid4()),
@@ -205,7 +205,7 @@ class _Sqlite:
 
 @asynccontextmanager
 async def sqlite(folder: Path) -> AsyncIterator[Floor]:
-    """A file with our tables, set as ours is."""
+    """Make a file with our tables and settings."""
     path = folder / new_name()
     ledger = SqliteAACPPersistenceAdapter(path)
     await ledger.open()
@@ -283,7 +283,7 @@ class _Postgres:
 
 @asynccontextmanager
 async def postgres(folder: Path) -> AsyncIterator[Floor]:
-    """A schema with our tables, and a connection for each stage."""
+    """Make a schema with our tables, and a connection for each stage."""
     async with new_schema() as schema:
         ledger = PostgresAACPPersistenceAdapter(POSTGRES_URL, schema=schema)
         await ledger.open()
@@ -317,7 +317,7 @@ async def latencies(floor: Floor, requests: int) -> list[float]:
 
 
 async def rate(floor: Floor, requests: int, group: int) -> float:
-    """Requests per second, in groups."""
+    """Measure requests per second, in groups."""
     started = time.perf_counter()
     await floor.many(requests, group)
     return requests / (time.perf_counter() - started)

@@ -36,7 +36,7 @@ MESSAGE = AgentMessage("work", {"number": 1})
 
 
 async def do_nothing(message: AgentMessage, context: AgentContext) -> None:
-    """The handler of every agent."""
+    """Answer as every agent does."""
 
 
 @define(eq=False)
@@ -170,13 +170,13 @@ async def _coordinator(
 
 
 def new_name() -> str:
-    """A name that nothing else has."""
+    """Return a name that nothing else has."""
     return f"bench_{uuid4().hex}"
 
 
 @asynccontextmanager
 async def new_schema() -> AsyncIterator[str]:
-    """A schema that is dropped in the end; whoever uses it makes it."""
+    """Yield the name of a schema, and drop it in the end; its user makes it."""
     import psycopg
 
     schema = new_name()
@@ -190,7 +190,7 @@ async def new_schema() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def new_stream(stream: str) -> AsyncIterator[None]:
-    """A stream that is deleted in the end; whoever uses it makes it."""
+    """Yield the name of a stream, and delete it in the end; its user makes it."""
     import nats
 
     try:

@@ -73,18 +73,18 @@ class Pipes(asyncio.SubprocessProtocol):
     _input: Any = None
 
     def connection_made(self, transport: Any) -> None:
-        """It runs."""
+        """Keep the pipe to the process."""
         self._input = transport.get_pipe_transport(0)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Answers, or a part of one."""
+        """Take answers, or a part of one."""
         *lines, self._pending = (self._pending + data).split(b"\n")
         for line in lines:
             message = orjson.loads(line)
             self._waiting.pop(message["id"]).set_result(message["result"])
 
     def process_exited(self) -> None:
-        """It has ended."""
+        """Note that the process has ended."""
         self.ended.set()
 
     def tell(self, message: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ class Pipes(asyncio.SubprocessProtocol):
         self._input.write(orjson.dumps(message) + b"\n")
 
     def ask(self, method: str, params: Mapping[str, Any]) -> asyncio.Future[Any]:
-        """Send a request; the future of its result."""
+        """Send a request; return the future of its result."""
         number = next(self._ids)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         self.tell({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
@@ -103,7 +103,7 @@ class Pipes(asyncio.SubprocessProtocol):
 async def over_stdio(
     command: Sequence[str], env: Mapping[str, str], mode: ProtocolMode
 ) -> AsyncIterator[Any]:
-    """A function that calls a tool of a server that it starts."""
+    """Yield a function that calls a tool of a server that it starts."""
     loop = asyncio.get_running_loop()
     transport, pipes = await loop.subprocess_exec(Pipes, *command, env=env, stderr=None)
     if not mode.is_stateless:
@@ -121,7 +121,7 @@ async def over_stdio(
 
 @asynccontextmanager
 async def over_http(url: str, mode: ProtocolMode) -> AsyncIterator[Any]:
-    """A function that calls a tool of the server at `url`."""
+    """Yield a function that calls a tool of the server at `url`."""
     ids = count()
     async with httpx2.AsyncClient(timeout=None) as client:
 

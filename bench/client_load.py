@@ -37,7 +37,7 @@ Call = Callable[[], Awaitable[str]]
 
 @asynccontextmanager
 async def floor(transport: str, mode: ProtocolMode, where: str) -> AsyncIterator[Call]:
-    """The bare one."""
+    """Yield a call of the bare client."""
     opened = (
         over_http(where, mode)
         if transport == "http"
@@ -55,7 +55,7 @@ async def floor(transport: str, mode: ProtocolMode, where: str) -> AsyncIterator
 
 @asynccontextmanager
 async def official(transport: str, mode: ProtocolMode, where: str) -> AsyncIterator[Call]:
-    """The client of the official SDK."""
+    """Yield a call of the client of the official SDK."""
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters
 
@@ -77,7 +77,7 @@ async def official(transport: str, mode: ProtocolMode, where: str) -> AsyncItera
 
 @asynccontextmanager
 async def ours(transport: str, mode: ProtocolMode, where: str) -> AsyncIterator[Call]:
-    """This client."""
+    """Yield a call of this client."""
     from foundation_rt.client import StdioServer, connect
 
     command, *args = shlex.split(where)
@@ -98,7 +98,7 @@ CLIENTS: dict[str, Callable[[str, ProtocolMode, str], AbstractAsyncContextManage
 
 
 async def make_calls(call: Call, in_flight: int, seconds: float) -> dict[str, Any]:
-    """Calls per second; the seconds that each one took, and those of CPU for one."""
+    """Measure calls per second, the seconds that each one took, and the CPU seconds of one."""
     took: list[float] = []
     clock = time.perf_counter
     cpu, started = time.process_time(), clock()

@@ -26,7 +26,7 @@ def serve() -> None:
 
 
 def make_straight_line():
-    """The in-process floor, with a validator made as the runtime makes its own."""
+    """Return the in-process floor, with a validator made as the runtime makes its own."""
     import time
     import uuid
     from datetime import UTC, datetime

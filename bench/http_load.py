@@ -47,12 +47,12 @@ class Caller(asyncio.Protocol):
         self.transport = transport
 
     def send(self) -> None:
-        """The next request."""
+        """Return the next request."""
         self.sent = time.perf_counter()
         self.transport.write(self.request)
 
     def data_received(self, data: bytes) -> None:
-        """A part of the response, or all of it."""
+        """Take a part of the response, or all of it."""
         received = self.received + data if self.received else data
         if not is_whole(received):
             self.received = received
@@ -69,7 +69,7 @@ class Caller(asyncio.Protocol):
             self.ended("")
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It should not be, before the time is over."""
+        """Note that the connection was lost before the time is over."""
         if time.perf_counter() < self.until:
             self.ended(f"connection lost: {error}")
 
@@ -103,7 +103,7 @@ class Subscriber(asyncio.Protocol):
         transport.write(self.request)
 
     def data_received(self, data: bytes) -> None:
-        """The acknowledgement; what comes later does not matter."""
+        """Take the acknowledgement, and drop what comes later."""
         if self.expect in self.received:
             return
         self.received += data
@@ -111,13 +111,13 @@ class Subscriber(asyncio.Protocol):
             self.subscribed()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It should not be."""
+        """Note that the connection was lost, which it should not be."""
         if self.expect not in self.received:
             self.failed(self.received.decode(errors="replace"))
 
 
 async def calls(job: dict[str, Any]) -> dict[str, Any]:
-    """Calls per second, and percentiles of their latencies, in seconds."""
+    """Measure calls per second, and percentiles of their latencies, in seconds."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[str] = loop.create_future()
     latencies: list[float] = []

@@ -79,7 +79,7 @@ def _report_calls(transport: str, mode: str, where: str, sizes: Sizes) -> None:
 
 
 def _say_row(name: str, each: list[dict[str, Any]], rounds: Rounds) -> None:
-    """A client's row: its p50 beside the floor's, and its rate beside the official client's."""
+    """Return a client's row: its p50 beside the floor's, its rate beside the official client's."""
     cuts = percentiles([seconds for one in each for seconds in one["took"]])
     rate, cpu = (median(one[key] for one in each) for key in ("rate", "cpu"))
     figures = "".join(f"{cuts[at] * 1e6:9.0f}" for at in (50, 95, 99))

@@ -248,7 +248,7 @@ def _listen(port: int) -> str:
 
 
 def _shake_hands(port: int) -> dict[str, str]:
-    """The headers of a new session."""
+    """Return the headers of a new session."""
     hello = {
         "protocolVersion": _HANDSHAKE,
         "capabilities": {},
@@ -261,7 +261,7 @@ def _shake_hands(port: int) -> dict[str, str]:
 
 
 def _call(port: int, session: dict[str, str]) -> str:
-    """A call of the handshake mode; of no session where the server keeps none."""
+    """Return a call of the handshake mode, without a session where the server keeps none."""
     headers = {"MCP-Protocol-Version": _HANDSHAKE, **session}
     return _post(port, _message("tools/call", _CALL), headers)
 

@@ -131,7 +131,7 @@ def sequential(server: Server, calls: int) -> list[float]:
 
 
 def pipelined(server: Server, calls: int, depth: int = 8) -> float:
-    """Calls per second with `depth` of them in flight."""
+    """Measure calls per second with `depth` of them in flight."""
     sent = received = 0
     started = time.perf_counter()
     while received < calls:

@@ -30,7 +30,7 @@ def _call_line(number: int) -> bytes:
 
 @pytest.fixture
 def feed_calls() -> Callable[[], None]:
-    """Feeds one call after another to a connection; checks nothing but that it answers."""
+    """Feed one call after another to a connection; check only that it answers."""
     replies: list[bytes] = []
 
     def keep_last(line: bytes) -> None:

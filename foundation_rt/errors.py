@@ -100,11 +100,11 @@ class StructuredError:
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> StructuredError:
-        """The error that `to_wire` wrote, without the ids of a call."""
+        """Return the error that `to_wire` wrote, without the ids of a call."""
         return cls(ErrorCode(wire["code"]), wire["message"], wire.get("details"))
 
     def to_wire(self) -> dict[str, Any]:
-        """The camelCase object that goes into a response; absent members are left out."""
+        """Return the camelCase object that goes into a response, without absent members."""
         wire: dict[str, Any] = {"code": self.code.value, "message": self.message}
         if self.details is not None:
             wire["details"] = self.details
@@ -118,14 +118,14 @@ class StructuredError:
 def create_error(
     code: ErrorCode, message: str, details: Mapping[str, Any] | None = None
 ) -> StructuredError:
-    """A `StructuredError` that belongs to no call yet."""
+    """Return a `StructuredError` that belongs to no call yet."""
     return StructuredError(code, message, details)
 
 
 def to_json_rpc_error(
     code: JsonRpcErrorCode, message: str, data: Mapping[str, Any], request_id: str | int | None
 ) -> dict[str, Any]:
-    """The JSON-RPC error response for one request; `request_id` is None where it is unknown."""
+    """Return the JSON-RPC error response for one request; `request_id` is None if unknown."""
     return {
         "jsonrpc": "2.0",
         "id": request_id,
@@ -134,7 +134,7 @@ def to_json_rpc_error(
 
 
 def to_tool_error(error: StructuredError, *, run_id: str, correlation_id: str) -> dict[str, Any]:
-    """The `tools/call` result that carries `error`, completed with the ids of its call (ERR-03).
+    """Return the `tools/call` result that carries `error` and the ids of its call (ERR-03).
 
     Details that cannot be written as JSON are replaced by a reason that says so, so that an
     error can always be told.
@@ -150,7 +150,7 @@ def to_tool_error(error: StructuredError, *, run_id: str, correlation_id: str) -
 
 
 def describe_exception(error: BaseException) -> dict[str, Any]:
-    """An exception for the log: its type, its text, and where it was raised, innermost last.
+    """Return an exception for the log: type, text, and where it was raised, innermost last.
 
     The frames are those of the last ten calls; a frame is ``file:line function``.
     """
@@ -214,7 +214,7 @@ class ToolError(Exception):
         self.details = details
 
     def to_structured(self) -> StructuredError:
-        """The error as data."""
+        """Return the error as data."""
         return StructuredError(self.code, self.message, self.details)
 
 

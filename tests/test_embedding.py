@@ -57,7 +57,7 @@ class QueuePeer(Peer):
         self._arrived.put(None)
 
     def wait_for(self, request_id: int | str) -> dict[str, Any]:
-        """The answer with this id, when it has come."""
+        """Return the answer with this id, when it has come."""
         while not self.answers(request_id):
             self._arrived.get(timeout=PATIENCE)
         return self.answer(request_id)
@@ -262,7 +262,7 @@ def test_a_host_can_take_slots_for_work_of_its_own() -> None:
 
 
 async def reply(peer: Peer, request_id: int | str) -> Any:
-    """What the tool returned, once it has; turns of the loop are what it takes."""
+    """Return the result of the tool, after as many turns of the loop as it takes."""
     async with asyncio.timeout(PATIENCE):
         while not peer.answers(request_id):
             await asyncio.sleep(0.0005)
@@ -457,7 +457,7 @@ def test_whoever_waits_for_the_signal_is_told_at_once() -> None:
 
 @pytest.mark.rule("EMBED-02", "TIME-02", "TIME-05", "TIME-08")
 def test_nothing_is_done_to_a_loop_from_another_thread() -> None:
-    """asyncio's debug mode refuses what is not thread-safe."""
+    """Run in asyncio's debug mode, which refuses calls that are not thread-safe."""
 
     async def main() -> None:
         rig = Rig(configured(timeout_ms=1, grace_ms=1))
@@ -589,7 +589,7 @@ def test_thousands_of_calls_from_a_host_without_a_loop_leave_nothing_behind() ->
 
 
 def held_worker(rig: Rig) -> tuple[threading.Event, threading.Event]:
-    """A tool `hold` in a worker thread: it says that it has started, and ends when it may."""
+    """Make a tool `hold` that sets an event in its thread, and ends when another is set."""
     started, gate = threading.Event(), threading.Event()
 
     def hold(arguments: dict[str, Any], context: ToolContext) -> str:

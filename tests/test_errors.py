@@ -207,7 +207,7 @@ def test_a_message_that_is_no_text_becomes_text() -> None:
 def test_a_subclass_that_forgets_its_base_is_an_internal_error() -> None:
     class Forgetful(ToolError):
         def __init__(self) -> None:
-            """Calls no base."""
+            """Call no base."""
 
     assert Forgetful().to_structured() == StructuredError(ErrorCode.INTERNAL, "The tool failed.")
 

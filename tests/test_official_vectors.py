@@ -43,7 +43,7 @@ def test_what_a_vector_sends_is_of_the_official_types(vector: Vector) -> None:
 
 
 def _requests(lines: list[bytes], revision: str) -> dict[Any, tuple[str, str]]:
-    """The requests in them, by id: what each asks for, in which revision."""
+    """Return the requests in some files, by id, each with its revision."""
     found = {}
     for line in lines:
         try:

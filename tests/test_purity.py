@@ -114,7 +114,7 @@ def layers() -> list[list[str]]:
 
 
 def modules() -> dict[str, Path]:
-    """The modules of the package by name: `protocol.framing`, and "" for the package itself."""
+    """Return the modules of the package by name: `protocol.framing`, "" for the package."""
     found = {}
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -162,7 +162,7 @@ def own_imports(module: str, *, lazy: bool, types: bool = False) -> set[str]:
 
 
 def foreign_imports(module: str, *, lazy: bool) -> set[str]:
-    """The top-level names of everything else."""
+    """Return the top-level names of all other imports."""
     return {each.partition(".")[0] for each in imports(module, lazy=lazy)} - {PACKAGE}
 
 

@@ -24,7 +24,7 @@ _BLOCKS = re.findall(r"```python\n(.*?)```", _README, flags=re.DOTALL)
 
 
 def _block(text: str) -> str:
-    """The one example in which `text` stands."""
+    """Return the one example in which `text` stands."""
     (found,) = [block for block in _BLOCKS if text in block]
     return found
 
@@ -38,7 +38,7 @@ def _run(defined: dict[str, Any], *texts: str) -> dict[str, Any]:
 
 @pytest.fixture
 def names() -> dict[str, Any]:
-    """What the first tool's file and the examples after it define, run one after the other."""
+    """Return the names that the first examples define, run one after the other."""
     examples = ("def forecast", "async def station", "async def test_forecast")
     return _run({"__name__": "tools"}, *examples)
 

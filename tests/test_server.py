@@ -53,7 +53,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def quiet(server: Server) -> Server:
-    """The server, with its log in memory."""
+    """Return the server, with its log in memory."""
     server._options.logger = StructuredLogger(MemorySink(), ManualClock())
     return server
 
@@ -66,7 +66,7 @@ def connect(server: Server) -> Peer:
 
 
 def server_info(server: Server) -> dict[str, Any]:
-    """What `initialize` answers."""
+    """Return the result of `initialize`."""
     peer = Peer()
     peer.connection = server.connect(peer.receive)
     peer.ask("initialize", HANDSHAKE, id="hello")
@@ -75,7 +75,7 @@ def server_info(server: Server) -> dict[str, Any]:
 
 
 def answer_to(server: Server, tool: str, arguments: dict[str, Any] | None = None) -> Any:
-    """The outcome of one call of an inline tool."""
+    """Return the outcome of one call of an inline tool."""
     peer = connect(server)
     return peer.outcome(peer.start(tool, arguments))
 

@@ -12,7 +12,7 @@ from tests.support import services
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An address at which nobody listens: bound, so that nobody else gets it meanwhile."""
+    """Yield an address without a listener; it stays bound, so that no other process takes it."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"

@@ -95,14 +95,14 @@ def test_limit_holds_for_all_principals_together() -> None:
 
 
 def core_of(core: Core, principal: Principal | None) -> Core:
-    """The same core, in a session of `principal` that is RUNNING."""
+    """Return the same core, in a session of `principal` that is RUNNING."""
     core.session = core.open_session()
     core.session.principal = principal
     return core.handshake()
 
 
 def begin(core: Core, tool: str, request_id: int) -> Invocation | dict[str, Any]:
-    """The invocation that a call leads to, or the error that it is refused with."""
+    """Return the invocation of a call, or the error that it is refused with."""
     first = core.call(tool, request_id=request_id)[0]
     if isinstance(first, Invocation):
         return first

@@ -126,7 +126,7 @@ def normalized(messages: list[dict[str, Any]], records: list[dict[str, Any]]) ->
 
 
 def settings(config: dict[str, Any]) -> dict[str, object]:
-    """What a configuration says, by the whole names of its keys."""
+    """Return the settings of a configuration by their whole keys."""
     flat: dict[str, object] = {}
     for key, value in config.items():
         if isinstance(value, dict):

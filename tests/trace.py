@@ -120,7 +120,7 @@ def _is_rule_mark(function: ast.expr) -> bool:
 
 
 def report(found: Trace) -> str:
-    """The table of rules and their tests, then what is wrong."""
+    """Return the table of rules and their tests, then the problems."""
     lines = []
     for rule, tests in found.rules.items():
         lines.append(rule)

@@ -25,7 +25,7 @@ thorough = settings(max_examples=examples(500))
 
 
 def decode_or_refuse(data: bytes) -> Envelope | None:
-    """What `data` is; whatever it is, it is one thing only, and says the same again."""
+    """Return the envelope in `data`, or None; check that it is written back as it was read."""
     try:
         envelope = decode(data)
     except DecodeError as error:
@@ -82,7 +82,7 @@ def test_random_bytes_are_refused(data: bytes) -> None:
 
 @st.composite
 def damaged(draw: st.DrawFn, data: bytes) -> bytes:
-    """The bytes with pieces cut out, doubled, overwritten or put in, up to four times."""
+    """Cut pieces out of bytes, double them, overwrite them or put some in, up to four times."""
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(data)))
         end = min(len(data), start + draw(st.integers(0, 12)))

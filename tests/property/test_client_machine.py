@@ -191,7 +191,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(uris=st.sampled_from([("play://one",), ("play://one", "play://two")]))
     def subscribe(self, uris: tuple[str, ...]) -> None:
-        """It lasts until it is closed, or the server does not take it."""
+        """Hold a subscription until it is closed, or the server refuses it."""
         self.subscriptions.append(self.loop.create_task(self._listen(uris)))
 
     async def _listen(self, uris: tuple[str, ...]) -> int:
@@ -219,8 +219,7 @@ class ClientMachine(RuleBasedStateMachine):
             self.close()
 
     def close(self) -> None:
-        """Whatever runs then ends, at the latest when it would be tried again; whatever comes
-        then is refused."""
+        """Close the client, and check that every call has ended."""
         self.loop.run_until_complete(self.client.close())
         self.wait(LONGEST_PAUSE)
         assert all(each.task.done() for each in self.asked)
@@ -255,12 +254,12 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(times=st.integers(1, 4))
     def turn(self, times: int) -> None:
-        """A little of what can be done now is."""
+        """Do a few of the steps that are possible now."""
         self.loop.turn(times)
 
     @rule()
     def settle(self) -> None:
-        """All that can be done now is."""
+        """Do all the steps that are possible now."""
         self.loop.turn(TURNS)
 
     @rule(seconds=st.sampled_from([0.2, 1.0, 6.0, 35.0]))

@@ -268,7 +268,7 @@ class Model:
             self.state = "RUNNING"
 
     def call(self, call: Call, flaw: str | None) -> None:
-        """The ten steps, as far as they go without a handler."""
+        """Take the ten steps, as far as they go without a handler."""
         if self.state == "CLOSED":
             return
         if (type(call.id), call.id) in self.in_flight:
@@ -317,7 +317,7 @@ class Model:
     # -- what handlers and time do -----------------------------------------------------------------
 
     def ended(self, call: Call, end: End | None) -> None:
-        """The handler of `call` ended; `end` is None when its task was cancelled."""
+        """End the handler of `call`; `end` is None when its task was cancelled."""
         self.running.remove(call)
         self.rejections = 0
         aborted = call.aborted_ms is not None
@@ -572,7 +572,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         self._feed(len(self.pipe))
 
     def _cancel(self, draw: Draw) -> None:
-        """What is in flight; or late, or unknown, as it comes."""
+        """Cancel a call in flight, a late one or an unknown one, as it comes."""
         in_flight = [id for _, id in self.model.in_flight]
         id = draw(st.sampled_from(in_flight * 4 + known_ids))
 
@@ -768,7 +768,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
 
 def _summary(answer: dict[str, Any]) -> Any:
-    """What kind of answer it is: an error's code, `success`, or `result` of another method."""
+    """Return the kind of an answer: an error's code, `success`, or `result` of another method."""
     if "error" in answer:
         return answer["error"]["code"]
     result = answer["result"]

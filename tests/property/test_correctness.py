@@ -56,7 +56,7 @@ methods = st.sampled_from(["ping", "tools/list", "tools/call", "health", ""]) | 
 
 
 def rig_with_echo(config: ServerConfig | None = None) -> tuple[Rig, list[dict[str, Any]]]:
-    """A rig with a tool that takes anything, and the list of what its handler was called with."""
+    """Make a rig with a tool that takes anything, and the list of arguments of its handler."""
     rig = Rig(config)
     seen: list[dict[str, Any]] = []
 
@@ -146,7 +146,7 @@ invalid_correlation = (
 
 
 def _refused_messages(meta: dict[str, Any]) -> list[dict[str, Any]]:
-    """Requests that are refused with a protocol error, each of which may say a correlation id."""
+    """Return requests that are refused with a protocol error, with a `_meta` each."""
     params = {"_meta": meta}
     return [
         {"id": 1, "method": "no/such/method", "params": params},
@@ -187,7 +187,7 @@ def test_property_3_protocol_errors_carry_the_requests_correlation_id_or_the_con
 
 
 def _as_logged(text: str) -> str:
-    """The text with the characters that a log does not show (LOG-11)."""
+    """Escape the characters that a log escapes (LOG-11)."""
     return re.sub("[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -254,7 +254,7 @@ SCHEMAS: list[dict[str, Any]] = [
 
 @contextmanager
 def compilations() -> Iterator[list[str]]:
-    """Notes whatever compiles a schema, or generates code or a pattern from one."""
+    """Note every function that compiles a schema, or generates code or a pattern from one."""
     noted: list[str] = []
 
     def noting(name: str, real: Any) -> Any:
@@ -285,7 +285,7 @@ def compilations() -> Iterator[list[str]]:
 def register_and_call(
     which: list[int], calls: list[dict[str, Any]]
 ) -> tuple[Rig, Peer, list[str], list[str]]:
-    """A server with some of the schemas, called; and what compiled when, tools and calls apart."""
+    """Call a server with some of the schemas; return what compiled for tools and for calls."""
     rig = Rig()
     with compilations() as at_registration:
         for index in which:

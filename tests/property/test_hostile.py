@@ -43,12 +43,12 @@ def rig() -> Rig:
 
 @cache
 def one_rig() -> Rig:
-    """A server for many connections: making its tools takes longer than most conversations."""
+    """Return a server for many connections, since making its tools takes long."""
     return rig()
 
 
 def assert_json_rpc(message: Any) -> None:
-    """It is a response as JSON-RPC and spec/errors.md have it, and nothing else."""
+    """Check that a line is a response as JSON-RPC and spec/errors.md have it."""
     assert message["jsonrpc"] == "2.0"
     assert type(message["id"]) in (int, str, type(None))
     if "error" in message:

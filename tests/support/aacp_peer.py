@@ -60,7 +60,7 @@ class Part:
 
 
 def answer(payload: int) -> int | None:
-    """What an agent of a peer returns; None: it fails."""
+    """Return what an agent of a peer returns; None: it fails."""
     return None if payload % 7 == 3 else payload * 2
 
 
@@ -127,7 +127,7 @@ class Peers:
         return bool(self.lines) and self.lines[-1] == ["dead"]
 
     def said(self, word: str) -> list[list[str]]:
-        """The lines that begin so, without that."""
+        """Return the rest of each line that begins so."""
         return [line[1:] for line in self.lines if line[0] == word]
 
     def wait_for(self, holds: Callable[[], bool]) -> None:
@@ -224,13 +224,13 @@ async def play(part: Part) -> None:
 
 
 async def make_pending(coordinator: Any) -> list[Any]:
-    """The requests without an outcome."""
+    """Return the requests without an outcome."""
     pending: list[Any] = await coordinator._running.runner.store.list_pending_requests()
     return pending
 
 
 def make_store(address: str) -> Any:
-    """The store of a part."""
+    """Open the store of a part."""
     if address.startswith("sqlite:"):
         from foundation_rt.agents.stores.sqlite import SqliteAACPPersistenceAdapter
 
@@ -242,7 +242,7 @@ def make_store(address: str) -> Any:
 
 
 def make_transport(address: str) -> Any:
-    """The transport of a part."""
+    """Open the transport of a part."""
     if not address:
         return None
     from foundation_rt.agents.transports.nats import NatsTransport

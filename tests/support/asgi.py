@@ -48,11 +48,11 @@ class Visit:
     _incoming: asyncio.Queue[dict[str, Any]] = field(factory=asyncio.Queue)
 
     async def receive(self) -> dict[str, Any]:
-        """What the application is told."""
+        """Return the next event for the application."""
         return await self._incoming.get()
 
     async def send(self, event: Mapping[str, Any]) -> None:
-        """What the application says; waits while the client does not read."""
+        """Take an event of the application; wait while the client does not read."""
         await self._reads.wait()
         if event["type"] == "http.response.start":
             assert self.status is None
@@ -160,7 +160,7 @@ def post(app: Any, message: object, headers: Mapping[str, str] | None = None) ->
 
 
 def request(method: str, params: object = None, request_id: object = 1) -> dict[str, Any]:
-    """A request as a message."""
+    """Return a request as a message."""
     message = {"jsonrpc": "2.0", "id": request_id, "method": method}
     return message if params is None else message | {"params": params}
 

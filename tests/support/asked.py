@@ -75,20 +75,20 @@ class AskedClient:
         return self.request("tools/call", {"name": tool, "arguments": arguments or {}, **params})
 
     async def next(self) -> dict[str, Any]:
-        """The next message from the server."""
+        """Return the next message from the server."""
         return await asyncio.wait_for(self._messages.get(), PATIENCE)
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any] | None = None, **params: Any
     ) -> Any:
-        """The response to a call that asks nothing on its way."""
+        """Return the response to a call that asks nothing on its way."""
         request_id = self.start(tool, arguments, **params)
         response = await self.next()
         assert response["id"] == request_id, response
         return response
 
     async def asked(self, method: str) -> dict[str, Any]:
-        """The next message, which is a request of the server's."""
+        """Return the next message, which is a request of the server."""
         question = await self.next()
         assert question["method"] == method, question
         assert type(question["id"]) is str
@@ -108,15 +108,15 @@ class AskedClient:
             await asyncio.sleep(0)
 
     def unread(self) -> list[dict[str, Any]]:
-        """The messages that have come and were not read."""
+        """Return the messages that have come and were not read."""
         return [self._messages.get_nowait() for _ in range(self._messages.qsize())]
 
 
 def value_of(response: Mapping[str, Any]) -> Any:
-    """What a tool returned, or its error, decoded."""
+    """Return the result of a tool, or its error, decoded."""
     return orjson.loads(response["result"]["content"][0]["text"])
 
 
 def accepted(**content: Any) -> dict[str, Any]:
-    """What a client answers whose user has filled in a form."""
+    """Return the answer of a client whose user has filled in a form."""
     return {"action": "accept", "content": content}

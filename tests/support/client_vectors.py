@@ -92,7 +92,7 @@ def load() -> list[Vector]:
 
 
 def read(path: Path) -> list[Vector]:
-    """The conversations of one file."""
+    """Return the conversations of one file."""
     vectors: list[Vector] = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         entry: dict[str, Any] = orjson.loads(line)
@@ -234,7 +234,7 @@ KINDS: dict[str, Any] = {
 
 
 def _said(result: CallResult) -> dict[str, Any]:
-    """What a vector says of a call's result."""
+    """Return a call's result as a vector states it."""
     texts = [block["text"] for block in result.wire["content"] if block["type"] == "text"]
     end: dict[str, Any] = {"text": "\n".join(texts)}
     if result.has_structured:

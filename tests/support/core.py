@@ -53,22 +53,22 @@ _SECTIONS = {
 
 
 def run_id(number: int) -> str:
-    """The run id that `SequentialIds` hands out as the n-th."""
+    """Return the run id that `SequentialIds` hands out as the n-th."""
     return f"00000000-0000-4000-8000-{number:012x}"
 
 
 def correlation_id(number: int) -> str:
-    """The n-th correlation id."""
+    """Return the n-th correlation id."""
     return f"00000000-0000-4000-9000-{number:012x}"
 
 
 def connection_id(number: int = 1) -> str:
-    """The n-th connection correlation id."""
+    """Return the n-th connection correlation id."""
     return f"00000000-0000-4000-a000-{number:012x}"
 
 
 def make_config(sections: Mapping[str, Mapping[str, Any]] | None = None) -> ServerConfig:
-    """A configuration from a mapping like that of a file."""
+    """Return a configuration from a mapping like that of a file."""
     given = {name: dict(values) for name, values in (sections or {}).items()}
     if "admin_policy" in given.get("tools", {}):
         given["tools"]["admin_policy"] = AdminPolicy(**given["tools"]["admin_policy"])
@@ -76,13 +76,13 @@ def make_config(sections: Mapping[str, Mapping[str, Any]] | None = None) -> Serv
 
 
 def request(method: str, params: Any = None, request_id: Any = 1) -> bytes:
-    """A request as a line; `params` of None are left out."""
+    """Return a request as a line; `params` of None are left out."""
     message = {"jsonrpc": "2.0", "id": request_id, "method": method}
     return orjson.dumps(message if params is None else {**message, "params": params})
 
 
 def notification(method: str, params: Any = None) -> bytes:
-    """A notification as a line; `params` of None are left out."""
+    """Return a notification as a line; `params` of None are left out."""
     message = {"jsonrpc": "2.0", "method": method}
     return orjson.dumps(message if params is None else {**message, "params": params})
 
@@ -127,26 +127,26 @@ class Core:
         self.registry.register(ToolDefinition(name, "", schema), _never, **options)
 
     def dispatch(self, line: bytes | LineTooLong) -> list[Effect]:
-        """What one line leads to."""
+        """Return the effects of one line."""
         message = line if isinstance(line, LineTooLong) else parse(line)
         return self.dispatcher.dispatch(self.session, message)
 
     def answer(self, line: bytes | LineTooLong) -> Any:
-        """The only reply to a line, decoded."""
+        """Return the only reply to a line, decoded."""
         [line] = replies(self.dispatch(line))
         return line
 
     def call(
         self, name: str, arguments: Any = None, request_id: str | int = 1, **params: Any
     ) -> list[Effect]:
-        """What a `tools/call` leads to."""
+        """Return the effects of a `tools/call`."""
         whole = {"name": name, "arguments": {} if arguments is None else arguments, **params}
         return self.dispatch(request("tools/call", whole, request_id))
 
     def begin(
         self, name: str, arguments: Any = None, request_id: str | int = 1, **params: Any
     ) -> Invocation:
-        """The invocation that a `tools/call` leads to, and nothing else."""
+        """Return the invocation of a `tools/call`, which has no other effect."""
         [call] = self.call(name, arguments, request_id, **params)
         assert isinstance(call, Invocation)
         return call
@@ -154,7 +154,7 @@ class Core:
     def conclude(
         self, call: Invocation, outcome: CallOutcome, duration_ms: float = 1.5
     ) -> list[Effect]:
-        """What the end of a handler leads to."""
+        """Return the effects of the end of a handler."""
         return self.dispatcher.conclude(call, outcome, duration_ms)
 
 
@@ -173,7 +173,7 @@ def make_core(
     instructions: str | None = None,
     level: str = "debug",
 ) -> Core:
-    """A core with ids that count, a clock that stands still and no memory in use."""
+    """Return a core with ids that count, a clock that stands still and no memory in use."""
     whole = config if isinstance(config, ServerConfig) else make_config(config)
     clock, sink, ids = ManualClock(), MemorySink(), SequentialIds()
     logger = StructuredLogger(sink, clock, level)
@@ -214,19 +214,19 @@ def make_core(
 
 
 def replies(effects: list[Effect]) -> list[dict[str, Any]]:
-    """The lines among effects, decoded."""
+    """Return the lines among effects, decoded."""
     return [orjson.loads(each.line) for each in effects if isinstance(each, Reply | Notify)]
 
 
 def completions(effects: list[Effect]) -> list[Log]:
-    """The completion records among effects."""
+    """Return the completion records among effects."""
     return [
         each for each in effects if isinstance(each, Log) and each.message == TOOL_CALL_COMPLETED
     ]
 
 
 def tool_error(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """The error that a failed `tools/call` carries."""
+    """Return the error that a failed `tools/call` carries."""
     result = reply["result"]
     assert result.keys() == {"content", "isError"}
     assert result["isError"] is True

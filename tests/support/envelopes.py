@@ -184,7 +184,7 @@ _REPLACEMENTS: st.SearchStrategy[Any] = st.one_of(
 
 @st.composite
 def mutations(draw: st.DrawFn, wire: dict[str, Any]) -> dict[str, Any]:
-    """A wire object with up to three members changed, left out or added."""
+    """Return a wire object with up to three members changed, left out or added."""
     changed = dict(wire)
     for _ in range(draw(st.integers(1, 3))):
         name = draw(st.sampled_from(MEMBERS) | st.text(max_size=6))

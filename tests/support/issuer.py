@@ -59,7 +59,7 @@ class Issuer:
 
 @contextmanager
 def running_issuer() -> Iterator[Issuer]:
-    """An issuer that answers on a port of this machine."""
+    """Run an issuer that answers on a port of this machine."""
     it = Issuer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -87,7 +87,7 @@ def running_issuer() -> Iterator[Issuer]:
 
 
 def token(issuer: Issuer, key: Any = RSA, header: Any = None, **claims: Any) -> str:
-    """A token that is right, but for `claims`; None takes one away."""
+    """Return a valid token, but for `claims`; None takes one away."""
     algorithm = {"RSA": "RS256", "EC": "ES256", "OKP": "Ed25519"}[key.key_type]
     right = {"iss": issuer.url, "aud": AUDIENCE, "sub": "alice", "exp": NOW + 60, "nbf": NOW}
     kept = {name: value for name, value in (right | claims).items() if value is not None}

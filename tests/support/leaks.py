@@ -35,7 +35,7 @@ class Held:
 
     @classmethod
     def now(cls) -> Held:
-        """What is held now. What only garbage holds counts: it was not given back."""
+        """Return what is held now; what only garbage holds counts, since it was not given back."""
         _until_reaped()
         threads = frozenset(f"{each.name} {each.ident}" for each in threading.enumerate())
         return cls(_descriptors(), threads, _children())
@@ -48,13 +48,13 @@ class Held:
 
 
 def tasks() -> list[str]:
-    """The tasks of the running loop, without the one that asks."""
+    """Return the tasks of the running loop, without the current one."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     return sorted(each.get_coro().__qualname__ for each in others)  # type: ignore[union-attr]
 
 
 def _until_reaped() -> None:
-    """A thread in which asyncio has waited for a child outlives it by a moment."""
+    """Wait for the thread in which asyncio has waited for a child to end."""
     for thread in threading.enumerate():
         if thread.name.startswith("asyncio-waitpid-"):
             thread.join(PATIENCE)

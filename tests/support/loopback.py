@@ -43,7 +43,7 @@ class Network:
     _tasks: set[asyncio.Task[None]] = field(factory=set, init=False)
 
     def end(self) -> LoopbackTransport:
-        """A transport of another coordinator."""
+        """Return a transport of another coordinator."""
         end = LoopbackTransport(self)
         self.ends.append(end)
         return end

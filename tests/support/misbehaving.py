@@ -1,5 +1,4 @@
-"""A server over stdio that misbehaves as a script tells it: `python -m tests.support.misbehaving
-SCRIPT LOG`.
+"""Serve over stdio as a script says: `python -m tests.support.misbehaving SCRIPT LOG`.
 
 What a script is, and what every transport can do, says `misbehaving_play`. Acts of this one:
 

@@ -90,7 +90,7 @@ in_memory: st.SearchStrategy[Act] = st.sampled_from(
 
 
 def of_a_call(besides: st.SearchStrategy[Act]) -> st.SearchStrategy[list[Act]]:
-    """What becomes of one call."""
+    """Return a strategy for the acts of one call."""
     return st.one_of(
         st.just([["answer"]]),
         st.builds(lambda wait: [wait, ["answer"]], held),
@@ -99,7 +99,7 @@ def of_a_call(besides: st.SearchStrategy[Act]) -> st.SearchStrategy[list[Act]]:
 
 
 def of_a_point(besides: st.SearchStrategy[Act]) -> st.SearchStrategy[list[Act]]:
-    """What is done wherever something other than a call has come."""
+    """Return a strategy for the acts at every point that is not a call."""
     return st.lists(spoken | held | besides, max_size=3)
 
 

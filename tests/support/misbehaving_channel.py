@@ -41,7 +41,7 @@ class MemoryStage:
         self._has_exchanges = has_exchanges
 
     def make_transport(self) -> PlayedChannel:
-        """A new channel to the server."""
+        """Return a new transport to the server."""
         transport = PlayedChannel(self, self._has_exchanges)
         self.transports.append(transport)
         return transport
@@ -128,7 +128,7 @@ class PlayedChannel:
     # -- as the server does it ---------------------------------------------------------------------
 
     def lose(self, may_have_run: bool = True) -> None:
-        """The server is gone."""
+        """End the server."""
         if not (self.is_lost or self.is_closed):
             self.is_lost = True
             self._flowing.set()
@@ -136,11 +136,11 @@ class PlayedChannel:
             asyncio.get_running_loop().call_soon(self._receiver.lost, error)
 
     def jam(self) -> None:
-        """The server reads nothing from now on."""
+        """Stop reading."""
         self._flowing.clear()
 
     def unjam(self) -> None:
-        """What was not taken is taken now."""
+        """Take what was not taken before."""
         self._flowing.set()
 
     def release(self, what: str) -> None:

@@ -1,5 +1,6 @@
-"""A server over HTTP that misbehaves as a script tells it: `python -m
-tests.support.misbehaving_http SCRIPT LOG PORT`; prints the port that it listens on.
+"""Serve over HTTP as a script says: `python -m tests.support.misbehaving_http SCRIPT LOG PORT`.
+
+Prints the port that it listens on.
 
 What a script is, and what every transport can do, says `misbehaving_play`. A response is JSON, or a
 stream of events if `stream` came first or something other than an answer is said. Acts of this
@@ -102,7 +103,7 @@ class Response:
         self.finished.set()
 
     def json(self, data: bytes) -> bytes:
-        """A whole response, as bytes."""
+        """Return a whole response, as bytes."""
         headers = {"Content-Type": "application/json", "Content-Length": str(len(data))}
         return self._head(200, headers) + data
 
@@ -129,13 +130,13 @@ class Response:
         self.task = asyncio.ensure_future(writing)
 
     async def drip(self, data: bytes) -> None:
-        """The bytes, each by itself."""
+        """Send the bytes, each by itself."""
         for byte in data:
             self.write(bytes([byte]))
             await asyncio.sleep(_DRIP_SECONDS)
 
     async def endless(self, line: bytes) -> None:
-        """The line without end; no more is written than the client takes."""
+        """Send a line without end; write no more than the client takes."""
         self.stream()
         while not self.is_cut:
             self.chunk(line + b"\n")
@@ -222,7 +223,7 @@ class MisbehavingHttp:
         return session in self._sessions
 
     def _accept(self, exchange: Exchange, response: Response) -> None:
-        """What needs no answer is accepted, unless something else was done with it."""
+        """Accept a message that needs no answer, unless the script did something else with it."""
         if exchange.answer is None and not exchange.acts and not response.is_decided:
             response.whole(202, {}, b"")
 

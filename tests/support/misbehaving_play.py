@@ -102,7 +102,7 @@ class Exchange:
         self.way = way
 
     def answer_bytes(self) -> bytes:
-        """The right answer."""
+        """Send the right answer."""
         return json.dumps(self.answer).encode()
 
 
@@ -136,13 +136,13 @@ class Play:
         self._pages = 0
 
     def reach(self, point: str, way: Any = None, default: list[Act] | None = None) -> Exchange:
-        """A point of the transport's own."""
+        """Come to a point that the transport itself has."""
         exchange = Exchange({}, None, self._acts(point, default or []), way)
         self._go_on(exchange)
         return exchange
 
     def receive(self, line: bytes, way: Any = None) -> list[Exchange]:
-        """A message, or a batch of them."""
+        """Handle a message, or a batch of them."""
         try:
             read = json.loads(line)
             messages = read if isinstance(read, list) else [read]
@@ -260,7 +260,7 @@ ACTS: dict[str, Callable[..., None]] = {
 
 
 def read_script(path: str) -> Callable[[], dict[str, Any]]:
-    """A script in a file that a test may replace at any time."""
+    """Read a script from a file that a test may replace at any time."""
 
     def read() -> dict[str, Any]:
         with open(path) as file:
@@ -271,7 +271,7 @@ def read_script(path: str) -> Callable[[], dict[str, Any]]:
 
 
 def right_answer(message: dict[str, Any], script: dict[str, Any]) -> dict[str, Any] | None:
-    """What a server that does well answers; None to a notification."""
+    """Return the answer of a server without faults; None to a notification."""
     if "id" not in message:
         return None
     result = _result(message, script)

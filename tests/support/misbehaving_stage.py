@@ -72,7 +72,7 @@ class Stage:
         new.replace(self._script)
 
     def forget(self) -> None:
-        """What was noted so far is of no interest any more."""
+        """Forget what was noted so far."""
         os.truncate(self._log, 0)
 
     @property
@@ -86,7 +86,7 @@ class Stage:
         return [sys.executable, "-m", "tests.support.misbehaving", *self.arguments]
 
     def events(self, event: str) -> list[dict[str, Any]]:
-        """What was noted under that name so far."""
+        """Return what was noted under that name so far."""
         lines = map(json.loads, self._log.read_text().splitlines())
         return [each for each in lines if each["event"] == event]
 

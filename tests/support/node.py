@@ -24,7 +24,7 @@ PATIENCE = 300.0
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with our Node before any other: packages start `node` by name."""
+    """Return this environment with our Node first, since packages start `node` by name."""
     return {**os.environ, "PATH": f"{NODE.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 

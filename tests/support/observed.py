@@ -14,7 +14,7 @@ PATIENCE = 20.0
 
 
 def make_server(config: Mapping[str, Mapping[str, Any]] | None = None) -> Server:
-    """A server with tools, a resource, a template, a prompt and a completion."""
+    """Return a server with tools, a resource, a template, a prompt and a completion."""
     server = Server("observed", config=config)
 
     @server.tool
@@ -78,7 +78,7 @@ async def call_everything(client: TestClient) -> None:
 
 
 async def refused(client: TestClient, method: str, params: Mapping[str, Any]) -> ProtocolError:
-    """The error that a request is answered with."""
+    """Return the error that a request is answered with."""
     try:
         await client.request(method, params)
     except ProtocolError as error:

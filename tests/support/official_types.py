@@ -45,7 +45,7 @@ class NotOfTheTypes(AssertionError):
 
 
 def check_result(revision: str, method: str, result: dict[str, Any]) -> None:
-    """A result of a client's request, which has to have its type's members and no others."""
+    """Check that a result has the members of its type, and no others."""
     typed = methods.serialize_server_result(method, revision, result)
     unknown = set(_paths(result)) - set(_paths(typed)) - _ADDITIONS.get(method, set())
     if unknown:
@@ -54,7 +54,7 @@ def check_result(revision: str, method: str, result: dict[str, Any]) -> None:
 
 
 def check_message(revision: str, message: dict[str, Any]) -> None:
-    """A request or notification of the server's, or an error."""
+    """Check a request or notification of the server, or an error."""
     jsonrpc_message_adapter.validate_python(message)
     if "error" in message:
         return
@@ -67,7 +67,7 @@ def check_message(revision: str, message: dict[str, Any]) -> None:
 
 
 def check_of_client(revision: str, message: dict[str, Any], asked: str | None) -> None:
-    """A message of a client's, which has to have its type's members and no others.
+    """Check that a message of a client has the members of its type, and no others.
 
     Args:
         asked: the method of the server's request that it answers; None of what is no answer.
@@ -102,7 +102,7 @@ def _check_names(revision: str, value: Any) -> None:
 
 
 def _paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The names that lead to each member; those of values of others are left out."""
+    """Yield the path of each member, without those in values of free form."""
     if isinstance(value, dict):
         for name, each in value.items():
             yield (*path, name)

@@ -16,5 +16,5 @@ ABLE: dict[str, Any] = {
 
 
 def peer(revision: str = "2025-11-25", capabilities: dict[str, Any] | None = None) -> Peer:
-    """A client; by default one that can be asked everything."""
+    """Return a client; by default one that can be asked everything."""
     return describe_peer(REVISIONS[revision], ABLE if capabilities is None else capabilities, {})

@@ -157,7 +157,7 @@ class _Answers:
 
 @asynccontextmanager
 async def postgres_proxy(url: str) -> AsyncIterator[PostgresProxy]:
-    """A proxy before the server at `url`, on a free port."""
+    """Run a proxy before the server at `url`, on a free port."""
     parts = psycopg.conninfo.conninfo_to_dict(url)
     host, port = str(parts.get("host") or "127.0.0.1"), int(parts.get("port") or 5432)
     proxy = PostgresProxy("", host, port)

@@ -40,7 +40,7 @@ class Hanging(AssertionError):
 
 
 def environment(settings: Mapping[str, object] | None = None) -> dict[str, str]:
-    """This process's environment with only the given settings, as in `tools.cancel_grace_ms`.
+    """Return this environment with only the given settings, as in `tools.cancel_grace_ms`.
 
     Servers start and print as they do by default, whatever this process was told: a hundred starts
     without cached bytecode take a minute.
@@ -224,7 +224,7 @@ class ServerProcess:
         return found[0]
 
     def answers(self, request_id: object) -> list[dict[str, Any]]:
-        """The answers with this id that have been read so far."""
+        """Return the answers with this id that have been read so far."""
         return [
             each
             for each in self.messages
@@ -275,7 +275,7 @@ class ServerProcess:
         return [orjson.loads(line) for line in lines if line.startswith(b'{"timestamp"')]
 
     def records_with(self, **fields: object) -> list[dict[str, Any]]:
-        """The records read so far that have these fields."""
+        """Return the records read so far that have these fields."""
         return [each for each in self.records if fields.items() <= each.items()]
 
     def record(self, **fields: object) -> dict[str, Any]:
@@ -385,7 +385,7 @@ class ServerProcess:
 
 
 def _read(descriptor: int | None) -> bytes | None:
-    """What is there: nothing, or None at the end of the file."""
+    """Return the bytes that are there: none, or None at the end of the file."""
     if descriptor is None:
         return None
     try:
@@ -397,7 +397,7 @@ def _read(descriptor: int | None) -> bytes | None:
 
 
 def _message(line: bytes) -> Any:
-    """A message, or the array that answers a batch."""
+    """Return a message, or the array that answers a batch."""
     try:
         message = orjson.loads(line)
     except ValueError:
@@ -408,14 +408,14 @@ def _message(line: bytes) -> Any:
 
 
 def decode(answer: Mapping[str, Any]) -> Any:
-    """What a tool returned, or its error, from the answer to a call."""
+    """Return the result of a tool, or its error, from the answer to a call."""
     [content] = answer["result"]["content"]
     assert content["type"] == "text"
     return orjson.loads(content["text"])
 
 
 def command(*words: str) -> list[str]:
-    """The command line of `foundation-rt`."""
+    """Return the command line of `foundation-rt`."""
     return [sys.executable, "-m", "foundation_rt", *words]
 
 
@@ -453,7 +453,7 @@ def serve(
 def serve_each(
     names: Sequence[str], app: str, settings: Mapping[str, object] | None = None
 ) -> Iterator[dict[str, ServerProcess]]:
-    """A server for each name, all of the same application: for tests that wait, to wait at once."""
+    """Run a server for each name, so that tests that wait do so at once."""
     with ExitStack() as stack:
         servers = {
             name: stack.enter_context(serve(app, settings, handshake=False)) for name in names

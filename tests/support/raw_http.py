@@ -76,18 +76,18 @@ class RawClient:
         self.socket.sendall(data)
 
     def head(self, method: str, headers: str = "", path: str | None = None) -> bytes:
-        """The head of a request; `headers` are whole lines."""
+        """Return the head of a request; `headers` are whole lines."""
         line = f"{method} {path or self.path} HTTP/1.1\r\nHost: {self.host}\r\n"
         return (line + headers + "\r\n").encode()
 
     def post(self, message: object, headers: Mapping[str, str] | None = None) -> bytes:
-        """A POST of a message, as bytes."""
+        """Return a POST of a message, as bytes."""
         body = orjson.dumps(message)
         lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         return self.head("POST", f"{_JSON}Content-Length: {len(body)}\r\n{lines}") + body
 
     def call(self, tool: str, /, request_id: object = 1, **arguments: object) -> bytes:
-        """A stateless call, as bytes."""
+        """Return a stateless call, as bytes."""
         return self.request(
             "tools/call", {"name": tool, "arguments": arguments}, request_id=request_id, name=tool
         )
@@ -95,7 +95,7 @@ class RawClient:
     def request(
         self, method: str, params: Mapping[str, Any], request_id: object = 1, name: str = ""
     ) -> bytes:
-        """A stateless request, as bytes."""
+        """Return a stateless request, as bytes."""
         message = {
             "jsonrpc": "2.0",
             "id": request_id,
@@ -125,7 +125,7 @@ class RawClient:
         return Answer(int(lines[0].split(" ")[1]), headers, body)
 
     def read_until(self, marker: bytes) -> bytes:
-        """What comes up to and with `marker`."""
+        """Read up to and with `marker`."""
         while marker not in self.received:
             self._read_some()
         found, marker, self.received = self.received.partition(marker)

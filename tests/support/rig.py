@@ -75,7 +75,7 @@ class Rig:
         return [line for line in self.sink.lines if line["message"] == COMPLETED]
 
     def logged(self, message: str) -> list[dict[str, Any]]:
-        """The log records so far with this message."""
+        """Return the log records so far with this message."""
         return [line for line in self.sink.lines if line["message"] == message]
 
     @property
@@ -104,12 +104,12 @@ class Peer:
         self._ids = itertools.count(1)
 
     def receive(self, line: bytes) -> None:
-        """What the connection calls with every line."""
+        """Take a line of the connection."""
         assert b"\n" not in line
         self.received.append(orjson.loads(line))
 
     def take(self) -> list[dict[str, Any]]:
-        """The messages that came since this was last asked."""
+        """Return the messages that came since the last call."""
         taken, self.received = self.received, []
         return taken
 
@@ -151,7 +151,7 @@ class Peer:
         return self.ask("tools/call", {"name": tool, "arguments": dict(arguments or {})}, id=id)
 
     def answers(self, request_id: int | str) -> list[dict[str, Any]]:
-        """The answers with this id that have come."""
+        """Return the answers with this id that have come."""
         return [
             message
             for message in self.received
@@ -159,17 +159,17 @@ class Peer:
         ]
 
     def answer(self, request_id: int | str) -> dict[str, Any]:
-        """The one answer with this id."""
+        """Return the one answer with this id."""
         [answer] = self.answers(request_id)
         return answer
 
     def outcome(self, request_id: int | str) -> Any:
-        """What the tool of this call returned, or its error, decoded."""
+        """Return the result of this call, or its error, decoded."""
         return decode(self.answer(request_id))
 
 
 def decode(answer: Mapping[str, Any]) -> Any:
-    """What a tool returned, or its error, from the answer to a call."""
+    """Return the result of a tool, or its error, from the answer to a call."""
     [content] = answer["result"]["content"]
     assert content["type"] == "text"
     return orjson.loads(content["text"])

@@ -58,11 +58,11 @@ class ScriptedStage(MemoryStage):
         return transport
 
     def of(self, method: str) -> list[dict[str, Any]]:
-        """The messages of a method."""
+        """Return the messages of a method."""
         return [each for each in self.sent if each.get("method") == method]
 
     def answers(self) -> list[dict[str, Any]]:
-        """What the client answered to the server's questions."""
+        """Return the client's answers to the server's requests."""
         return [each for each in self.sent if "method" not in each]
 
     def count(self, method: str) -> int:
@@ -109,15 +109,15 @@ class ScriptedChannel(PlayedChannel):
             await super().close()
 
     def say(self, message: Any, stream: str | None = None) -> None:
-        """A message of the server's, now."""
+        """Send a message of the server now."""
         self._receiver.received(orjson.dumps(message), stream)
 
     def tell(self, method: str, stream: str | None = None, **params: Any) -> None:
-        """A notification of the server's, now."""
+        """Send a notification of the server now."""
         self.say({"jsonrpc": "2.0", "method": method, "params": params}, stream)
 
     def ask(self, question_id: Any, method: str, **params: Any) -> None:
-        """A question of the server's, now."""
+        """Send a request of the server now."""
         self.say({"jsonrpc": "2.0", "id": question_id, "method": method, "params": params})
 
 
@@ -158,7 +158,7 @@ def play(
 
 
 def must_be_gone(stage: ScriptedStage) -> None:
-    """A client that was closed has left nothing (CLIENT-29)."""
+    """Check that a client that was closed has left nothing (CLIENT-29)."""
     assert tasks() == []
     assert all(transport.is_closed for transport in stage.transports)
     for transport in stage.transports:
@@ -183,7 +183,7 @@ async def begun(*operations: Awaitable[Any]) -> list[asyncio.Task[Any]]:
 
 
 async def error_of(operation: Awaitable[Any]) -> MCPError:
-    """The error that it ends in."""
+    """Return the error that a call ends in."""
     try:
         result = await operation
     except MCPError as error:
@@ -192,22 +192,22 @@ async def error_of(operation: Awaitable[Any]) -> MCPError:
 
 
 def result(**members: Any) -> Act:
-    """An answer with this result."""
+    """Return an answer with this result."""
     return ["reply", {"result": members}]
 
 
 def refusal(number: int, message: str = "no", /, **data: Any) -> Act:
-    """An answer with this error."""
+    """Return an answer with this error."""
     return ["reply", {"error": {"code": number, "message": message, "data": data}}]
 
 
 def tool(name: str, **members: Any) -> dict[str, Any]:
-    """A tool as it is listed."""
+    """Return a tool as it is listed."""
     return {"name": name, "inputSchema": {"type": "object"}, **members}
 
 
 def capabilities(**changed: Any) -> Act:
-    """An answer to the first question, with these capabilities."""
+    """Return an answer to the first request, with these capabilities."""
     return [
         "answer",
         {

@@ -76,19 +76,19 @@ class Reply:
     left: asyncio.Event
 
     def raw(self, data: bytes) -> None:
-        """These bytes."""
+        """Send these bytes."""
         self.writer.write(data)
 
     def whole(self, status: int, body: bytes = b"", **headers: str) -> None:
-        """A response; `content_type` is the header Content-Type."""
+        """Send a response; `content_type` is the header Content-Type."""
         self.raw(self._head(status, headers | {"content_length": str(len(body))}) + body)
 
     def json(self, value: Any, status: int = 200, **headers: str) -> None:
-        """A response in JSON."""
+        """Send a response in JSON."""
         self.whole(status, orjson.dumps(value), **{"content_type": "application/json"} | headers)
 
     def result(self, value: Any = None, **headers: str) -> None:
-        """The answer to a request."""
+        """Return the answer to a request."""
         self.json(answer_to(self.asked, value), **headers)
 
     def stream(self, **headers: str) -> None:
@@ -97,11 +97,11 @@ class Reply:
         self.raw(self._head(200, headers))
 
     def say(self, text: bytes) -> None:
-        """A piece of a stream."""
+        """Send a piece of a stream."""
         self.raw(b"%x\r\n%b\r\n" % (len(text), text))
 
     def event(self, value: Any, fields: str = "") -> None:
-        """An event with a message; `fields` are whole lines before its data."""
+        """Send an event with a message; `fields` are whole lines before its data."""
         self.say(fields.encode() + b"data: " + orjson.dumps(value) + b"\n\n")
 
     def end(self) -> None:
@@ -125,7 +125,7 @@ Script = Callable[[ReceivedRequest, Reply], Awaitable[None]]
 
 
 def answer_to(asked: ReceivedRequest, value: Any = None) -> dict[str, Any]:
-    """The answer to a request."""
+    """Return the answer to a request."""
     return {"jsonrpc": "2.0", "id": asked.message["id"], "result": value or {}}
 
 
@@ -162,7 +162,7 @@ class ScriptedHttp:
             await server.wait_closed()
 
     def of(self, method: str) -> list[ReceivedRequest]:
-        """The requests of this method of HTTP."""
+        """Return the requests of this HTTP method."""
         return [asked for asked in self.asked if asked.method == method]
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -289,7 +289,7 @@ class Talk:
         return request_id
 
     async def call(self, method: str, name: str | None = None, **more: Any) -> Any:
-        """The result of a request.
+        """Return the result of a request.
 
         Raises:
             MCPError: there is none.
@@ -297,7 +297,7 @@ class Talk:
         return await self.outcome(self.send(method, name, **more))
 
     def outcome(self, request_id: str) -> Coroutine[Any, Any, Any]:
-        """What becomes of a request that was sent: its result, or its error of JSON-RPC."""
+        """Return the result of a request that was sent, or its JSON-RPC error."""
         return _outcome(self.heard.waiting[request_id])
 
     def notify(self, method: str | None) -> None:

@@ -33,28 +33,28 @@ _PATIENCE_S = 2.0
 
 
 def need_postgres() -> str:
-    """The URL of a PostgreSQL server, or the end of the test."""
+    """Return the URL of a PostgreSQL server, or skip the test."""
     return _need("PostgreSQL", POSTGRES_URL, 5432)
 
 
 def need_nats() -> str:
-    """The URL of a NATS server with JetStream, or the end of the test."""
+    """Return the URL of a NATS server with JetStream, or skip the test."""
     return _need("NATS", NATS_URL, 4222)
 
 
 def need_redis() -> str:
-    """The URL of a Redis server, or the end of the test."""
+    """Return the URL of a Redis server, or skip the test."""
     return _need("Redis", REDIS_URL, 6379)
 
 
 def unique_name(prefix: str = "test") -> str:
-    """A name that no other test has: of a schema, of a stream, of subjects."""
+    """Return a name that no other test has: of a schema, of a stream, of subjects."""
     return f"{prefix}_{uuid4().hex}"
 
 
 @contextmanager
 def postgres_schema() -> Iterator[tuple[str, str]]:
-    """The URL of a PostgreSQL server and a schema, not made yet, that is dropped in the end."""
+    """Yield the URL of a PostgreSQL server and a schema to make, which is dropped in the end."""
     url = need_postgres()
     import psycopg
 

@@ -71,7 +71,7 @@ class RecordingReceiver:
 
 
 def python(code: str, *args: str, **settings: Any) -> StdioServer:
-    """A server that is this program, with little around it to start."""
+    """Return a server that runs this program, with little to start around it."""
     settings.setdefault("shutdown_grace", LONG)
     return StdioServer(sys.executable, ("-I", "-S", "-c", code, *args), **settings)
 
@@ -79,7 +79,7 @@ def python(code: str, *args: str, **settings: Any) -> StdioServer:
 async def opened(
     server: StdioServer, **options: Any
 ) -> tuple[ChildProcessTransport, RecordingReceiver]:
-    """A channel to it, and who is told."""
+    """Return a transport to the server, and its receiver."""
     transport, told = ChildProcessTransport(server, **options), RecordingReceiver()
     await transport.open(told)
     return transport, told
@@ -106,7 +106,7 @@ def run(
 
 
 def living(group: int) -> set[int]:
-    """The processes of a group that are no zombies."""
+    """Return the processes of a group that are no zombies."""
     found = set()
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():

@@ -63,7 +63,7 @@ _SLEEP_SCHEMA = {
 
 
 def make_server(options: ServerOptions | None = None) -> Server:
-    """A new server with the tools of the vectors."""
+    """Return a new server with the tools of the vectors."""
     server = Server(NAME, version=VERSION, options=options)
     _register(server, "crash", "Fail in a way nobody foresaw.", {}, _crash)
     _register(
@@ -118,7 +118,7 @@ def make_server(options: ServerOptions | None = None) -> Server:
 
 
 def make_featured_server(options: ServerOptions | None = None) -> Server:
-    """A new server with the resources, prompts and completions of the vectors."""
+    """Return a new server with the resources, prompts and completions of the vectors."""
     server = Server(NAME, version=VERSION, options=options)
     _add_resources(server)
     _add_prompts(server)
@@ -173,7 +173,7 @@ def _add_prompts(server: Server) -> None:
 
 
 def make_content_server(options: ServerOptions | None = None) -> Server:
-    """A new server with the tools whose results are more than plain values."""
+    """Return a new server with the tools whose results are more than plain values."""
     server = Server(NAME, version=VERSION, options=options)
 
     @server.tool(
@@ -231,7 +231,7 @@ def sleep(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
 
 
 def end_of_sleep(arguments: dict[str, Any]) -> dict[str, Any]:
-    """What a sleeper returns, or raises, once its time is over."""
+    """Return or raise what a sleeper ends with, once its time is over."""
     if arguments.get("fail", False):
         raise ToolError(ErrorCode.UNAUTHORIZED, "Slept badly.")
     return {"sleptMs": arguments["ms"]}

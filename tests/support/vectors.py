@@ -115,7 +115,7 @@ def load() -> list[Vector]:
 
 
 def read(path: Path) -> list[Vector]:
-    """The conversations of one file."""
+    """Return the conversations of one file."""
     vectors: list[Vector] = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         entry: dict[str, Any] = orjson.loads(line)
@@ -138,7 +138,7 @@ def read(path: Path) -> list[Vector]:
 
 
 def record_of(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What a vector says of this log record."""
+    """Return a log record as a vector states it."""
     return {name: entry[name] for name in RECORD_FIELDS if name in entry}
 
 
@@ -199,7 +199,7 @@ class Performer:
             self._receive(line)
 
     def end(self) -> None:
-        """The input ends; then time passes until the last handler has ended."""
+        """End the input, then pass time until the last handler has ended."""
         for line in self._reader.end():
             self._receive(line)
         self._perform(self.runtime.dispatcher.end_subscriptions(self.session))
@@ -210,7 +210,7 @@ class Performer:
             self.advance(self._agenda[0][0] - self._now_ms)
 
     def close(self) -> None:
-        """The client is gone."""
+        """Close the connection as a client that has gone."""
         self._perform(self.runtime.dispatcher.close(self.session))
 
     def advance(self, ms: int) -> None:
@@ -223,11 +223,11 @@ class Performer:
         self._move_to(until)
 
     def records(self) -> list[dict[str, Any]]:
-        """The completion records so far, as vectors have them."""
+        """Return the completion records so far, as vectors have them."""
         return [record_of(entry) for entry in self.sink.lines if entry["message"] in COMPLETIONS]
 
     def list_changed(self, kind: str) -> None:
-        """The registry has changed."""
+        """Notify the client that the registry has changed."""
         self._perform(self.runtime.dispatcher.list_changed(self.session, kind))
 
     def _receive(self, line: bytes | LineTooLong) -> None:
@@ -308,7 +308,7 @@ def make_performer(
     level: str = "info",
     server: str = "server",
 ) -> Performer:
-    """A performer with a server of the vectors, ids that count and a clock that stands still."""
+    """Return a performer with a server of the vectors, counting ids and a clock at rest."""
     given = config or {}
     identity = {"name": NAME, "version": VERSION, **given.get("server", {})}
     whole = make_config({**given, "server": identity})

@@ -28,7 +28,7 @@ RESULTS = {
 
 
 def schema(name: str) -> dict[str, Any]:
-    """A schema of spec/schemas."""
+    """Return a schema of spec/schemas."""
     found: dict[str, Any] = orjson.loads((FOLDER / f"{name}.schema.json").read_bytes())
     return found
 
@@ -42,12 +42,12 @@ VALIDATORS = {
 
 
 def problems(name: str, value: Any) -> list[str]:
-    """What the schema of that name has against a value."""
+    """Return the errors of a value by the schema of that name."""
     return [f"{name}: {error}" for error in VALIDATORS[name].iter_errors(value)]
 
 
 def _schema_of(message: dict[str, Any]) -> str:
-    """The schema of a message that is no response."""
+    """Return the name of the schema of a message that is no response."""
     if "id" in message:
         return "client-request"
     return "notification" if "params" in message else "list-changed"
@@ -64,7 +64,7 @@ class WireChecker:
     used: set[str] = field(factory=set)
 
     def check_line(self, request: Request | None, line: bytes) -> None:
-        """A line that was sent, and the request it answers if that is known."""
+        """Check a line that was sent, with the request it answers if that is known."""
         message = orjson.loads(line)
         if "method" in message:
             self._check(_schema_of(message), message)
@@ -92,7 +92,7 @@ class WireChecker:
                 self._check("health-report", value)
 
     def check_record(self, record: dict[str, Any]) -> None:
-        """A record of the log."""
+        """Check a record of the log."""
         self._check("log-record", record)
         if record["message"] in (TOOL_CALL_COMPLETED, REQUEST_COMPLETED):
             self._check("completion-record", record)
