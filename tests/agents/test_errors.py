@@ -45,7 +45,7 @@ from foundation_rt.errors import ToolError
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_an_error_says_what_and_why(
+def test_error_names_cause_and_reason(
     error: ToolError, code: str, message: str, details: dict[str, object]
 ) -> None:
     structured = error.to_structured()
@@ -54,7 +54,7 @@ def test_an_error_says_what_and_why(
 
 
 @pytest.mark.rule("AGENT-05")
-def test_an_id_that_may_come_from_outside_is_cut() -> None:
+def test_foreign_id_is_truncated_in_error() -> None:
     error = AgentNotFoundError("x" * 5000)
     assert error.details is not None
     assert error.details["agentId"] == "x" * 128

@@ -48,7 +48,7 @@ def test_agents_are_registered_listed_and_unregistered() -> None:
 
 @pytest.mark.rule("AGENT-01")
 @pytest.mark.parametrize("agent_id", ["a", "x" * 256, "a/b:c.d", "日本", "a b"])
-def test_ids_that_are_taken(agent_id: str) -> None:
+def test_valid_agent_ids_are_accepted(agent_id: str) -> None:
     coordinator = AgentCoordinator()
     coordinator.register_agent(agent_id, nothing)
     assert coordinator.agent_ids() == [agent_id]
@@ -68,7 +68,7 @@ def test_ids_that_are_taken(agent_id: str) -> None:
         ("\ud800", "must be printable"),
     ],
 )
-def test_ids_that_are_refused(agent_id: Any, message: str) -> None:
+def test_invalid_agent_ids_are_refused(agent_id: Any, message: str) -> None:
     coordinator = AgentCoordinator()
     with pytest.raises(RegistrationError, match=message):
         coordinator.register_agent(agent_id, nothing)
@@ -92,7 +92,7 @@ async def with_name(name: str, message: AgentMessage, context: AgentContext) -> 
     ("handler", "response"),
     [(Instance(), "instance"), (Instance().method, "method"), (partial(with_name, "p"), "p")],
 )
-def test_everything_that_is_async_def_is_a_handler(handler: Any, response: str) -> None:
+def test_every_async_def_callable_is_a_handler(handler: Any, response: str) -> None:
     coordinator = AgentCoordinator()
     coordinator.register_agent("a", handler)
     assert asyncio.run(coordinator.send_message("a", HELLO)) == response
@@ -104,7 +104,7 @@ async def generator(message: AgentMessage, context: AgentContext) -> Any:
 
 @pytest.mark.rule("AGENT-01")
 @pytest.mark.parametrize("handler", [lambda message, context: None, 5, None, generator])
-def test_everything_else_is_refused_with_what_to_do(handler: Any) -> None:
+def test_other_handler_is_refused_with_advice(handler: Any) -> None:
     coordinator = AgentCoordinator()
     with pytest.raises(RegistrationError, match=r"agent 'a': the handler must be async def") as no:
         coordinator.register_agent("a", handler)
@@ -112,7 +112,7 @@ def test_everything_else_is_refused_with_what_to_do(handler: Any) -> None:
 
 
 @pytest.mark.rule("AGENT-01")
-def test_an_id_that_is_taken_is_refused_and_the_first_agent_stays() -> None:
+def test_duplicate_agent_id_is_refused_and_first_agent_stays() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         with pytest.raises(RegistrationError, match="agent 'a' is already registered: choose"):
@@ -127,7 +127,7 @@ def test_an_id_that_is_taken_is_refused_and_the_first_agent_stays() -> None:
 
 
 @pytest.mark.rule("AGENT-02")
-def test_an_agent_takes_one_message_at_a_time_in_the_order_they_came() -> None:
+def test_agent_handles_messages_one_at_a_time_in_order() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         sent = [harness.send("a", number) for number in range(4)]
@@ -146,7 +146,7 @@ def test_an_agent_takes_one_message_at_a_time_in_the_order_they_came() -> None:
 
 
 @pytest.mark.rule("AGENT-02")
-def test_nobody_pushes_in_between_two_messages() -> None:
+def test_new_message_never_overtakes_waiting_one() -> None:
     """The end of one and the begin of the next are a turn of the loop apart."""
 
     async def scenario(harness: Harness) -> None:
@@ -184,7 +184,7 @@ def test_different_agents_handle_messages_concurrently() -> None:
 
 
 @pytest.mark.rule("AGENT-03")
-def test_a_message_is_handled_in_the_task_of_its_sender_and_arrives_as_it_was_sent() -> None:
+def test_message_is_handled_unchanged_in_task_of_sender() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="")
     seen: list[Any] = []
 
@@ -205,7 +205,7 @@ def test_a_message_is_handled_in_the_task_of_its_sender_and_arrives_as_it_was_se
 
 @pytest.mark.rule("AGENT-03")
 @pytest.mark.parametrize("error", [LookupError("no"), SystemExit(3), BaseException("b")])
-def test_a_handler_that_raises_fails_its_own_message_only(error: BaseException) -> None:
+def test_failed_handler_fails_only_its_message(error: BaseException) -> None:
     async def handler(message: AgentMessage, context: AgentContext) -> str:
         await asyncio.sleep(0)
         if message.type == "bad":
@@ -231,7 +231,7 @@ def test_a_handler_that_raises_fails_its_own_message_only(error: BaseException) 
 
 
 @pytest.mark.rule("AGENT-02", "AGENT-03")
-def test_the_next_message_begins_when_a_cancelled_handler_has_really_ended() -> None:
+def test_next_message_begins_after_cancelled_handler_has_ended() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         first, second = harness.send("a", 1), harness.send("a", 2)
@@ -248,7 +248,7 @@ def test_the_next_message_begins_when_a_cancelled_handler_has_really_ended() -> 
 
 
 @pytest.mark.rule("AGENT-03")
-def test_a_message_whose_sender_is_cancelled_while_it_waits_is_withdrawn() -> None:
+def test_waiting_message_of_cancelled_sender_is_withdrawn() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         sent = [harness.send("a", number) for number in range(4)]
@@ -265,7 +265,7 @@ def test_a_message_whose_sender_is_cancelled_while_it_waits_is_withdrawn() -> No
 
 @pytest.mark.rule("AGENT-02", "AGENT-03")
 @pytest.mark.parametrize("doomed", [[1], [1, 2], [2, 1], [1, 2, 3]])
-def test_a_sender_cancelled_just_as_it_is_handed_the_turn_hands_it_on(doomed: list[int]) -> None:
+def test_sender_cancelled_as_it_gets_mailbox_hands_it_on(doomed: list[int]) -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         sent = {number: harness.send("a", number) for number in range(1, 5)}
@@ -284,7 +284,7 @@ def test_a_sender_cancelled_just_as_it_is_handed_the_turn_hands_it_on(doomed: li
 
 
 @pytest.mark.rule("AGENT-04")
-def test_a_handler_is_given_what_the_sender_said() -> None:
+def test_handler_gets_options_of_sender() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         harness.open(1)
@@ -303,7 +303,7 @@ def test_a_handler_is_given_what_the_sender_said() -> None:
 
 
 @pytest.mark.rule("AGENT-24")
-def test_without_a_word_the_id_is_new_and_the_signal_never_fires() -> None:
+def test_defaults_are_new_id_and_signal_that_never_fires() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         harness.open(1)
@@ -324,7 +324,7 @@ def test_without_a_word_the_id_is_new_and_the_signal_never_fires() -> None:
 
 
 @pytest.mark.rule("AGENT-24")
-def test_a_message_that_a_handler_sends_belongs_to_the_chain_it_is_in() -> None:
+def test_message_of_handler_inherits_its_chain() -> None:
     async def relay(message: AgentMessage, context: AgentContext) -> None:
         await office_of[0].coordinator.send_message("a", AgentMessage("1"), **message.payload)
 
@@ -371,7 +371,7 @@ def test_a_coordinator_of_no_server_logs_to_standard_error(
 
 
 @pytest.mark.rule("AGENT-05")
-def test_a_message_to_nobody_is_refused_at_once() -> None:
+def test_message_to_unknown_agent_is_refused_at_once() -> None:
     async def scenario(harness: Harness) -> None:
         sending = harness.coordinator.send_message("a", HELLO)
         with pytest.raises(AgentNotFoundError, match="There is no agent 'a'"):
@@ -381,7 +381,7 @@ def test_a_message_to_nobody_is_refused_at_once() -> None:
 
 
 @pytest.mark.rule("AGENT-06")
-def test_a_message_beyond_the_limit_is_refused_at_once_and_the_others_stay() -> None:
+def test_message_beyond_queue_limit_is_refused_and_others_stay() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a", "b")
         sent = [harness.send("a", number) for number in range(3)]
@@ -402,7 +402,7 @@ def test_a_message_beyond_the_limit_is_refused_at_once_and_the_others_stay() -> 
 
 
 @pytest.mark.rule("AGENT-06")
-def test_a_message_that_was_withdrawn_makes_room() -> None:
+def test_withdrawn_message_frees_its_place() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         sent = [harness.send("a", number) for number in range(2)]
@@ -420,7 +420,7 @@ def test_a_message_that_was_withdrawn_makes_room() -> None:
 
 
 @pytest.mark.rule("AGENT-07")
-def test_what_waits_for_an_agent_fails_when_it_is_unregistered_and_what_runs_goes_on() -> None:
+def test_unregistering_fails_waiting_messages_and_not_running_one() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         sent = [harness.send("a", number) for number in range(3)]
@@ -440,7 +440,7 @@ def test_what_waits_for_an_agent_fails_when_it_is_unregistered_and_what_runs_goe
 
 
 @pytest.mark.rule("AGENT-07")
-def test_a_message_that_was_handed_the_turn_and_has_not_begun_fails_as_well() -> None:
+def test_unregistering_fails_message_that_has_not_begun() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         sent = [harness.send("a", number) for number in (1, 2)]
@@ -455,7 +455,7 @@ def test_a_message_that_was_handed_the_turn_and_has_not_begun_fails_as_well() ->
 
 
 @pytest.mark.rule("AGENT-07")
-def test_an_agent_can_unregister_itself() -> None:
+def test_agent_can_unregister_itself() -> None:
     async def scenario(harness: Harness) -> None:
         async def leave(message: AgentMessage, context: AgentContext) -> bool:
             return harness.coordinator.unregister_agent(context.agent_id)
@@ -468,7 +468,7 @@ def test_an_agent_can_unregister_itself() -> None:
 
 
 @pytest.mark.rule("AGENT-08")
-def test_an_agent_registered_anew_begins_when_the_old_handler_has_ended() -> None:
+def test_agent_registered_again_begins_after_old_handler_ended() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         old = harness.send("a", "old")
@@ -490,7 +490,7 @@ def test_an_agent_registered_anew_begins_when_the_old_handler_has_ended() -> Non
 
 
 @pytest.mark.rule("AGENT-08")
-def test_what_waited_for_the_old_agent_is_not_handed_to_the_new_one() -> None:
+def test_message_for_old_agent_is_not_handed_to_new_one() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         second = harness.send("a", 2)
@@ -507,7 +507,7 @@ def test_what_waited_for_the_old_agent_is_not_handed_to_the_new_one() -> None:
 
 
 @pytest.mark.rule("AGENT-08")
-def test_nothing_is_kept_of_an_agent_that_is_gone() -> None:
+def test_unregistered_agent_leaves_nothing_behind() -> None:
     async def scenario(harness: Harness) -> None:
         harness.open(1)
         for number in range(100):
@@ -526,7 +526,7 @@ def test_nothing_is_kept_of_an_agent_that_is_gone() -> None:
 
 @pytest.mark.rule("AGENT-11")
 @pytest.mark.parametrize("from_thread", [False, True])
-def test_a_message_that_waits_is_withdrawn_when_its_signal_fires(from_thread: bool) -> None:
+def test_waiting_message_is_withdrawn_when_signal_fires(from_thread: bool) -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         signal = AbortSignal()
@@ -550,7 +550,7 @@ def test_a_message_that_waits_is_withdrawn_when_its_signal_fires(from_thread: bo
 
 @pytest.mark.rule("AGENT-11")
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_message_whose_signal_has_fired_already_is_not_handled(busy: bool) -> None:
+def test_message_with_fired_signal_is_not_handled(busy: bool) -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         if busy:
@@ -567,7 +567,7 @@ def test_a_message_whose_signal_has_fired_already_is_not_handled(busy: bool) -> 
 
 
 @pytest.mark.rule("AGENT-11")
-def test_a_signal_that_fires_as_the_turn_is_handed_over_hands_it_on() -> None:
+def test_signal_that_fires_as_mailbox_is_handed_over_hands_it_on() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         signal = AbortSignal()
@@ -605,7 +605,7 @@ def relaying(coordinator: AgentCoordinator) -> Any:
     ("route", "cycle"),
     [("aa", "aa"), ("aba", "aba"), ("abca", "abca"), ("abcb", "bcb"), ("abb", "bb")],
 )
-def test_a_chain_that_comes_back_is_refused_with_the_cycle(route: str, cycle: str) -> None:
+def test_cyclic_chain_is_refused_with_its_cycle(route: str, cycle: str) -> None:
     async def scenario(harness: Harness) -> None:
         for agent_id in "abc":
             harness.coordinator.register_agent(agent_id, relaying(harness.coordinator))
@@ -622,7 +622,7 @@ def test_a_chain_that_comes_back_is_refused_with_the_cycle(route: str, cycle: st
 
 
 @pytest.mark.rule("AGENT-26")
-def test_two_chains_that_cross_do_not_wait_for_each_other() -> None:
+def test_crossing_chains_never_deadlock() -> None:
     async def scenario(harness: Harness) -> None:
         relay = relaying(harness.coordinator)
         for agent_id in "ab":
@@ -641,7 +641,7 @@ def test_two_chains_that_cross_do_not_wait_for_each_other() -> None:
 
 
 @pytest.mark.rule("AGENT-09", "AGENT-25")
-def test_a_cycle_through_two_coordinators_is_seen() -> None:
+def test_cycle_through_two_coordinators_is_refused() -> None:
     async def scenario(harness: Harness) -> None:
         other = Harness()
         harness.coordinator.register_agent("a", relaying(other.coordinator))
@@ -653,7 +653,7 @@ def test_a_cycle_through_two_coordinators_is_seen() -> None:
 
 
 @pytest.mark.rule("AGENT-26")
-def test_several_messages_at_once_are_all_waited_for() -> None:
+def test_cycle_is_found_through_each_concurrent_message() -> None:
     async def scenario(harness: Harness) -> None:
         coordinator = harness.coordinator
 
@@ -677,7 +677,7 @@ def test_several_messages_at_once_are_all_waited_for() -> None:
 
 
 @pytest.mark.rule("AGENT-27")
-def test_a_task_counts_as_the_handler_that_started_it_while_that_runs() -> None:
+def test_task_of_running_handler_sends_as_that_handler() -> None:
     async def scenario(harness: Harness) -> None:
         coordinator = harness.coordinator
         tasks: dict[str, asyncio.Task[Any]] = {}
@@ -708,7 +708,7 @@ def test_a_task_counts_as_the_handler_that_started_it_while_that_runs() -> None:
 
 
 @pytest.mark.rule("AGENT-27")
-def test_a_task_left_behind_with_a_message_under_way_keeps_nobody_from_sending() -> None:
+def test_task_left_by_ended_handler_blocks_no_sender() -> None:
     async def scenario(harness: Harness) -> None:
         coordinator = harness.coordinator
         left: list[asyncio.Task[Any]] = []
@@ -762,7 +762,7 @@ def run_elsewhere(function: Any) -> Any:
 
 
 @pytest.mark.rule("AGENT-10")
-def test_a_call_from_elsewhere_is_refused_while_the_loop_is_open() -> None:
+def test_call_from_other_loop_is_refused_while_loop_is_open() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
         harness.open(1)
@@ -783,7 +783,7 @@ def test_a_call_from_elsewhere_is_refused_while_the_loop_is_open() -> None:
 
 
 @pytest.mark.rule("AGENT-10")
-def test_what_was_left_on_a_closed_loop_disturbs_nobody_and_is_told() -> None:
+def test_message_left_on_closed_loop_is_reported_and_harmless() -> None:
     harness = Harness()
     harness.add("a")
     loop = asyncio.new_event_loop()
@@ -804,7 +804,7 @@ def test_what_was_left_on_a_closed_loop_disturbs_nobody_and_is_told() -> None:
 
 
 @pytest.mark.rule("AGENT-12")
-def test_work_is_done_before_and_after_the_handler_in_one_turn() -> None:
+def test_run_in_turn_works_before_and_after_handler() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
 
@@ -838,7 +838,7 @@ def test_work_is_done_before_and_after_the_handler_in_one_turn() -> None:
 
 
 @pytest.mark.rule("AGENT-12")
-def test_work_that_raises_ends_the_turn_and_the_handler_is_not_called() -> None:
+def test_failed_work_ends_turn_without_calling_handler() -> None:
     async def scenario(harness: Harness) -> None:
         harness.add("a")
 
@@ -869,7 +869,7 @@ async def keep(message: AgentMessage, context: AgentContext) -> None:
 
 
 @pytest.mark.rule("AGENT-13", "AGENT-29")
-def test_each_message_that_changed_the_state_is_told_with_a_snapshot() -> None:
+def test_hook_gets_snapshot_after_each_message_that_changed_state() -> None:
     async def scenario(harness: Harness) -> None:
         told: list[tuple[str, dict[str, Any]]] = []
         coordinator = harness.coordinator
@@ -934,7 +934,7 @@ def test_a_hook_that_raises_is_logged_and_fails_nothing() -> None:
 
 
 @pytest.mark.rule("AGENT-13")
-def test_the_hook_is_not_told_of_an_agent_that_was_unregistered() -> None:
+def test_hook_is_not_called_for_unregistered_agent() -> None:
     async def scenario(harness: Harness) -> None:
         told: list[str] = []
         coordinator = harness.coordinator
@@ -955,7 +955,7 @@ def test_the_hook_is_not_told_of_an_agent_that_was_unregistered() -> None:
 
 @pytest.mark.rule("AGENT-28")
 @pytest.mark.parametrize("hook", [nothing, 5])
-def test_a_hook_that_cannot_be_called_in_place_is_refused(hook: Any) -> None:
+def test_async_hook_is_refused(hook: Any) -> None:
     coordinator = AgentCoordinator()
     with pytest.raises(UsageError, match="on_state_change must be a function"):
         coordinator.on_state_change = hook

@@ -123,7 +123,7 @@ def test_a_state_is_never_larger_than_its_limit(changes: list[tuple[Any, ...]], 
 
 
 @pytest.mark.rule("AGENT-20")
-def test_what_is_measured_is_the_json_of_all_members() -> None:
+def test_state_size_is_that_of_its_json() -> None:
     state = AgentState(len(b'{"a":"\xc3\xa4","b":[1,2]}'))
     state["a"] = "ä"
     state["b"] = [1, 2]
@@ -140,7 +140,7 @@ def test_what_is_measured_is_the_json_of_all_members() -> None:
 
 
 @pytest.mark.rule("AGENT-20")
-def test_members_that_json_cannot_say_count_as_null() -> None:
+def test_state_members_that_are_not_json_count_as_null() -> None:
     circle: list[Any] = []
     circle.append(circle)
     state = AgentState(len(b'{"a":null,"b":{"x":[1]},"c":null}'))
@@ -195,7 +195,7 @@ def test_the_keys_of_a_state_are_strings(change: Any) -> None:
 
 
 @pytest.mark.rule("AGENT-04")
-def test_the_logger_of_a_context_says_which_agent_and_for_whom() -> None:
+def test_context_logger_names_agent_and_correlation_id() -> None:
     sink = MemorySink()
     base = StructuredLogger(sink, ManualClock()).child({"runId": "r", "correlationId": "of a call"})
     context = AgentContext("a", AgentState(), AbortSignal(), "c", base)

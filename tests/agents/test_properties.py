@@ -184,7 +184,7 @@ class Theatre:
 @settings(max_examples=examples(300))
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(AGENTS), SCRIPTS), max_size=5))
 @example([(0, "a", [[("b", [])], 2]), (1, "b", [[("a", [])]])])
-def test_whoever_sends_to_whom_nothing_hangs_and_only_circles_are_refused(
+def test_random_messages_never_hang_and_only_cycles_are_refused(
     messages: list[tuple[int, str, Any]],
 ) -> None:
     async def main(clock: Any) -> None:

@@ -89,7 +89,7 @@ async def until_finished(coordinator: AgentCoordinatorV2, *keys: str) -> None:
 
 
 @pytest.mark.rule("AACP-06", "AACP-20", "AACP-26", "AACP-44")
-def test_a_request_returns_what_the_handler_returned_and_its_status_says_the_same() -> None:
+def test_request_returns_result_and_status_agrees() -> None:
     async def scenario(harness: Harness) -> None:
         async with harness.coordinator() as agents:
             agents.register_agent("a", echo)
@@ -132,7 +132,7 @@ FAILURES = {
 
 @pytest.mark.rule("AACP-26")
 @pytest.mark.parametrize("name", FAILURES)
-def test_whatever_a_handler_raises_is_an_outcome(name: str) -> None:
+def test_every_exception_of_handler_is_an_outcome(name: str) -> None:
     raised, expected = FAILURES[name]
     expected = expected or StructuredError(ErrorCode.INTERNAL, "The agent failed.")
 
@@ -176,7 +176,7 @@ def details_that_json_cannot_say() -> dict[str, Any]:
     ],
     ids=["message", "details", "object", "surrogate", "circle"],
 )
-def test_an_error_that_the_ledger_cannot_keep_keeps_its_code(error: ToolError, reason: str) -> None:
+def test_error_that_ledger_cannot_keep_keeps_its_code(error: ToolError, reason: str) -> None:
     async def fail(message: AgentMessage, context: AgentContext) -> None:
         raise error
 
@@ -194,7 +194,7 @@ def test_an_error_that_the_ledger_cannot_keep_keeps_its_code(error: ToolError, r
 
 
 @pytest.mark.rule("AACP-80")
-def test_a_result_that_cannot_be_kept_fails_and_a_message_that_cannot_is_refused() -> None:
+def test_result_too_large_fails_and_message_too_large_is_refused() -> None:
     async def answer(message: AgentMessage, context: AgentContext) -> Any:
         return object() if message.payload == "odd" else "x" * 150
 
@@ -222,7 +222,7 @@ def test_a_result_that_cannot_be_kept_fails_and_a_message_that_cannot_is_refused
 
 
 @pytest.mark.rule("AACP-80")
-def test_what_the_transport_cannot_carry_is_refused_at_once() -> None:
+def test_message_too_large_for_transport_is_refused() -> None:
     async def repeat(message: AgentMessage, context: AgentContext) -> str:
         return "x" * int(message.payload)
 
@@ -273,7 +273,7 @@ def store_of(coordinator: AgentCoordinatorV2) -> FaultyStore:
         ("a", {"ttl_ms": 1.5}, ErrorCode.INVALID_ARGUMENT),
     ],
 )
-def test_what_cannot_be_sent_is_refused_before_it_is_entered(
+def test_invalid_message_is_refused_before_it_is_entered(
     target: Any, options: dict[str, Any], code: ErrorCode
 ) -> None:
     async def scenario(harness: Harness) -> None:
@@ -291,7 +291,7 @@ def test_what_cannot_be_sent_is_refused_before_it_is_entered(
 
 
 @pytest.mark.rule("AACP-01", "AACP-12", "AACP-21")
-def test_the_same_request_is_executed_once_and_answers_everybody_alike() -> None:
+def test_repeated_request_is_executed_once_and_answered_alike() -> None:
     async def scenario(harness: Harness) -> None:
         gate = Gate()
         async with harness.coordinator() as agents:
@@ -313,7 +313,7 @@ def test_the_same_request_is_executed_once_and_answers_everybody_alike() -> None
 
 
 @pytest.mark.rule("AACP-60")
-def test_another_request_of_the_same_id_is_refused_while_the_first_runs_and_after() -> None:
+def test_other_request_of_same_id_is_refused() -> None:
     async def scenario(harness: Harness) -> None:
         gate = Gate()
         async with harness.coordinator() as agents:
@@ -337,7 +337,7 @@ def test_another_request_of_the_same_id_is_refused_while_the_first_runs_and_afte
 
 
 @pytest.mark.rule("AACP-60")
-def test_a_refused_request_never_gets_the_result_of_the_other_which_ends_just_then() -> None:
+def test_refused_request_never_gets_result_of_other() -> None:
     async def scenario(harness: Harness) -> None:
         gate = Gate()
         async with harness.coordinator() as agents:
@@ -361,7 +361,7 @@ def test_a_refused_request_never_gets_the_result_of_the_other_which_ends_just_th
 
 
 @pytest.mark.rule("AACP-06", "AACP-26")
-def test_when_the_time_is_over_the_outcome_is_unknown_and_can_be_asked_for_later() -> None:
+def test_timed_out_request_is_unknown_and_known_later() -> None:
     async def scenario(harness: Harness) -> None:
         gate = Gate()
         async with harness.coordinator(aacp={"request_timeout_ms": 500}) as agents:
@@ -392,7 +392,7 @@ def test_when_the_time_is_over_the_outcome_is_unknown_and_can_be_asked_for_later
 
 
 @pytest.mark.rule("AACP-26")
-def test_an_abort_signal_ends_the_waiting_and_not_the_request() -> None:
+def test_abort_signal_ends_waiting_and_not_request() -> None:
     async def scenario(harness: Harness) -> None:
         gate, signal = Gate(), AbortSignal()
         async with harness.coordinator() as agents:
@@ -416,7 +416,7 @@ def test_an_abort_signal_ends_the_waiting_and_not_the_request() -> None:
 
 
 @pytest.mark.rule("AACP-26")
-def test_callers_that_go_leave_nothing_behind() -> None:
+def test_cancelled_callers_leave_nothing_behind() -> None:
     async def scenario(harness: Harness) -> None:
         gate = Gate()
         async with harness.coordinator() as agents:
@@ -449,7 +449,7 @@ def test_callers_that_go_leave_nothing_behind() -> None:
 
 
 @pytest.mark.rule("AACP-15")
-def test_what_has_expired_is_purged_by_itself_and_on_demand() -> None:
+def test_expired_records_are_purged_by_timer_and_on_demand() -> None:
     async def scenario(harness: Harness) -> None:
         async with harness.coordinator() as agents:
             agents.register_agent("a", echo)
@@ -513,7 +513,7 @@ async def ten(message: AgentMessage, context: AgentContext) -> float:
     [None, RuntimeError("hook"), asyncio.CancelledError(), SystemExit(3)],
     ids=["none", "exception", "cancelled", "exit"],
 )
-def test_hooks_are_told_of_every_message_and_their_failure_changes_nothing(
+def test_hooks_are_called_for_every_message_and_may_fail(
     error: BaseException | None,
 ) -> None:
     async def scenario(harness: Harness) -> None:
@@ -557,7 +557,7 @@ def test_a_coordinator_may_have_only_some_of_the_hooks() -> None:
 
 
 @pytest.mark.rule("AACP-61", "AACP-26")
-def test_an_event_is_known_by_its_message_id_and_executed_once() -> None:
+def test_event_is_known_by_message_id_and_executed_once() -> None:
     async def scenario(harness: Harness) -> None:
         gate = Gate()
         async with harness.coordinator() as agents:
@@ -579,7 +579,7 @@ def test_an_event_is_known_by_its_message_id_and_executed_once() -> None:
 
 
 @pytest.mark.rule("AACP-04")
-def test_an_agent_takes_one_at_a_time_in_the_order_of_sending_and_others_do_not_wait() -> None:
+def test_agent_executes_requests_in_order_of_sending() -> None:
     async def scenario(harness: Harness) -> None:
         running: list[int] = []
 
@@ -606,7 +606,7 @@ def test_an_agent_takes_one_at_a_time_in_the_order_of_sending_and_others_do_not_
 
 
 @pytest.mark.rule("AACP-04", "AACP-26")
-def test_messages_in_memory_and_requests_share_the_turns_of_an_agent() -> None:
+def test_messages_and_requests_share_mailbox_of_agent() -> None:
     async def scenario(harness: Harness) -> None:
         gate = Gate()
         async with harness.coordinator() as agents:
@@ -627,7 +627,7 @@ VARIABLE = ContextVar("VARIABLE", default="unset")
 
 
 @pytest.mark.rule("AACP-26")
-def test_a_handler_has_the_ids_of_its_request_and_nothing_of_its_callers_context() -> None:
+def test_handler_gets_ids_of_request_and_no_context_of_caller() -> None:
     async def note(message: AgentMessage, context: AgentContext) -> Any:
         context.logger.warn("hello")
         seen = VARIABLE.get()
@@ -649,7 +649,7 @@ def test_a_handler_has_the_ids_of_its_request_and_nothing_of_its_callers_context
 
 
 @pytest.mark.rule("AACP-26")
-def test_who_would_wait_for_itself_is_refused_with_the_circle_named() -> None:
+def test_request_that_would_wait_for_itself_is_refused_with_cycle() -> None:
     async def scenario(harness: Harness) -> None:
         async with harness.coordinator() as agents:
 
@@ -679,7 +679,7 @@ def test_who_would_wait_for_itself_is_refused_with_the_circle_named() -> None:
 
 
 @pytest.mark.rule("AACP-26")
-def test_a_handlers_request_is_in_its_agents_name_and_ends_with_its_signal() -> None:
+def test_request_of_handler_has_its_agent_as_source_and_its_signal() -> None:
     async def scenario(harness: Harness) -> None:
         gate, signal = Gate(), AbortSignal()
         async with harness.coordinator() as agents:
@@ -715,7 +715,7 @@ def busy_is_temporary(**more: Any) -> RetransmissionPolicy:
 
 
 @pytest.mark.rule("AACP-04", "AACP-63")
-def test_a_temporary_error_is_tried_again_later_and_what_is_behind_it_waits() -> None:
+def test_temporary_error_is_retried_before_requests_behind_it() -> None:
     async def scenario(harness: Harness) -> None:
         seen: list[tuple[Any, float]] = []
 
@@ -740,7 +740,7 @@ def test_a_temporary_error_is_tried_again_later_and_what_is_behind_it_waits() ->
 
 
 @pytest.mark.rule("AACP-63")
-def test_a_temporary_error_is_final_after_so_many_executions() -> None:
+def test_temporary_error_is_final_after_max_executions() -> None:
     async def scenario(harness: Harness) -> None:
         async def busy(message: AgentMessage, context: AgentContext) -> Any:
             raise ToolError(ErrorCode.RESOURCE_EXHAUSTED, "busy")
@@ -756,7 +756,7 @@ def test_a_temporary_error_is_final_after_so_many_executions() -> None:
 
 
 @pytest.mark.rule("AACP-25")
-def test_a_handler_that_cancels_its_own_task_is_not_executed_in_a_hot_loop() -> None:
+def test_handler_that_cancels_its_task_is_retried_with_delay() -> None:
     async def scenario(harness: Harness) -> None:
         seen = []
 
@@ -780,7 +780,7 @@ def test_a_handler_that_cancels_its_own_task_is_not_executed_in_a_hot_loop() -> 
 
 
 @pytest.mark.rule("AACP-46")
-def test_a_request_that_was_begun_too_often_fails_for_its_sender() -> None:
+def test_request_begun_too_often_fails() -> None:
     async def scenario(harness: Harness) -> None:
         store = FaultyStore(shared=True)
         policy = RetransmissionPolicy(max_executions=1, max_starts=2)
@@ -812,7 +812,7 @@ def test_a_request_that_was_begun_too_often_fails_for_its_sender() -> None:
 
 
 @pytest.mark.rule("AACP-71")
-def test_ten_busy_agents_with_long_queues_keep_no_other_waiting() -> None:
+def test_busy_agents_with_long_queues_delay_no_other_agent() -> None:
     async def scenario(harness: Harness) -> None:
         async def slow(message: AgentMessage, context: AgentContext) -> None:
             await asyncio.sleep(0.2)
@@ -835,7 +835,7 @@ def test_ten_busy_agents_with_long_queues_keep_no_other_waiting() -> None:
 
 
 @pytest.mark.rule("AACP-25", "AACP-27")
-def test_what_waits_for_an_agent_that_leaves_waits_for_its_return() -> None:
+def test_requests_for_unregistered_agent_wait_for_its_return() -> None:
     async def scenario(harness: Harness) -> None:
         gate, second = Gate(), Gate()
         second.opened.set()
@@ -862,7 +862,7 @@ def test_what_waits_for_an_agent_that_leaves_waits_for_its_return() -> None:
 
 
 @pytest.mark.rule("AACP-04", "AACP-25")
-def test_agents_that_come_and_go_all_the_time_lose_nothing_and_keep_the_order() -> None:
+def test_agents_registered_again_and_again_lose_nothing_and_keep_order() -> None:
     async def scenario(harness: Harness) -> None:
         seen: list[int] = []
 
@@ -891,7 +891,7 @@ def test_agents_that_come_and_go_all_the_time_lose_nothing_and_keep_the_order() 
 
 
 @pytest.mark.rule("AACP-25", "AACP-27")
-def test_what_was_not_finished_is_resumed_at_once_by_the_next_life() -> None:
+def test_unfinished_requests_are_resumed_after_restart() -> None:
     async def scenario(harness: Harness) -> None:
         store, gate = FaultyStore(), Gate()
         async with harness.coordinator(store=store) as agents:
@@ -917,7 +917,7 @@ def test_what_was_not_finished_is_resumed_at_once_by_the_next_life() -> None:
 
 
 @pytest.mark.rule("AACP-25")
-def test_handlers_may_end_within_the_grace_and_may_still_send() -> None:
+def test_handlers_may_end_and_send_during_grace() -> None:
     async def scenario(harness: Harness) -> None:
         store = FaultyStore()
         agents = harness.coordinator(store=store)
@@ -942,7 +942,7 @@ def test_handlers_may_end_within_the_grace_and_may_still_send() -> None:
 
 
 @pytest.mark.rule("AACP-25")
-def test_a_handler_that_does_not_heed_its_end_does_not_keep_the_coordinator() -> None:
+def test_handler_that_ignores_cancellation_does_not_block_stop() -> None:
     async def scenario(harness: Harness) -> None:
         store = FaultyStore()
         agents = harness.coordinator(store=store)
@@ -967,7 +967,7 @@ def test_a_handler_that_does_not_heed_its_end_does_not_keep_the_coordinator() ->
 
 
 @pytest.mark.rule("AACP-06", "AACP-26")
-def test_callers_hear_of_the_end_at_once() -> None:
+def test_callers_are_failed_at_once_by_stop() -> None:
     async def scenario(harness: Harness) -> None:
         store = FaultyStore()
         agents = harness.coordinator(store=store)
@@ -989,7 +989,7 @@ def test_callers_hear_of_the_end_at_once() -> None:
 
 
 @pytest.mark.rule("AACP-27")
-def test_a_coordinator_is_started_by_its_first_use_and_can_be_used_again_after_its_end() -> None:
+def test_coordinator_starts_with_first_use_and_again_after_stop() -> None:
     async def scenario(harness: Harness) -> None:
         store = FaultyStore()
         agents = harness.coordinator(store=store)
@@ -1008,7 +1008,7 @@ def test_a_coordinator_is_started_by_its_first_use_and_can_be_used_again_after_i
 
 
 @pytest.mark.rule("AACP-27")
-def test_a_ledger_that_cannot_be_opened_fails_the_first_use_and_not_the_next() -> None:
+def test_failed_open_of_ledger_fails_first_use_only() -> None:
     async def scenario(harness: Harness) -> None:
         store, network = FaultyStore(), Network(is_down=True)
         agents = harness.coordinator(store=store, transport=network.end())
@@ -1028,7 +1028,7 @@ def test_a_ledger_that_cannot_be_opened_fails_the_first_use_and_not_the_next() -
 
 
 @pytest.mark.rule("AACP-27")
-def test_an_end_in_the_middle_of_the_start_leaves_nothing_open() -> None:
+def test_stop_during_start_leaves_nothing_open() -> None:
     class Slow(FaultyStore):
         async def open(self) -> None:
             await super().open()
@@ -1060,7 +1060,7 @@ def test_an_end_in_the_middle_of_the_start_leaves_nothing_open() -> None:
 
 
 @pytest.mark.rule("AACP-27")
-def test_the_background_of_a_server_tries_until_the_ledger_is_there() -> None:
+def test_background_retries_start_until_ledger_is_there() -> None:
     async def scenario(harness: Harness) -> None:
         store = FaultyStore()
         store.is_down = True
@@ -1079,7 +1079,7 @@ def test_the_background_of_a_server_tries_until_the_ledger_is_there() -> None:
 
 
 @pytest.mark.rule("AACP-27")
-def test_on_another_event_loop_a_coordinator_starts_anew_when_the_first_was_closed() -> None:
+def test_coordinator_starts_again_on_new_loop_after_first_closed() -> None:
     store = FaultyStore()
     agents = AgentCoordinatorV2(store=store)
     agents.register_agent("a", echo)
@@ -1103,7 +1103,7 @@ def test_on_another_event_loop_a_coordinator_starts_anew_when_the_first_was_clos
     asyncio.run(use_elsewhere())
 
 
-def test_the_name_of_a_coordinator_has_the_form_of_an_agents() -> None:
+def test_coordinator_name_must_be_valid_agent_id() -> None:
     for name in ("", " x", "x\n", "x" * 257):
         with pytest.raises(UsageError, match="form of an agent's id"):
             AgentCoordinatorV2(name=name)
@@ -1118,7 +1118,7 @@ OPERATIONS = ("append", "claim", "complete", "renew", "release", "purge_expired"
 @pytest.mark.rule("AACP-01", "AACP-17")
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_step_that_failed_is_repeated_and_happens_once(operation: str, after: bool) -> None:
+def test_failed_operation_is_repeated_and_happens_once(operation: str, after: bool) -> None:
     async def scenario(harness: Harness) -> None:
         seen: list[int] = []
 
@@ -1147,7 +1147,7 @@ def test_a_step_that_failed_is_repeated_and_happens_once(operation: str, after: 
 
 
 @pytest.mark.rule("AACP-17", "AACP-26")
-def test_while_the_ledger_is_down_callers_hear_unknown_and_all_is_well_afterwards() -> None:
+def test_outcome_is_unknown_while_ledger_is_down() -> None:
     async def scenario(harness: Harness) -> None:
         store = FaultyStore()
         async with harness.coordinator(store=store) as agents:
@@ -1166,7 +1166,7 @@ def test_while_the_ledger_is_down_callers_hear_unknown_and_all_is_well_afterward
 
 
 @pytest.mark.rule("AACP-17")
-def test_too_much_that_waits_for_the_ledger_is_refused() -> None:
+def test_full_backlog_refuses_messages() -> None:
     async def scenario(harness: Harness) -> None:
         store = FaultyStore()
         async with harness.coordinator(store=store) as agents:
@@ -1193,7 +1193,7 @@ def test_too_much_that_waits_for_the_ledger_is_refused() -> None:
 
 
 @pytest.mark.rule("AACP-22", "AACP-42")
-def test_on_a_shared_ledger_an_agent_of_another_process_executes_and_the_caller_hears() -> None:
+def test_agent_of_other_process_on_shared_ledger_answers() -> None:
     async def scenario(harness: Harness) -> None:
         store = FaultyStore(shared=True)
         async with (
@@ -1215,7 +1215,7 @@ def test_on_a_shared_ledger_an_agent_of_another_process_executes_and_the_caller_
 
 
 @pytest.mark.rule("AACP-22")
-def test_a_hint_that_the_ledger_changed_is_acted_on_at_once() -> None:
+def test_change_hint_of_ledger_is_followed_at_once() -> None:
     async def scenario(harness: Harness) -> None:
         store = FaultyStore(shared=True)
         async with (
@@ -1237,7 +1237,7 @@ def test_a_hint_that_the_ledger_changed_is_acted_on_at_once() -> None:
 
 
 @pytest.mark.rule("AACP-01", "AACP-05", "AACP-22", "AACP-23", "AACP-24")
-def test_a_lease_that_lapses_is_taken_over_and_the_late_outcome_is_fenced_off() -> None:
+def test_lapsed_lease_is_taken_over_and_late_outcome_refused() -> None:
     async def scenario(harness: Harness) -> None:
         store, gate, heir = FaultyStore(shared=True), Gate(), Gate()
         heir.opened.set()
@@ -1266,7 +1266,7 @@ def test_a_lease_that_lapses_is_taken_over_and_the_late_outcome_is_fenced_off() 
 
 
 @pytest.mark.rule("AACP-24")
-def test_claims_that_were_lost_make_room_for_others() -> None:
+def test_lost_claims_free_their_capacity() -> None:
     async def scenario(harness: Harness) -> None:
         store, gate, other = FaultyStore(shared=True), Gate(), Gate()
         aacp = {"lease_ms": 3000}
@@ -1295,7 +1295,7 @@ def test_claims_that_were_lost_make_room_for_others() -> None:
 
 
 @pytest.mark.rule("AACP-16", "AACP-17", "AACP-42")
-def test_a_request_to_another_ledger_is_executed_there_and_answered() -> None:
+def test_request_to_other_ledger_is_executed_and_answered() -> None:
     async def scenario(harness: Harness) -> None:
         network, hooks, far_hooks = Network(), Hooks(), Hooks()
         async with (
@@ -1333,7 +1333,7 @@ def test_a_request_to_another_ledger_is_executed_there_and_answered() -> None:
 
 
 @pytest.mark.rule("AACP-60", "AACP-16")
-def test_a_conflict_is_refused_where_it_arrives() -> None:
+def test_conflict_is_refused_by_receiving_ledger() -> None:
     async def scenario(harness: Harness) -> None:
         network = Network()
         async with (
@@ -1352,7 +1352,7 @@ def test_a_conflict_is_refused_where_it_arrives() -> None:
 
 
 @pytest.mark.rule("AACP-13", "AACP-14", "AACP-29")
-def test_a_message_to_nobody_is_given_up_and_its_sender_told() -> None:
+def test_message_without_receiver_is_given_up_and_reported() -> None:
     async def scenario(harness: Harness) -> None:
         hooks, network = Hooks(), Network()
         policy = RetransmissionPolicy(max_attempts=3, jitter=0)
@@ -1409,9 +1409,7 @@ def test_a_network_that_is_down_delays_and_loses_nothing() -> None:
 @pytest.mark.parametrize("operation", ["append", "receive", "claim", "complete", "take_due"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("where", ["one", "two"])
-def test_ledgers_that_fail_at_either_end_delay_and_repeat_nothing(
-    operation: str, after: bool, where: str
-) -> None:
+def test_failing_ledgers_delay_and_repeat_nothing(operation: str, after: bool, where: str) -> None:
     async def scenario(harness: Harness) -> None:
         network, seen = Network(), []
         stores = {"one": FaultyStore(), "two": FaultyStore()}
@@ -1440,7 +1438,7 @@ def test_ledgers_that_fail_at_either_end_delay_and_repeat_nothing(
 
 @pytest.mark.rule("AACP-01", "AACP-65", "AACP-69")
 @pytest.mark.parametrize("lost", ["one", "two"])
-def test_a_ledger_that_was_lost_and_made_anew_is_not_taken_for_its_predecessor(lost: str) -> None:
+def test_recreated_ledger_is_not_taken_for_its_predecessor(lost: str) -> None:
     async def scenario(harness: Harness) -> None:
         network, seen = Network(), []
         ledgers = {
@@ -1470,7 +1468,7 @@ def test_a_ledger_that_was_lost_and_made_anew_is_not_taken_for_its_predecessor(l
 
 
 @pytest.mark.rule("AACP-67")
-def test_an_acknowledgement_to_a_lost_ledger_settles_nothing_of_the_new_one() -> None:
+def test_acknowledgement_to_lost_ledger_settles_nothing_in_new_one() -> None:
     async def scenario(harness: Harness) -> None:
         network, seen = Network(), []
 
@@ -1505,7 +1503,7 @@ def test_an_acknowledgement_to_a_lost_ledger_settles_nothing_of_the_new_one() ->
 
 
 @pytest.mark.rule("AACP-41")
-def test_an_end_that_stops_takes_no_more_envelopes() -> None:
+def test_stopping_coordinator_takes_no_envelopes() -> None:
     async def scenario(harness: Harness) -> None:
         network, gate = Network(), Gate()
         async with harness.coordinator("one", transport=network.end()) as one:
@@ -1539,7 +1537,7 @@ def test_an_end_that_stops_takes_no_more_envelopes() -> None:
     shared=st.booleans(),
     payloads=st.lists(st.integers(-5, 5), max_size=25),
 )
-def test_over_any_network_every_request_is_answered_once_and_right(
+def test_every_request_is_answered_once_over_any_network(
     seed: int, lost: float, doubled: float, max_delay_ms: int, shared: bool, payloads: list[int]
 ) -> None:
     async def scenario(harness: Harness) -> None:
@@ -1583,7 +1581,7 @@ def test_over_any_network_every_request_is_answered_once_and_right(
 @pytest.mark.rule("AACP-01", "AACP-03", "AACP-04", "AACP-22", "AACP-23", "AACP-30")
 @settings(deadline=None, max_examples=examples(25))
 @given(seed=st.integers(0, 2**32), count=st.integers(0, 30), troubles=st.integers(0, 12))
-def test_on_a_shared_ledger_that_fails_every_request_is_answered_once_and_right(
+def test_every_request_is_answered_once_on_failing_shared_ledger(
     seed: int, count: int, troubles: int
 ) -> None:
     async def scenario(harness: Harness) -> None:
@@ -1642,7 +1640,7 @@ def test_on_a_shared_ledger_that_fails_every_request_is_answered_once_and_right(
 
 
 @pytest.mark.rule("AACP-14", "AACP-50")
-def test_a_host_decides_when_one_message_is_sent_again_and_when_it_is_given_up() -> None:
+def test_host_can_reschedule_and_give_up_one_message() -> None:
     async def scenario(harness: Harness) -> None:
         network, hooks, gate = Network(cut_off={"b"}), Hooks(), Gate()
         policy = RetransmissionPolicy(base_delay_ms=60_000, max_delay_ms=60_000)

@@ -98,7 +98,7 @@ def nested(levels: int) -> Any:
 
 @pytest.mark.rule("AACP-40")
 @given(envelope=envelopes())
-def test_every_envelope_comes_back_as_it_was(envelope: Envelope) -> None:
+def test_envelope_survives_round_trip(envelope: Envelope) -> None:
     data = encode(envelope)
     assert decode(data) == envelope
     assert type(decode(data).message_type) is MessageType
@@ -107,7 +107,7 @@ def test_every_envelope_comes_back_as_it_was(envelope: Envelope) -> None:
 
 
 @pytest.mark.rule("AACP-40")
-def test_an_envelope_on_the_wire() -> None:
+def test_envelope_has_documented_wire_form() -> None:
     envelope = Envelope(
         MESSAGE_ID,
         "order-7",
@@ -130,12 +130,12 @@ def test_an_envelope_on_the_wire() -> None:
 
 @pytest.mark.rule("AACP-73")
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_absent_is_not_written_and_its_absence_is_read(kind: str) -> None:
+def test_absent_members_are_neither_written_nor_required(kind: str) -> None:
     assert orjson.loads(encode(decode_value(KINDS[kind]))) == KINDS[kind]
 
 
 @pytest.mark.rule("AACP-14", "AACP-73")
-def test_a_tombstone_has_lost_its_payload() -> None:
+def test_tombstone_has_no_payload() -> None:
     void = decode_value(TOMBSTONE)
     assert (void.tombstone, void.payload) == (True, b"null")
     kept = attrs.evolve(void, payload=b'"hunter2"')
@@ -225,7 +225,7 @@ WRONG: dict[str, list[Any]] = {
 
 @pytest.mark.rule("AACP-73")
 @pytest.mark.parametrize("name", MEMBERS)
-def test_a_member_is_required_or_it_is_not(name: str) -> None:
+def test_required_members_are_required(name: str) -> None:
     optional = {"requestId", "expiresAt", "tombstone"}
     if name in ("ack", "ackSeries"):
         assert refusal(without(REQUEST, name)).path == "/ackSeries"
@@ -370,7 +370,7 @@ def test_a_response_carries_an_outcome(payload: dict[str, Any]) -> None:
         ({"outcome": "FAILED", "error": ERROR | {"hunter2": 1}}, "/payload/error"),
     ],
 )
-def test_what_is_no_outcome_is_no_response(payload: Any, path: str) -> None:
+def test_response_without_outcome_is_refused(payload: Any, path: str) -> None:
     assert refusal(RESPONSE | {"payload": payload}).path == path
     # Others may carry what they like.
     assert orjson.loads(decode_value(REQUEST | {"payload": payload}).payload) == payload
@@ -406,7 +406,7 @@ def test_what_is_no_outcome_is_no_response(payload: Any, path: str) -> None:
         b"[" * 1_000_000,
     ],
 )
-def test_what_is_no_json_object_is_no_envelope(data: bytes) -> None:
+def test_bytes_that_are_no_json_object_are_refused(data: bytes) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(data)
     assert (caught.value.path, caught.value.expected) == ("", "a JSON object in UTF-8")
@@ -547,9 +547,7 @@ def test_times_are_ordered_as_their_texts(one: int, other: int) -> None:
         (10**30, "9999-12-31T23:59:59.999Z"),
     ],
 )
-def test_a_time_that_cannot_be_told_is_told_as_the_nearest_that_can(
-    time_ms: int, told: str
-) -> None:
+def test_time_out_of_range_becomes_nearest_in_range(time_ms: int, told: str) -> None:
     assert format_time(time_ms) == told
     envelope = attrs.evolve(decode_value(REQUEST), timestamp_ms=time_ms, expires_at_ms=time_ms)
     decoded = decode(encode(envelope))
@@ -563,9 +561,7 @@ def test_a_time_that_cannot_be_told_is_told_as_the_nearest_that_can(
     day=st.integers(1, 31),
     rest=st.sampled_from(["00:00:00.000", "23:59:59.999", "12:34:56.789"]),
 )
-def test_a_time_is_read_on_every_day_there_is_and_on_no_other(
-    year: int, month: int, day: int, rest: str
-) -> None:
+def test_time_is_read_on_real_days_only(year: int, month: int, day: int, rest: str) -> None:
     text = f"{year:04d}-{month:02d}-{day:02d}T{rest}Z"
     if day <= monthrange(year, month)[1]:
         assert format_time(parse_time(text)) == text
@@ -590,7 +586,7 @@ def shuffled(value: Any, chance: Any) -> Any:
 
 @pytest.mark.rule("AACP-12")
 @given(value=json_values, chance=st.randoms(use_true_random=False))
-def test_equal_values_give_equal_bytes_here_and_after_a_journey(value: Any, chance: Any) -> None:
+def test_equal_values_give_equal_bytes_before_and_after_wire(value: Any, chance: Any) -> None:
     payload = encode_payload(value)
     assert encode_payload(shuffled(value, chance)) == payload
     assert encode_payload(orjson.loads(payload)) == payload
@@ -608,7 +604,7 @@ def test_different_values_give_different_bytes(one: Any, other: Any) -> None:
 
 
 @pytest.mark.rule("AACP-12")
-def test_what_json_tells_apart_is_not_equal() -> None:
+def test_values_that_json_distinguishes_give_different_bytes() -> None:
     apart = [1, 1.0, True, "1", [1], 0, 0.0, -0.0, False, None, "", [], {}, "e\u0301", "\u00e9"]
     assert len({encode_payload(value) for value in apart}) == len(apart)
 
@@ -629,7 +625,7 @@ class Parcel:
 
 
 @pytest.mark.rule("AACP-12")
-def test_objects_of_python_are_written_as_the_equal_dictionaries() -> None:
+def test_classes_are_written_as_equal_dictionaries() -> None:
     value = [Order(7, [Parcel(1.5, Order(8, []))])]
     plain = [
         {
@@ -644,7 +640,7 @@ def test_objects_of_python_are_written_as_the_equal_dictionaries() -> None:
 
 @pytest.mark.rule("AACP-12")
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
-def test_what_is_no_number_is_null_as_in_the_results_of_tools(number: float) -> None:
+def test_nan_and_infinities_become_null(number: float) -> None:
     assert encode_payload({"x": number}) == b'{"x":null}'
 
 
@@ -679,7 +675,7 @@ class Hostile:
         nested(255),
     ],
 )
-def test_what_json_cannot_say_is_no_payload(value: Any) -> None:
+def test_value_that_is_not_json_is_refused_as_payload(value: Any) -> None:
     with pytest.raises(PayloadError) as caught:
         encode_payload(value)
     assert str(caught.value)
@@ -687,7 +683,7 @@ def test_what_json_cannot_say_is_no_payload(value: Any) -> None:
 
 
 @pytest.mark.rule("AACP-12")
-def test_what_contains_itself_is_no_payload() -> None:
+def test_recursive_value_is_refused_as_payload() -> None:
     value: list[Any] = []
     value.append({"again": value})
     with pytest.raises(PayloadError):
@@ -699,7 +695,7 @@ def test_what_contains_itself_is_no_payload() -> None:
 
 @pytest.mark.rule("AACP-62")
 @given(text=st.text(max_size=130) | st.text("aZ09._:- \n", max_size=130))
-def test_request_ids_are_what_they_are_made_of(text: str) -> None:
+def test_request_ids_have_documented_characters(text: str) -> None:
     letters = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
     expected = 0 < len(text) <= 128 and text[0] in letters and set(text) <= letters | set("._:-")
     assert is_request_id(text) is expected
@@ -707,7 +703,7 @@ def test_request_ids_are_what_they_are_made_of(text: str) -> None:
 
 @pytest.mark.rule("AACP-40")
 @pytest.mark.parametrize("value", NO_AGENT_ID)
-def test_what_is_no_agent_id(value: Any) -> None:
+def test_invalid_agent_ids_are_no_agent_ids(value: Any) -> None:
     assert not is_agent_id(value)
     assert not is_agent_id("a\ud800")  # cannot arrive, but can be made
 
@@ -721,7 +717,7 @@ BEYOND_A_SCHEMA = (1.0, "2024-02-30T10:30:00.000Z", "2023-02-29T10:30:00.000Z")
 
 @pytest.mark.rule("AACP-40", "AACP-73")
 @pytest.mark.parametrize("name", WRONG)
-def test_the_schema_refuses_what_the_decoder_refuses(name: str) -> None:
+def test_schema_refuses_envelopes_that_decoder_refuses(name: str) -> None:
     for value in WRONG[name]:
         is_beyond = type(value) in (float, str) and value in BEYOND_A_SCHEMA
         problems = schemas.problems("aacp-envelope", REQUEST | {name: value})
@@ -731,7 +727,7 @@ def test_the_schema_refuses_what_the_decoder_refuses(name: str) -> None:
 @pytest.mark.rule("AACP-40", "AACP-73")
 @settings(max_examples=examples(500))
 @given(data=st.data(), envelope=envelopes())
-def test_the_schema_and_the_decoder_take_the_same(data: st.DataObject, envelope: Envelope) -> None:
+def test_schema_and_decoder_accept_same_envelopes(data: st.DataObject, envelope: Envelope) -> None:
     wire = data.draw(mutations(orjson.loads(encode(envelope))))
     counters = ("seq", "series", "floor", "ack", "ackSeries")
     assume(not any(type(wire.get(name)) is float for name in counters))

@@ -115,7 +115,7 @@ def place(kind: str, folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_killed_process_loses_and_repeats_nothing(kind: str, tmp_path: Path) -> None:
+def test_killed_process_loses_and_repeats_nothing(kind: str, tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)

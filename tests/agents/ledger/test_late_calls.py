@@ -96,7 +96,7 @@ def test_a_call_that_was_answered_in_time_is_not_in_the_ledger() -> None:
 @pytest.mark.rule("AACP-28")
 @pytest.mark.parametrize("in_thread", [False, True], ids=["coroutine", "thread"])
 @pytest.mark.parametrize("end", ["result", "tool error", "exception", "odd"])
-def test_a_call_that_timed_out_is_unknown_and_then_what_it_was(in_thread: bool, end: str) -> None:
+def test_timed_out_call_is_unknown_until_it_ends(in_thread: bool, end: str) -> None:
     async def scenario(rig: Rig, store: FaultyStore) -> None:
         free = threading.Event()
 
@@ -148,7 +148,7 @@ def test_a_call_that_timed_out_is_unknown_and_then_what_it_was(in_thread: bool, 
 
 
 @pytest.mark.rule("AACP-28")
-def test_a_call_that_heeds_its_signal_has_failed() -> None:
+def test_call_that_obeys_its_signal_is_failed() -> None:
     async def scenario(rig: Rig, store: FaultyStore) -> None:
         async def heed(arguments: dict[str, Any], context: ToolContext) -> None:
             await context.abort_signal.wait()
@@ -169,7 +169,7 @@ def test_a_call_that_heeds_its_signal_has_failed() -> None:
 
 @pytest.mark.rule("AACP-28")
 @pytest.mark.parametrize("how", ["cancelled", "disconnected", "disconnected, then timed out"])
-def test_a_call_whose_client_withdrew_it_or_left_is_known_too(how: str) -> None:
+def test_cancelled_and_disconnected_calls_are_recorded(how: str) -> None:
     async def scenario(rig: Rig, store: FaultyStore) -> None:
         ids: list[str] = []
 
@@ -199,7 +199,7 @@ def test_a_call_whose_client_withdrew_it_or_left_is_known_too(how: str) -> None:
 
 
 @pytest.mark.rule("AACP-28")
-def test_a_result_that_is_too_large_is_not_kept_but_that_it_was_completed_is() -> None:
+def test_large_result_is_dropped_and_call_is_completed() -> None:
     async def scenario(rig: Rig, store: FaultyStore) -> None:
         async def large(arguments: dict[str, Any], context: ToolContext) -> str:
             await asyncio.sleep(1.1)
@@ -221,7 +221,7 @@ async def too_late(arguments: dict[str, Any], context: ToolContext) -> str:
 
 
 @pytest.mark.rule("LOG-30", "AACP-28")
-def test_a_ledger_that_fails_for_a_while_is_told_later_and_the_call_is_known_meanwhile() -> None:
+def test_call_is_known_while_ledger_fails_and_recorded_later() -> None:
     async def scenario(rig: Rig, store: FaultyStore) -> None:
         add(rig, too_late)
         peer = rig.connect()
@@ -240,7 +240,7 @@ def test_a_ledger_that_fails_for_a_while_is_told_later_and_the_call_is_known_mea
 
 
 @pytest.mark.rule("AACP-28")
-def test_a_ledger_that_stays_away_costs_the_record_and_neither_memory_nor_the_end() -> None:
+def test_unreachable_ledger_costs_record_and_no_memory() -> None:
     async def scenario(rig: Rig, store: FaultyStore) -> None:
         add(rig, too_late)
         peer = rig.connect()
@@ -288,7 +288,7 @@ def test_calls_that_end_with_the_server_are_written_before_the_ledger_is_closed(
 
 
 @pytest.mark.rule("AACP-28")
-def test_an_error_that_the_runtime_does_not_know_is_told_as_a_client_would_read_it() -> None:
+def test_unexpected_error_is_recorded_as_client_would_read_it() -> None:
     async def scenario(rig: Rig, store: FaultyStore) -> None:
         async def misled(arguments: dict[str, Any], context: ToolContext) -> None:
             await asyncio.sleep(1.1)
@@ -390,9 +390,7 @@ def test_arguments_of_late_calls_do_not_wait_for_a_stalled_ledger() -> None:
 
 
 @pytest.mark.rule("AACP-28")
-def test_a_late_result_whose_class_raises_anything_is_not_kept_but_that_it_was_completed_is() -> (
-    None
-):
+def test_late_result_whose_class_raises_is_dropped_and_call_completed() -> None:
     @attrs.frozen
     class Hostile:
         value: int = 1

@@ -93,7 +93,7 @@ class TestCountsAreRightWhateverHappens(WithinIsRefused, StoreContract):
 @pytest.mark.parametrize(
     "limits", [{"records": 2}, {"bytes": 2 * (RECORD_BYTES + 7)}], ids=["records", "bytes"]
 )
-def test_what_is_beyond_a_limit_is_not_entered(limits: dict[str, int]) -> None:
+def test_message_beyond_limit_is_not_entered(limits: dict[str, int]) -> None:
     with ledger_of(**limits) as ledger:
         new, full = EntryVerdict.NEW, EntryVerdict.FULL
         assert verdicts(ledger, outgoing("r1"), outgoing("r2"), outgoing("r3")) == [new, new, full]
@@ -119,7 +119,7 @@ def test_a_request_to_another_ledger_counts_as_what_is_awaited_and_what_is_sent(
     [{"principal_records": 1}, {"principal_bytes": RECORD_BYTES + 100}],
     ids=["records", "bytes"],
 )
-def test_an_owner_has_its_share_and_takes_nobody_elses(limits: dict[str, int]) -> None:
+def test_owner_has_its_share_and_no_more(limits: dict[str, int]) -> None:
     alice = [owned_id(f"r{n}", "alice") for n in range(3)]
     with ledger_of(**limits) as ledger:
         big = outgoing(alice[0], payload=b'"' + b"x" * 100 + b'"')
@@ -149,7 +149,7 @@ def test_an_outcome_without_room_is_failed_and_a_small_one_always_has_room() -> 
 
 
 @pytest.mark.rule("AACP-88")
-def test_what_comes_in_without_room_is_not_acknowledged_and_is_taken_when_there_is_some() -> None:
+def test_envelope_without_room_is_not_acknowledged_until_there_is_room() -> None:
     with ledger_of(records=1) as ledger:
         received = ledger.receive(incoming(1, "r1"), incoming(2, "r2"))
         assert list(received.acks.values()) == [1]
@@ -272,7 +272,7 @@ def test_the_limits_are_those_of_the_settings_and_of_the_share() -> None:
 
 @pytest.mark.rule("AACP-51")
 @pytest.mark.parametrize("who", [None, ALICE], ids=["the host", "a principal"])
-def test_what_waits_for_a_slow_ledger_is_bounded_in_bytes(who: Principal | None) -> None:
+def test_backlog_of_slow_ledger_is_bounded_in_bytes(who: Principal | None) -> None:
     async def scenario(harness: Harness) -> None:
         store, gate = FaultyStore(), asyncio.Event()
         agents = harness.coordinator(store=store)

@@ -172,7 +172,7 @@ def arrived(
 
 
 @pytest.mark.rule("AACP-17")
-def test_a_sender_enters_a_message_then_sends_it_then_tells() -> None:
+def test_sender_enters_message_then_sends_then_resolves() -> None:
     bench = Bench(has_transport=True)
     bench.perform()
     bench.node.send(outgoing("r1", local=False), "waiter", bench.now)
@@ -195,7 +195,7 @@ def test_a_sender_enters_a_message_then_sends_it_then_tells() -> None:
 
 
 @pytest.mark.rule("AACP-16", "AACP-17")
-def test_a_receiver_enters_then_acknowledges_then_executes_then_records_then_answers() -> None:
+def test_receiver_enters_acknowledges_executes_records_answers_in_order() -> None:
     bench = Bench(has_transport=True)
     bench.node.add_agent("b", bench.now)
     bench.perform()
@@ -223,7 +223,7 @@ def test_a_receiver_enters_then_acknowledges_then_executes_then_records_then_ans
 
 
 @pytest.mark.rule("AACP-17", "AACP-41")
-def test_what_came_in_and_could_not_be_entered_is_not_acknowledged_and_not_kept() -> None:
+def test_envelope_that_cannot_be_entered_is_not_acknowledged() -> None:
     bench = Bench(has_transport=True)
     bench.perform()
     bench.node.deliver([arrived(1)], "waiter", bench.now)
@@ -238,7 +238,7 @@ def test_what_came_in_and_could_not_be_entered_is_not_acknowledged_and_not_kept(
 
 
 @pytest.mark.rule("AACP-17")
-def test_of_each_operation_one_is_under_way_and_what_comes_meanwhile_shares_the_next() -> None:
+def test_one_operation_of_each_kind_runs_and_next_is_a_batch() -> None:
     bench = Bench(max_batch=3)
     bench.perform()
     for number in range(8):
@@ -256,7 +256,7 @@ def test_of_each_operation_one_is_under_way_and_what_comes_meanwhile_shares_the_
 
 
 @pytest.mark.rule("AACP-10", "AACP-17", "AACP-30")
-def test_an_entry_that_failed_is_made_again_first_and_later() -> None:
+def test_failed_append_is_repeated_first_after_delay() -> None:
     bench = Bench()
     bench.perform()
     bench.node.send(outgoing("r1"), 1, bench.now)
@@ -289,7 +289,7 @@ def executing(count: int = 3, **more: Any) -> tuple[Bench, list[Claim]]:
 
 
 @pytest.mark.rule("AACP-22")
-def test_only_for_agents_that_are_here_something_is_claimed_and_no_more_than_may_be_held() -> None:
+def test_claims_are_for_registered_agents_up_to_capacity() -> None:
     bench = Bench(max_held_by_agent=2)
     for target, number in itertools.product("bcd", range(4)):
         bench.node.send(outgoing(f"{target}{number}", target=target), target, bench.now)
@@ -307,7 +307,7 @@ def test_only_for_agents_that_are_here_something_is_claimed_and_no_more_than_may
 
 
 @pytest.mark.rule("AACP-71")
-def test_however_many_claims_busy_agents_hold_an_idle_one_gets_its_own() -> None:
+def test_idle_agent_gets_claim_beside_busy_agents() -> None:
     bench = Bench()
     for number in range(10):
         bench.seat(f"busy{number}")
@@ -322,7 +322,7 @@ def test_however_many_claims_busy_agents_hold_an_idle_one_gets_its_own() -> None
 
 
 @pytest.mark.rule("AACP-71")
-def test_an_agent_has_twice_the_room_with_every_outcome_and_begins_anew_after_a_loss() -> None:
+def test_capacity_doubles_with_outcomes_and_resets_after_loss() -> None:
     bench = Bench(max_held_by_agent=5, lease_ms=3000)
     bench.node.add_agent("b", bench.now)
     for number in range(20):
@@ -345,7 +345,7 @@ def test_an_agent_has_twice_the_room_with_every_outcome_and_begins_anew_after_a_
 
 
 @pytest.mark.rule("AACP-46")
-def test_what_was_begun_too_often_is_failed_and_what_is_behind_it_goes_on() -> None:
+def test_request_begun_too_often_fails_and_next_goes_on() -> None:
     store = InMemoryAACPPersistenceAdapter()
     for life in range(POLICY.max_starts):
         bench = Bench(store)
@@ -398,7 +398,7 @@ def test_only_executions_that_were_begun_count() -> None:
 
 
 @pytest.mark.rule("AACP-24")
-def test_leases_are_renewed_three_times_in_their_length_until_the_outcome_is_there() -> None:
+def test_leases_are_renewed_until_outcome_is_recorded() -> None:
     bench, claims = executing(2, lease_ms=3000)
     bench.calls.clear()
     bench.pass_time(10_000)
@@ -413,7 +413,7 @@ def test_leases_are_renewed_three_times_in_their_length_until_the_outcome_is_the
 
 
 @pytest.mark.rule("AACP-04", "AACP-23", "AACP-24")
-def test_a_claim_that_was_lost_is_abandoned_and_its_outcome_not_recorded() -> None:
+def test_lost_claim_is_abandoned_and_its_outcome_ignored() -> None:
     bench, claims = executing(3, lease_ms=3000)
     record = bench.store.ledger.requests["r0"]
     record.epoch += 1  # another has it
@@ -429,7 +429,7 @@ def test_a_claim_that_was_lost_is_abandoned_and_its_outcome_not_recorded() -> No
 
 
 @pytest.mark.rule("AACP-23", "AACP-24")
-def test_what_has_ended_is_not_lost_because_its_outcome_is_there_already() -> None:
+def test_ended_claim_is_not_lost_by_failed_renewal() -> None:
     bench, claims = executing(2, lease_ms=3000)
     bench.finish(claims[0])
     complete = bench.waiting(Operation.COMPLETE)
@@ -444,7 +444,7 @@ def test_what_has_ended_is_not_lost_because_its_outcome_is_there_already() -> No
 
 
 @pytest.mark.rule("AACP-04", "AACP-63")
-def test_what_is_behind_a_request_that_is_tried_again_is_given_back_with_it() -> None:
+def test_claims_behind_retried_request_are_given_back() -> None:
     bench, claims = executing(3)
     bench.finish(claims[0], None, BUSY)
     bench.perform()
@@ -456,7 +456,7 @@ def test_what_is_behind_a_request_that_is_tried_again_is_given_back_with_it() ->
 
 
 @pytest.mark.rule("AACP-63", "AACP-20")
-def test_a_permanent_error_is_an_outcome_and_so_is_a_temporary_one_at_last() -> None:
+def test_permanent_error_and_last_temporary_one_are_outcomes() -> None:
     bench, claims = executing(2)
     bench.finish(claims[0], None, StructuredError(ErrorCode.NOT_FOUND, "no"))
     bench.perform()
@@ -473,7 +473,7 @@ def test_a_permanent_error_is_an_outcome_and_so_is_a_temporary_one_at_last() -> 
 
 
 @pytest.mark.rule("AACP-04", "AACP-30")
-def test_claims_that_nobody_heard_of_bar_the_way_until_they_lapse() -> None:
+def test_claims_of_failed_claim_operation_block_until_they_lapse() -> None:
     bench = Bench(lease_ms=3000)
     bench.perform()
     bench.seat("b")
@@ -492,7 +492,7 @@ def test_claims_that_nobody_heard_of_bar_the_way_until_they_lapse() -> None:
 
 
 @pytest.mark.rule("AACP-25")
-def test_a_node_that_stops_claims_nothing_and_gives_back_what_it_is_told() -> None:
+def test_stopped_node_claims_nothing_and_gives_back() -> None:
     bench, claims = executing(2)
     bench.node.stop()
     for claim in reversed(claims):
@@ -509,7 +509,7 @@ def test_a_node_that_stops_claims_nothing_and_gives_back_what_it_is_told() -> No
 
 
 @pytest.mark.rule("AACP-22", "AACP-26")
-def test_on_a_shared_ledger_claims_and_outcomes_are_looked_for_every_second() -> None:
+def test_shared_ledger_is_polled_for_claims_and_outcomes() -> None:
     bench = Bench(shared=True)
     bench.node.add_agent("c", bench.now)
     bench.node.send(outgoing("r1"), "entry", bench.now)
@@ -535,7 +535,7 @@ def test_on_a_shared_ledger_claims_and_outcomes_are_looked_for_every_second() ->
 
 
 @pytest.mark.rule("AACP-26")
-def test_on_a_ledger_of_its_own_a_node_that_has_nothing_to_do_only_purges() -> None:
+def test_idle_node_on_own_ledger_only_purges() -> None:
     bench, claims = executing(1)
     bench.finish(claims[0])
     bench.node.outcomes.wait_for("elsewhere", "waiter", bench.now)
@@ -552,7 +552,7 @@ def test_on_a_ledger_of_its_own_a_node_that_has_nothing_to_do_only_purges() -> N
 
 
 @pytest.mark.rule("AACP-16", "AACP-26", "AACP-30")
-def test_an_outcome_that_came_in_unheard_is_found() -> None:
+def test_outcome_of_failed_receive_is_found() -> None:
     bench = Bench(has_transport=True)
     bench.node.send(outgoing("r1", target="far", local=False), "entry", bench.now)
     bench.node.outcomes.wait_for("r1", "waiter", bench.now)
@@ -579,7 +579,7 @@ def test_an_outcome_that_came_in_unheard_is_found() -> None:
 
 
 @pytest.mark.rule("AACP-10", "AACP-13", "AACP-14")
-def test_what_is_not_acknowledged_is_sent_again_later_and_later_until_it_is_void() -> None:
+def test_unacknowledged_message_is_resent_with_growing_delay() -> None:
     bench = Bench(has_transport=True, notices=True)
     message = outgoing("r1", local=False, expires_at_ms=NOW + 2000)
     bench.node.send(message, "waiter", bench.now)
@@ -596,7 +596,7 @@ def test_what_is_not_acknowledged_is_sent_again_later_and_later_until_it_is_void
 
 
 @pytest.mark.rule("AACP-11", "AACP-13")
-def test_an_acknowledgement_ends_the_sending() -> None:
+def test_acknowledged_message_is_not_resent() -> None:
     bench = Bench(has_transport=True, notices=True)
     first, second = event("e1", target="far", local=False), event("e2", target="far", local=False)
     for each in (first, second):
@@ -615,7 +615,7 @@ def test_an_acknowledgement_ends_the_sending() -> None:
 
 
 @pytest.mark.rule("AACP-19")
-def test_what_is_sent_says_whose_numbers_it_has_and_whose_it_acknowledges() -> None:
+def test_envelopes_name_incarnations_of_seq_and_ack() -> None:
     bench = Bench(has_transport=True)
     bench.node.deliver([arrived(1), arrived(2)], "waiter", bench.now)
     bench.perform()
@@ -657,7 +657,7 @@ def test_an_acknowledgement_of_numbers_of_another_ledger_settles_nothing() -> No
 
 
 @pytest.mark.rule("AACP-66")
-def test_that_an_older_ledger_speaks_is_noticed_once_for_each_link() -> None:
+def test_outdated_ledger_is_noticed_once_for_each_link() -> None:
     bench = Bench(has_transport=True)
     bench.node.deliver([arrived(1)], "waiter", bench.now)
     bench.perform()
@@ -671,7 +671,7 @@ def test_that_an_older_ledger_speaks_is_noticed_once_for_each_link() -> None:
 
 
 @pytest.mark.rule("AACP-27")
-def test_a_new_life_sends_what_the_last_one_did_not_get_acknowledged() -> None:
+def test_restarted_node_sends_unacknowledged_messages() -> None:
     bench = Bench(has_transport=True)
     bench.node.send(outgoing("r1", local=False), "waiter", bench.now)
     bench.perform()
@@ -685,7 +685,7 @@ def test_a_new_life_sends_what_the_last_one_did_not_get_acknowledged() -> None:
 
 
 @pytest.mark.rule("AACP-29")
-def test_what_is_noticed_is_told_once_and_forgotten() -> None:
+def test_notice_is_given_once_and_forgotten() -> None:
     bench = Bench(notices=True)
     bench.node.add_agent("b", bench.now)
     request, message = outgoing("r1", expires_at_ms=NOW + 1000), event("e1")

@@ -58,7 +58,7 @@ def test_ids_of_two_principals_are_never_the_same(
 
 @pytest.mark.rule("AACP-86")
 @given(request_id=ids, identity=identities)
-def test_nobody_can_give_an_id_that_has_an_owner(request_id: str, identity: str) -> None:
+def test_caller_cannot_give_id_with_owner(request_id: str, identity: str) -> None:
     owned = owned_id(request_id, identity)
     assert is_ledger_id(owned)
     assert not is_request_id(owned)
@@ -117,7 +117,7 @@ def test_the_same_id_of_another_principal_is_a_request_of_its_own() -> None:
 
 
 @pytest.mark.rule("AACP-48")
-def test_errors_and_statuses_say_the_id_that_was_given() -> None:
+def test_errors_and_statuses_show_given_id() -> None:
     async def forever(message: AgentMessage, context: AgentContext) -> None:
         await asyncio.get_running_loop().create_future()
 
@@ -167,7 +167,7 @@ def test_between_ledgers_an_id_keeps_its_owner() -> None:
 
 
 @pytest.mark.rule("AACP-60", "AACP-85")
-def test_a_conflict_in_another_ledger_says_the_id_that_was_given() -> None:
+def test_conflict_in_other_ledger_shows_given_id() -> None:
     async def scenario(harness: Harness) -> None:
         network = Network()
         far = harness.coordinator("far", transport=network.end())

@@ -77,7 +77,7 @@ def test_the_delay_doubles_from_the_base_up_to_the_longest() -> None:
 @pytest.mark.parametrize(
     ("chance", "delay"), [(0.0, 1000), (0.25, 900), (0.5, 800), (ALMOST_ONE, 600)]
 )
-def test_chance_takes_at_most_the_share_it_is_left_off_the_delay(chance: float, delay: int) -> None:
+def test_jitter_takes_at_most_its_share_off_delay(chance: float, delay: int) -> None:
     policy = RetransmissionPolicy(base_delay_ms=1000, max_delay_ms=1000, jitter=0.4)
     assert Retransmitter(policy, lambda: chance).backoff_delay_ms(1) == delay
 
@@ -266,7 +266,7 @@ def test_an_execution_may_be_begun_so_often(executions: int, starts: int, most: 
         ({"jitter": nan}, "jitter"),
     ],
 )
-def test_a_policy_that_cannot_be_is_refused_by_name(values: dict[str, Any], named: str) -> None:
+def test_invalid_policy_is_refused_by_name(values: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         RetransmissionPolicy(**values)
 

@@ -95,7 +95,7 @@ def test_a_caller_knows_an_outcome_only_when_it_is_recorded(state: RequestState)
         (MessageState.ACKNOWLEDGED, Outcome.COMPLETED, False),
     ],
 )
-def test_what_is_known_of_a_message_and_what_an_attempt_of_it_carries(
+def test_message_record_gives_outcome_and_envelope(
     state: MessageState, outcome: Outcome, tombstone: bool
 ) -> None:
     message = MessageRecord(
@@ -174,7 +174,7 @@ def test_the_state_of_a_request_makes_no_difference_to_whether_it_is_the_same(
 
 
 @pytest.mark.rule("AACP-60")
-def test_the_maker_of_a_conflicting_request_is_told_so() -> None:
+def test_conflict_error_names_request() -> None:
     error = conflict_error("order-7")
     assert error.code is ErrorCode.INVALID_ARGUMENT
     assert error.details == {"reason": "request_id_conflict", "requestId": "order-7"}
@@ -203,9 +203,7 @@ PAST, NOW, FUTURE = NOW_MS - 1, NOW_MS, NOW_MS + 1
         ({"state": RECEIVED, "epoch": 3, "not_before_ms": FUTURE}, STOP),
     ],
 )
-def test_what_a_claimer_does_at_each_place_of_a_queue(
-    values: dict[str, Any], decision: Claimability
-) -> None:
+def test_claimability_of_each_state(values: dict[str, Any], decision: Claimability) -> None:
     assert claimability(record(**values), "me", NOW_MS) is decision
     for expires_at_ms in (PAST, NOW):
         expired = record(**values, expires_at_ms=expires_at_ms)
@@ -225,9 +223,7 @@ queued = st.builds(
 
 @pytest.mark.rule("AACP-70")
 @given(made=queued, later_ms=st.integers(0, 8))
-def test_nobody_takes_a_live_claim_and_time_alone_frees_it(
-    made: RequestRecord, later_ms: int
-) -> None:
+def test_live_claim_is_freed_by_time_alone(made: RequestRecord, later_ms: int) -> None:
     before = evolve(made)
     mine, theirs = (claimability(made, owner, NOW_MS) for owner in ("me", "other"))
     lease_until_ms = made.lease_until_ms
@@ -288,7 +284,7 @@ def test_an_outcome_is_never_both_new_and_repeated_and_its_kind_does_not_count(
 
 @pytest.mark.rule("AACP-16", "AACP-21")
 @pytest.mark.parametrize("state", RequestState)
-def test_a_response_settles_what_was_made_here_for_the_agent_it_comes_from(
+def test_response_settles_request_made_here_for_its_source(
     state: RequestState,
 ) -> None:
     made = record(state)
@@ -328,6 +324,6 @@ def test_an_error_is_read_as_it_was_written(
 
 
 @pytest.mark.rule("AACP-16")
-def test_a_result_that_is_not_kept_is_told_as_null() -> None:
+def test_result_that_is_not_kept_is_null() -> None:
     assert response_payload(COMPLETED, None, None) == b'{"outcome":"COMPLETED","result":null}'
     assert read_response(response_payload(COMPLETED, None, None)) == (COMPLETED, b"null", None)

@@ -104,7 +104,7 @@ def run(scenario: Callable[[Harness], Coroutine[Any, Any, None]], **options: Any
 
 @pytest.mark.rule("AACP-17")
 @pytest.mark.parametrize("store", [FaultyStore, InMemoryAACPPersistenceAdapter])
-def test_what_is_told_at_once_shares_operations_of_the_ledger(store: Any) -> None:
+def test_simultaneous_messages_share_one_operation(store: Any) -> None:
     async def scenario(harness: Harness) -> None:
         ids = [f"r{number}" for number in range(50)]
         await harness.send(*ids)
@@ -118,7 +118,7 @@ def test_what_is_told_at_once_shares_operations_of_the_ledger(store: Any) -> Non
     run(scenario, store=store())
 
 
-def test_a_store_that_says_it_never_waits_and_waits_is_a_bug_that_is_heard() -> None:
+def test_immediate_store_that_waits_is_logged_as_bug() -> None:
     class Liar(FaultyStore):
         def __init__(self) -> None:
             super().__init__()
@@ -137,7 +137,7 @@ def test_a_store_that_says_it_never_waits_and_waits_is_a_bug_that_is_heard() -> 
 
 
 @pytest.mark.rule("AACP-04", "AACP-25")
-def test_an_execution_that_breaks_off_is_no_outcome_and_is_tried_again_later_and_later() -> None:
+def test_execution_that_breaks_off_is_retried_with_growing_delay() -> None:
     async def scenario(harness: Harness) -> None:
         async def fail_at_first(claim: Claim, signal: AbortSignal) -> Ended | None:
             times.append(round(harness.clock.monotonic() - begin, 1))
@@ -159,7 +159,7 @@ def test_an_execution_that_breaks_off_is_no_outcome_and_is_tried_again_later_and
 
 
 @pytest.mark.rule("AACP-25")
-def test_what_was_not_executed_is_given_back_and_may_be_claimed_at_once() -> None:
+def test_claim_not_executed_is_given_back_at_once() -> None:
     async def scenario(harness: Harness) -> None:
         async def decline(claim: Claim, signal: AbortSignal) -> Ended | None:
             return None if len(harness.runs) == 1 else (b"1", None, None)
@@ -229,7 +229,7 @@ def test_a_loop_that_cancels_all_its_tasks_loses_no_claim_for_longer_than_needed
 
 
 @pytest.mark.rule("AACP-17", "AACP-41")
-def test_who_delivers_hears_when_it_is_in_the_ledger_and_when_it_may_not_be() -> None:
+def test_deliver_returns_after_ledger_and_raises_on_failure() -> None:
     envelope = Envelope(
         "m", "r1", "far", "b", 1, None, MessageType.REQUEST, 1, b"1", 253_402_300_799_999
     )
@@ -281,7 +281,7 @@ def test_a_transport_that_has_a_bug_is_logged_and_messages_are_sent_again() -> N
     run(scenario, transport=Broken(network))
 
 
-def test_what_is_told_after_the_end_changes_nothing() -> None:
+def test_events_after_stop_change_nothing() -> None:
     async def scenario(harness: Harness) -> None:
         await harness.runner.stop(0, nothing)
         calls = dict(harness.store.calls)

@@ -60,7 +60,7 @@ def test_each_end_of_a_link_moves_alone() -> None:
 
 
 @pytest.mark.rule("AACP-11")
-def test_what_comes_in_order_moves_the_acknowledgement_each_time() -> None:
+def test_number_in_order_advances_acknowledgement() -> None:
     link = LinkState()
     for seq in range(1, 20):
         assert record_arrival(link, seq, INCARNATION) is SequenceStatus.NEW
@@ -82,12 +82,12 @@ def test_the_acknowledgement_stops_at_a_gap_and_passes_all_of_it_when_it_is_fill
 
 @pytest.mark.rule("AACP-11")
 @pytest.mark.parametrize("order", list(permutations(range(1, 6))))
-def test_the_order_in_which_messages_come_makes_no_difference(order: tuple[int, ...]) -> None:
+def test_order_of_arrival_makes_no_difference(order: tuple[int, ...]) -> None:
     assert received(*order) == LinkState(received_up_to=5)
 
 
 @pytest.mark.rule("AACP-11")
-def test_a_number_that_came_before_is_a_duplicate_below_the_acknowledgement_and_above() -> None:
+def test_repeated_number_is_duplicate() -> None:
     link = received(1, 2, 5)
     before = received(1, 2, 5)
     for seq in (1, 2, 5):
@@ -109,9 +109,7 @@ def test_a_message_is_taken_up_to_the_window_ahead_of_the_first_gap(received_up_
 
 
 @pytest.mark.rule("AACP-58")
-def test_no_more_than_the_window_piles_up_behind_a_gap_and_what_was_refused_can_come_again() -> (
-    None
-):
+def test_at_most_window_waits_behind_gap_and_refused_number_can_return() -> None:
     assert WINDOW == 4096
     link = LinkState()
     taken = [
@@ -259,7 +257,7 @@ TestLinks.settings = settings(max_examples=examples(60), stateful_step_count=40)
 
 
 @pytest.mark.rule("AACP-42")
-def test_what_another_ledger_has_acknowledged_is_no_gap() -> None:
+def test_number_acknowledged_by_other_ledger_is_no_gap() -> None:
     link = LinkState(last_seq=5, acked=3, received_up_to=0, out_of_order={2, 5})
     assert record_arrival(link, 3, INCARNATION, ours=True) is SequenceStatus.DUPLICATE
     assert record_arrival(link, 6, INCARNATION, ours=True) is SequenceStatus.NEW
@@ -269,7 +267,7 @@ def test_what_another_ledger_has_acknowledged_is_no_gap() -> None:
 
 
 @pytest.mark.rule("AACP-11", "AACP-42")
-def test_what_came_behind_that_is_passed_at_once() -> None:
+def test_numbers_received_behind_it_are_passed_at_once() -> None:
     link = LinkState(last_seq=3, acked=3, received_up_to=0, out_of_order={4, 5, 7})
     assert record_arrival(link, 3, INCARNATION, ours=True) is SequenceStatus.DUPLICATE
     assert (link.received_up_to, link.out_of_order) == (5, {7})
@@ -295,14 +293,14 @@ def test_a_newer_incarnation_begins_at_one_and_an_older_one_is_outdated() -> Non
 
 
 @pytest.mark.rule("AACP-19")
-def test_an_incarnation_has_begun_even_with_a_number_that_is_not_taken() -> None:
+def test_incarnation_begins_even_with_refused_number() -> None:
     link = LinkState(received_up_to=5, out_of_order={7}, incarnation=10)
     assert record_arrival(link, WINDOW + 2, 20) is SequenceStatus.BEYOND
     assert link == LinkState(incarnation=20)
 
 
 @pytest.mark.rule("AACP-69")
-def test_what_is_below_the_floor_is_no_gap() -> None:
+def test_numbers_below_low_watermark_are_no_gap() -> None:
     link = LinkState()
     assert record_arrival(link, 9, INCARNATION, 7) is SequenceStatus.NEW
     assert (link.received_up_to, link.out_of_order) == (6, {9})
@@ -317,7 +315,7 @@ def test_what_is_below_the_floor_is_no_gap() -> None:
 
 
 @pytest.mark.rule("AACP-69")
-def test_a_floor_passes_what_came_behind_it_and_never_the_number_it_comes_with() -> None:
+def test_low_watermark_never_passes_its_own_number() -> None:
     link = received(4, 5, 8)
     assert record_arrival(link, 5, INCARNATION, 4) is SequenceStatus.DUPLICATE
     assert (link.received_up_to, link.out_of_order) == (5, {8})
@@ -330,7 +328,7 @@ def test_a_floor_passes_what_came_behind_it_and_never_the_number_it_comes_with()
     acks=st.lists(st.integers(0, 12), max_size=6),
     order=st.permutations([*range(1, 11), *range(1, 11)]),
 )
-def test_the_floor_of_a_sender_changes_nothing_for_a_receiver_that_forgets_nothing(
+def test_low_watermark_changes_nothing_for_complete_receiver(
     acks: list[int], order: list[int]
 ) -> None:
     sender, receiver, plain = LinkState(last_seq=10), LinkState(), LinkState()
@@ -344,7 +342,7 @@ def test_the_floor_of_a_sender_changes_nothing_for_a_receiver_that_forgets_nothi
 
 
 @pytest.mark.rule("AACP-68", "AACP-42")
-def test_what_is_made_in_the_ledger_of_its_target_is_of_that_ledger_however_old() -> None:
+def test_number_given_out_in_ledger_of_target_is_of_that_ledger() -> None:
     link = LinkState(last_seq=3, acked=3, received_up_to=9, out_of_order={11}, incarnation=20)
     record_local_arrival(link, allocate(link), 10)
     assert link == LinkState(last_seq=4, acked=4, received_up_to=4, incarnation=10)

@@ -34,20 +34,20 @@ LOGGER = StructuredLogger(MemorySink(), ManualClock())
         ("sqlite:x.db", "nats://user:s3cr3t@host:99999", "port must be a number"),
     ],
 )
-def test_an_address_that_cannot_be_is_refused(store: str, transport: str, what: str) -> None:
+def test_invalid_address_is_refused(store: str, transport: str, what: str) -> None:
     with pytest.raises(UsageError, match=what) as refusal:
         check_settings(AacpSection("mine", store, transport))
     assert "s3cr3t" not in str(refusal.value)
 
 
 @pytest.mark.rule("AACP-84")
-def test_a_name_that_is_no_agents_id_is_refused() -> None:
+def test_name_that_is_no_agent_id_is_refused() -> None:
     for name in (" mine", "mine ", "a\u200bb"):
         with pytest.raises(UsageError, match=r"aacp\.name must be"):
             check_settings(AacpSection(name))
 
 
-def test_an_address_that_can_be_is_not_tried() -> None:
+def test_valid_address_is_not_connected_to() -> None:
     for store, transport in (
         ("memory", "none"),
         ("sqlite:x.db", "nats://user:secret@nowhere.invalid:4222"),
@@ -86,7 +86,7 @@ def test_a_transport_needs_a_ledger_that_lasts_and_a_name_of_its_own() -> None:
         check_settings(AacpSection(store="sqlite:x.db", transport="nats://host"))
 
 
-def test_a_server_with_such_an_address_does_not_start() -> None:
+def test_server_with_invalid_address_does_not_start() -> None:
     settings = {"aacp.store": "sqlite:/nonexistent/x.db"}
     done = subprocess.run(
         [sys.executable, *command("serve")[1:]],
@@ -121,7 +121,7 @@ for name, extra in (("NatsTransport", "nats"), ("PostgresAACPPersistenceAdapter"
 """
 
 
-def test_everything_is_imported_without_extras_but_what_needs_one() -> None:
+def test_all_names_but_those_of_extras_import_without_extras() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_EXTRAS], capture_output=True, text=True, timeout=60
     )

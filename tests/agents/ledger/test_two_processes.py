@@ -61,7 +61,7 @@ async def delete_stream(url: str, stream: str) -> None:
 
 
 @pytest.mark.parametrize("between", [over_postgres, over_nats])
-def test_nothing_is_lost_and_nothing_executed_twice(between: Any, tmp_path: Path) -> None:
+def test_two_processes_lose_nothing_and_execute_once(between: Any, tmp_path: Path) -> None:
     executions: Counter[str] = Counter()
     told: dict[str, list[str]] = {}
 
