@@ -79,7 +79,7 @@ def asked_of(response: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 @pytest.mark.rule("ASK-10", "ASK-13", "ASK-14")
-def test_a_call_is_retried_until_it_has_a_result() -> None:
+def test_call_is_retried_until_it_has_a_result() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         questions, state = asked_of(await client.call("greet"))
         message = {"message": "Who?", "requestedSchema": NAME}
@@ -101,7 +101,7 @@ def test_a_call_is_retried_until_it_has_a_result() -> None:
 
 
 @pytest.mark.rule("ASK-14", "ASK-15")
-def test_any_process_with_the_same_key_goes_on() -> None:
+def test_retry_goes_on_in_any_process_with_same_key() -> None:
     config = ServerConfig(security=SecuritySection(state_key="ab" * 32))
     states: list[str] = []
 
@@ -126,7 +126,7 @@ def test_any_process_with_the_same_key_goes_on() -> None:
 @pytest.mark.parametrize(
     "responses", [{}, {"wrong_key": accepted(name="x")}, {"user_name": 12345}, {"user_name": None}]
 )
-def test_what_is_lacking_is_asked_for_again(responses: dict[str, Any]) -> None:
+def test_missing_answer_is_asked_for_again(responses: dict[str, Any]) -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         questions, _ = asked_of(await client.call("greet", inputResponses=responses))
         assert [*questions] == ["user_name"]
@@ -135,7 +135,7 @@ def test_what_is_lacking_is_asked_for_again(responses: dict[str, Any]) -> None:
 
 
 @pytest.mark.rule("ASK-20")
-def test_answers_that_the_state_did_not_ask_for_are_dropped() -> None:
+def test_answer_that_state_did_not_ask_for_is_dropped() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         responses = {"user_name": accepted(name="Ann"), "1": accepted(), "more": accepted(x=1)}
         questions, state = asked_of(await client.call("greet"))
@@ -169,7 +169,7 @@ def test_answers_that_the_state_did_not_ask_for_are_dropped() -> None:
         ("resources/read", {"uri": "note://5"}),
     ],
 )
-def test_what_comes_along_malformed_is_refused(
+def test_malformed_answers_are_refused(
     method: str, params: dict[str, Any], along: dict[str, Any], reason: str
 ) -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
@@ -189,7 +189,7 @@ def test_what_comes_along_malformed_is_refused(
 
 
 @pytest.mark.rule("ASK-32", "ASK-33")
-def test_a_state_is_for_one_request_and_one_principal() -> None:
+def test_state_is_valid_for_one_request_and_principal() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         _, state = asked_of(await client.call("greet"))
         for tool, arguments in (("greet", {"greeting": "Hi"}), ("everything", {})):
@@ -207,7 +207,7 @@ def test_a_state_is_for_one_request_and_one_principal() -> None:
 
 
 @pytest.mark.rule("ASK-32", "ASK-33")
-def test_a_state_expires() -> None:
+def test_expired_state_is_refused() -> None:
     clock = ManualClock()
 
     async def play(rig: Rig, client: AskedClient) -> None:
@@ -222,7 +222,7 @@ def test_a_state_expires() -> None:
 
 
 @pytest.mark.rule("ASK-32")
-def test_a_handler_may_change_the_arguments_it_was_given() -> None:
+def test_handler_that_changes_its_arguments_can_be_retried() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         async def handler(arguments: dict[str, Any], context: ToolContext) -> int:
             arguments.clear()
@@ -240,7 +240,7 @@ def test_a_handler_may_change_the_arguments_it_was_given() -> None:
 
 
 @pytest.mark.rule("ASK-03", "ASK-29")
-def test_several_questions_in_one_round() -> None:
+def test_several_requests_share_one_round() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         questions, state = asked_of(await client.call("everything"))
         assert {key: one["method"] for key, one in questions.items()} == {
@@ -261,7 +261,7 @@ def test_several_questions_in_one_round() -> None:
 
 
 @pytest.mark.rule("ASK-22", "ASK-05")
-def test_what_the_client_lacks_is_an_error_of_its_own() -> None:
+def test_missing_client_capability_is_an_error() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         client.capabilities = {"roots": {}}
         error = (await client.call("everything"))["error"]
@@ -279,7 +279,7 @@ def test_what_the_client_lacks_is_an_error_of_its_own() -> None:
 
 
 @pytest.mark.rule("ASK-41")
-def test_pages_to_be_visited_first_are_asked_for() -> None:
+def test_url_elicitation_required_is_answered_with_pages() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         questions, state = asked_of(await client.call("files"))
         page = {"mode": "url", "message": "Connect", "url": "https://x.example/"}
@@ -298,7 +298,7 @@ def test_pages_to_be_visited_first_are_asked_for() -> None:
 
 
 @pytest.mark.rule("ASK-15")
-def test_answers_that_are_too_many_to_be_kept_end_the_call() -> None:
+def test_too_large_state_ends_call_with_error() -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         responses = {"user_name": accepted(name="x" * MAX_STATE_BYTES)}
         _, state = asked_of(await client.call("greet"))
@@ -318,7 +318,7 @@ def test_answers_that_are_too_many_to_be_kept_end_the_call() -> None:
         ("resources/read", {"uri": "note://5"}, "1", {"roots": []}),
     ],
 )
-def test_prompts_and_resources_ask_too(
+def test_prompts_and_resources_can_ask_client(
     method: str, params: dict[str, Any], key: str, answer: Any
 ) -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
@@ -337,7 +337,7 @@ def test_prompts_and_resources_ask_too(
 
 @pytest.mark.rule("ASK-29")
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
-def test_middleware_lets_questions_through(revision: str) -> None:
+def test_middleware_passes_requests_to_client_on(revision: str) -> None:
     rig, seen = Rig(), []
 
     @rig.server.middleware
@@ -367,7 +367,7 @@ def test_middleware_lets_questions_through(revision: str) -> None:
 
 @pytest.mark.rule("ASK-02")
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
-def test_a_completion_cannot_ask(revision: str) -> None:
+def test_completion_cannot_ask_client(revision: str) -> None:
     async def play(rig: Rig, client: AskedClient) -> None:
         @rig.server.completion("note://{id}", "id")
         async def ids(value: str, ctx: ToolContext) -> list[str]:

@@ -73,7 +73,7 @@ def record_of(effects: list[Any]) -> dict[str, Any]:
 
 
 @pytest.mark.rule("FEAT-01", "FEAT-03", "FEAT-04")
-def test_a_call_takes_a_slot_and_ends_with_one_answer_and_one_record() -> None:
+def test_feature_call_takes_slot_and_ends_with_one_reply_and_record() -> None:
     core = make_core().handshake()
     call = started(core)
     assert (call.arguments, call.timeout_ms, call.meta) == (
@@ -99,7 +99,7 @@ def test_a_call_takes_a_slot_and_ends_with_one_answer_and_one_record() -> None:
 
 
 @pytest.mark.rule("FEAT-06", "REV-06")
-def test_its_result_is_completed_as_the_revision_has_it() -> None:
+def test_result_has_members_of_its_revision() -> None:
     core = make_core()
     [reply] = replies(core.conclude(started(core, peer=NEW), Returned(5)))
     assert reply["result"]["resultType"] == "complete"
@@ -107,7 +107,7 @@ def test_its_result_is_completed_as_the_revision_has_it() -> None:
 
 
 @pytest.mark.rule("FEAT-01")
-def test_without_a_free_slot_it_is_refused_at_once() -> None:
+def test_feature_call_without_free_slot_is_refused() -> None:
     core = make_core({"resources": {"max_concurrent_executions": 1}}).handshake()
     core.add("tool")
     core.begin("tool")
@@ -130,7 +130,7 @@ def test_without_a_free_slot_it_is_refused_at_once() -> None:
         ("UNAUTHORIZED", "prompts/get", OLD, -32603),
     ],
 )
-def test_a_tool_error_becomes_a_json_rpc_error_with_the_same_data(
+def test_tool_error_becomes_json_rpc_error_with_same_data(
     code: str, method: str, peer: Peer, expected: int
 ) -> None:
     core = make_core().handshake()
@@ -155,7 +155,7 @@ def test_a_tool_error_becomes_a_json_rpc_error_with_the_same_data(
 @pytest.mark.parametrize(
     "outcome", [Raised(RuntimeError("secret")), Raised(SystemExit(3)), Stopped()]
 )
-def test_what_an_unexpected_exception_says_goes_to_the_log(outcome: CallOutcome) -> None:
+def test_unexpected_exception_of_feature_is_logged_only(outcome: CallOutcome) -> None:
     core = make_core().handshake()
     effects = core.conclude(started(core), outcome)
     error = error_of(effects)
@@ -166,7 +166,7 @@ def test_what_an_unexpected_exception_says_goes_to_the_log(outcome: CallOutcome)
 
 
 @pytest.mark.rule("FEAT-05")
-def test_details_that_cannot_be_told_are_replaced() -> None:
+def test_details_that_are_not_json_are_replaced() -> None:
     core = make_core().handshake()
     error = error_of(
         core.conclude(started(core), Raised(ToolError("INTERNAL", "\ud800", {"x": {1}})))
@@ -177,7 +177,7 @@ def test_details_that_cannot_be_told_are_replaced() -> None:
 
 @pytest.mark.rule("FEAT-01")
 @pytest.mark.parametrize("meta", [None, 5, "x", [], True])
-def test_a_meta_that_is_no_object_is_refused(meta: Any) -> None:
+def test_meta_that_is_not_an_object_is_refused(meta: Any) -> None:
     core = make_core().handshake()
     request = Request(7, "prompts/get", {"name": "n", "_meta": meta})
     with pytest.raises(JsonRpcError) as refused:
@@ -196,7 +196,7 @@ def test_a_meta_that_is_no_object_is_refused(meta: Any) -> None:
 
 
 @pytest.mark.rule("FEAT-05")
-def test_an_error_larger_than_a_response_is_cut_down() -> None:
+def test_error_larger_than_response_limit_keeps_only_its_code() -> None:
     core = make_core({"tools": {"max_response_bytes": 100}}).handshake()
     short = error_of(core.conclude(started(core), Raised(ToolError("NOT_FOUND", "x" * 500))))
     assert short["message"] == "x" * 500
@@ -206,7 +206,7 @@ def test_an_error_larger_than_a_response_is_cut_down() -> None:
 
 
 @pytest.mark.rule("FEAT-06")
-def test_a_result_that_cannot_be_written_is_an_error() -> None:
+def test_result_that_is_not_json_is_an_error() -> None:
     core = make_core().handshake()
     effects = core.conclude(started(core), Returned("\ud800"))
     error = error_of(effects)
@@ -217,7 +217,7 @@ def test_a_result_that_cannot_be_written_is_an_error() -> None:
 
 
 @pytest.mark.rule("FEAT-06")
-def test_a_coroutine_is_no_result() -> None:
+def test_coroutine_as_result_is_refused() -> None:
     async def late() -> str:
         return "text"
 
@@ -229,7 +229,7 @@ def test_a_coroutine_is_no_result() -> None:
 
 
 @pytest.mark.rule("FEAT-02", "FEAT-06")
-def test_a_result_that_its_shape_refuses_or_that_is_too_large_is_not_sent() -> None:
+def test_refused_or_too_large_result_is_not_sent() -> None:
     core = make_core({"tools": {"max_response_bytes": 100}}).handshake()
     effects = core.conclude(started(core), Returned("refuse"))
     assert error_of(effects)["data"]["details"] == {"reason": "shape"}
@@ -239,7 +239,7 @@ def test_a_result_that_its_shape_refuses_or_that_is_too_large_is_not_sent() -> N
 
 
 @pytest.mark.rule("FEAT-03")
-def test_its_deadline_is_answered_and_what_it_returns_then_is_dropped() -> None:
+def test_deadline_is_answered_and_late_result_dropped() -> None:
     core = make_core().handshake()
     call = started(core, timeout_ms=50)
     effects = core.dispatcher.expire(call)
@@ -257,7 +257,7 @@ def test_its_deadline_is_answered_and_what_it_returns_then_is_dropped() -> None:
 
 
 @pytest.mark.rule("FEAT-03")
-def test_a_cancelled_call_is_never_answered() -> None:
+def test_cancelled_call_is_never_answered() -> None:
     core = make_core().handshake()
     call = started(core)
     effects = core.dispatch(notification("notifications/cancelled", {"requestId": 7}))
@@ -270,7 +270,7 @@ def test_a_cancelled_call_is_never_answered() -> None:
 
 @pytest.mark.rule("FEAT-03", "RPC-10")
 @pytest.mark.parametrize("waited_for", [True, False])
-def test_a_call_that_a_bug_breaks_off_ends_once(waited_for: bool) -> None:
+def test_feature_call_with_bug_ends_once(waited_for: bool) -> None:
     core = make_core().handshake()
     call = started(core)
     if not waited_for:
@@ -283,7 +283,7 @@ def test_a_call_that_a_bug_breaks_off_ends_once(waited_for: bool) -> None:
 
 
 @pytest.mark.rule("FEAT-02")
-def test_a_correlation_id_is_the_connections_where_the_request_has_none() -> None:
+def test_correlation_id_defaults_to_that_of_connection() -> None:
     core = make_core().handshake()
     request = Request(7, "prompts/get", {"_meta": {VERSION_KEY: "x", CAPABILITIES_KEY: {}}})
     [call] = begin_feature_call(

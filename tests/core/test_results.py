@@ -95,7 +95,7 @@ RESULTS: list[tuple[Any, str]] = [
 
 @pytest.mark.rule("CALL-16")
 @pytest.mark.parametrize(("value", "text"), RESULTS)
-def test_a_result_is_written_as_json(value: Any, text: str) -> None:
+def test_result_is_written_as_json(value: Any, text: str) -> None:
     assert encode_result(value, LIMIT) == text
 
 
@@ -182,7 +182,7 @@ UNSPEAKABLE = {
 
 @pytest.mark.rule("CALL-17", "ERR-06")
 @pytest.mark.parametrize("value", UNSPEAKABLE.values(), ids=UNSPEAKABLE)
-def test_what_json_cannot_say_is_refused_with_its_cause(value: Any) -> None:
+def test_value_that_is_not_json_is_refused_with_cause(value: Any) -> None:
     with pytest.raises(ToolError) as refusal:
         encode_result(value, LIMIT)
     assert refusal.value.code is ErrorCode.INTERNAL
@@ -196,7 +196,7 @@ class Awaitable:
 
 
 @pytest.mark.rule("CALL-17", "ERR-06")
-def test_an_awaitable_is_refused_with_a_hint_and_a_coroutine_is_closed() -> None:
+def test_awaitable_is_refused_with_hint_and_coroutine_closed() -> None:
     async def forecast() -> int:
         return 1
 
@@ -216,7 +216,7 @@ def test_an_awaitable_is_refused_with_a_hint_and_a_coroutine_is_closed() -> None
 
 @pytest.mark.rule("CALL-10", "ERR-06")
 @pytest.mark.parametrize("value", ["x" * 98, "ä" * 49, [10] * 33 + [5]])
-def test_a_text_may_have_the_size_of_the_limit_and_no_more(value: Any) -> None:
+def test_text_larger_than_limit_is_refused(value: Any) -> None:
     size = len(orjson.dumps(value))
     assert len(encode_result(value, size).encode()) == size
     with pytest.raises(ToolError) as refusal:

@@ -87,13 +87,13 @@ PIXEL = {"type": "image", "data": "YWJj", "mimeType": "image/png"}
         (ToolResult(["a", Text("b")]), [text("a"), text("b")]),
     ],
 )
-def test_content_is_sent_as_the_handler_shaped_it(value: Any, content: list[Any]) -> None:
+def test_content_is_sent_unchanged(value: Any, content: list[Any]) -> None:
     assert result(value) == {"content": content, "isError": False}
 
 
 @pytest.mark.rule("CONT-01", "CONT-09")
 @pytest.mark.parametrize("value", ["hi", ["hi"], [], (), [["a"]], {"type": "text"}, None, 5])
-def test_a_plain_value_is_json_text(value: Any) -> None:
+def test_plain_value_is_json_text(value: Any) -> None:
     assert not is_shaped(value)
     assert result(value) == {"content": [text(orjson.dumps(value).decode())], "isError": False}
 
@@ -113,7 +113,7 @@ def test_a_plain_value_is_json_text(value: Any) -> None:
         Text("a", meta={"a": Text("b")}),
     ],
 )
-def test_content_inside_of_plain_values_and_the_reverse_are_refused(value: Any) -> None:
+def test_content_mixed_with_plain_values_is_refused(value: Any) -> None:
     error = refusal(value)
     assert error.details == {"reason": "result_not_serializable"}
     assert error.__cause__ is not None
@@ -121,7 +121,7 @@ def test_content_inside_of_plain_values_and_the_reverse_are_refused(value: Any) 
 
 @pytest.mark.rule("CONT-04")
 @pytest.mark.parametrize("revision", REVISIONS.values(), ids=REVISIONS)
-def test_each_revision_gets_kinds_it_knows(revision: Revision) -> None:
+def test_content_has_kinds_of_the_revision(revision: Revision) -> None:
     blocks: list[Block] = [Audio(b"", "audio/wav"), ResourceLink("a:b", "b"), Text("c")]
     kinds = [block["type"] for block in result(blocks, revision=revision)["content"]]
     assert set(kinds) <= revision.content_kinds
@@ -129,7 +129,7 @@ def test_each_revision_gets_kinds_it_knows(revision: Revision) -> None:
 
 
 @pytest.mark.rule("CONT-03")
-def test_a_result_says_all_there_is_to_say() -> None:
+def test_tool_result_with_all_members_is_sent() -> None:
     value = ToolResult("sorry", is_error=True, meta={"k": Count(1)})
     assert result(value) == {
         "content": [text("sorry")],
@@ -143,7 +143,7 @@ def test_a_result_says_all_there_is_to_say() -> None:
 
 @pytest.mark.rule("CONT-06")
 @pytest.mark.parametrize("value", [{"count": 1}, Count(1), ToolResult(structured=Count(1))])
-def test_what_fits_the_schema_is_sent_structured_and_as_text(value: Any) -> None:
+def test_value_that_fits_output_schema_is_structured_and_text(value: Any) -> None:
     assert result(value, COUNTING) == {
         "content": [text('{"count":1}')],
         "isError": False,
@@ -152,7 +152,7 @@ def test_what_fits_the_schema_is_sent_structured_and_as_text(value: Any) -> None
 
 
 @pytest.mark.rule("CONT-03", "CONT-06")
-def test_content_of_its_own_stands_in_the_place_of_the_text() -> None:
+def test_explicit_content_replaces_text_of_structured_value() -> None:
     value = ToolResult("One.", structured={"count": 1})
     for tool in (COUNTING, PLAIN):
         assert result(value, tool)["content"] == [text("One.")]
@@ -160,7 +160,7 @@ def test_content_of_its_own_stands_in_the_place_of_the_text() -> None:
 
 
 @pytest.mark.rule("CONT-10", "SCHEMA-37")
-def test_what_is_too_complex_to_be_checked_is_never_sent() -> None:
+def test_too_complex_result_is_not_sent() -> None:
     alternatives = [{"properties": {f"key{at}": {"type": "integer"}}} for at in range(100)]
     schema = {"items": {"anyOf": [{"type": "null"}, *alternatives]}}
     error = refusal([0] * 1_500_000, make_tool(schema), limit=8_000_000)
@@ -172,7 +172,7 @@ def test_what_is_too_complex_to_be_checked_is_never_sent() -> None:
 @pytest.mark.parametrize(
     "value", [{"count": "secret"}, {}, None, [], "secret", Text("secret"), ToolResult("secret")]
 )
-def test_what_violates_the_schema_is_never_sent(value: Any) -> None:
+def test_result_that_violates_output_schema_is_not_sent(value: Any) -> None:
     error = refusal(value, COUNTING)
     assert error.details == {"reason": "output_schema_violation"}
     assert isinstance(error.__cause__, OutputSchemaViolation)
@@ -180,7 +180,7 @@ def test_what_violates_the_schema_is_never_sent(value: Any) -> None:
 
 
 @pytest.mark.rule("CONT-10")
-def test_where_it_violates_the_schema_is_said_in_the_log_only() -> None:
+def test_violation_of_output_schema_is_logged_only() -> None:
     core = counting_core()
     effects = core.conclude(core.begin("tool"), Returned({"count": "secret"}))
     [reply] = replies(effects)
@@ -192,14 +192,14 @@ def test_where_it_violates_the_schema_is_said_in_the_log_only() -> None:
 
 
 @pytest.mark.rule("CONT-06")
-def test_an_error_is_not_held_against_the_schema() -> None:
+def test_error_result_is_not_checked_against_output_schema() -> None:
     sent = result(ToolResult("no", is_error=True, structured={"count": "x"}), COUNTING)
     assert sent == {"content": [text("no")], "isError": True}
 
 
 @pytest.mark.rule("CONT-07")
 @given(value=JSON)
-def test_any_json_is_structured_from_2026_07_28_on(value: Any) -> None:
+def test_any_json_is_structured_since_2026_07_28(value: Any) -> None:
     sent = result(value, ANYTHING, limit=10**6)
     assert sent["structuredContent"] == value
     assert orjson.loads(sent["content"][0]["text"]) == value
@@ -207,7 +207,7 @@ def test_any_json_is_structured_from_2026_07_28_on(value: Any) -> None:
 
 @pytest.mark.rule("CONT-07")
 @given(value=JSON)
-def test_before_it_only_objects_are(value: Any) -> None:
+def test_only_objects_are_structured_before_2026_07_28(value: Any) -> None:
     sent = result(value, ANYTHING, OBJECTS, limit=10**6)
     assert ("structuredContent" in sent) == (type(value) is dict)
     assert orjson.loads(sent["content"][0]["text"]) == value
@@ -215,7 +215,7 @@ def test_before_it_only_objects_are(value: Any) -> None:
 
 
 @pytest.mark.rule("CONT-07")
-def test_null_is_a_structured_value_where_the_schema_takes_it() -> None:
+def test_null_is_structured_where_schema_allows_it() -> None:
     assert result(None, ANYTHING)["structuredContent"] is None
     assert "structuredContent" not in result(ToolResult(structured=None), PLAIN)
 
@@ -227,7 +227,7 @@ def test_null_is_a_structured_value_where_the_schema_takes_it() -> None:
 @pytest.mark.parametrize(
     "value", [Text("x" * 100), [Text("x" * 50), Image(b"x" * 50, "image/png")]]
 )
-def test_a_result_over_the_limit_is_refused(value: Any) -> None:
+def test_result_larger_than_limit_is_refused(value: Any) -> None:
     details = refusal(value, limit=100).details
     assert details is not None
     assert details["reason"] == "result_too_large"
@@ -236,7 +236,7 @@ def test_a_result_over_the_limit_is_refused(value: Any) -> None:
 
 
 @pytest.mark.rule("CONT-08")
-def test_content_and_structure_count_together() -> None:
+def test_limit_counts_content_and_structured_value() -> None:
     whole = len('[{"type":"text","text":"{\\"count\\":1}"}]{"count":1}')
     assert result({"count": 1}, COUNTING, limit=whole)["isError"] is False
     refusal({"count": 1}, COUNTING, limit=whole - 1)
@@ -250,7 +250,7 @@ def counting_core() -> Core:
 
 
 @pytest.mark.rule("CONT-08")
-def test_a_result_that_is_an_error_counts_as_one() -> None:
+def test_error_result_is_recorded_as_tool_error() -> None:
     core = counting_core()
     effects = core.conclude(core.begin("tool"), Returned(ToolResult("no", is_error=True)))
     [record] = completions(effects)

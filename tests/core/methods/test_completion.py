@@ -46,7 +46,7 @@ def asked(ref: Any = PROMPT, name: Any = "language", value: Any = "p", **params:
 
 
 @pytest.mark.rule("COMP-06")
-def test_capability_and_method_come_with_the_first_completer() -> None:
+def test_first_completer_adds_capability_and_method() -> None:
     for core in (make_core().handshake(), featured(completing=False)):
         assert core.answer(asked())["error"]["code"] == -32601
     core = featured()
@@ -67,7 +67,7 @@ def test_capability_and_method_come_with_the_first_completer() -> None:
         ({"type": "ref/resource", "uri": "task://7"}, "id", "task://7", 30_000),
     ],
 )
-def test_a_handler_completes(ref: Any, name: str, subject: str, timeout_ms: int) -> None:
+def test_handler_completes_argument(ref: Any, name: str, subject: str, timeout_ms: int) -> None:
     core = featured()
     [call] = core.dispatch(asked(ref, name, context={"arguments": {"code": "x"}}))
     assert isinstance(call, Invocation)
@@ -79,7 +79,7 @@ def test_a_handler_completes(ref: Any, name: str, subject: str, timeout_ms: int)
 
 
 @pytest.mark.rule("COMP-04", "COMP-07")
-def test_choices_and_arguments_that_nothing_completes_are_answered_at_once() -> None:
+def test_choices_and_arguments_without_completer_are_answered_at_once() -> None:
     core = featured()
     result = core.answer(asked(name="color", value="G"))["result"]
     assert result == {"completion": {"values": ["green"], "total": 1, "hasMore": False}}
@@ -112,7 +112,7 @@ def test_choices_and_arguments_that_nothing_completes_are_answered_at_once() -> 
         ({"ref": PROMPT, "argument": {"name": "x", "value": ""}}, "there is no argument 'x'"),
     ],
 )
-def test_what_is_malformed_or_refers_to_nothing_is_refused(params: Any, what: str) -> None:
+def test_malformed_or_unknown_reference_is_refused(params: Any, what: str) -> None:
     error = featured().answer(request("completion/complete", params))["error"]
     assert error["code"] == -32602
     assert error["message"].startswith(f"Invalid params: {what}")
@@ -120,7 +120,7 @@ def test_what_is_malformed_or_refers_to_nothing_is_refused(params: Any, what: st
 
 @pytest.mark.rule("COMP-07")
 @pytest.mark.parametrize("context", [5, None, {"arguments": 5}, {"arguments": {"a": 5}}])
-def test_a_context_that_is_none_is_refused(context: Any) -> None:
+def test_invalid_context_is_refused(context: Any) -> None:
     error = featured().answer(asked(context=context))["error"]
     assert error["code"] == -32602
     assert "context must be an object" in error["message"]
@@ -128,7 +128,7 @@ def test_a_context_that_is_none_is_refused(context: Any) -> None:
 
 @pytest.mark.rule("COMP-02", "REV-03")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
-def test_a_context_is_nothing_to_a_revision_without_one(revision: str) -> None:
+def test_context_is_ignored_by_revision_without_it(revision: str) -> None:
     core = featured()
     core.session = core.open_session()
     core.dispatch(request("initialize", {"protocolVersion": revision}))
@@ -141,7 +141,7 @@ def test_a_context_is_nothing_to_a_revision_without_one(revision: str) -> None:
 
 
 @pytest.mark.rule("COMP-02")
-def test_a_context_may_be_empty() -> None:
+def test_empty_context_is_accepted() -> None:
     [call] = featured().dispatch(asked(context={}))
     assert isinstance(call, Invocation)
     assert call.arguments["arguments"] == {}

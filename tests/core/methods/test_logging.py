@@ -48,7 +48,7 @@ async def levels_said(client: AskedClient, request_id: int) -> list[str]:
 
 
 @pytest.mark.rule("NOTE-04", "NOTE-05")
-def test_a_client_is_sent_what_it_wants_from_info_on() -> None:
+def test_client_gets_log_messages_from_its_level_on() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server)
         everything = {"levels": [*LOGGING_LEVELS]}
@@ -64,7 +64,7 @@ def test_a_client_is_sent_what_it_wants_from_info_on() -> None:
 
 @pytest.mark.rule("NOTE-06")
 @pytest.mark.parametrize("params", [{}, {"level": None}, {"level": "warn"}, {"level": ["info"]}])
-def test_a_level_that_is_none_is_refused(params: dict[str, Any]) -> None:
+def test_unknown_level_is_refused(params: dict[str, Any]) -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server)
         client.request("logging/setLevel", params)
@@ -75,7 +75,7 @@ def test_a_level_that_is_none_is_refused(params: dict[str, Any]) -> None:
 
 
 @pytest.mark.rule("NOTE-06")
-def test_a_level_without_params_is_refused() -> None:
+def test_set_level_without_params_is_refused() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server)
         client.write(id="x", method="logging/setLevel")
@@ -85,7 +85,7 @@ def test_a_level_without_params_is_refused() -> None:
 
 
 @pytest.mark.rule("NOTE-05")
-def test_a_new_level_counts_for_calls_that_run() -> None:
+def test_new_level_applies_to_running_calls() -> None:
     async def scene(rig: Rig) -> None:
         heard = asyncio.Event()
 
@@ -109,7 +109,7 @@ def test_a_new_level_counts_for_calls_that_run() -> None:
 
 @pytest.mark.rule("NOTE-05")
 @pytest.mark.parametrize("wanted", [None, "debug", "warning", "emergency"])
-def test_in_the_stateless_mode_the_request_says_what_it_wants(wanted: str | None) -> None:
+def test_stateless_request_sets_its_own_level(wanted: str | None) -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         meta = {} if wanted is None else {f"{PREFIX}logLevel": wanted}
@@ -126,7 +126,7 @@ def test_in_the_stateless_mode_the_request_says_what_it_wants(wanted: str | None
 
 
 @pytest.mark.rule("NOTE-04", "NOTE-06")
-def test_a_handler_that_names_no_level_is_told_so() -> None:
+def test_handler_with_unknown_level_gets_usage_error() -> None:
     context = ToolContext("run", "correlation", AbortSignal(), Rig().server.runtime.logger)
     with pytest.raises(UsageError, match="debug, info"):
         context.log("warn", "x")
@@ -135,7 +135,7 @@ def test_a_handler_that_names_no_level_is_told_so() -> None:
 
 
 @pytest.mark.rule("NOTE-04")
-def test_the_log_of_the_server_is_another_one() -> None:
+def test_messages_to_client_are_not_in_server_log() -> None:
     async def scene(rig: Rig) -> None:
         @rig.server.tool
         async def note(ctx: ToolContext) -> None:
@@ -171,7 +171,7 @@ async def progress_of(client: AskedClient, request_id: int) -> list[dict[str, An
 @pytest.mark.rule("NOTE-01")
 @pytest.mark.parametrize("token", ["a", 5, ""])
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", HANDSHAKE, STATELESS])
-def test_progress_is_reported_to_who_asked(revision: str, token: Any) -> None:
+def test_progress_is_sent_to_client_with_token(revision: str, token: Any) -> None:
     async def scene(rig: Rig) -> None:
         @rig.server.tool
         async def work(ctx: ToolContext) -> None:
@@ -191,7 +191,7 @@ def test_progress_is_reported_to_who_asked(revision: str, token: Any) -> None:
 
 @pytest.mark.rule("NOTE-01")
 @pytest.mark.parametrize("meta", [{}, *({"progressToken": each} for each in (None, 1.5, True, []))])
-def test_without_a_token_nothing_is_sent(meta: dict[str, Any]) -> None:
+def test_progress_without_token_is_not_sent(meta: dict[str, Any]) -> None:
     async def scene(rig: Rig) -> None:
         @rig.server.tool
         async def work(ctx: ToolContext) -> str:
@@ -207,7 +207,7 @@ def test_without_a_token_nothing_is_sent(meta: dict[str, Any]) -> None:
 
 @pytest.mark.rule("NOTE-02")
 @given(st.lists(st.integers(-5, 5) | st.floats()))
-def test_progress_increases(values: list[float]) -> None:
+def test_progress_that_does_not_increase_is_not_sent(values: list[float]) -> None:
     async def scene(rig: Rig) -> None:
         @rig.server.tool
         async def work(ctx: ToolContext) -> None:
@@ -227,7 +227,7 @@ def test_progress_increases(values: list[float]) -> None:
 
 
 @pytest.mark.rule("NOTE-02")
-def test_progress_increases_whichever_thread_reports_it() -> None:
+def test_progress_of_several_threads_increases() -> None:
     async def scene(rig: Rig) -> None:
         @rig.server.tool
         def work(ctx: ToolContext) -> None:
@@ -255,7 +255,7 @@ def test_progress_increases_whichever_thread_reports_it() -> None:
 
 @pytest.mark.rule("NOTE-03")
 @pytest.mark.parametrize("ending", ["cancelled", "closed"])
-def test_nothing_is_sent_for_a_call_that_nobody_waits_for(ending: str) -> None:
+def test_nothing_is_sent_for_call_that_is_not_pending(ending: str) -> None:
     async def scene(rig: Rig) -> None:
         aborted = asyncio.Event()
 

@@ -37,7 +37,7 @@ def begun(core: Core, params: Any) -> Invocation:
 
 
 @pytest.mark.rule("PROMPT-07")
-def test_capability_and_methods_come_with_the_first_prompt() -> None:
+def test_first_prompt_adds_capability_and_methods() -> None:
     core = make_core().handshake()
     for features in (None, Features()):
         core.dispatcher.features = features
@@ -54,7 +54,7 @@ def test_capability_and_methods_come_with_the_first_prompt() -> None:
 
 
 @pytest.mark.rule("PROMPT-02", "PAGE-01")
-def test_the_list_comes_in_pages() -> None:
+def test_prompts_are_listed_in_pages() -> None:
     core = featured({"server": {"page_size": 1}})
     first = core.answer(request("prompts/list"))["result"]
     assert first["prompts"] == [{"name": "bare"}]
@@ -66,7 +66,7 @@ def test_the_list_comes_in_pages() -> None:
 
 
 @pytest.mark.rule("PROMPT-05", "PROMPT-10")
-def test_a_prompt_is_made_and_answered() -> None:
+def test_prompt_is_answered_with_messages() -> None:
     core = featured()
     arguments = {"code": "x = 1", "language": "py"}
     call = begun(core, {"name": "review", "arguments": arguments})
@@ -102,7 +102,7 @@ def test_a_prompt_is_made_and_answered() -> None:
         ({"name": "bare", "arguments": {"a": "b"}}, "the prompt has no argument 'a'"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_any_handler_runs(params: Any, what: str) -> None:
+def test_invalid_prompt_arguments_are_refused_before_handler_runs(params: Any, what: str) -> None:
     error = featured().answer(request("prompts/get", params))["error"]
     assert error["code"] == -32602
     assert error["message"] == f"Invalid params: {what}"

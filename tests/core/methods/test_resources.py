@@ -43,7 +43,7 @@ def begun(core: Core, params: Any) -> Invocation:
 
 
 @pytest.mark.rule("MRES-13")
-def test_without_resources_there_is_neither_capability_nor_method() -> None:
+def test_server_without_resources_has_no_capability_and_methods() -> None:
     core = make_core()
     for features in (None, Features()):
         core.dispatcher.features = features
@@ -56,7 +56,7 @@ def test_without_resources_there_is_neither_capability_nor_method() -> None:
 
 
 @pytest.mark.rule("MRES-13")
-def test_with_the_first_one_there_are_both() -> None:
+def test_first_resource_adds_capability_and_methods() -> None:
     core = featured()
     core.session = core.open_session()
     answer = core.answer(request("initialize", {"protocolVersion": "2025-11-25"}))
@@ -67,7 +67,7 @@ def test_with_the_first_one_there_are_both() -> None:
 
 
 @pytest.mark.rule("MRES-02", "MRES-03", "PAGE-01")
-def test_lists_come_in_pages() -> None:
+def test_resources_and_templates_are_listed_in_pages() -> None:
     core = featured({"server": {"page_size": 2}})
     first = core.answer(request("resources/list"))["result"]
     assert [each["uri"] for each in first["resources"]] == ["file:///a", "file:///b"]
@@ -81,7 +81,7 @@ def test_lists_come_in_pages() -> None:
 @pytest.mark.rule("PAGE-03")
 @pytest.mark.parametrize("method", LISTS)
 @pytest.mark.parametrize("cursor", ["", "x", 5, True, [], {}])
-def test_a_cursor_nobody_gave_out_is_refused(method: str, cursor: Any) -> None:
+def test_unknown_cursor_is_refused(method: str, cursor: Any) -> None:
     error = featured().answer(request(method, {"cursor": cursor}))["error"]
     assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_cursor")
 
@@ -94,7 +94,9 @@ def test_a_cursor_nobody_gave_out_is_refused(method: str, cursor: Any) -> None:
         ("task://%C3%A9", {"uri": "task://%C3%A9", "id": "é"}, 50),
     ],
 )
-def test_what_has_the_uri_is_read(uri: str, arguments: dict[str, str], timeout_ms: int) -> None:
+def test_resource_with_the_uri_is_read(
+    uri: str, arguments: dict[str, str], timeout_ms: int
+) -> None:
     core = featured()
     call = begun(core, {"uri": uri})
     assert (call.name, call.arguments, call.timeout_ms) == (uri, arguments, timeout_ms)
@@ -104,7 +106,7 @@ def test_what_has_the_uri_is_read(uri: str, arguments: dict[str, str], timeout_m
 
 @pytest.mark.rule("MRES-16")
 @pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
-def test_what_nothing_has_is_not_found(revision: str) -> None:
+def test_unknown_uri_is_not_found(revision: str) -> None:
     core = featured(revision=revision)
     assert core.answer(request("resources/read", {"uri": "no://such"}))["error"] == {
         "code": -32002,
@@ -121,7 +123,7 @@ def test_what_nothing_has_is_not_found(revision: str) -> None:
 
 
 @pytest.mark.rule("MRES-16", "MRES-09")
-def test_a_stateless_peer_is_told_so_too() -> None:
+def test_unknown_uri_is_not_found_for_stateless_peer() -> None:
     core = featured()
     for uri in ("no://such", "task://..", "task://%2e%2e", "task://a%2Fb", ""):
         params = {"uri": uri, "_meta": STATELESS}
@@ -133,13 +135,13 @@ def test_a_stateless_peer_is_told_so_too() -> None:
 @pytest.mark.parametrize(
     "params", [None, {}, {"uri": None}, {"uri": 5}, {"uri": ["a:b"]}, {"uri": "a:" + "b" * 2047}]
 )
-def test_what_is_no_uri_is_refused(params: Any) -> None:
+def test_invalid_uri_is_refused(params: Any) -> None:
     error = featured().answer(request("resources/read", params))["error"]
     assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_params")
 
 
 @pytest.mark.rule("MRES-14")
-def test_a_stateless_peer_is_told_how_long_it_may_keep_what_it_was_told() -> None:
+def test_stateless_peer_gets_cache_hints() -> None:
     core = featured()
     for method in LISTS:
         result = core.answer(request(method, {"_meta": STATELESS}))["result"]

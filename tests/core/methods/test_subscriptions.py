@@ -77,7 +77,7 @@ def in_a_thread(function: Callable[[], object]) -> None:
 
 
 @pytest.mark.rule("SUB-01", "SUB-02", "SUB-07")
-def test_a_subscriber_hears_of_its_resource_until_it_unsubscribes() -> None:
+def test_subscriber_is_notified_until_it_unsubscribes() -> None:
     async def scene(rig: Rig) -> None:
         client, other = AskedClient(rig.server), AskedClient(rig.server)
         for uri in ("note://all", "note://5", "note://5"):
@@ -101,7 +101,7 @@ def test_a_subscriber_hears_of_its_resource_until_it_unsubscribes() -> None:
 
 @pytest.mark.rule("SUB-10")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25"])
-def test_what_is_not_there_cannot_be_subscribed_to(revision: str) -> None:
+def test_subscription_to_unknown_resource_is_refused(revision: str) -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, revision)
         error = (await subscribe(client, "other://x"))["error"]
@@ -117,7 +117,7 @@ def test_what_is_not_there_cannot_be_subscribed_to(revision: str) -> None:
 
 
 @pytest.mark.rule("SUB-01")
-def test_a_server_without_resources_has_no_subscriptions_to_them() -> None:
+def test_server_without_resources_has_no_subscriptions() -> None:
     async def scene() -> None:
         rig = Rig()
         client = AskedClient(rig.server)
@@ -132,7 +132,7 @@ def test_a_server_without_resources_has_no_subscriptions_to_them() -> None:
 
 
 @pytest.mark.rule("SUB-05")
-def test_how_much_a_session_subscribes_to_is_bounded() -> None:
+def test_topics_of_session_are_bounded() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server)
         for number in range(MAX_TOPICS):
@@ -150,7 +150,7 @@ def test_how_much_a_session_subscribes_to_is_bounded() -> None:
 
 
 @pytest.mark.rule("SUB-03", "SUB-04")
-def test_what_is_honoured_is_acknowledged_first() -> None:
+def test_honoured_fields_are_acknowledged_first() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         _, honoured = await listen(
@@ -168,7 +168,7 @@ def test_what_is_honoured_is_acknowledged_first() -> None:
 
 
 @pytest.mark.rule("SUB-02", "SUB-03", "SUB-07")
-def test_each_subscription_is_told_what_it_asked_for() -> None:
+def test_each_subscription_gets_its_own_notifications() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         tools, _ = await listen(client, toolsListChanged=True)
@@ -205,7 +205,7 @@ def test_each_subscription_is_told_what_it_asked_for() -> None:
         {"notifications": {"taskIds": {}}},
     ],
 )
-def test_a_filter_of_another_shape_is_refused(params: dict[str, Any]) -> None:
+def test_malformed_notifications_filter_is_refused(params: dict[str, Any]) -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         client.request("subscriptions/listen", params)
@@ -217,7 +217,7 @@ def test_a_filter_of_another_shape_is_refused(params: dict[str, Any]) -> None:
 
 
 @pytest.mark.rule("SUB-04")
-def test_tasks_are_for_clients_with_the_extension() -> None:
+def test_task_notifications_need_tasks_extension() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         client.request("subscriptions/listen", {"notifications": {"taskIds": ["x"]}})
@@ -236,7 +236,7 @@ def test_tasks_are_for_clients_with_the_extension() -> None:
 
 
 @pytest.mark.rule("SUB-05")
-def test_how_much_one_connection_listens_to_is_bounded() -> None:
+def test_subscriptions_of_connection_are_bounded() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         many = [f"note://{number}" for number in range(MAX_TOPICS + 1)]
@@ -255,7 +255,7 @@ def test_how_much_one_connection_listens_to_is_bounded() -> None:
 
 
 @pytest.mark.rule("SUB-02", "SUB-08")
-def test_a_client_ends_its_subscription() -> None:
+def test_client_cancels_its_subscription() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         first, _ = await listen(client, toolsListChanged=True)
@@ -274,7 +274,7 @@ def test_a_client_ends_its_subscription() -> None:
 
 
 @pytest.mark.rule("SUB-03", "RPC-17")
-def test_the_id_of_an_open_subscription_is_in_use() -> None:
+def test_id_of_open_subscription_is_in_use() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         subscription, _ = await listen(client, toolsListChanged=True)
@@ -289,7 +289,7 @@ def test_the_id_of_an_open_subscription_is_in_use() -> None:
 
 
 @pytest.mark.rule("SUB-12")
-def test_the_server_ends_every_subscription_with_a_result() -> None:
+def test_stopping_server_ends_subscriptions_with_result() -> None:
     async def scene(rig: Rig) -> None:
         client, older = AskedClient(rig.server, STATELESS), AskedClient(rig.server)
         first, _ = await listen(client, toolsListChanged=True)
@@ -317,7 +317,7 @@ def test_the_server_ends_every_subscription_with_a_result() -> None:
 
 
 @pytest.mark.rule("SUB-12")
-def test_where_a_request_has_a_way_of_its_own_the_result_is_the_last_message() -> None:
+def test_result_is_last_message_of_subscription_with_own_stream() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         client.connection.session.stateless = True
@@ -333,7 +333,7 @@ def test_where_a_request_has_a_way_of_its_own_the_result_is_the_last_message() -
 
 
 @pytest.mark.rule("LIFE-13", "LIFE-15", "SUB-02")
-def test_every_list_that_changes_is_told_to_connections_that_run() -> None:
+def test_changed_lists_are_notified_to_running_connections() -> None:
     async def scene(rig: Rig) -> None:
         early, modern = AskedClient(rig.server), AskedClient(rig.server, STATELESS)
         rig.server.prompt(name="q")(lambda: "x")
@@ -353,7 +353,7 @@ def test_every_list_that_changes_is_told_to_connections_that_run() -> None:
 
 
 @pytest.mark.rule("SUB-11", "SUB-02")
-def test_a_client_that_has_gone_is_forgotten() -> None:
+def test_subscriptions_of_closed_connection_are_dropped() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         await listen(client, resourceSubscriptions=["note://5"], toolsListChanged=True)
@@ -367,7 +367,7 @@ def test_a_client_that_has_gone_is_forgotten() -> None:
 
 
 @pytest.mark.rule("SUB-11")
-def test_a_client_that_its_host_has_dropped_is_forgotten() -> None:
+def test_subscriptions_of_dropped_connection_are_dropped() -> None:
     rig = Rig()
     rig.server.resource("note://all")(lambda: "")
     peer = rig.connect()
@@ -387,7 +387,7 @@ def assert_no_subscribers(rig: Rig) -> None:
 
 
 @pytest.mark.rule("SUB-02", "SUB-07")
-def test_events_come_from_any_thread() -> None:
+def test_resource_updates_may_come_from_any_thread() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         subscription, _ = await listen(client, resourceSubscriptions=["note://5"])
@@ -414,7 +414,7 @@ def test_events_come_from_any_thread() -> None:
 
 
 @pytest.mark.rule("SUB-09")
-def test_a_subscription_whose_id_is_long_is_refused() -> None:
+def test_subscription_with_too_long_id_is_refused() -> None:
     async def scene(rig: Rig) -> None:
         client = AskedClient(rig.server, STATELESS)
         meta = {"_meta": META, "notifications": {}}

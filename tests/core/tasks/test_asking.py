@@ -11,7 +11,7 @@ from foundation_rt.clock import ManualClock
 from foundation_rt.core.context import ToolContext
 from foundation_rt.server_requests.elicitation import Elicit, ElicitUrl
 from foundation_rt.server_requests.errors import ClientCapabilityError, UrlElicitationRequired
-from tests.core.tasks.scene import WITH_TASKS, Client, Scene, play
+from tests.core.tasks.harness import WITH_TASKS, Client, Harness, run
 from tests.core.tasks.test_tasks import text_of
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -36,11 +36,11 @@ def update(client: Client, task_id: str, responses: dict[str, Any]) -> None:
 
 
 @pytest.mark.rule("TASK-18", "TASK-19")
-def test_a_task_waits_for_its_answer_where_it_is() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("greet", ask_a_name)
-        client = stage.client()
+def test_task_waits_for_answer_in_its_handler() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("greet", ask_a_name)
+        client = harness.client()
         task_id = client.call("greet")["taskId"]
         await asyncio.sleep(10)
         task = client.get(task_id)
@@ -50,21 +50,21 @@ def test_a_task_waits_for_its_answer_where_it_is() -> None:
         assert asked["params"]["message"] == "Your name?"
         update(client, task_id, {"unknown": ANN})
         assert client.get(task_id) == task
-        update(stage.client(), task_id, {key: ANN})
+        update(harness.client(), task_id, {key: ANN})
         assert client.get(task_id)["status"] == "working"
         task = await client.ended(task_id)
         assert text_of(task) == "Hello, Ann!"
-        assert len(stage.records) == 1
+        assert len(harness.records) == 1
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-19")
-def test_some_answers_may_come_before_others() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("greet", ask_two)
-        client = stage.client()
+def test_answers_may_come_one_by_one() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("greet", ask_two)
+        client = harness.client()
         task_id = client.call("greet")["taskId"]
         await asyncio.sleep(1)
         one, two = client.get(task_id)["inputRequests"]
@@ -77,16 +77,16 @@ def test_some_answers_may_come_before_others() -> None:
         update(client, task_id, {two: bob, one: bob})
         assert text_of(await client.ended(task_id)) == ["Bob", "Ann"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-19")
 @pytest.mark.parametrize("answer", [5, {"action": "maybe"}, {"action": "accept", "content": {}}])
-def test_an_answer_that_cannot_be_used_is_asked_for_again(answer: Any) -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("greet", ask_a_name)
-        client = stage.client()
+def test_invalid_answer_is_asked_for_again(answer: Any) -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("greet", ask_a_name)
+        client = harness.client()
         task_id = client.call("greet")["taskId"]
         await asyncio.sleep(1)
         [first] = client.get(task_id)["inputRequests"]
@@ -99,19 +99,19 @@ def test_an_answer_that_cannot_be_used_is_asked_for_again(answer: Any) -> None:
         update(client, task_id, {second: ANN})
         assert text_of(await client.ended(task_id)) == "Hello, Ann!"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-18")
-def test_several_questions_at_once() -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_several_requests_at_once() -> None:
+    async def scenario(clock: ManualClock) -> None:
         async def ask(arguments: dict[str, Any], context: ToolContext) -> list[str]:
             answers = await context.ask({"a": Elicit("A?", NAME), "b": Elicit("B?", NAME)})
             return [answers["a"].content["name"], answers["b"].action]
 
-        stage = Scene(clock)
-        stage.add("greet", ask)
-        client = stage.client()
+        harness = Harness(clock)
+        harness.add("greet", ask)
+        client = harness.client()
         task_id = client.call("greet")["taskId"]
         await asyncio.sleep(1)
         asked = client.get(task_id)["inputRequests"]
@@ -119,12 +119,12 @@ def test_several_questions_at_once() -> None:
         update(client, task_id, {by_message["A?"]: ANN, by_message["B?"]: {"action": "decline"}})
         assert text_of(await client.ended(task_id)) == ["Ann", "decline"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-18")
-def test_what_a_handler_gives_up_is_not_asked_any_more() -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_request_that_handler_gives_up_is_removed() -> None:
+    async def scenario(clock: ManualClock) -> None:
         async def impatient(arguments: dict[str, Any], context: ToolContext) -> str:
             try:
                 async with asyncio.timeout(1):
@@ -133,9 +133,9 @@ def test_what_a_handler_gives_up_is_not_asked_any_more() -> None:
                 await asyncio.sleep(1)
             return "anonymous"
 
-        stage = Scene(clock)
-        stage.add("greet", impatient)
-        client = stage.client()
+        harness = Harness(clock)
+        harness.add("greet", impatient)
+        client = harness.client()
         task_id = client.call("greet")["taskId"]
         await asyncio.sleep(0.5)
         [key] = client.get(task_id)["inputRequests"]
@@ -144,15 +144,15 @@ def test_what_a_handler_gives_up_is_not_asked_any_more() -> None:
         update(client, task_id, {key: ANN})
         assert text_of(await client.ended(task_id)) == "anonymous"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-18", "TASK-09")
-def test_a_task_that_waits_is_unwound_when_it_is_cancelled() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("greet", ask_a_name)
-        client = stage.client()
+def test_cancellation_ends_wait_of_task_for_answer() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("greet", ask_a_name)
+        client = harness.client()
         task_id = client.call("greet")["taskId"]
         await asyncio.sleep(1)
         client.result("tasks/cancel", taskId=task_id)
@@ -160,62 +160,62 @@ def test_a_task_that_waits_is_unwound_when_it_is_cancelled() -> None:
         assert task["status"] == "cancelled"
         assert "inputRequests" not in task
         await asyncio.sleep(0.001)  # not the grace
-        stage.assert_all_ended()
-        assert [each["outcome"] for each in stage.records] == ["aborted"]
+        harness.assert_all_ended()
+        assert [each["outcome"] for each in harness.records] == ["aborted"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-18")
-def test_who_asks_after_the_end_is_unwound() -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_request_after_end_of_task_is_aborted() -> None:
+    async def scenario(clock: ManualClock) -> None:
         async def stubborn(arguments: dict[str, Any], context: ToolContext) -> str:
             await context.abort_signal.wait()
             return await ask_a_name(arguments, context)
 
-        stage = Scene(clock)
-        stage.add("greet", stubborn)
-        client = stage.client()
+        harness = Harness(clock)
+        harness.add("greet", stubborn)
+        client = harness.client()
         task_id = client.call("greet")["taskId"]
         await asyncio.sleep(1)
         client.result("tasks/cancel", taskId=task_id)
         await asyncio.sleep(0.001)
-        stage.assert_all_ended()
-        assert [each["outcome"] for each in stage.records] == ["aborted"]
+        harness.assert_all_ended()
+        assert [each["outcome"] for each in harness.records] == ["aborted"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-18")
-def test_a_client_that_cannot_be_asked_fails_the_task() -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_task_of_client_without_capability_fails() -> None:
+    async def scenario(clock: ManualClock) -> None:
         async def ask(arguments: dict[str, Any], context: ToolContext) -> str:
             with pytest.raises(ClientCapabilityError):
                 await context.elicit("Your name?", NAME)
             return await ask_a_name(arguments, context)
 
-        stage = Scene(clock)
-        stage.add("greet", ask)
-        client = stage.client({"extensions": WITH_TASKS["extensions"]})
+        harness = Harness(clock)
+        harness.add("greet", ask)
+        client = harness.client({"extensions": WITH_TASKS["extensions"]})
         task = await client.ended(client.call("greet")["taskId"])
         assert task["status"] == "failed"
         assert task["error"]["code"] == -32021
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-08")
-def test_rounds_come_before_the_task() -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_call_asks_in_rounds_before_it_is_a_task() -> None:
+    async def scenario(clock: ManualClock) -> None:
         async def greet_slowly(arguments: dict[str, Any], context: ToolContext) -> str:
             greeting = await ask_a_name(arguments, context)
             await asyncio.sleep(1)
             again = await context.elicit("Your other name?", NAME)
             return f"{greeting} {again.content['name']}"
 
-        stage = Scene(clock)
-        stage.add("greet", greet_slowly, task="required", task_after_ms=200)
-        client = stage.client()
+        harness = Harness(clock)
+        harness.add("greet", greet_slowly, task="required", task_after_ms=200)
+        client = harness.client()
         first = client.request("tools/call", name="greet", arguments={})
         await asyncio.sleep(0.1)
         asked = client.answer(first)["result"]
@@ -232,78 +232,78 @@ def test_rounds_come_before_the_task() -> None:
         [key] = client.get(handle["taskId"])["inputRequests"]
         update(client, handle["taskId"], {key: ANN})
         assert text_of(await client.ended(handle["taskId"])) == "Hello, Ann! Ann"
-        assert [each["outcome"] for each in stage.records] == ["success", "success"]
+        assert [each["outcome"] for each in harness.records] == ["success", "success"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-08")
-def test_a_call_that_is_unwound_for_a_question_becomes_no_task() -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_call_that_ends_with_request_does_not_become_task() -> None:
+    async def scenario(clock: ManualClock) -> None:
         async def tidy(arguments: dict[str, Any], context: ToolContext) -> str:
             try:
                 return await ask_a_name(arguments, context)
             finally:
                 await asyncio.sleep(1)
 
-        stage = Scene(clock)
-        stage.add("greet", tidy, task_after_ms=200)
-        client = stage.client()
+        harness = Harness(clock)
+        harness.add("greet", tidy, task_after_ms=200)
+        client = harness.client()
         call = client.request("tools/call", name="greet", arguments={})
         await asyncio.sleep(2)
         assert client.answer(call)["result"]["resultType"] == "input_required"
-        stage.assert_all_ended()
+        harness.assert_all_ended()
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-18")
-def test_a_task_cannot_end_with_a_question() -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_task_that_ends_with_request_fails() -> None:
+    async def scenario(clock: ManualClock) -> None:
         async def send_away(arguments: dict[str, Any], context: ToolContext) -> str:
             raise UrlElicitationRequired(ElicitUrl("Sign in.", "https://example.com/"))
 
-        stage = Scene(clock)
-        stage.add("greet", send_away)
-        client = stage.client({**WITH_TASKS, "elicitation": {"url": {}}})
+        harness = Harness(clock)
+        harness.add("greet", send_away)
+        client = harness.client({**WITH_TASKS, "elicitation": {"url": {}}})
         task = await client.ended(client.call("greet")["taskId"])
         assert task["status"] == "failed"
         assert task["error"]["code"] == -32603
         assert "question" in task["error"]["message"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-19")
-def test_an_answer_may_come_when_the_loop_of_its_handler_is_no_more() -> None:
-    stages: list[Scene] = []
+def test_answer_after_loop_of_handler_closed_is_ignored() -> None:
+    harnesses: list[Harness] = []
     ids: list[str] = []
 
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("greet", ask_a_name)
-        stages.append(stage)
-        ids.append(stage.client().call("greet")["taskId"])
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("greet", ask_a_name)
+        harnesses.append(harness)
+        ids.append(harness.client().call("greet")["taskId"])
         await asyncio.sleep(1)
 
-    play(scene)  # its loop cancels the handler, which takes its question back
-    manager = stages[0].server.runtime.dispatcher.tasks.manager()
+    run(scenario)  # its loop cancels the handler, which takes its question back
+    manager = harnesses[0].server.runtime.dispatcher.tasks.manager()
     assert manager.running(ids[0]) is None
-    assert stages[0].records[0]["outcome"] == "tool_error"
+    assert harnesses[0].records[0]["outcome"] == "tool_error"
 
 
 @pytest.mark.rule("TASK-18")
-def test_nobody_is_asked_for_a_task_that_has_ended() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("greet", ask_a_name)
-        client = stage.client()
+def test_ended_task_shows_no_requests() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("greet", ask_a_name)
+        client = harness.client()
         task_id = client.call("greet")["taskId"]
-        manager = stage.server.runtime.dispatcher.tasks.manager()
+        manager = harness.server.runtime.dispatcher.tasks.manager()
         task = manager.running(task_id)
         assert task is not None
         client.result("tasks/cancel", taskId=task_id)
         assert manager.add_requests(task, {"a": {}}, lambda key, response: None) == []
         assert client.get(task_id)["status"] == "cancelled"
 
-    play(scene)
+    run(scenario)

@@ -9,7 +9,7 @@ import pytest
 
 from foundation_rt.clock import ManualClock
 from foundation_rt.protocol.principal import Principal
-from tests.core.tasks.scene import Client, Scene, play
+from tests.core.tasks.harness import Client, Harness, run
 from tests.core.tasks.test_asking import ANN, ask_a_name
 from tests.core.tasks.test_tasks import sleep_a_second
 
@@ -37,11 +37,11 @@ def listen(client: Client, *ids: str) -> list[str]:
 
 
 @pytest.mark.rule("TASK-11")
-def test_every_change_is_told_as_tasks_get_would_show_it() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("greet", ask_a_name)
-        client, listener = stage.client(), stage.client()
+def test_every_change_is_notified_as_tasks_get_shows_it() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("greet", ask_a_name)
+        client, listener = harness.client(), harness.client()
         task_id = client.call("greet")["taskId"]
         assert listen(listener, task_id, "unknown") == [task_id]
         shown = []
@@ -56,36 +56,38 @@ def test_every_change_is_told_as_tasks_get_would_show_it() -> None:
         assert [each["status"] for each in told] == ["input_required", "working", "completed"]
         assert all("method" not in message for message in client.received)
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-11")
-def test_a_cancellation_is_told() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        client = stage.client()
+def test_cancellation_is_notified() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        client = harness.client()
         task_id = client.call("long")["taskId"]
         listen(client, task_id)
         client.result("tasks/cancel", taskId=task_id)
         await asyncio.sleep(2)
         assert [each["status"] for each in heard(client)] == ["cancelled"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-02", "TASK-10", "TASK-11")
-def test_nobody_else_hears_of_it() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        owner = stage.client(principal=Principal("ann"))
+def test_other_principals_are_not_notified() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        owner = harness.client(principal=Principal("ann"))
         task_id = owner.call("long")["taskId"]
-        stranger = stage.client(principal=Principal("bob"))
+        stranger = harness.client(principal=Principal("bob"))
         assert listen(stranger, task_id) == []
-        error = stage.client({}).error("subscriptions/listen", notifications={"taskIds": [task_id]})
+        error = harness.client({}).error(
+            "subscriptions/listen", notifications={"taskIds": [task_id]}
+        )
         assert error["code"] == -32021
         await owner.ended(task_id)
         assert heard(stranger) == heard(owner) == []
 
-    play(scene)
+    run(scenario)

@@ -39,7 +39,7 @@ def ask(server: ServerProcess, method: str, **params: Any) -> dict[str, Any]:
 
 
 @pytest.mark.rule("TASK-17", "TASK-06")
-def test_a_task_over_stdio() -> None:
+def test_task_over_stdio_completes() -> None:
     with serve(APP, handshake=False) as server:
         handle = ask(server, "tools/call", name="work", arguments={"number": 21})
         assert handle["resultType"] == "task"
@@ -50,7 +50,7 @@ def test_a_task_over_stdio() -> None:
 
 
 @pytest.mark.rule("TASK-13")
-def test_a_process_ends_though_a_task_runs() -> None:
+def test_process_with_running_task_ends() -> None:
     with serve(APP, handshake=False) as server:
         assert ask(server, "tools/call", name="wait_for_abort")["status"] == "working"
         server.record(message="started")
@@ -60,7 +60,7 @@ def test_a_process_ends_though_a_task_runs() -> None:
 
 
 @pytest.mark.rule("TASK-13")
-def test_a_signal_aborts_a_task() -> None:
+def test_signal_aborts_task() -> None:
     with serve(APP, handshake=False) as server:
         assert ask(server, "tools/call", name="wait_for_abort")["status"] == "working"
         server.record(message="started")
@@ -70,7 +70,7 @@ def test_a_signal_aborts_a_task() -> None:
 
 
 @pytest.mark.rule("TASK-14")
-def test_a_task_is_unknown_to_another_process() -> None:
+def test_task_is_unknown_to_another_process() -> None:
     with serve(APP, handshake=False) as server:
         task_id = ask(server, "tools/call", name="work", arguments={"number": 1})["taskId"]
         assert ask(server, "tasks/get", taskId=task_id)["taskId"] == task_id

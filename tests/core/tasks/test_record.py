@@ -19,7 +19,7 @@ def record() -> TaskRecord:
 
 @pytest.mark.rule("TASK-05")
 @given(st.lists(st.sampled_from(TaskEvent)))
-def test_what_the_table_does_not_list_does_not_happen(events: list[TaskEvent]) -> None:
+def test_transition_that_table_lacks_does_not_happen(events: list[TaskEvent]) -> None:
     task = record()
     for event in events:
         following = task.advance(event, LATER)
@@ -32,13 +32,13 @@ def test_what_the_table_does_not_list_does_not_happen(events: list[TaskEvent]) -
 
 
 @pytest.mark.rule("TASK-05")
-def test_no_way_leads_out_of_a_terminal_status() -> None:
+def test_terminal_status_has_no_transition() -> None:
     assert {status for status, _ in TRANSITIONS} == set(TaskStatus) - TERMINAL
     assert set(TRANSITIONS.values()) == set(TaskStatus)
 
 
 @pytest.mark.rule("TASK-17")
-def test_the_handle_has_what_every_status_has() -> None:
+def test_handle_has_members_of_every_status() -> None:
     assert record().handle() == {
         "taskId": "t1",
         "status": "working",
@@ -67,7 +67,9 @@ def test_the_handle_has_what_every_status_has() -> None:
         (TaskEvent.CANCEL, {}, {}),
     ],
 )
-def test_each_status_shows_what_belongs_to_it(event: TaskEvent, changes: dict, shown: dict) -> None:
+def test_detailed_task_has_members_of_its_status(
+    event: TaskEvent, changes: dict, shown: dict
+) -> None:
     task = record().advance(event, LATER, **changes)
     assert task is not None
     wire = orjson.loads(orjson.dumps(task.detailed()))
@@ -76,7 +78,7 @@ def test_each_status_shows_what_belongs_to_it(event: TaskEvent, changes: dict, s
 
 
 @pytest.mark.rule("TASK-18")
-def test_what_was_asked_is_gone_when_it_works_again() -> None:
+def test_requests_are_removed_when_task_works_again() -> None:
     asked = record().advance(TaskEvent.ASK, LATER, input_requests={"1": {}})
     assert asked is not None
     for event in (TaskEvent.ANSWERED, TaskEvent.COMPLETE, TaskEvent.CANCEL):

@@ -53,7 +53,7 @@ def ended(task: TaskRecord, outcome: bytes) -> TaskRecord:
 
 
 @pytest.mark.rule("TASK-12")
-def test_no_more_tasks_are_kept_than_may_be() -> None:
+def test_task_beyond_limit_is_refused() -> None:
     store = make_store(ManualClock(), 1)
     assert adds(store, record("a"))
     assert not adds(store, record("b"))
@@ -61,7 +61,7 @@ def test_no_more_tasks_are_kept_than_may_be() -> None:
 
 
 @pytest.mark.rule("TASK-12")
-def test_a_task_is_kept_for_its_time_and_no_longer() -> None:
+def test_task_is_kept_until_it_expires() -> None:
     clock = ManualClock()
     store = make_store(clock, 1)
     store.add(record("a"))
@@ -76,7 +76,7 @@ def test_a_task_is_kept_for_its_time_and_no_longer() -> None:
 
 
 @pytest.mark.rule("TASK-12")
-def test_a_task_that_has_not_ended_is_kept_though_its_time_is_over() -> None:
+def test_running_task_is_kept_after_its_expiry() -> None:
     clock = ManualClock()
     store = make_store(clock, 1)
     store.add(record("a"))
@@ -85,7 +85,7 @@ def test_a_task_that_has_not_ended_is_kept_though_its_time_is_over() -> None:
 
 
 @pytest.mark.rule("TASK-12")
-def test_an_outcome_without_room_changes_nothing() -> None:
+def test_outcome_without_room_is_refused_without_change() -> None:
     store = make_store(ManualClock(), 2)
     store.add(record("a"))
     store.add(record("b"))
@@ -100,7 +100,7 @@ TWO_KEYS = ServerConfig(http=HttpSection(api_keys=("alice:" + "a" * 16, "bob:" +
 
 
 @pytest.mark.rule("RES-16")
-def test_one_principal_keeps_no_more_tasks_than_its_share() -> None:
+def test_tasks_of_principal_are_bounded_by_its_share() -> None:
     clock = ManualClock()
     store = make_store(clock, 8, config=TWO_KEYS)
     assert adds(store, record("a", "alice"))
@@ -118,7 +118,7 @@ def test_one_principal_keeps_no_more_tasks_than_its_share() -> None:
 
 
 @pytest.mark.rule("RES-16")
-def test_outcomes_of_one_principal_have_no_more_bytes_than_its_share() -> None:
+def test_outcome_bytes_of_principal_are_bounded_by_its_share() -> None:
     store = make_store(ManualClock(), 16, config=TWO_KEYS)
     for task_id, owner in zip("abcd", ("alice", "alice", "alice", "bob"), strict=True):
         store.add(record(task_id, owner))

@@ -19,7 +19,7 @@ from foundation_rt.core.tasks.support import EXTENSION, REQUIRED_CAPABILITIES
 from foundation_rt.errors import RegistrationError, ToolError
 from foundation_rt.protocol.principal import Principal
 from foundation_rt.server import Server
-from tests.core.tasks.scene import KEEP_MS, RUN_MS, WITH_TASKS, Scene, play
+from tests.core.tasks.harness import KEEP_MS, RUN_MS, WITH_TASKS, Harness, run
 from tests.support.rig import HANDSHAKE
 
 NAMES = {"taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs"}
@@ -49,55 +49,55 @@ def text_of(task: dict[str, Any]) -> Any:
 
 
 @pytest.mark.rule("TASK-16")
-def test_a_server_has_the_extension_once_a_tool_has_tasks() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        client = stage.client()
-        stage.add("plain", sleep_a_second, task=None)
+def test_tool_with_tasks_adds_extension() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        client = harness.client()
+        harness.add("plain", sleep_a_second, task=None)
         assert "extensions" not in client.result("server/discover")["capabilities"]
         assert client.error("tasks/get", taskId="x")["code"] == -32601
-        stage.add("long", sleep_a_second)
+        harness.add("long", sleep_a_second)
         assert client.result("server/discover")["capabilities"]["extensions"] == {EXTENSION: {}}
         for method in ("tasks/list", "tasks/result"):
             assert client.error(method, taskId="x")["code"] == -32601
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-16")
-def test_tasks_outlive_their_tool() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        client = stage.client()
+def test_task_outlives_its_tool() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        client = harness.client()
         task_id = client.call("long")["taskId"]
-        stage.server.unregister("long")
+        harness.server.unregister("long")
         assert text_of(await client.ended(task_id)) == "slept"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-01")
 @pytest.mark.parametrize("capabilities", [{}, {"tasks": {}}, {"extensions": {"other": {}}}])
-def test_a_client_without_the_extension_gets_plain_calls(capabilities: dict[str, Any]) -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        client = stage.client(capabilities)
+def test_client_without_extension_gets_plain_calls(capabilities: dict[str, Any]) -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        client = harness.client(capabilities)
         call = client.request("tools/call", name="long", arguments={}, task={"ttl": 1})
         await asyncio.sleep(2)
         assert client.answer(call)["result"]["resultType"] == "complete"
         assert client.outcome(call) == "slept"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-01")
-def test_a_handshake_client_has_no_tasks_whatever_it_declares() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        peer = stage.connect(handshake=False)
+def test_client_with_handshake_has_no_tasks() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        peer = harness.connect(handshake=False)
         peer.ask("initialize", {**HANDSHAKE, "capabilities": WITH_TASKS}, id="hello")
         assert "extensions" not in peer.answer("hello")["result"]["capabilities"]
         peer.notify("notifications/initialized")
@@ -106,48 +106,48 @@ def test_a_handshake_client_has_no_tasks_whatever_it_declares() -> None:
         assert peer.outcome(call) == "slept"
         assert peer.answer(peer.ask("tasks/get", {"taskId": "x"}))["error"]["code"] == -32601
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-02")
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
-def test_a_client_without_the_extension_is_told_what_it_lacks(method: str) -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        error = stage.client({}).error(method, taskId="x", inputResponses={})
+def test_task_methods_need_extension(method: str) -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        error = harness.client({}).error(method, taskId="x", inputResponses={})
         assert error["code"] == -32021
         assert error["data"]["requiredCapabilities"] == REQUIRED_CAPABILITIES
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-02")
-def test_a_tool_that_requires_tasks_is_for_clients_that_have_them() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock, slots=1)
-        stage.add("long", sleep_a_second, task="required")
-        client = stage.client({})
+def test_tool_that_requires_tasks_needs_extension() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock, slots=1)
+        harness.add("long", sleep_a_second, task="required")
+        client = harness.client({})
         for _ in range(2):
             error = client.error("tools/call", name="long", arguments={})
             assert error["code"] == -32021
             assert error["data"]["requiredCapabilities"] == REQUIRED_CAPABILITIES
-        stage.assert_all_ended()
-        assert [each["outcome"] for each in stage.records] == ["protocol_error"] * 2
-        assert stage.client().call("long")["resultType"] == "task"
+        harness.assert_all_ended()
+        assert [each["outcome"] for each in harness.records] == ["protocol_error"] * 2
+        assert harness.client().call("long")["resultType"] == "task"
 
-    play(scene)
+    run(scenario)
 
 
 # -- becoming a task -----------------------------------------------------------------------------
 
 
 @pytest.mark.rule("TASK-03", "TASK-17", "TASK-04")
-def test_a_call_is_a_task_at_once() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        client = stage.client()
+def test_call_is_task_at_once_by_default() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        client = harness.client()
         created = client.call("long", task={"ttl": 60_000})
         assert created.keys() == NAMES | {"resultType"}
         assert created["resultType"] == "task"
@@ -157,33 +157,33 @@ def test_a_call_is_a_task_at_once() -> None:
         assert created["createdAt"] == created["lastUpdatedAt"] == "2024-01-01T00:00:00.000Z"
         task_id = created["taskId"]
         assert client.get(task_id) == {**created, "resultType": "complete"}
-        assert stage.slots_in_use == 1
-        assert stage.records == []
+        assert harness.slots_in_use == 1
+        assert harness.records == []
         ended = await client.ended(task_id)
         assert ended.keys() == NAMES | {"resultType", "result"}
         assert ended["status"] == "completed"
         assert ended["result"]["isError"] is False
         assert ended["lastUpdatedAt"] == "2024-01-01T00:00:01.000Z"
         assert text_of(ended) == "slept"
-        stage.assert_all_ended()
-        [record] = stage.records
+        harness.assert_all_ended()
+        [record] = harness.records
         assert record["outcome"] == "success"
-        assert task_id not in str(stage.sink.lines)
+        assert task_id not in str(harness.sink.lines)
         assert len(client.answers(1)) == 1
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-15")
-def test_what_a_task_was_called_with_goes_with_its_end() -> None:
+def test_ended_task_does_not_keep_its_arguments() -> None:
     held: list[weakref.ref[Invocation]] = []
 
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        stage.add("fails", fail)
-        client = stage.client()
-        manager = stage.server.runtime.dispatcher.tasks.manager()
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        harness.add("fails", fail)
+        client = harness.client()
+        manager = harness.server.runtime.dispatcher.tasks.manager()
         gc.collect()
         gc.disable()  # what reference counting does not free is in a cycle, and stays
         try:
@@ -199,16 +199,16 @@ def test_what_a_task_was_called_with_goes_with_its_end() -> None:
         finally:
             gc.enable()
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-03")
 @pytest.mark.parametrize(("after_ms", "is_task"), [(999, True), (1_001, False), (30_000, False)])
-def test_a_call_becomes_a_task_when_it_takes_long(after_ms: int, is_task: bool) -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second, task_after_ms=after_ms)
-        client = stage.client()
+def test_long_call_becomes_task(after_ms: int, is_task: bool) -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second, task_after_ms=after_ms)
+        client = harness.client()
         call = client.request("tools/call", name="long", arguments={})
         await asyncio.sleep(0.9)
         assert client.answers(call) == []
@@ -217,111 +217,111 @@ def test_a_call_becomes_a_task_when_it_takes_long(after_ms: int, is_task: bool) 
         assert result["resultType"] == ("task" if is_task else "complete")
         if is_task:
             assert text_of(await client.ended(result["taskId"])) == "slept"
-        stage.assert_all_ended()
-        assert len(stage.records) == 1
+        harness.assert_all_ended()
+        assert len(harness.records) == 1
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-03", "TASK-04")
-def test_a_handler_in_a_thread_can_be_a_task() -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_handler_in_thread_can_become_task() -> None:
+    async def scenario(clock: ManualClock) -> None:
         released = threading.Event()
 
         def handler(arguments: dict[str, Any], context: ToolContext) -> str:
             assert released.wait(20)
             return "done"
 
-        stage = Scene(clock)
-        stage.add("long", handler)
-        client = stage.client()
+        harness = Harness(clock)
+        harness.add("long", handler)
+        client = harness.client()
         task_id = client.call("long")["taskId"]
         assert client.get(task_id)["status"] == "working"
         released.set()
-        stage.assert_all_ended()
+        harness.assert_all_ended()
         assert text_of(client.get(task_id)) == "done"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-03")
-def test_a_deadline_that_comes_first_stays_the_deadline() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_forever, task_after_ms=2_000, timeout_ms=1_000)
-        client = stage.client()
+def test_deadline_before_after_ms_stays_deadline() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_forever, task_after_ms=2_000, timeout_ms=1_000)
+        client = harness.client()
         call = client.request("tools/call", name="long", arguments={})
         await asyncio.sleep(1.1)
         assert client.outcome(call)["code"] == "TIMEOUT"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-03")
-def test_a_call_whose_client_has_gone_becomes_no_task() -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_call_of_disconnected_client_does_not_become_task() -> None:
+    async def scenario(clock: ManualClock) -> None:
         async def stubborn(arguments: dict[str, Any], context: ToolContext) -> str:
             await asyncio.sleep(4)
             return "late"
 
-        stage = Scene(clock)
-        stage.add("long", stubborn, task_after_ms=1_000, timeout_ms=3_000)
-        client = stage.client()
+        harness = Harness(clock)
+        harness.add("long", stubborn, task_after_ms=1_000, timeout_ms=3_000)
+        client = harness.client()
         client.request("tools/call", name="long", arguments={})
         client.connection.close()
         await asyncio.sleep(5)
-        stage.assert_all_ended()
-        [record] = stage.records
+        harness.assert_all_ended()
+        [record] = harness.records
         assert record["outcome"] == "late_completed"  # disconnected, and then its deadline
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-03")
-def test_a_cancelled_call_becomes_no_task() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_forever, task_after_ms=1_000)
-        client = stage.client()
+def test_cancelled_call_does_not_become_task() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_forever, task_after_ms=1_000)
+        client = harness.client()
         call = client.request("tools/call", name="long", arguments={})
         client.notify("notifications/cancelled", {"requestId": call})
         await asyncio.sleep(2)
         assert client.answers(call) == []
-        assert [each["outcome"] for each in stage.records] == ["aborted"]
+        assert [each["outcome"] for each in harness.records] == ["aborted"]
 
-    play(scene)
+    run(scenario)
 
 
 # -- how it ends ---------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("TASK-06")
-def test_a_tool_error_completes_a_task() -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_tool_error_completes_task() -> None:
+    async def scenario(clock: ManualClock) -> None:
         async def fail(arguments: dict[str, Any], context: ToolContext) -> None:
             raise ToolError("NOT_FOUND", "no such thing")
 
-        stage = Scene(clock)
-        stage.add("long", fail)
-        client = stage.client()
+        harness = Harness(clock)
+        harness.add("long", fail)
+        client = harness.client()
         task = await client.ended(client.call("long")["taskId"])
         assert task["status"] == "completed"
         assert task["result"]["isError"] is True
         assert text_of(task)["code"] == "NOT_FOUND"
-        assert [each["outcome"] for each in stage.records] == ["tool_error"]
+        assert [each["outcome"] for each in harness.records] == ["tool_error"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-06")
-def test_a_json_rpc_error_fails_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_json_rpc_error_fails_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(clock: ManualClock) -> None:
         def break_down(*arguments: Any) -> None:
             raise RuntimeError("a bug")
 
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        client = stage.client()
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        client = harness.client()
         task_id = client.call("long")["taskId"]
         monkeypatch.setattr(CallLifecycle, "answer", break_down)
         task = await client.ended(task_id)
@@ -329,19 +329,19 @@ def test_a_json_rpc_error_fails_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
         assert task["error"]["code"] == -32603
         assert task["statusMessage"] == task["error"]["message"] == "Internal error"
         assert "result" not in task
-        stage.assert_all_ended()
-        assert len(stage.records) == 1
+        harness.assert_all_ended()
+        assert len(harness.records) == 1
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-04", "TASK-06")
 @pytest.mark.parametrize("after_ms", [0, 5_000])
-def test_the_deadline_of_a_task_is_its_own(after_ms: int) -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_forever, task_after_ms=after_ms, timeout_ms=10_000)
-        client = stage.client()
+def test_task_has_its_own_deadline(after_ms: int) -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_forever, task_after_ms=after_ms, timeout_ms=10_000)
+        client = harness.client()
         call = client.request("tools/call", name="long", arguments={})
         await asyncio.sleep((after_ms + RUN_MS) / 1000 - 0.001)
         task_id = client.answer(call)["result"]["taskId"]
@@ -351,18 +351,18 @@ def test_the_deadline_of_a_task_is_its_own(after_ms: int) -> None:
         assert task["status"] == "completed"
         assert text_of(task)["code"] == "TIMEOUT"
         assert text_of(task)["details"] == {"timeoutMs": RUN_MS}
-        stage.assert_all_ended()
-        assert [each["outcome"] for each in stage.records] == ["timeout"]
+        harness.assert_all_ended()
+        assert [each["outcome"] for each in harness.records] == ["timeout"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-12")
-def test_an_outcome_without_room_fails_its_task() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock, max_result_bytes=300)
-        stage.add("long", sleep_a_second)
-        client = stage.client()
+def test_outcome_without_room_fails_task() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock, max_result_bytes=300)
+        harness.add("long", sleep_a_second)
+        client = harness.client()
         first, second = client.call("long")["taskId"], client.call("long")["taskId"]
         assert (await client.ended(first))["status"] == "completed"
         task = await client.ended(second)
@@ -370,17 +370,17 @@ def test_an_outcome_without_room_fails_its_task() -> None:
         assert task["error"]["code"] == -32603
         assert task["error"]["message"] == task["statusMessage"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-12")
-def test_where_there_is_no_room_an_optional_task_is_a_plain_call() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock, max_tasks=1)
-        stage.add("long", sleep_a_second)
-        stage.add("later", sleep_a_second, task_after_ms=500)
-        stage.add("strict", sleep_a_second, task="required")
-        client = stage.client()
+def test_optional_task_without_room_is_plain_call() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock, max_tasks=1)
+        harness.add("long", sleep_a_second)
+        harness.add("later", sleep_a_second, task_after_ms=500)
+        harness.add("strict", sleep_a_second, task="required")
+        client = harness.client()
         assert client.call("long")["resultType"] == "task"
         plain = client.request("tools/call", name="long", arguments={})
         later = client.request("tools/call", name="later", arguments={})
@@ -389,20 +389,20 @@ def test_where_there_is_no_room_an_optional_task_is_a_plain_call() -> None:
         assert client.outcome(refused)["details"] == {"reason": "task_limit", "maxTasks": 1}
         await asyncio.sleep(2)
         assert client.outcome(plain) == client.outcome(later) == "slept"
-        stage.assert_all_ended()
-        assert len(stage.records) == 4
+        harness.assert_all_ended()
+        assert len(harness.records) == 4
         await asyncio.sleep((RUN_MS + KEEP_MS) / 1000)
         assert client.call("strict")["resultType"] == "task"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-12")
-def test_a_result_is_kept_for_its_time() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        client = stage.client()
+def test_result_is_kept_until_task_expires() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        client = harness.client()
         task_id = client.call("long")["taskId"]
         await asyncio.sleep((RUN_MS + KEEP_MS) / 1000 - 0.001)
         assert text_of(client.get(task_id)) == "slept"
@@ -410,18 +410,18 @@ def test_a_result_is_kept_for_its_time() -> None:
         error = client.error("tasks/get", taskId=task_id)
         assert (error["code"], error["data"]["reason"]) == (-32602, "task_not_found")
 
-    play(scene)
+    run(scenario)
 
 
 # -- cancelling, leaving, stopping ---------------------------------------------------------------
 
 
 @pytest.mark.rule("TASK-09")
-def test_a_cancelled_task_is_cancelled_at_once_and_its_handler_aborted() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_forever)
-        client, other = stage.client(), stage.client()
+def test_cancelled_task_ends_at_once_and_aborts_handler() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_forever)
+        client, other = harness.client(), harness.client()
         task_id = client.call("long")["taskId"]
         for _ in range(2):
             assert other.result("tasks/cancel", taskId=task_id) == {"resultType": "complete"}
@@ -429,35 +429,35 @@ def test_a_cancelled_task_is_cancelled_at_once_and_its_handler_aborted() -> None
             assert task["status"] == "cancelled"
             assert task.keys() == NAMES | {"resultType"}
         await asyncio.sleep(1)
-        stage.assert_all_ended()
-        assert [each["outcome"] for each in stage.records] == ["aborted"]
+        harness.assert_all_ended()
+        assert [each["outcome"] for each in harness.records] == ["aborted"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-09")
-def test_what_comes_after_the_cancellation_changes_nothing() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        client = stage.client()
+def test_result_after_cancellation_is_ignored() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        client = harness.client()
         task_id = client.call("long")["taskId"]
         client.result("tasks/cancel", taskId=task_id)
-        assert stage.slots_in_use == 1
+        assert harness.slots_in_use == 1
         await asyncio.sleep(2)
         assert client.get(task_id)["status"] == "cancelled"
-        stage.assert_all_ended()
-        assert [each["outcome"] for each in stage.records] == ["late_completed"]
+        harness.assert_all_ended()
+        assert [each["outcome"] for each in harness.records] == ["late_completed"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-09")
-def test_cancelling_what_has_ended_changes_nothing() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        client = stage.client()
+def test_cancelling_ended_task_has_no_effect() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        client = harness.client()
         task_id = client.call("long")["taskId"]
         task = await client.ended(task_id)
         assert client.result("tasks/cancel", taskId=task_id) == {"resultType": "complete"}
@@ -466,15 +466,15 @@ def test_cancelling_what_has_ended_changes_nothing() -> None:
         assert acknowledged == {"resultType": "complete"}
         assert client.get(task_id) == task
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-09")
-def test_a_task_outlives_its_request_and_its_connection() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        client = stage.client()
+def test_task_outlives_its_request_and_connection() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        client = harness.client()
         call = client.request("tools/call", name="long", arguments={})
         task_id = client.answer(call)["result"]["taskId"]
         client.notify("notifications/cancelled", {"requestId": call})
@@ -483,84 +483,84 @@ def test_a_task_outlives_its_request_and_its_connection() -> None:
         again = client.ask("ping", {"_meta": {}}, id=call)
         assert client.answers(again)
         client.connection.close()
-        assert text_of(await stage.client().ended(task_id)) == "slept"
-        assert [each["outcome"] for each in stage.records] == ["success"]
+        assert text_of(await harness.client().ended(task_id)) == "slept"
+        assert [each["outcome"] for each in harness.records] == ["success"]
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-13")
-def test_the_end_of_the_server_aborts_tasks() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_forever)
-        client = stage.client()
+def test_stopping_server_aborts_tasks() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_forever)
+        client = harness.client()
         task_id = client.call("long")["taskId"]
-        stage.server.runtime.stop_tasks("shutdown")
+        harness.server.runtime.stop_tasks("shutdown")
         task = client.get(task_id)
         assert (task["status"], task["statusMessage"]) == ("cancelled", "The server has stopped.")
-        stage.server.runtime.stop_tasks("shutdown")
+        harness.server.runtime.stop_tasks("shutdown")
         await asyncio.sleep(1)
-        stage.assert_all_ended()
-        assert [each["outcome"] for each in stage.records] == ["aborted"]
+        harness.assert_all_ended()
+        assert [each["outcome"] for each in harness.records] == ["aborted"]
 
-    play(scene)
+    run(scenario)
 
 
 # -- whose it is ---------------------------------------------------------------------------------
 
 
 @pytest.mark.rule("TASK-10")
-def test_a_task_belongs_to_who_called() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        owner = stage.client(principal=Principal("ann", frozenset({"all"}), "app"))
+def test_task_belongs_to_principal_of_call() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        owner = harness.client(principal=Principal("ann", frozenset({"all"}), "app"))
         task_id = owner.call("long")["taskId"]
-        same = stage.client(principal=Principal("ann", frozenset(), "app"))
+        same = harness.client(principal=Principal("ann", frozenset(), "app"))
         assert same.get(task_id)["status"] == "working"
         for stranger in (Principal("bob"), Principal("ann"), None):
-            client = stage.client(principal=stranger)
+            client = harness.client(principal=stranger)
             for method in ("tasks/get", "tasks/update", "tasks/cancel"):
                 error = client.error(method, taskId=task_id, inputResponses={})
                 assert (error["code"], error["data"]["reason"]) == (-32602, "task_not_found")
         assert text_of(await owner.ended(task_id)) == "slept"
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-10")
-def test_ids_of_tasks_cannot_be_guessed() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock, slots=100)
-        stage.add("long", sleep_a_second)
-        client = stage.client()
+def test_task_ids_cannot_be_guessed() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock, slots=100)
+        harness.add("long", sleep_a_second)
+        client = harness.client()
         ids = {client.call("long")["taskId"] for _ in range(100)}
         assert len(ids) == 100
         assert all(len(each) >= 43 for each in ids)  # 256 bits, 6 in each character
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-10")
 @pytest.mark.parametrize("params", [{}, {"taskId": 5}, {"taskId": None}, {"taskId": ["x"]}])
-def test_an_id_that_is_none_is_refused(params: dict[str, Any]) -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
+def test_invalid_task_id_is_refused(params: dict[str, Any]) -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
         for method in ("tasks/get", "tasks/update", "tasks/cancel"):
-            error = stage.client().error(method, **params)
+            error = harness.client().error(method, **params)
             assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_params")
 
-    play(scene)
+    run(scenario)
 
 
 # -- what it says meanwhile ----------------------------------------------------------------------
 
 
 @pytest.mark.rule("TASK-07")
-def test_progress_is_told_in_the_status_and_nothing_is_sent() -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_progress_of_task_is_in_its_status_only() -> None:
+    async def scenario(clock: ManualClock) -> None:
         async def talk(arguments: dict[str, Any], context: ToolContext) -> str:
             context.report_progress(1, 3, "one")
             await asyncio.sleep(1)
@@ -570,9 +570,9 @@ def test_progress_is_told_in_the_status_and_nothing_is_sent() -> None:
             await asyncio.sleep(1)
             return "done"
 
-        stage = Scene(clock)
-        stage.add("long", talk, task_after_ms=500)
-        client = stage.client()
+        harness = Harness(clock)
+        harness.add("long", talk, task_after_ms=500)
+        client = harness.client()
         client.meta = {"progressToken": 7, "io.modelcontextprotocol/logLevel": "debug"}
         call = client.request("tools/call", name="long", arguments={})
         await asyncio.sleep(0.6)
@@ -588,7 +588,7 @@ def test_progress_is_told_in_the_status_and_nothing_is_sent() -> None:
         assert text_of(task) == "done"
         assert all("method" not in message for message in client.received)
 
-    play(scene)
+    run(scenario)
 
 
 # -- saying that a tool has tasks ----------------------------------------------------------------
@@ -606,7 +606,7 @@ def test_progress_is_told_in_the_status_and_nothing_is_sent() -> None:
         ({"task": "optional", "inline": True}, "inline"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(options: dict[str, Any], said: str) -> None:
+def test_invalid_task_options_are_refused(options: dict[str, Any], said: str) -> None:
     server = Server()
     with pytest.raises(RegistrationError, match=said):
 
@@ -615,7 +615,7 @@ def test_what_cannot_be_meant_is_refused(options: dict[str, Any], said: str) -> 
 
 
 @pytest.mark.rule("TASK-03")
-def test_the_typed_way_to_say_it() -> None:
+def test_decorator_accepts_task_options() -> None:
     server = Server()
 
     @server.tool(task="required", task_after_ms=20)
@@ -631,20 +631,20 @@ def test_the_typed_way_to_say_it() -> None:
 
 
 @pytest.mark.rule("TASK-05", "TASK-09")
-def test_whoever_comes_too_late_changes_nothing() -> None:
+def test_changes_after_end_of_task_have_no_effect() -> None:
     """A handler ends on one connection while its client cancels on another."""
 
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        client = stage.client()
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        client = harness.client()
         task_id = client.call("long")["taskId"]
-        manager = stage.server.runtime.dispatcher.tasks.manager()
+        manager = harness.server.runtime.dispatcher.tasks.manager()
         task, call = manager.running(task_id), manager.call_of(task_id)
         assert task is not None
         assert call is not None
         ended = await client.ended(task_id)
-        dispatcher = stage.server.runtime.dispatcher
+        dispatcher = harness.server.runtime.dispatcher
         assert dispatcher.cancel_call(call) == dispatcher.stop_tasks("shutdown") == []
         assert dispatcher.calls.disconnect(call, "shutdown") == []
         assert manager.give_up(task) == []
@@ -652,42 +652,42 @@ def test_whoever_comes_too_late_changes_nothing() -> None:
         manager.set_message(task, "too late")
         assert client.get(task_id) == ended
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-04")
-def test_a_bug_before_it_is_a_task_ends_it_as_any_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene(clock: ManualClock) -> None:
+def test_bug_before_promotion_ends_call_as_plain_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(clock: ManualClock) -> None:
         def break_down(*arguments: Any) -> None:
             raise RuntimeError("a bug")
 
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second, task_after_ms=5_000)
-        client = stage.client()
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second, task_after_ms=5_000)
+        client = harness.client()
         call = client.request("tools/call", name="long", arguments={})
         monkeypatch.setattr(CallLifecycle, "answer", break_down)
         await asyncio.sleep(2)
         assert client.answer(call)["error"]["code"] == -32603
-        stage.assert_all_ended()
-        assert len(stage.records) == 1
+        harness.assert_all_ended()
+        assert len(harness.records) == 1
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-10")
-def test_responses_have_to_be_an_object() -> None:
-    async def scene(clock: ManualClock) -> None:
-        stage = Scene(clock)
-        stage.add("long", sleep_a_second)
-        client = stage.client()
+def test_responses_that_are_not_an_object_are_refused() -> None:
+    async def scenario(clock: ManualClock) -> None:
+        harness = Harness(clock)
+        harness.add("long", sleep_a_second)
+        client = harness.client()
         task_id = client.call("long")["taskId"]
         for responses in (None, [], "x"):
             error = client.error("tasks/update", taskId=task_id, inputResponses=responses)
             assert (error["code"], error["data"]["reason"]) == (-32602, "invalid_params")
 
-    play(scene)
+    run(scenario)
 
 
 @pytest.mark.rule("TASK-13")
-def test_a_server_without_tasks_has_none_to_stop() -> None:
+def test_stop_tasks_without_tasks_does_nothing() -> None:
     Server().runtime.stop_tasks("shutdown")

@@ -1,4 +1,4 @@
-"""A server with tools that have tasks, and clients of the stateless mode, in virtual time."""
+"""A server with tools that have tasks, and stateless clients, in virtual time."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Handler = Callable[[dict[str, Any], ToolContext], Any]
 
 
 class Client(Peer):
-    """Asks as revision 2026-07-28 does.
+    """A client of revision 2026-07-28.
 
     Attributes:
-        capabilities: what it declares with each request.
+        capabilities: declared with each request.
     """
 
     def __init__(self, capabilities: dict[str, Any]) -> None:
@@ -45,33 +45,33 @@ class Client(Peer):
         return self.ask(method, {**params, "_meta": meta})
 
     def result(self, method: str, **params: Any) -> dict[str, Any]:
-        """The result that a request has at once, without what names the server."""
+        """Return the result that a request has at once, without the `_meta` of the server."""
         answer = self.answer(self.request(method, **params))
         result: dict[str, Any] = answer["result"]
         del result["_meta"]
         return result
 
     def error(self, method: str, **params: Any) -> dict[str, Any]:
-        """The error that a request has at once."""
+        """Return the error that a request has at once."""
         error: dict[str, Any] = self.answer(self.request(method, **params))["error"]
         return error
 
     def call(self, tool: str, **params: Any) -> dict[str, Any]:
-        """The result that a call has at once."""
+        """Return the result that a call has at once."""
         return self.result("tools/call", name=tool, arguments={}, **params)
 
     def get(self, task_id: str) -> dict[str, Any]:
-        """How a task stands."""
+        """Return the state of a task."""
         return self.result("tasks/get", taskId=task_id)
 
     async def ended(self, task_id: str) -> dict[str, Any]:
-        """How a task stands when it has ended."""
+        """Return the state of a task once it has ended."""
         while (task := self.get(task_id))["status"] in ("working", "input_required"):
             await asyncio.sleep(0.05)
         return task
 
 
-class Scene(Rig):
+class Harness(Rig):
     """A server whose tasks live for `RUN_MS` and `KEEP_MS`."""
 
     def __init__(self, clock: ManualClock, *, slots: int = 10, **tasks: Any) -> None:
@@ -87,7 +87,7 @@ class Scene(Rig):
     def client(
         self, capabilities: dict[str, Any] = WITH_TASKS, principal: Principal | None = None
     ) -> Client:
-        """One more client."""
+        """Connect one more client."""
         client = Client(capabilities)
         scheduler = HostLoop(asyncio.get_running_loop())
         client.connection = self.server.runtime.connect(
@@ -96,6 +96,6 @@ class Scene(Rig):
         return client
 
 
-def play(scene: Callable[[ManualClock], Coroutine[Any, Any, None]]) -> None:
-    """Run a scene in virtual time."""
-    run_virtual(scene)
+def run(scenario: Callable[[ManualClock], Coroutine[Any, Any, None]]) -> None:
+    """Run a scenario in virtual time."""
+    run_virtual(scenario)
