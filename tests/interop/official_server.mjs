@@ -119,15 +119,15 @@ function questions(server) {
 }
 
 // Over HTTP in the stateless mode there is a server for each request; the handler has the subscriptions.
-function changes(server, mode) {
-  const notify = mode === 'modern' ? handler?.notify : undefined;
+function changes(server, era) {
+  const notify = era === 'modern' ? handler?.notify : undefined;
   const learn = () => server.registerTool('learned', { description: 'What was learned.' }, () => text('yes'));
   server.registerTool(
     'touch',
     { description: 'Says that a resource has changed.', inputSchema: z.object({ uri: z.string() }) },
     async ({ uri }) => {
       if (notify) notify.resourceUpdated(uri);
-      else if (mode === 'modern' || subscribed.has(uri)) await server.server.sendResourceUpdated({ uri });
+      else if (era === 'modern' || subscribed.has(uri)) await server.server.sendResourceUpdated({ uri });
       return text('touched');
     }
   );
@@ -167,7 +167,7 @@ function subscriptions({ server }) {
   server.setRequestHandler('resources/unsubscribe', ({ params }) => subscribed.delete(params.uri) && {});
 }
 
-function make({ mode }) {
+function make({ era }) {
   const server = new McpServer(
     { name: 'official-typescript', version: '1.0.0' },
     {
@@ -175,8 +175,8 @@ function make({ mode }) {
       capabilities: { logging: {}, resources: { subscribe: true, listChanged: true } }
     }
   );
-  for (const add of [tools, questions, changes, features]) add(server, mode);
-  if (mode === 'legacy') subscriptions(server);
+  for (const add of [tools, questions, changes, features]) add(server, era);
+  if (era === 'legacy') subscriptions(server);
   return server;
 }
 
@@ -213,7 +213,7 @@ async function opened() {
     retryInterval: 10,
     onsessioninitialized: (id) => sessions.set(id, transport)
   });
-  await make({ mode: 'legacy' }).connect(transport);
+  await make({ era: 'legacy' }).connect(transport);
   return transport;
 }
 

@@ -15,7 +15,7 @@ from tests.interop import inspector, tour
 )
 def test_it_finds_what_it_expects(mode: str, target: list[str], home: Path) -> None:
     def inspect(method: str, *words: str) -> Any:
-        options = ["--protocol-mode", mode, "--quiet", "--format", "json", "--method", method]
+        options = ["--protocol-era", mode, "--quiet", "--format", "json", "--method", method]
         return inspector.run(home, inspector.LAUNCHER, "--cli", *target, *options, *words)["result"]
 
     expected = tour.expected(modern=mode == "modern", over_http=False)

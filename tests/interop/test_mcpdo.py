@@ -40,7 +40,7 @@ def test_it_is_asked_back_and_told_of_changes(mode: str, target: list[str], home
             do(*here, "tools/call", "touch", "uri:=note://today")
             _read_until(output, '"resources/updated"')
         do("disconnect", name)
-        do("connect", "--mode", mode, "--", *target)
+        do("connect", "--era", mode, "--", *target)
         read = do(*here, "resources/read", "note://today")
         assert read["contents"][0]["text"] == "water the plants"
 
@@ -59,7 +59,7 @@ def test_it_carries_a_task_through(target: list[str], home: Path) -> None:
 @contextmanager
 def _connected(do: Do, mode: str, target: list[str]) -> Iterator[str]:
     """A connection, by its name; at the end, whoever keeps it is stopped."""
-    name = str(do("connect", "--mode", mode, "--", *target)["name"])
+    name = str(do("connect", "--era", mode, "--", *target)["name"])
     keeper = os.pidfd_open(do("daemon", "status")["pid"])
     try:
         yield name
