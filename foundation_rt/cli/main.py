@@ -36,22 +36,22 @@ _SERVE_OPTIONS = {
 _HELP = """\
 usage: foundation-rt COMMAND [ARGUMENT ...]
 
-of a server of yours, which is an APP:
+commands for a server of your own, the APP:
   serve [APP] [--config FILE]     serve APP over stdio; without APP, the demo tools
         [--http HOST:PORT]        serve it over HTTP instead (needs the extra `http`)
         [--transport both]        over stdio and HTTP: stdio, http or both
-        [--no-auth]               let everybody in who reaches the server over HTTP
+        [--no-auth]               serve every client over HTTP, without a key or token
         [--workers N]             serve HTTP in N processes
   check [APP] [--config FILE]     load APP and the configuration; print both, or the error
 
-of any server, which is a TARGET:
+commands for any server, the TARGET:
   tools TARGET                    list its tools
   call TARGET TOOL [ARGUMENT ...] call a tool; print its result
   read TARGET URI                 read a resource
   prompt TARGET NAME [KEY=VALUE ...]
                                   print a prompt, filled in
-  ping TARGET [--count N]         measure how long it takes to answer
-  inspect TARGET                  show all it offers, with readable schemas
+  ping TARGET [--count N]         measure its round-trip times
+  inspect TARGET                  show all its lists, with readable schemas
 
 APP is FILE.py or a module, with :attribute where it holds several servers.
 TARGET is a URL; or an APP, FILE.py or module:attribute, which is served in memory; or a name in an
@@ -61,9 +61,9 @@ FILE is a configuration file, .toml or .json.
 
 options:
   --json                          print JSON, errors too
-  --timeout S                     wait S seconds for an answer, by default 60
+  --timeout S                     wait S seconds for a response, by default 60
   --header 'NAME: VALUE'          send this header; for a URL, may be repeated
-  --protocol REVISION             speak this revision of the protocol and no other
+  --protocol REVISION             use this revision of the protocol and no other
   --servers FILE                  TARGET is a name in this file
   --config FILE                   configure the APP
   --help                          show this and exit
@@ -79,9 +79,8 @@ examples:
   foundation-rt inspect 'npx -y @modelcontextprotocol/server-everything'
   foundation-rt tools https://example.com/mcp --header "Authorization: Bearer $TOKEN"
 
-exit codes: 0; 1 the tool failed, or what is to be served cannot be; 2 the command line is wrong;
-3 the server cannot be reached, or did not answer as asked; 4 stdout cannot be written;
-130 interrupted
+exit codes: 0; 1 the tool failed, or the APP cannot be served; 2 the command line is wrong; 3 the
+server cannot be reached, or has not sent the result; 4 stdout cannot be written; 130 interrupted
 """
 
 

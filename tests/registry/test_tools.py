@@ -283,20 +283,6 @@ def test_a_tool_is_encoded_once_for_each_revision_and_shown_only_while_it_is_the
     assert [tool["description"] for tool in listed(registry)] == ["another", ""]
 
 
-@pytest.mark.rule("REG-02", "PAGE-01")
-def test_the_list_comes_in_pages() -> None:
-    core = make_core({"server": {"page_size": 2}}).handshake()
-    for name in ("a", "b", "c", "d", "e"):
-        core.registry.register(definition(name), handler)
-    names, params = [], None
-    for _ in range(3):
-        result = core.answer(request("tools/list", params, f"{params}"))["result"]
-        names.append([tool["name"] for tool in result["tools"]])
-        params = {"cursor": result.get("nextCursor")}
-    assert names == [["a", "b"], ["c", "d"], ["e"]]
-    assert params == {"cursor": None}
-
-
 @pytest.mark.rule("PAGE-03")
 @pytest.mark.parametrize("cursor", ["", "YQ", "\u00e9", 5, [], {}, True])
 def test_unknown_cursor_is_refused(cursor: Any) -> None:
@@ -343,24 +329,6 @@ def test_list_shows_every_member_of_a_definition() -> None:
             "_meta": {"k": [1]},
         }
     ]
-
-
-@pytest.mark.rule("REG-02")
-@pytest.mark.parametrize(
-    ("revision", "unknown"),
-    [
-        ("2024-11-05", {"title", "outputSchema", "annotations", "icons", "_meta"}),
-        ("2025-03-26", {"title", "outputSchema", "icons", "_meta"}),
-        ("2025-06-18", {"icons"}),
-        ("2025-11-25", set()),
-        ("2026-07-28", set()),
-    ],
-)
-def test_each_revision_gets_only_its_members(revision: str, unknown: set[str]) -> None:
-    registry = ToolRegistry()
-    registry.register(WHOLE, handler)
-    [tool] = shown(registry, REVISIONS[revision])
-    assert listed(registry)[0].keys() - tool.keys() == unknown
 
 
 @pytest.mark.rule("CONT-07")
