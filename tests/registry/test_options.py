@@ -1,0 +1,56 @@
+"""The option dictionaries of type checkers are the options that registries take."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from foundation_rt.registry.completions import CompletionRegistry
+from foundation_rt.registry.definitions import DefinitionChecks
+from foundation_rt.registry.options import (
+    CompletionOptions,
+    HandlerOptions,
+    PromptOptions,
+    ResourceHandlerOptions,
+    ResourceOptions,
+    ToolHandlerOptions,
+    ToolOptions,
+)
+from foundation_rt.registry.prompts import PromptRegistry
+from foundation_rt.registry.resources import ResourceRegistry
+from foundation_rt.registry.tools import ToolRegistry, handler_settings
+
+
+def keywords(*functions: Callable[..., Any]) -> set[str]:
+    return {
+        parameter.name
+        for function in functions
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+
+
+@pytest.mark.rule("TYPED-01", "MRES-10", "PROMPT-03", "COMP-05")
+@pytest.mark.parametrize(
+    ("options", "functions"),
+    [
+        (HandlerOptions, [DefinitionChecks.handler_spec]),
+        (ToolHandlerOptions, [handler_settings]),
+        (ToolOptions, [ToolRegistry.add_function, handler_settings]),
+        (PromptOptions, [PromptRegistry.add_function, DefinitionChecks.handler_spec]),
+        (ResourceHandlerOptions, [ResourceRegistry._add, DefinitionChecks.handler_spec]),
+        (
+            ResourceOptions,
+            [ResourceRegistry.add_function, ResourceRegistry._add, DefinitionChecks.handler_spec],
+        ),
+        (CompletionOptions, [CompletionRegistry._add]),
+    ],
+)
+def test_option_dictionaries_have_the_keywords_of_the_registries(
+    options: Any, functions: list[Callable[..., Any]]
+) -> None:
+    assert options.__annotations__.keys() == keywords(*functions)
+    assert not options.__required_keys__
