@@ -62,7 +62,7 @@ def build_rust_validator(
     except ImportError:
         need = f"dialect {analysis.dialect} ({analysis.reason or '#/$schema: declared'})"
         if not analysis.is_modern:
-            need = "running the pattern of somebody else"
+            need = "running a pattern of a peer"
         raise RegistrationError(str(MissingExtraError(need, "jsonschema"))) from None
     engine = getattr(jsonschema_rs, _ENGINES[analysis.dialect])
     options = None

@@ -142,7 +142,7 @@ def make_authenticator(
                 "http.no_auth (--no-auth) would let everybody in, but there are keys or an issuer: "
                 "take away http.no_auth, or http.api_keys and oauth.issuer"
             )
-        logger.warn("HTTP without authentication: whoever reaches the server may use it")
+        logger.warn("HTTP without authentication: every client that reaches the server may use it")
         return Authenticator(None, None)
     if not http.api_keys and issuer is None:
         raise UsageError(

@@ -115,20 +115,16 @@ class Endpoint:
             response.finish()
         self.sessions.end_all(SERVER_STOPS)
 
-    async def handle(self, request: HttpRequest) -> HttpRefusal | None:
+    def handle(self, request: HttpRequest) -> Awaitable[HttpRefusal | None]:
         """Answer one request, or return why it is refused."""
         method = request.scope["method"]
         if method == "POST":
-            return await self._post(request)
+            return self._post(request)
         if method == "GET":
-            return await self._get(request)
+            return self._get(request)
         if method == "DELETE":
-            return await self._delete(request)
-        return method_not_allowed("POST", "GET", "DELETE")
-
-    async def read_body(self, request: HttpRequest) -> bytes | HttpRefusal:
-        """Return the body of a request, within the limits of the configuration."""
-        return await read_body(request.head, request.receive, self.settings)
+            return self._delete(request)
+        return _refuse_method()
 
     # -- POST ----------------------------------------------------------------------------------
 
@@ -136,7 +132,7 @@ class Endpoint:
         refusal = check_post(request.head)
         if refusal is not None:
             return refusal
-        body = await self.read_body(request)
+        body = await read_body(request.head, request.receive, self.settings)
         if isinstance(body, HttpRefusal):
             return body
         # The message is dropped before its answer is awaited, which may take hours (HTTP-28).
@@ -435,6 +431,10 @@ class Endpoint:
         self.sessions.end(session.session_id, SESSION_ENDED)
         await send_empty(request.send, 204)
         return None
+
+
+async def _refuse_method() -> HttpRefusal:
+    return method_not_allowed("POST", "GET", "DELETE")
 
 
 def _status(response: PostResponse, reply: Reply) -> int:

@@ -14,6 +14,7 @@ from attrs import define, field
 from .asgi import HttpRefusal, send_empty
 from .endpoint import NO_SESSION, SERVER_STOPS, SESSION_ENDED, watching
 from .headers import check_post, method_not_allowed
+from .request import read_body
 from .sse import EventBody, encode_event
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class LegacyEndpoint:
         session = self.sessions.get(named[0] if len(named) == 1 else None, request.principal)
         if session is None:
             return NO_SESSION
-        line = await self.endpoint.read_body(request)
+        line = await read_body(request.head, request.receive, self.endpoint.settings)
         if isinstance(line, HttpRefusal):
             return line
         # The same principal, but its token may be a new one with other scopes.
