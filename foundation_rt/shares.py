@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from .config.settings import ServerConfig
 from .errors import ErrorCode, ToolError
 from .limits import SHARE_USED
+from .values import Shown
 
 
 class LimitReached(ToolError):
@@ -21,7 +22,7 @@ class LimitReached(ToolError):
 
 
 @frozen(eq=False, repr=False)
-class Limit:
+class Limit(Shown):
     """A limit of the process, and the text of its refusals.
 
     Attributes:

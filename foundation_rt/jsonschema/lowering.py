@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from attrs import define, field
 
+from ..values import Shown
 from .analysis import SchemaAnalysis
 from .budget import DIVISION, IDENTITY, CheckRun
 from .dialects import DRAFT_04, URIS, Schema
@@ -376,7 +377,7 @@ def _leaves(functions: Mapping[str, Schema], exact: Collection[str]) -> Iterator
 
 
 @define(eq=False, repr=False)
-class CodeCost:
+class CodeCost(Shown):
     """The cost of generated code.
 
     Attributes:

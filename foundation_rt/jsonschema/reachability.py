@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
+from ..values import Shown
 from .dialects import Schema
 
 _MAX_VISITS: Final = 4_000
@@ -79,7 +80,7 @@ def _map(schema: dict[str, Any], keyword: str) -> dict[str, Any]:
 
 
 @frozen(eq=False, repr=False)
-class Reachability:
+class Reachability(Shown):
     """The result of a walk over all states.
 
     Attributes:

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from attrs import define, field, frozen
 
+from ..values import Shown
+
 _CR = 0x0D
 
 
@@ -30,7 +32,7 @@ class LineTooLong:
 
 
 @define(eq=False, repr=False)
-class LineReader:
+class LineReader(Shown):
     """Splits a byte stream into lines.
 
     Args:

@@ -15,6 +15,7 @@ import orjson
 from attrs import define
 
 from ..errors import JsonRpcErrorCode
+from ..values import Shown
 
 RequestId = str | int
 """The id of a request: a string, or an integer within 64 bits (RPC-04)."""
@@ -31,7 +32,7 @@ ABSENT: Final = _Absent()
 
 
 @define(eq=False, repr=False)
-class Request:
+class Request(Shown):
     """A message that gets a reply; `params` is unchecked, or ABSENT."""
 
     id: RequestId
@@ -40,7 +41,7 @@ class Request:
 
 
 @define(eq=False, repr=False)
-class Notification:
+class Notification(Shown):
     """A message that gets no reply; `params` is unchecked, or ABSENT."""
 
     method: str
@@ -48,7 +49,7 @@ class Notification:
 
 
 @define(eq=False, repr=False)
-class Response:
+class Response(Shown):
     """A result or an error from the peer; `id` is unchecked."""
 
     id: Any
@@ -57,7 +58,7 @@ class Response:
 
 
 @define(eq=False, repr=False)
-class Malformed:
+class Malformed(Shown):
     """A line that is not a message, with the error of its reply (RPC-02, RPC-03).
 
     `id` is the request's own, or None if it could not be read. `params` is kept if it could be
@@ -72,7 +73,7 @@ class Malformed:
 
 
 @define(eq=False, repr=False)
-class Batch:
+class Batch(Shown):
     """An array; `items` are JSON values, one for each message (RPC-13)."""
 
     items: list[Any]

@@ -13,6 +13,7 @@ import orjson
 from attrs import define, field
 
 from ..errors import JsonRpcError, JsonRpcErrorCode
+from ..values import Shown
 from .revisions import REVISIONS, STATELESS_REVISIONS, VERSION_KEY, Revision
 
 LOGGING_LEVELS = (
@@ -63,7 +64,7 @@ _NAMED_BY_CLIENTS = ("experimental", "extensions")
 
 
 @define(eq=False, repr=False)
-class Peer:
+class Peer(Shown):
     """The client of a request, as it describes itself.
 
     Args:

@@ -68,6 +68,9 @@ class Revision:
     any_structured_content: bool
     is_stateless: bool
 
+    def __repr__(self) -> str:
+        return f"Revision({self.name!r})"
+
     def has(self, shape: str, member: str) -> bool:
         """Return whether `shape` has `member`, which some revisions lack."""
         return member in self.members[shape]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import define, field
 
 from ...core.effects import Notify, Reply
+from ...values import Shown
 from .sse import EventBody, encode_event, encode_priming, encode_retry
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Resumption(Protocol):
 
 
 @define(eq=False, repr=False)
-class PostResponse:
+class PostResponse(Shown):
     """The answer to one POST; belongs to the event loop's thread.
 
     Args:

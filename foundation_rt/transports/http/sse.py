@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from ...values import Shown
+
 if TYPE_CHECKING:
     from .asgi import Send
 
@@ -60,7 +62,7 @@ def encode_retry(retry_ms: int) -> bytes:
 
 
 @define(eq=False, repr=False)
-class EventBody:
+class EventBody(Shown):
     """The body of one response, open until it is ended from either side.
 
     Every method except `pump` and `wait` returns at once. Belongs to the event loop's thread.
