@@ -21,7 +21,7 @@ class Alarm(BaseException):
 
 
 @pytest.mark.rule("TIME-11")
-def test_a_signal_that_has_not_fired_says_so_and_raises_nothing() -> None:
+def test_signal_that_has_not_fired_says_so_and_raises_nothing() -> None:
     signal = AbortSignal()
     assert not signal.aborted
     assert signal.reason is None
@@ -30,7 +30,7 @@ def test_a_signal_that_has_not_fired_says_so_and_raises_nothing() -> None:
 
 @pytest.mark.rule("TIME-11")
 @pytest.mark.parametrize("reason", ["deadline", "cancelled", "disconnected", "shutdown"])
-def test_a_fired_signal_says_why_and_raises(reason: str) -> None:
+def test_fired_signal_says_why_and_raises(reason: str) -> None:
     signal = AbortSignal()
     assert signal.fire(reason) == []
     assert signal.aborted
@@ -40,7 +40,7 @@ def test_a_fired_signal_says_why_and_raises(reason: str) -> None:
 
 
 @pytest.mark.rule("TIME-11")
-def test_a_signal_fires_once_and_keeps_its_first_reason() -> None:
+def test_signal_fires_once_and_keeps_its_first_reason() -> None:
     signal = AbortSignal()
     calls: list[str] = []
     signal.add_callback(lambda: calls.append("called"))
@@ -62,7 +62,7 @@ def test_callbacks_run_in_the_order_in_which_they_came_and_see_the_reason() -> N
 
 
 @pytest.mark.rule("TIME-11")
-def test_a_callback_added_after_the_fact_runs_at_once_and_once() -> None:
+def test_callback_added_after_firing_runs_at_once_and_once() -> None:
     signal = AbortSignal()
     signal.fire("deadline")
     calls: list[str] = []
@@ -74,7 +74,7 @@ def test_a_callback_added_after_the_fact_runs_at_once_and_once() -> None:
 
 
 @pytest.mark.rule("TIME-11")
-def test_a_callback_can_be_taken_back_until_it_has_run() -> None:
+def test_callback_can_be_removed_until_it_has_run() -> None:
     signal = AbortSignal()
     calls: list[str] = []
     remove = signal.add_callback(lambda: calls.append("taken back"))
@@ -87,7 +87,7 @@ def test_a_callback_can_be_taken_back_until_it_has_run() -> None:
 
 
 @pytest.mark.rule("TIME-11")
-def test_one_callback_added_twice_is_taken_back_once() -> None:
+def test_callback_added_twice_is_removed_once() -> None:
     signal = AbortSignal()
     calls: list[str] = []
 
@@ -103,7 +103,7 @@ def test_one_callback_added_twice_is_taken_back_once() -> None:
 
 @pytest.mark.rule("TIME-11")
 @pytest.mark.parametrize("error", [ValueError("v"), SystemExit(3), Alarm()])
-def test_a_callback_that_raises_keeps_no_other_from_running(error: BaseException) -> None:
+def test_callback_that_raises_does_not_stop_the_others(error: BaseException) -> None:
     signal = AbortSignal()
     calls: list[str] = []
 
@@ -118,7 +118,7 @@ def test_a_callback_that_raises_keeps_no_other_from_running(error: BaseException
 
 
 @pytest.mark.rule("TIME-11")
-def test_a_callback_may_use_the_signal_it_hangs_on() -> None:
+def test_callback_may_use_its_signal() -> None:
     signal = AbortSignal()
     seen: list[str] = []
     removers: list[Callable[[], None]] = []
@@ -160,7 +160,7 @@ def test_waiting_for_a_signal_that_has_fired_ends() -> None:
 
 
 @pytest.mark.rule("TIME-11")
-def test_all_who_wait_are_told() -> None:
+def test_all_waiting_coroutines_are_woken() -> None:
     async def main() -> list[str]:
         signal = AbortSignal()
         waiting = [asyncio.create_task(signal.wait()) for _ in range(5)]
@@ -173,7 +173,7 @@ def test_all_who_wait_are_told() -> None:
 
 
 @pytest.mark.rule("TIME-11")
-def test_who_no_longer_waits_is_not_told() -> None:
+def test_removed_waiter_is_not_woken() -> None:
     async def main() -> list[BaseException]:
         signal = AbortSignal()
         given_up = asyncio.create_task(signal.wait())
@@ -191,7 +191,7 @@ def test_who_no_longer_waits_is_not_told() -> None:
 
 
 @pytest.mark.rule("TIME-11")
-def test_a_signal_outlives_the_loop_that_waited_for_it() -> None:
+def test_signal_outlives_the_loop_that_waited_for_it() -> None:
     signal = AbortSignal()
     loop = asyncio.new_event_loop()
     waiting = loop.create_task(signal.wait())

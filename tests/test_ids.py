@@ -59,7 +59,7 @@ def test_every_other_bit_of_a_random_id_is_random() -> None:
 
 
 @pytest.mark.rule("ID-01")
-def test_no_id_is_handed_out_twice_whichever_threads_ask() -> None:
+def test_ids_are_unique_across_threads() -> None:
     ids = Random()
     start = threading.Barrier(8)
     taken: list[list[str]] = [[] for _ in range(8)]
@@ -97,13 +97,13 @@ if child:
 
 
 @pytest.mark.rule("ID-02")
-def test_a_forked_child_hands_out_ids_of_its_own() -> None:
+def test_forked_child_generates_different_ids() -> None:
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
     ids = done.stdout.split()
     assert len(ids) == len(set(ids)) == 200
 
 
-def test_a_generator_nobody_holds_is_freed() -> None:
+def test_unreferenced_generator_is_collected() -> None:
     ids = UuidGenerator()
     trace = weakref.ref(ids)
     del ids

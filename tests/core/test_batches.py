@@ -66,7 +66,7 @@ def ids_of(answer: list[dict[str, Any]] | None) -> list[RequestId]:
 
 
 @pytest.mark.rule("RPC-14")
-def test_what_is_known_at_once_is_answered_at_once_and_together() -> None:
+def test_immediate_replies_are_sent_together() -> None:
     effects = core_of().dispatch(array(ping(1), request("no/such", None, "b"), ping(3)))
     answer = answer_of(effects)
     assert ids_of(answer) == [1, "b", 3]
@@ -77,7 +77,7 @@ def test_what_is_known_at_once_is_answered_at_once_and_together() -> None:
 
 
 @pytest.mark.rule("RPC-14")
-def test_the_answer_waits_for_the_last_call_and_has_them_in_the_order_of_their_ends() -> None:
+def test_batch_answer_has_the_replies_in_the_order_of_their_ends() -> None:
     core = core_of()
     begun = core.dispatch(array(call(1), ping(2), call(3)))
     assert answer_of(begun) is None
@@ -92,7 +92,7 @@ def test_the_answer_waits_for_the_last_call_and_has_them_in_the_order_of_their_e
 
 
 @pytest.mark.rule("RPC-14")
-def test_an_answer_alone_is_still_an_array() -> None:
+def test_answer_alone_is_still_an_array() -> None:
     core = core_of()
     assert ids_of(answer_of(core.dispatch(array(ping())))) == [1]
     [begun] = calls_of(core.dispatch(array(call(2))))
@@ -100,7 +100,7 @@ def test_an_answer_alone_is_still_an_array() -> None:
 
 
 @pytest.mark.rule("RPC-14")
-def test_a_cancelled_request_is_left_out() -> None:
+def test_cancelled_request_is_left_out() -> None:
     core = core_of()
     begun = core.dispatch(array(call(1), call(2)))
     first, second = calls_of(begun)
@@ -110,7 +110,7 @@ def test_a_cancelled_request_is_left_out() -> None:
 
 
 @pytest.mark.rule("RPC-14")
-def test_the_answer_comes_when_the_last_one_waited_for_is_cancelled() -> None:
+def test_batch_is_answered_when_its_last_request_is_cancelled() -> None:
     core = core_of()
     core.dispatch(array(ping(1), call(2)))
     assert ids_of(answer_of(core.dispatch(cancel(2)))) == [1]
@@ -120,7 +120,7 @@ def test_the_answer_comes_when_the_last_one_waited_for_is_cancelled() -> None:
 
 
 @pytest.mark.rule("RPC-14")
-def test_a_batch_may_cancel_its_own_requests() -> None:
+def test_batch_may_cancel_its_own_requests() -> None:
     core = core_of()
     effects = core.dispatch(array(ping(0), call(1), cancel(1), ping(2)))
     assert ids_of(answer_of(effects)) == [0, 2]
@@ -128,7 +128,7 @@ def test_a_batch_may_cancel_its_own_requests() -> None:
 
 
 @pytest.mark.rule("RPC-14")
-def test_a_deadline_answers_for_its_request() -> None:
+def test_deadline_answers_for_its_request() -> None:
     core = core_of()
     [begun] = calls_of(core.dispatch(array(call(1), ping(2))))
     answer = answer_of(core.dispatcher.expire(begun))
@@ -138,7 +138,7 @@ def test_a_deadline_answers_for_its_request() -> None:
 
 
 @pytest.mark.rule("RPC-14")
-def test_nothing_is_sent_where_there_is_nothing_to_answer() -> None:
+def test_batch_of_notifications_has_no_answer() -> None:
     effects = core_of().dispatch(
         array(notification("x"), b'{"jsonrpc":"2.0","id":"s","result":{}}')
     )
@@ -146,7 +146,7 @@ def test_nothing_is_sent_where_there_is_nothing_to_answer() -> None:
 
 
 @pytest.mark.rule("RPC-15")
-def test_what_is_said_meanwhile_is_sent_at_once_and_by_itself() -> None:
+def test_notifications_of_a_batched_call_are_sent_at_once() -> None:
     core = core_of()
     [begun] = calls_of(core.dispatch(array(call(1), ping(2))))
     progress = {"progressToken": "t", "progress": 1}
@@ -157,7 +157,7 @@ def test_what_is_said_meanwhile_is_sent_at_once_and_by_itself() -> None:
 
 
 @pytest.mark.rule("RPC-13", "RPC-14")
-def test_what_is_no_message_is_answered_in_its_place() -> None:
+def test_malformed_member_of_a_batch_is_answered_in_its_place() -> None:
     answer = answer_of(core_of().dispatch(array(b"1", ping(2), b"[]", b'{"id":4}', b"{}")))
     assert ids_of(answer) == [None, 2, None, 4, None]
     assert answer is not None
@@ -183,7 +183,7 @@ def test_initialize_in_a_batch_is_refused() -> None:
     ("items", "reason"),
     [(0, "empty_batch"), (MAX_BATCH, None), (MAX_BATCH + 1, "batch_too_large")],
 )
-def test_a_batch_has_a_message_and_not_too_many(items: int, reason: str | None) -> None:
+def test_empty_or_too_large_batch_is_refused(items: int, reason: str | None) -> None:
     answer = core_of().answer(array(*map(ping, range(items))))
     if reason is None:
         assert ids_of(answer) == list(range(items))
@@ -193,7 +193,7 @@ def test_a_batch_has_a_message_and_not_too_many(items: int, reason: str | None) 
 
 
 @pytest.mark.rule("RPC-13")
-def test_the_requests_of_a_line_are_known_before_it_is_taken() -> None:
+def test_requests_of_lists_the_requests_of_a_message() -> None:
     def found(line: bytes) -> list[RequestId]:
         return [each.id for each in requests_of(parse(line))]
 
@@ -214,7 +214,7 @@ def test_only_one_revision_has_batches(revision: str) -> None:
 
 
 @pytest.mark.rule("RPC-16")
-def test_a_request_of_the_stateless_mode_is_refused_inside_of_a_batch() -> None:
+def test_request_of_the_stateless_mode_is_refused_inside_of_a_batch() -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
     answer = answer_of(core_of().dispatch(array(request("tools/list", {"_meta": meta}), ping(2))))
     assert answer is not None
@@ -223,7 +223,7 @@ def test_a_request_of_the_stateless_mode_is_refused_inside_of_a_batch() -> None:
 
 
 @pytest.mark.rule("RPC-05")
-def test_an_id_that_is_in_flight_is_refused_inside_of_a_batch_too() -> None:
+def test_id_that_is_in_flight_is_refused_inside_of_a_batch_too() -> None:
     core = core_of()
     [begun] = calls_of(core.dispatch(array(call(1), ping(1))))
     assert answer_of(core.dispatch(array(call(1)))) is not None
@@ -232,7 +232,7 @@ def test_an_id_that_is_in_flight_is_refused_inside_of_a_batch_too() -> None:
 
 
 @pytest.mark.rule("RPC-10")
-def test_a_bug_in_one_message_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_in_one_message_does_not_affect_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     from foundation_rt.core.methods import lifecycle
 
     def broken(*_: Any) -> list[Effect]:
@@ -249,7 +249,7 @@ def test_a_bug_in_one_message_costs_the_others_nothing(monkeypatch: pytest.Monke
 
 
 @pytest.mark.rule("LIFE-06")
-def test_a_client_that_has_gone_is_sent_no_array() -> None:
+def test_closed_session_gets_no_answer_to_its_batch() -> None:
     core = core_of()
     [begun] = calls_of(core.dispatch(array(call(1), ping(2))))
     core.dispatcher.close(core.session)

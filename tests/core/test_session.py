@@ -44,7 +44,7 @@ def test_every_cell_is_spelled_out_here() -> None:
 
 @pytest.mark.rule("LIFE-01")
 @pytest.mark.parametrize(("state", "event"), EXPECTED)
-def test_an_event_does_what_its_cell_says(state: State, event: SessionEvent) -> None:
+def test_event_moves_the_state_as_its_cell_says(state: State, event: SessionEvent) -> None:
     session = session_in(state)
     expected = EXPECTED[state, event]
     assert session.advance(event) is (expected is not None)
@@ -66,7 +66,7 @@ def test_whatever_happens_states_only_go_forward_and_closed_is_the_end(
 
 
 @pytest.mark.rule("LIFE-07")
-def test_a_session_starts_with_an_id_of_its_own_that_is_in_every_line_it_logs() -> None:
+def test_session_starts_with_an_id_of_its_own_that_is_in_every_line_it_logs() -> None:
     core = make_core()
     first, second = core.session, core.open_session("http")
     assert first.state is second.state is STARTING

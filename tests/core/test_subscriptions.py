@@ -40,7 +40,7 @@ def page_done(subscriptions: Subscriptions, sessions: list[Session], name: str) 
 
 
 @pytest.mark.rule("SUB-06")
-def test_an_event_reaches_the_subscribers_of_its_topic_alone() -> None:
+def test_event_reaches_the_subscribers_of_its_topic_alone() -> None:
     subscriptions = Subscriptions()
     for number in range(10_000):
         subscriber = subscriptions.subscribe(make_session(number), 1)
@@ -60,7 +60,7 @@ def test_notifications_are_encoded_one_at_a_time() -> None:
 
 
 @pytest.mark.rule("ASK-18")
-def test_a_session_keeps_its_last_pages() -> None:
+def test_session_keeps_its_last_pages() -> None:
     subscriptions, session = Subscriptions(), make_session(1)
     for number in range(MAX_TOPICS + 5):
         subscriptions.follow_elicitation(session, f"page-{number}")

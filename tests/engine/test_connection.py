@@ -119,7 +119,7 @@ def test_after_close_nothing_is_sent_whatever_is_fed() -> None:
 
 
 @pytest.mark.rule("EMBED-01", "LIFE-06")
-def test_a_connection_that_closes_in_the_middle_of_a_piece_answers_no_further_line() -> None:
+def test_connection_that_closes_in_the_middle_of_a_piece_answers_no_further_line() -> None:
     rig = rig_with_echo()
     peer = Peer()
 
@@ -169,7 +169,7 @@ class BrokenPeer(Peer):
 
 
 @pytest.mark.rule("EMBED-04", "LIFE-06")
-def test_a_send_that_raises_closes_the_connection_and_is_logged() -> None:
+def test_send_that_raises_closes_the_connection_and_is_logged() -> None:
     rig = rig_with_echo()
     peer = BrokenPeer(good=2)
     peer.connection = rig.server.connect(peer.receive)
@@ -186,7 +186,7 @@ def test_a_send_that_raises_closes_the_connection_and_is_logged() -> None:
 
 
 @pytest.mark.rule("EMBED-04", "CALL-09", "CALL-13")
-def test_a_reply_that_cannot_be_sent_still_ends_its_call() -> None:
+def test_reply_that_cannot_be_sent_still_ends_its_call() -> None:
     rig = rig_with_echo()
     peer = BrokenPeer(good=1)
     peer.connection = rig.server.connect(peer.receive)
@@ -199,7 +199,7 @@ def test_a_reply_that_cannot_be_sent_still_ends_its_call() -> None:
 
 
 @pytest.mark.rule("EMBED-04", "TIME-08")
-def test_a_peer_that_is_lost_takes_its_other_calls_with_it() -> None:
+def test_peer_that_is_lost_takes_its_other_calls_with_it() -> None:
     rig = rig_with_echo()
     gate, started = threading.Event(), threading.Event()
     reasons: list[str | None] = []
@@ -226,7 +226,7 @@ def test_a_peer_that_is_lost_takes_its_other_calls_with_it() -> None:
 
 @pytest.mark.rule("EMBED-04")
 @pytest.mark.parametrize("told", ["progress", "log"])
-def test_who_is_aborted_because_a_peer_is_lost_holds_up_nobody_else(told: str) -> None:
+def test_abort_callback_of_a_lost_peer_runs_without_the_lock(told: str) -> None:
     rig = rig_with_echo()
     free: list[bool] = []
 
@@ -260,7 +260,7 @@ def test_who_is_aborted_because_a_peer_is_lost_holds_up_nobody_else(told: str) -
 
 
 @pytest.mark.rule("RPC-10")
-def test_a_bug_is_logged_and_answered_and_the_connection_goes_on(
+def test_bug_is_logged_and_answered_and_the_connection_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig = rig_with_echo()
@@ -342,7 +342,7 @@ def test_lines_are_handed_out_one_at_a_time_and_none_after_close_has_returned() 
 
 
 @pytest.mark.rule("EMBED-01")
-def test_a_connection_may_be_fed_from_another_thread_than_the_one_that_made_it() -> None:
+def test_connection_may_be_fed_from_another_thread_than_the_one_that_made_it() -> None:
     rig = rig_with_echo()
     peer = rig.connect(handshake=False)
 
@@ -364,7 +364,7 @@ def register(rig: Rig, name: str) -> None:
 
 
 @pytest.mark.rule("LIFE-10", "LIFE-06")
-def test_every_running_connection_is_told_of_every_change() -> None:
+def test_every_running_connection_is_notified_of_every_list_change() -> None:
     rig = Rig()
     running, other, early, gone = (
         rig.connect(handshake=shakes_hands) for shakes_hands in (True, True, False, True)
@@ -384,7 +384,7 @@ def test_every_running_connection_is_told_of_every_change() -> None:
 
 
 @pytest.mark.rule("LIFE-10")
-def test_whoever_is_told_finds_the_change_in_the_list() -> None:
+def test_notified_client_finds_the_change_in_the_list() -> None:
     rig = Rig()
     peer = Peer()
     seen: list[list[str]] = []
@@ -404,7 +404,7 @@ def test_whoever_is_told_finds_the_change_in_the_list() -> None:
 
 
 @pytest.mark.rule("LIFE-15", "EMBED-04")
-def test_a_peer_that_is_lost_while_it_is_told_keeps_nobody_from_registering() -> None:
+def test_peer_lost_during_a_notification_does_not_stop_a_registration() -> None:
     rig = Rig()
     peer, other = Peer(), rig.connect()
 
@@ -420,7 +420,7 @@ def test_a_peer_that_is_lost_while_it_is_told_keeps_nobody_from_registering() ->
 
 
 @pytest.mark.rule("LIFE-15")
-def test_a_connection_that_its_host_has_dropped_is_not_kept() -> None:
+def test_dropped_connection_is_collected() -> None:
     rig = Rig()
     peer = rig.connect()
     gone = weakref.ref(peer.connection)
@@ -431,7 +431,7 @@ def test_a_connection_that_its_host_has_dropped_is_not_kept() -> None:
 
 
 @pytest.mark.rule("LIFE-10", "LIFE-14", "EMBED-02")
-def test_a_change_in_any_thread_is_told_on_the_loop_of_the_host() -> None:
+def test_list_change_in_any_thread_is_sent_on_the_loop_of_the_host() -> None:
     async def main() -> None:
         rig = Rig()
         told: asyncio.Queue[tuple[Any, int]] = asyncio.Queue()

@@ -24,7 +24,7 @@ PATIENCE = 20.0
 
 
 @pytest.mark.rule("CALL-09", "CALL-12", "CALL-15")
-def test_a_coroutine_holds_its_slot_from_start_to_end() -> None:
+def test_coroutine_holds_its_slot_from_start_to_end() -> None:
     with Bench() as bench:
         held = Held()
         request_id = bench.start(bench.tool(held))
@@ -38,7 +38,7 @@ def test_a_coroutine_holds_its_slot_from_start_to_end() -> None:
 
 
 @pytest.mark.rule("CALL-09", "CALL-12", "CALL-15")
-def test_a_function_in_a_worker_holds_its_slot_until_it_has_returned() -> None:
+def test_function_in_a_worker_holds_its_slot_until_it_has_returned() -> None:
     def one(arguments: Any, context: Any) -> list[int]:
         return [1]
 
@@ -52,7 +52,7 @@ def test_a_function_in_a_worker_holds_its_slot_until_it_has_returned() -> None:
 
 
 @pytest.mark.rule("CALL-09", "CALL-12", "TIME-01")
-def test_an_inline_function_is_over_when_feed_returns_and_arms_no_timer() -> None:
+def test_inline_function_is_over_when_feed_returns_and_arms_no_timer() -> None:
     with Bench() as bench:
         seen: list[tuple[int, int, threading.Thread]] = []
 
@@ -80,9 +80,7 @@ ENDINGS = [
 @pytest.mark.rule("ERR-05", "ERR-06", "CALL-09")
 @pytest.mark.parametrize("error", ENDINGS, ids=repr)
 @pytest.mark.parametrize("way", ["task", "worker", "inline"])
-def test_whatever_a_handler_raises_is_internal_and_the_server_lives(
-    way: str, error: BaseException
-) -> None:
+def test_any_exception_of_a_handler_is_internal(way: str, error: BaseException) -> None:
     with Bench() as bench:
 
         def function(arguments: dict[str, Any], context: ToolContext) -> None:
@@ -107,7 +105,7 @@ def test_whatever_a_handler_raises_is_internal_and_the_server_lives(
 
 
 @pytest.mark.rule("ERR-04", "CALL-13")
-def test_a_tool_error_that_was_not_initialized_properly_is_still_told_and_recorded() -> None:
+def test_tool_error_without_init_is_still_answered_and_recorded() -> None:
     class Careless(ToolError):
         def __init__(self, city: str) -> None:
             self.city = city  # and no super().__init__()
@@ -126,7 +124,7 @@ def test_a_tool_error_that_was_not_initialized_properly_is_still_told_and_record
 
 
 @pytest.mark.rule("CALL-17", "ERR-06")
-def test_a_function_that_returns_a_coroutine_is_told_so_and_none_is_left_behind() -> None:
+def test_function_that_returns_a_coroutine_gets_an_error() -> None:
     with Bench() as bench:
         held = Held()
 
@@ -141,7 +139,7 @@ def test_a_function_that_returns_a_coroutine_is_told_so_and_none_is_left_behind(
 
 
 @pytest.mark.rule("CALL-12")
-def test_what_a_coroutine_handler_is_can_be_wrapped() -> None:
+def test_partial_of_a_coroutine_function_runs_as_a_coroutine() -> None:
     with Bench() as bench:
 
         async def greet(greeting: str, arguments: dict[str, Any], context: ToolContext) -> str:
@@ -168,7 +166,7 @@ def test_the_record_says_how_long_the_handler_ran() -> None:
 
 
 @pytest.mark.rule("TIME-01")
-def test_a_tools_own_deadline_counts_before_the_default() -> None:
+def test_tools_own_deadline_counts_before_the_default() -> None:
     with Bench() as bench:
         own, default = Held(), Held()
         bench.rig.server.register(ToolDefinition("own", "", ANYTHING), own, timeout_ms=400)
@@ -189,7 +187,7 @@ def test_a_tools_own_deadline_counts_before_the_default() -> None:
 
 
 @pytest.mark.rule("TIME-02", "TIME-04", "TIME-06")
-def test_a_worker_that_outlives_its_deadline_keeps_its_slot_and_sends_nothing_more() -> None:
+def test_worker_that_outlives_its_deadline_keeps_its_slot_and_sends_nothing_more() -> None:
     with Bench(slots=1) as bench:
         signals = []
 
@@ -217,7 +215,7 @@ def test_a_worker_that_outlives_its_deadline_keeps_its_slot_and_sends_nothing_mo
 
 
 @pytest.mark.rule("TIME-01", "TIME-10")
-def test_a_deadline_is_armed_with_what_the_first_step_left_of_it() -> None:
+def test_deadline_is_armed_with_what_the_first_step_left_of_it() -> None:
     with Bench() as bench:
 
         async def slow(arguments: dict[str, Any], context: ToolContext) -> None:
@@ -247,9 +245,7 @@ def test_a_deadline_is_armed_with_what_the_first_step_left_of_it() -> None:
 @pytest.mark.rule("TIME-10", "TIME-02", "TIME-06", "CALL-15")
 @pytest.mark.parametrize("way", ["task", "worker"])
 @pytest.mark.parametrize("raises", [False, True], ids=["returns", "raises"])
-def test_a_handler_that_ends_after_a_deadline_nobody_noticed_has_timed_out(
-    way: str, raises: bool
-) -> None:
+def test_handler_that_ends_after_an_unnoticed_deadline_times_out(way: str, raises: bool) -> None:
     with Bench() as bench:
         reasons: list[str] = []
 
@@ -277,7 +273,7 @@ def test_a_handler_that_ends_after_a_deadline_nobody_noticed_has_timed_out(
 
 
 @pytest.mark.rule("TIME-10")
-def test_an_inline_handler_has_no_deadline() -> None:
+def test_inline_handler_has_no_deadline() -> None:
     with Bench() as bench:
 
         def inline(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -290,7 +286,7 @@ def test_an_inline_handler_has_no_deadline() -> None:
 
 
 @pytest.mark.rule("TIME-02", "CALL-15")
-def test_a_handler_that_is_done_has_no_deadline_any_more() -> None:
+def test_ended_handler_has_no_deadline() -> None:
     with Bench() as bench:
         held = Held()
         request_id = bench.start(bench.tool(held))
@@ -305,7 +301,7 @@ def test_a_handler_that_is_done_has_no_deadline_any_more() -> None:
 
 @pytest.mark.rule("TIME-06", "TIME-07")
 @pytest.mark.parametrize("ends", [None, AbortError("deadline"), asyncio.CancelledError()])
-def test_a_handler_that_stops_after_its_deadline_timed_out(ends: BaseException | None) -> None:
+def test_handler_that_stops_after_its_deadline_timed_out(ends: BaseException | None) -> None:
     with Bench() as bench:
         held = Held()
         bench.start(bench.tool(held))
@@ -324,7 +320,7 @@ def test_a_handler_that_stops_after_its_deadline_timed_out(ends: BaseException |
 
 @pytest.mark.rule("TIME-03", "TIME-05", "TIME-08")
 @pytest.mark.parametrize("reason", ["deadline", "cancelled", "disconnected", "shutdown"])
-def test_the_signal_says_why_and_fires_once(reason: str) -> None:
+def test_abort_signal_has_a_reason_and_fires_once(reason: str) -> None:
     with Bench(cancel_grace_ms=60_000) as bench:
         held = Held()
         request_id = bench.start(bench.tool(held))
@@ -348,7 +344,7 @@ def test_the_signal_says_why_and_fires_once(reason: str) -> None:
 
 
 @pytest.mark.rule("TIME-11")
-def test_a_callback_that_raises_is_logged_and_keeps_nobody_from_anything() -> None:
+def test_callback_that_raises_is_logged_and_affects_nothing_else() -> None:
     with Bench() as bench:
         held = Held()
         request_id = bench.start(bench.tool(held))
@@ -374,7 +370,7 @@ def test_a_callback_that_raises_is_logged_and_keeps_nobody_from_anything() -> No
 
 @pytest.mark.rule("TIME-03")
 @pytest.mark.parametrize("how", ["deadline", "cancelled", "closed", "lost"])
-def test_a_callback_may_wait_for_a_thread_that_uses_the_connection(how: str) -> None:
+def test_callback_may_wait_for_a_thread_that_uses_the_connection(how: str) -> None:
     with Bench() as bench:
         held = Held()
         request_id = bench.start(bench.tool(held))
@@ -405,7 +401,7 @@ def test_a_callback_may_wait_for_a_thread_that_uses_the_connection(how: str) -> 
 
 
 @pytest.mark.rule("TIME-04")
-def test_a_coroutine_is_cancelled_when_its_grace_is_over_and_not_before() -> None:
+def test_coroutine_is_cancelled_when_its_grace_is_over_and_not_before() -> None:
     with Bench() as bench:
         held = Held()
         bench.start(bench.tool(held))
@@ -419,7 +415,7 @@ def test_a_coroutine_is_cancelled_when_its_grace_is_over_and_not_before() -> Non
 
 
 @pytest.mark.rule("TIME-04", "TIME-06")
-def test_a_coroutine_that_ignores_its_cancellation_goes_on_and_keeps_its_slot() -> None:
+def test_coroutine_that_ignores_its_cancellation_goes_on_and_keeps_its_slot() -> None:
     with Bench() as bench:
         held = Held()
         held.stubborn = True
@@ -434,7 +430,7 @@ def test_a_coroutine_that_ignores_its_cancellation_goes_on_and_keeps_its_slot() 
 
 
 @pytest.mark.rule("TIME-04", "CALL-09")
-def test_a_coroutine_that_is_cancelled_before_its_first_step_has_ended_too() -> None:
+def test_coroutine_cancelled_before_its_first_step_ends_its_call() -> None:
     with Bench(cancel_grace_ms=0) as bench:
         bench.tool(Held())
         bench.peer.start("held")  # not settled: where tasks start later, this one has not
@@ -445,7 +441,7 @@ def test_a_coroutine_that_is_cancelled_before_its_first_step_has_ended_too() -> 
 
 
 @pytest.mark.rule("TIME-04", "CALL-09")
-def test_a_task_that_the_host_cancels_before_its_first_step_has_ended_too() -> None:
+def test_task_cancelled_by_the_host_before_its_first_step_ends() -> None:
     """As `asyncio.run` does with whatever is left when its main coroutine returns."""
     with Bench() as bench:
         bench.tool(Held())
@@ -459,7 +455,7 @@ def test_a_task_that_the_host_cancels_before_its_first_step_has_ended_too() -> N
 
 
 @pytest.mark.rule("TIME-03", "TIME-08")
-def test_a_connection_that_closes_while_a_call_starts_aborts_that_call() -> None:
+def test_connection_that_closes_while_a_call_starts_aborts_that_call() -> None:
     """The peer may leave, in another thread, at any moment between decision and start."""
 
     class Meddling(ManualClock):
@@ -512,7 +508,7 @@ def test_idle_is_reported_when_the_last_handler_has_ended_and_answered() -> None
 
 
 @pytest.mark.rule("CALL-09")
-def test_who_waits_for_idle_is_woken_by_the_last_end() -> None:
+def test_wait_idle_ends_with_the_last_handler() -> None:
     rig = Rig()
     gate = threading.Event()
     started = threading.Event()
@@ -578,7 +574,7 @@ def test_the_engine_knows_which_call_keeps_the_loop_busy(way: str) -> None:
 
 @pytest.mark.rule("RPC-10", "CALL-09", "ERR-06")
 @pytest.mark.parametrize("way", ["task", "worker", "inline"])
-def test_a_bug_in_the_conclusion_of_a_call_is_answered_and_leaves_nothing(
+def test_bug_in_the_conclusion_of_a_call_is_answered(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Bench() as bench:
@@ -605,7 +601,7 @@ def test_a_bug_in_the_conclusion_of_a_call_is_answered_and_leaves_nothing(
 
 
 @pytest.mark.rule("RPC-10", "CALL-09", "ERR-06")
-def test_a_bug_in_a_validator_is_answered_and_keeps_no_slot() -> None:
+def test_bug_in_a_validator_is_answered_and_frees_the_slot() -> None:
     with Bench() as bench:
         bench.tool(Held())
         tool = bench.rig.server.get("held")
@@ -623,7 +619,7 @@ def test_a_bug_in_a_validator_is_answered_and_keeps_no_slot() -> None:
 
 @pytest.mark.rule("ERR-06", "CALL-09", "CALL-13", "CALL-15", "EMBED-03")
 @pytest.mark.parametrize("way", ["worker", "task"])
-def test_a_call_for_which_no_thread_can_be_started_is_answered_and_the_next_one_works(
+def test_call_for_which_no_thread_can_be_started_is_answered_and_the_next_one_works(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = Rig()
@@ -665,7 +661,7 @@ def test_a_call_for_which_no_thread_can_be_started_is_answered_and_the_next_one_
 
 @pytest.mark.rule("TIME-08", "CALL-09", "LIFE-06")
 @pytest.mark.parametrize("way", ["task", "worker", "inline"])
-def test_a_handler_may_close_its_own_connection(way: str) -> None:
+def test_handler_may_close_its_own_connection(way: str) -> None:
     with Bench() as bench:
         reasons: list[str | None] = []
 

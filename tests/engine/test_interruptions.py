@@ -51,7 +51,7 @@ ENDS = [returning(make) for make in RESULTS] + [raising(make) for make in ENDING
 @pytest.mark.parametrize("aborted", [False, True], ids=["waited-for", "cancelled"])
 @pytest.mark.parametrize("way", ["inline", "worker", "task"])
 @pytest.mark.parametrize("end", ENDS, ids=[f"end{number}" for number in range(len(ENDS))])
-def test_values_that_raise_when_looked_at_are_answered_and_keep_nothing(
+def test_values_that_raise_when_read_are_answered(
     end: Callable[[], Any], way: str, aborted: bool
 ) -> None:
     with Bench() as bench:
@@ -155,7 +155,7 @@ def untraced() -> Iterator[None]:
 
 
 @pytest.mark.rule("ERR-07")
-def test_a_worker_thread_survives_what_is_thrown_into_it_and_loses_no_work() -> None:
+def test_worker_thread_survives_an_injected_exception_and_loses_no_work() -> None:
     reported: list[BaseException | None] = []
     pool = WorkerPool(1, lambda message, error: reported.append(error))
     idents: list[int] = []
@@ -187,7 +187,7 @@ def test_work_that_raises_is_reported_and_its_thread_goes_on() -> None:
 
 @pytest.mark.rule("ERR-07")
 @pytest.mark.parametrize("with_loop", [False, True], ids=["reactor", "asyncio"])
-def test_the_main_thread_goes_on_after_what_was_thrown_into_it(with_loop: bool) -> None:
+def test_main_thread_survives_an_injected_exception(with_loop: bool) -> None:
     reactor = Reactor()
     reported: list[tuple[str, BaseException | None]] = []
     reactor.on_error = lambda message, error: reported.append((message, error))
@@ -223,7 +223,7 @@ def test_timers_that_were_due_run_although_one_raised() -> None:
 
 
 @pytest.mark.rule("ERR-07")
-def test_what_breaks_every_turn_is_raised_in_the_end() -> None:
+def test_persistent_failure_is_raised() -> None:
     reactor = Reactor()
     reactor.on_turn = explode
     reactor.wake()

@@ -102,7 +102,7 @@ def test_hooks_nest_in_order_and_their_state_is_there_in_between(diary: Diary) -
 
 @pytest.mark.rule("OPS-02")
 @pytest.mark.parametrize("values", [(), (None,), (7,), (None, 7, None), ([1],)])
-def test_what_one_hook_yields_is_the_state_as_it_is(diary: Diary, values: tuple[Any, ...]) -> None:
+def test_value_of_a_single_hook_is_the_state(diary: Diary, values: tuple[Any, ...]) -> None:
     for number, value in enumerate(values):
         diary.hook(str(number), value)
 
@@ -120,7 +120,7 @@ def test_what_one_hook_yields_is_the_state_as_it_is(diary: Diary, values: tuple[
 @pytest.mark.parametrize(
     ("second", "why"), [(5, "must yield a mapping, not int"), ({"a": 2}, "yield ['a']")]
 )
-def test_states_that_cannot_be_one_are_refused(diary: Diary, second: Any, why: str) -> None:
+def test_states_that_cannot_be_merged_are_refused(diary: Diary, second: Any, why: str) -> None:
     diary.hook("first", {"a": 1})
     diary.hook("second", second)
     with pytest.raises(LifespanError) as raised:
@@ -133,7 +133,7 @@ def test_states_that_cannot_be_one_are_refused(diary: Diary, second: Any, why: s
 @pytest.mark.parametrize(
     "error", [OSError("refused"), SystemExit(3), KeyboardInterrupt()], ids=repr
 )
-def test_a_hook_that_fails_is_named_and_what_was_entered_is_left(
+def test_failed_hook_is_named_and_entered_hooks_are_left(
     diary: Diary, error: BaseException
 ) -> None:
     diary.hook("database")
@@ -192,7 +192,7 @@ def test_holders_share_it_and_the_last_one_leaves(diary: Diary) -> None:
 
 
 @pytest.mark.rule("OPS-20")
-def test_who_starts_while_it_is_left_waits_and_enters_it_anew(diary: Diary) -> None:
+def test_start_during_the_exit_waits_and_enters_the_hooks_again(diary: Diary) -> None:
     gone = asyncio.Event()
     diary.hook("database", leaving=gone.wait)
 
@@ -214,7 +214,7 @@ def test_who_starts_while_it_is_left_waits_and_enters_it_anew(diary: Diary) -> N
 
 @pytest.mark.rule("OPS-04")
 @pytest.mark.parametrize("error", [OSError("gone"), SystemExit(3)], ids=repr)
-def test_a_hook_that_fails_to_stop_is_logged_and_the_others_are_left(
+def test_hook_that_fails_to_stop_is_logged_and_the_others_are_left(
     diary: Diary, error: BaseException
 ) -> None:
     diary.hook("database")
@@ -232,7 +232,7 @@ def test_a_hook_that_fails_to_stop_is_logged_and_the_others_are_left(
 
 
 @pytest.mark.rule("OPS-04")
-def test_a_hook_that_hangs_is_cancelled_and_the_others_are_left(diary: Diary) -> None:
+def test_hook_that_hangs_is_cancelled_and_the_others_are_left(diary: Diary) -> None:
     diary.hook("database")
     diary.hook("queue", leaving=lambda: asyncio.Event().wait())
 
@@ -246,7 +246,7 @@ def test_a_hook_that_hangs_is_cancelled_and_the_others_are_left(diary: Diary) ->
 
 
 @pytest.mark.rule("OPS-04")
-def test_a_hook_that_minds_no_cancellation_is_left_behind(diary: Diary) -> None:
+def test_hook_that_ignores_cancellation_is_left_behind(diary: Diary) -> None:
     release = asyncio.Event()
 
     async def stubborn() -> None:
@@ -272,7 +272,7 @@ def test_a_hook_that_minds_no_cancellation_is_left_behind(diary: Diary) -> None:
 
 
 @pytest.mark.rule("OPS-03")
-def test_a_start_that_is_cancelled_cancels_the_hook_that_is_being_entered(diary: Diary) -> None:
+def test_start_that_is_cancelled_cancels_the_hook_that_is_being_entered(diary: Diary) -> None:
     diary.hook("database")
     diary.hook("queue", entering=lambda: asyncio.Event().wait())
 
@@ -291,7 +291,7 @@ def test_a_start_that_is_cancelled_cancels_the_hook_that_is_being_entered(diary:
 
 
 @pytest.mark.rule("OPS-20")
-def test_one_of_two_that_start_may_give_up(diary: Diary) -> None:
+def test_cancelled_start_does_not_affect_another_holder(diary: Diary) -> None:
     entered = asyncio.Event()
     diary.hook("database", entering=entered.wait)
 
@@ -310,7 +310,7 @@ def test_one_of_two_that_start_may_give_up(diary: Diary) -> None:
 
 
 @pytest.mark.rule("OPS-03")
-def test_a_start_that_is_cancelled_when_it_is_done_leaves_the_hooks(diary: Diary) -> None:
+def test_start_that_is_cancelled_when_it_is_done_leaves_the_hooks(diary: Diary) -> None:
     entered = asyncio.Event()
     diary.hook("database", entering=entered.wait)
 
@@ -330,7 +330,7 @@ def test_a_start_that_is_cancelled_when_it_is_done_leaves_the_hooks(diary: Diary
 
 
 @pytest.mark.rule("OPS-04")
-def test_a_stop_too_many_waits_for_the_end_as_well(diary: Diary) -> None:
+def test_surplus_stop_waits_for_the_end(diary: Diary) -> None:
     gone = asyncio.Event()
     diary.hook("database", leaving=gone.wait)
 
@@ -354,7 +354,7 @@ def test_without_a_logger_the_failure_is_still_raised(diary: Diary) -> None:
 
 
 @pytest.mark.rule("OPS-04")
-def test_a_host_that_cancels_everything_leaves_the_hooks_without_a_word(diary: Diary) -> None:
+def test_host_that_cancels_all_tasks_leaves_the_hooks_silently(diary: Diary) -> None:
     diary.hook("database")
     run(diary.lifespan.start)  # asyncio.run cancels what is left
     assert diary.entries == ["+database", "-database"]
@@ -363,7 +363,7 @@ def test_a_host_that_cancels_everything_leaves_the_hooks_without_a_word(diary: D
 
 
 @pytest.mark.rule("OPS-04")
-def test_a_hook_that_ends_by_itself_is_logged(diary: Diary) -> None:
+def test_hook_that_ends_by_itself_is_logged(diary: Diary) -> None:
     crash = asyncio.Event()
 
     async def job() -> None:
@@ -390,7 +390,7 @@ def test_a_hook_that_ends_by_itself_is_logged(diary: Diary) -> None:
 
 
 @pytest.mark.rule("OPS-20")
-def test_a_task_group_of_a_hook_is_closed_in_the_task_that_opened_it(diary: Diary) -> None:
+def test_task_group_of_a_hook_is_closed_in_the_task_that_opened_it(diary: Diary) -> None:
     tasks = []
 
     async def with_scope(server: Server) -> AsyncIterator[None]:
@@ -410,7 +410,7 @@ def test_a_task_group_of_a_hook_is_closed_in_the_task_that_opened_it(diary: Diar
 
 
 @pytest.mark.rule("OPS-20")
-def test_it_is_held_on_one_event_loop(diary: Diary) -> None:
+def test_lifespan_is_held_on_one_event_loop(diary: Diary) -> None:
     diary.hook("database")
     first = asyncio.new_event_loop()
     try:
@@ -442,13 +442,13 @@ async def _with_two(server: Server, other: int) -> AsyncIterator[None]:
 
 @pytest.mark.rule("OPS-01")
 @pytest.mark.parametrize("hook", [_plain_generator, _coroutine, _without_parameter, _with_two])
-def test_what_cannot_be_a_hook_is_refused_with_what_to_write(diary: Diary, hook: Any) -> None:
+def test_invalid_hook_is_refused_with_advice(diary: Diary, hook: Any) -> None:
     with pytest.raises(RegistrationError, match=rf"write `async def {hook.__name__}\(server\)`"):
         diary.lifespan.add(hook)
 
 
 @pytest.mark.rule("OPS-01")
-def test_a_function_that_makes_a_context_manager_is_a_hook(diary: Diary) -> None:
+def test_function_that_makes_a_context_manager_is_a_hook(diary: Diary) -> None:
     @asynccontextmanager
     async def managed(server: Server) -> AsyncIterator[int]:
         diary.entries.append("entered")

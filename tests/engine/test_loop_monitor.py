@@ -26,24 +26,24 @@ def chance_of_waiting_longer(delay_seconds: float, turns: list[tuple[float, floa
 
 
 @pytest.mark.rule("RES-20")
-def test_an_idle_loop_has_no_delay() -> None:
+def test_idle_loop_has_no_delay() -> None:
     assert LoopMonitor().p99_ms(1000.0) == 0.0
     assert watched((0.0, 0.0)).p99_ms(1.0) == 0.0
 
 
 @pytest.mark.rule("RES-10")
-def test_a_loop_that_blocks_for_less_than_a_hundredth_of_the_time_has_no_delay() -> None:
+def test_loop_that_blocks_for_less_than_a_hundredth_of_the_time_has_no_delay() -> None:
     assert watched((0.0, 0.099)).p99_ms(10.0) == 0.0
 
 
 @pytest.mark.rule("RES-10")
-def test_one_long_turn_delays_all_who_come_in_it_but_the_last_hundredth() -> None:
+def test_p99_of_one_long_turn() -> None:
     # An event waits longer than 0.9 s if it comes in the first 0.1 s of the turn: 1 % of 10 s.
     assert watched((3.0, 4.0)).p99_ms(10.0) == pytest.approx(900.0)
 
 
 @pytest.mark.rule("RES-10")
-def test_equal_turns_share_the_hundredth() -> None:
+def test_p99_of_two_equal_turns() -> None:
     assert watched((1.0, 1.5), (2.0, 2.5)).p99_ms(10.0) == pytest.approx(450.0)
 
 
@@ -65,7 +65,7 @@ def test_the_turn_under_way_counts() -> None:
 
 
 @pytest.mark.rule("RES-10")
-def test_what_is_older_than_ten_seconds_no_longer_counts() -> None:
+def test_turns_older_than_ten_seconds_do_not_count() -> None:
     monitor = watched((0.0, 2.0))
     assert monitor.p99_ms(10.0) == pytest.approx(1900.0)
     assert monitor.p99_ms(11.0) == pytest.approx(900.0)
@@ -74,13 +74,13 @@ def test_what_is_older_than_ten_seconds_no_longer_counts() -> None:
 
 
 @pytest.mark.rule("RES-10")
-def test_turns_under_a_millisecond_count_for_nothing_however_many_there_are() -> None:
+def test_turns_under_a_millisecond_do_not_count() -> None:
     back_to_back = [(number / 1250, (number + 1) / 1250) for number in range(12_500)]
     assert watched(*back_to_back).p99_ms(10.0) == 0.0
 
 
 @pytest.mark.rule("RES-10")
-def test_a_turn_that_ends_without_having_begun_is_nothing() -> None:
+def test_end_of_a_turn_without_a_begin_is_ignored() -> None:
     monitor = LoopMonitor()
     monitor.end_turn(5.0)
     assert monitor.p99_ms(5.0) == 0.0
@@ -105,7 +105,7 @@ def _laid_out(pairs: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 @pytest.mark.rule("RES-10")
 @given(turn_lists)
-def test_an_event_waits_longer_than_the_p99_with_a_chance_of_one_in_a_hundred(
+def test_p99_is_exceeded_with_a_probability_of_one_percent(
     turns: list[tuple[float, float]],
 ) -> None:
     delay_seconds = watched(*turns).p99_ms(WINDOW_SECONDS) / 1000
@@ -144,7 +144,7 @@ class Peer:
 
 
 @pytest.mark.rule("RES-20")
-def test_a_hosts_loop_is_probed_once_as_long_as_any_connection_is_open() -> None:
+def test_host_loop_has_one_probe_while_any_connection_is_open() -> None:
     host = Host()
     monitor = HostLoopMonitor(host)  # type: ignore[arg-type]
     first, second, third = Peer(), Peer(), Peer()
@@ -160,7 +160,7 @@ def test_a_hosts_loop_is_probed_once_as_long_as_any_connection_is_open() -> None
 
 
 @pytest.mark.rule("RES-20")
-def test_a_connection_that_opens_before_the_probe_saw_the_last_one_close_needs_no_second() -> None:
+def test_new_user_before_the_last_one_closed_shares_the_probe() -> None:
     host = Host()
     monitor = HostLoopMonitor(host)  # type: ignore[arg-type]
     first, second = Peer(), Peer()

@@ -27,13 +27,13 @@ def subscribed(rig: Rig, *uris: str) -> Peer:
 
 
 @pytest.mark.rule("SUB-02")
-def test_a_notification_for_an_unknown_session_is_dropped() -> None:
+def test_notification_for_an_unknown_session_is_dropped() -> None:
     rig = Rig()
     publisher_of(rig).publish([Publish(77, None, ("resource", "x:1"), b"{}")])
 
 
 @pytest.mark.rule("SUB-02")
-def test_a_notification_of_a_topic_that_was_unsubscribed_is_dropped() -> None:
+def test_notification_of_a_topic_that_was_unsubscribed_is_dropped() -> None:
     rig = Rig()
     peer = subscribed(rig, "note://1")
     late = [*publisher_of(rig).subscriptions.publish(("resource", "note://1"), "m", {})]

@@ -44,7 +44,7 @@ def new_threads() -> Iterator[Callable[[], set[str]]]:
         max_size=60,
     )
 )
-def test_a_queue_gives_out_what_is_due_in_order_and_nothing_that_was_taken_back(
+def test_queue_yields_due_timers_in_order_without_cancelled_ones(
     steps: list[tuple[str, int]],
 ) -> None:
     queue = TimerQueue()
@@ -71,7 +71,7 @@ def test_a_queue_gives_out_what_is_due_in_order_and_nothing_that_was_taken_back(
 
 
 @pytest.mark.rule("TIME-01")
-def test_timers_taken_back_do_not_pile_up() -> None:
+def test_cancelled_timers_do_not_accumulate() -> None:
     """Thousands of calls a second, each with a deadline that is far off and soon cancelled."""
     queue = TimerQueue()
     kept = queue.add(10_000.0, lambda: None)
@@ -117,7 +117,7 @@ def test_on_a_hosts_loop_timers_tasks_and_returns_happen_on_it() -> None:
 
 
 @pytest.mark.rule("EMBED-02")
-def test_what_returns_to_a_loop_that_was_closed_is_dropped() -> None:
+def test_callback_to_a_closed_loop_is_dropped() -> None:
     """What can only be done on the host's loop is done nowhere else."""
     loop = asyncio.new_event_loop()
     loop.close()
@@ -125,7 +125,7 @@ def test_what_returns_to_a_loop_that_was_closed_is_dropped() -> None:
 
 
 @pytest.mark.rule("RES-20")
-def test_a_hosts_loop_is_probed_ten_times_a_second_as_long_as_that_is_wanted() -> None:
+def test_host_loop_is_probed_ten_times_a_second_while_it_is_used() -> None:
     clock = ManualClock()
     loop = VirtualLoop(clock)
     wanted = True
@@ -188,7 +188,7 @@ def test_without_a_loop_a_worker_returns_in_place() -> None:
 
 @pytest.mark.rule("EMBED-03", "ERR-05")
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_a_task_that_tries_to_end_the_process_does_not_end_the_loop_thread(
+def test_task_that_tries_to_end_the_process_does_not_end_the_loop_thread(
     error: type[BaseException],
 ) -> None:
     scheduler, errors = background()
@@ -205,7 +205,7 @@ def test_a_task_that_tries_to_end_the_process_does_not_end_the_loop_thread(
 
 
 @pytest.mark.rule("EMBED-03", "TIME-01")
-def test_a_timer_that_is_due_earlier_is_not_kept_waiting_by_one_that_is_due_later() -> None:
+def test_timer_that_is_due_earlier_is_not_kept_waiting_by_one_that_is_due_later() -> None:
     timers = TimerThread()
     fired: SimpleQueue[str] = SimpleQueue()
     late = timers.call_later(3600.0, lambda: fired.put("late"))

@@ -38,7 +38,7 @@ class Gate:
 
 
 @pytest.mark.rule("CALL-12", "EMBED-03")
-def test_a_pool_without_work_has_no_thread() -> None:
+def test_pool_without_work_has_no_thread() -> None:
     before = set(threading.enumerate())
     WorkerPool(4)
     assert set(threading.enumerate()) == before
@@ -63,7 +63,7 @@ def test_as_many_run_at_once_as_there_may_be_threads_and_the_rest_wait_in_order(
 
 
 @pytest.mark.rule("CALL-12")
-def test_a_thread_that_is_free_is_used_again() -> None:
+def test_thread_that_is_free_is_used_again() -> None:
     pool = WorkerPool(8)
     threads: SimpleQueue[threading.Thread] = SimpleQueue()
     for _ in range(50):
@@ -92,7 +92,7 @@ def test_no_worker_keeps_a_process_alive() -> None:
 @pytest.mark.rule("CALL-12")
 @settings(max_examples=examples(30))
 @given(limit=st.integers(1, 6), amount=st.integers(0, 40), submitters=st.integers(1, 3))
-def test_everything_is_run_once_and_never_by_more_threads_than_the_limit(
+def test_every_function_runs_once_within_the_thread_limit(
     limit: int, amount: int, submitters: int
 ) -> None:
     pool = WorkerPool(limit)
@@ -121,7 +121,7 @@ def refuse_to_start(thread: threading.Thread) -> None:
 
 
 @pytest.mark.rule("ERR-06", "CALL-12")
-def test_a_system_without_threads_is_said_and_spoils_nothing_that_comes_later(
+def test_failure_to_start_a_thread_is_raised_and_later_work_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pool = WorkerPool(1)
@@ -137,7 +137,7 @@ def test_a_system_without_threads_is_said_and_spoils_nothing_that_comes_later(
 
 
 @pytest.mark.rule("ERR-06", "CALL-12")
-def test_where_no_more_threads_can_be_started_the_work_waits_for_those_there_are(
+def test_work_waits_for_existing_threads_when_none_can_be_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pool = WorkerPool(2)

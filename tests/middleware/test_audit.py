@@ -32,7 +32,7 @@ def audited(server: Server | None = None, talk: Any = call_everything) -> list[d
 
 
 @pytest.mark.rule("OPS-11", "OPS-12")
-def test_everything_that_happens_is_told_with_its_category() -> None:
+def test_every_event_is_recorded_with_its_category() -> None:
     told = [(line["eventType"], line["category"], line["success"]) for line in audited()]
     start, failed = ("TOOL_INVOCATION_START", "TOOL", True), "TOOL_INVOCATION_FAILED"
     refused = ("TOOL_INVOCATION_REFUSED", "ERROR", False)
@@ -56,7 +56,7 @@ def test_everything_that_happens_is_told_with_its_category() -> None:
 
 
 @pytest.mark.rule("OPS-11")
-def test_a_record_says_what_by_whom_and_how_it_ended() -> None:
+def test_record_has_event_client_and_outcome() -> None:
     async def talk(client: TestClient) -> None:
         client.connection.session.principal = Principal("alice", client_id="desk")
         params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {"correlationId": "c"}}
@@ -85,7 +85,7 @@ def test_a_record_says_what_by_whom_and_how_it_ended() -> None:
 
 
 @pytest.mark.rule("OPS-25", "OPS-26")
-def test_what_did_not_succeed_is_a_warning_with_its_code_and_reason() -> None:
+def test_failure_is_a_warning_with_code_and_reason() -> None:
     failed = [line for line in audited() if not line["success"]]
     assert {line["level"] for line in failed} == {"warn"}
     codes = [(line.get("errorCode"), line["metadata"].get("reason")) for line in failed]
@@ -101,7 +101,7 @@ def test_what_did_not_succeed_is_a_warning_with_its_code_and_reason() -> None:
 
 @pytest.mark.rule("OPS-25")
 @pytest.mark.parametrize("category", EVERYTHING)
-def test_only_the_categories_that_are_wanted_are_written(category: str) -> None:
+def test_only_configured_categories_are_written(category: str) -> None:
     only = make_server({"audit": {"enabled": True, "categories": [category]}})
     expected = [line["eventType"] for line in audited() if line["category"] == category]
     assert [line["eventType"] for line in audited(only)] == expected
@@ -116,7 +116,7 @@ def test_the_level_of_the_log_does_not_matter() -> None:
 
 
 @pytest.mark.rule("OPS-11")
-def test_without_it_nothing_is_written() -> None:
+def test_without_the_audit_log_nothing_is_written() -> None:
     assert audit(converse(make_server(), call_everything)) == []
 
 
@@ -151,7 +151,7 @@ def test_calls_of_administrative_tools_are_admin_and_refused_ones_security() -> 
 
 
 @pytest.mark.rule("OPS-12")
-def test_a_call_without_the_right_shape_is_refused() -> None:
+def test_malformed_call_is_recorded_as_refused() -> None:
     async def talk(client: TestClient) -> None:
         with pytest.raises(ProtocolError):
             await client.request("tools/call", {"name": 5})
@@ -162,7 +162,7 @@ def test_a_call_without_the_right_shape_is_refused() -> None:
 
 
 @pytest.mark.rule("OPS-22", "OPS-23", "OPS-12", "OPS-26")
-def test_rate_limits_that_bar_a_call_are_told() -> None:
+def test_call_refused_by_a_rate_limit_is_recorded() -> None:
     config = ServerConfig(audit=AuditSection(enabled=True), rate_limit=RateLimitSection(per_key=1))
     server = Server(options=ServerOptions(config=config))
     server.tool(lambda: 1, name="one")  # type: ignore[call-overload]
@@ -221,12 +221,12 @@ def test_truncate_shows_the_beginning_of_everything() -> None:
 
 
 @pytest.mark.rule("OPS-13")
-def test_redact_shows_names_alone() -> None:
+def test_mode_redact_shows_only_names() -> None:
     assert shown("redact", ARGUMENTS) == dict.fromkeys(ARGUMENTS, "[REDACTED]")
 
 
 @pytest.mark.rule("OPS-13")
-def test_full_shows_everything_but_secrets() -> None:
+def test_mode_full_shows_everything_but_secrets() -> None:
     assert shown("full", ARGUMENTS) == ARGUMENTS | {"password": "[REDACTED]"}
 
 
@@ -250,7 +250,7 @@ JSON = st.recursive(
 
 @pytest.mark.rule("OPS-13")
 @given(arguments=st.dictionaries(st.text(), JSON, max_size=40))
-def test_what_truncate_shows_is_bounded(arguments: dict[str, Any]) -> None:
+def test_mode_truncate_is_bounded(arguments: dict[str, Any]) -> None:
     def check(value: Any, level: int) -> None:
         assert level <= 5
         if isinstance(value, str):
@@ -267,7 +267,7 @@ def test_what_truncate_shows_is_bounded(arguments: dict[str, Any]) -> None:
 
 
 @pytest.mark.rule("OPS-11", "OPS-26")
-def test_the_transport_tells_what_it_knows() -> None:
+def test_transport_writes_records_of_configured_categories() -> None:
     sink = MemorySink()
     logger = StructuredLogger(sink, ManualClock(), "error")
     log = AuditLog(logger, AuditSection(enabled=True, categories=("SECURITY",)), lambda name: False)

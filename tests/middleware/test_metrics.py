@@ -145,7 +145,7 @@ def test_rejections_are_counted_by_reason() -> None:
 
 
 @pytest.mark.rule("OPS-14")
-def test_without_it_nothing_is_counted() -> None:
+def test_without_metrics_nothing_is_counted() -> None:
     assert make_server().runtime.metrics is None
 
 
@@ -168,7 +168,7 @@ SESSION = make_core().session
 
 @pytest.mark.rule("OPS-14")
 @given(seconds=st.lists(st.floats(0, 400), max_size=30))
-def test_a_histogram_holds_every_call_once(seconds: list[float]) -> None:
+def test_histogram_holds_every_call_once(seconds: list[float]) -> None:
     metrics = make_metrics("tool")
     for each in seconds:
         metrics.observe(SESSION, completed("tool", each))
@@ -189,7 +189,7 @@ def test_a_histogram_holds_every_call_once(seconds: list[float]) -> None:
 
 
 @pytest.mark.rule("OPS-15")
-def test_names_that_nobody_registered_share_one_series() -> None:
+def test_unregistered_names_share_one_series() -> None:
     metrics = make_metrics("known")
     for number in range(50):
         metrics.observe(SESSION, completed(f"unknown{number}"))
@@ -207,7 +207,7 @@ def test_names_that_nobody_registered_share_one_series() -> None:
 
 
 @pytest.mark.rule("OPS-15")
-def test_tools_that_come_and_go_do_not_make_series_without_end() -> None:
+def test_number_of_series_is_bounded_as_tools_come_and_go() -> None:
     names = [f"tool{number}" for number in range(1_100)]
     metrics = make_metrics(*names)
     for name in [*names, names[0], names[-1]]:
@@ -219,7 +219,7 @@ def test_tools_that_come_and_go_do_not_make_series_without_end() -> None:
 
 
 @pytest.mark.rule("OPS-15")
-def test_a_name_is_written_so_that_it_can_be_read_back() -> None:
+def test_name_is_written_so_that_it_can_be_read_back() -> None:
     name = 'a"b\\c\nd é'
     metrics = make_metrics(name)
     metrics.observe(SESSION, completed(name))
@@ -250,7 +250,7 @@ def test_threads_count_together() -> None:
 
 
 @pytest.mark.rule("OPS-14")
-def test_other_records_count_for_nothing() -> None:
+def test_other_records_are_not_counted() -> None:
     metrics = make_metrics()
     before = metrics.render()
     metrics.observe(SESSION, Log("info", "", {}))  # type: ignore[arg-type]

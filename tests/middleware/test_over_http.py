@@ -79,7 +79,7 @@ def test_prometheus_reads_what_was_counted() -> None:
         ("POST", AUTHORIZED, 405),
     ],
 )
-def test_nobody_else_reads_it(method: str, headers: dict[str, str], status: int) -> None:
+def test_metrics_are_refused_to_others(method: str, headers: dict[str, str], status: int) -> None:
     async def scene() -> None:
         app, _ = serve()
         answer = await visit(app, method, "/metrics", headers=headers).finish()
@@ -109,7 +109,7 @@ def test_without_metrics_there_is_no_such_path() -> None:
         (AUTHORIZED | {"origin": "https://evil.example"}, "ACCESS_DENIED"),
     ],
 )
-def test_who_is_turned_away_is_told(headers: dict[str, str], event_type: str) -> None:
+def test_refused_http_request_is_recorded(headers: dict[str, str], event_type: str) -> None:
     async def scene() -> None:
         app, sink = serve()
         await visit(app, "POST", "/mcp", headers=headers).finish()
@@ -124,7 +124,7 @@ def test_who_is_turned_away_is_told(headers: dict[str, str], event_type: str) ->
 
 
 @pytest.mark.rule("OPS-11")
-def test_who_calls_is_told() -> None:
+def test_record_names_the_principal() -> None:
     async def scene() -> None:
         app, sink = serve(categories=("TOOL",))
         await call_one(app)
@@ -139,7 +139,7 @@ def test_who_calls_is_told() -> None:
 
 
 @pytest.mark.rule("OPS-20")
-def test_a_start_that_fails_after_the_hooks_leaves_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_that_fails_after_the_hooks_leaves_them(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         config = ServerConfig(http=HttpSection(no_auth=True))
         server = Server(options=ServerOptions(config=config))

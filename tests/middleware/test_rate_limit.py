@@ -91,7 +91,7 @@ def attempt(
 
 
 @pytest.mark.rule("RATE-01", "RATE-02")
-def test_a_client_makes_so_many_calls_at_once_and_then_evenly() -> None:
+def test_client_may_spend_the_limit_at_once_and_then_evenly() -> None:
     clock = ManualClock()
     limit = made(clock, per_key=3, window_ms=3000)
     for name in ("a", "b", "a"):
@@ -108,7 +108,7 @@ def test_a_client_makes_so_many_calls_at_once_and_then_evenly() -> None:
 
 
 @pytest.mark.rule("RATE-01")
-def test_each_client_has_its_own_and_the_nameless_share_one() -> None:
+def test_each_client_has_a_bucket_and_anonymous_clients_share_one() -> None:
     limit = made(ManualClock(), per_key=1)
     assert attempt(limit, "alice") is None
     assert attempt(limit, "bob") is None
@@ -119,7 +119,7 @@ def test_each_client_has_its_own_and_the_nameless_share_one() -> None:
 
 
 @pytest.mark.rule("RATE-01", "RATE-02")
-def test_each_tool_has_its_own() -> None:
+def test_each_tool_has_a_bucket() -> None:
     limit = made(ManualClock(), per_tool=1)
     assert attempt(limit, name="a") is None
     assert attempt(limit, name="b") is None
@@ -139,7 +139,7 @@ def test_both_limits_hold() -> None:
 
 
 @pytest.mark.rule("RATE-06")
-def test_names_that_no_tool_has_are_counted_together() -> None:
+def test_unknown_tools_share_a_bucket() -> None:
     limit = made(ManualClock(), per_tool=2)
     assert attempt(limit, name="x1") is None
     assert attempt(limit, name="x2") is None
@@ -152,7 +152,7 @@ def test_names_that_no_tool_has_are_counted_together() -> None:
     "method", ["prompts/get", "resources/read", "completion/complete", "tools/call"]
 )
 @pytest.mark.parametrize("params", [ABSENT, 5, {}, {"name": 5, "uri": [], "ref": {}}])
-def test_a_call_of_no_valid_shape_counts(method: str, params: Any) -> None:
+def test_invalid_call_counts_towards_the_limit(method: str, params: Any) -> None:
     limit = made(ManualClock(), per_key=1)
     session = create_session("http", "c", Logger())  # type: ignore[arg-type]
     request = Request(1, method, params)
@@ -165,7 +165,7 @@ def test_a_call_of_no_valid_shape_counts(method: str, params: Any) -> None:
 
 
 @pytest.mark.rule("RATE-06")
-def test_a_call_beyond_the_limit_is_not_validated() -> None:
+def test_call_beyond_the_limit_is_not_validated() -> None:
     rig = Rig(ServerConfig(rate_limit=RateLimitSection(per_key=3)))
     rig.server.tool(lambda: 1, name="one")  # type: ignore[call-overload]
     tool = rig.server.runtime.registry.get("one")
@@ -226,7 +226,7 @@ def slow(*answers: int | None, **tools: Any) -> tuple[Rig, SlowBuckets]:
 
 
 @pytest.mark.rule("RATE-08")
-def test_a_call_that_waits_to_be_let_through_is_decided_then() -> None:
+def test_call_is_decided_after_it_was_admitted() -> None:
     async def main() -> None:
         rig, buckets = slow(None, 500, None)
         client = AskedClient(rig.server)
@@ -249,7 +249,7 @@ def test_a_call_that_waits_to_be_let_through_is_decided_then() -> None:
 
 @pytest.mark.rule("RATE-08", "TIME-05")
 @pytest.mark.parametrize("how", ["cancelled", "disconnected"])
-def test_a_call_that_is_given_up_while_it_waits_is_not_run(how: str) -> None:
+def test_call_cancelled_while_it_waits_is_not_run(how: str) -> None:
     async def main() -> None:
         rig, buckets = slow(None)
         ran: list[int] = []
@@ -289,7 +289,7 @@ def test_the_id_of_a_call_that_waits_is_taken() -> None:
 
 
 @pytest.mark.rule("RATE-08", "RPC-14")
-def test_a_batch_is_answered_when_its_calls_that_waited_have_ended() -> None:
+def test_batch_is_answered_after_its_rate_limited_calls() -> None:
     async def main() -> None:
         rig, buckets = slow(None, 7)
         messages: list[Any] = []
@@ -343,7 +343,7 @@ def test_middleware_is_not_around_the_wait() -> None:
     window_ms=st.integers(1, 100_000),
     pauses=st.lists(st.integers(0, 3000), min_size=1, max_size=200),
 )
-def test_no_window_has_more_than_twice_its_calls_and_a_hint_is_right(
+def test_window_has_at_most_twice_its_calls_and_retry_after_is_right(
     limit: int, window_ms: int, pauses: list[int]
 ) -> None:
     async def main() -> None:
@@ -365,7 +365,7 @@ def test_no_window_has_more_than_twice_its_calls_and_a_hint_is_right(
 
 
 @pytest.mark.rule("RATE-04")
-def test_who_has_called_longest_ago_is_forgotten() -> None:
+def test_least_recently_used_bucket_is_dropped() -> None:
     async def main() -> None:
         buckets, rate = MemoryBuckets(ManualClock(), 2), Rate(1, 1000)
         assert await buckets.take("a", rate) is None
@@ -391,7 +391,7 @@ def test_without_limits_there_is_no_middleware() -> None:
 
 
 @pytest.mark.rule("RATE-03")
-def test_limits_of_one_process_say_so() -> None:
+def test_memory_buckets_are_logged_as_a_warning() -> None:
     logger = Logger()
     settings = RateLimitSection(per_tool=5)
     limit = limit_of(settings, logger)
@@ -461,7 +461,7 @@ def test_the_clock_is_that_of_the_redis_server() -> None:
 
 
 @pytest.mark.rule("RATE-04")
-def test_keys_tell_nothing_and_expire() -> None:
+def test_redis_keys_are_hashed_and_expire() -> None:
     async def scenario(url: str, prefix: str) -> None:
         from redis.asyncio import Redis
 
@@ -477,7 +477,7 @@ def test_keys_tell_nothing_and_expire() -> None:
 
 
 @pytest.mark.rule("RATE-05")
-def test_while_redis_is_away_nobody_is_refused() -> None:
+def test_no_call_is_refused_while_redis_is_away() -> None:
     async def scenario(url: str, prefix: str) -> None:
         async with Gate(url) as gate:
             clock, logger = ManualClock(), Logger()
@@ -499,7 +499,7 @@ def test_while_redis_is_away_nobody_is_refused() -> None:
 
 
 @pytest.mark.rule("RATE-03")
-def test_a_server_may_change_its_loop() -> None:
+def test_server_may_change_its_loop() -> None:
     url, prefix = need_redis(), unique_name()
     buckets = buckets_of(url, prefix)
 
@@ -515,7 +515,7 @@ def test_a_server_may_change_its_loop() -> None:
 
 
 @pytest.mark.rule("RATE-03")
-def test_a_store_in_redis_is_not_warned_of() -> None:
+def test_no_warning_with_buckets_in_redis() -> None:
     logger = Logger()
     settings = RateLimitSection(per_key=5, store="redis://127.0.0.1:1")
     limit_of(settings, logger)

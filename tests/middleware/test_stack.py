@@ -107,7 +107,7 @@ def test_the_first_registered_is_outermost(way: str) -> None:
 
 @pytest.mark.rule("OPS-08")
 @pytest.mark.parametrize("way", WAYS)
-def test_it_may_return_something_else_or_not_proceed_at_all(way: str) -> None:
+def test_middleware_may_return_another_value_or_not_proceed(way: str) -> None:
     server, ran = Server("s"), []
 
     @server.middleware
@@ -123,7 +123,7 @@ def test_it_may_return_something_else_or_not_proceed_at_all(way: str) -> None:
 
 @pytest.mark.rule("OPS-08")
 @pytest.mark.parametrize("way", WAYS)
-def test_it_may_refuse_with_a_tool_error(way: str) -> None:
+def test_middleware_may_raise_a_tool_error(way: str) -> None:
     server, ran = Server("s"), []
 
     @server.middleware
@@ -140,7 +140,7 @@ def test_it_may_refuse_with_a_tool_error(way: str) -> None:
 
 @pytest.mark.rule("OPS-08")
 @pytest.mark.parametrize("error", [LookupError("secret"), SystemExit(3)], ids=repr)
-def test_what_else_it_raises_is_internal(error: BaseException) -> None:
+def test_other_exception_of_middleware_is_internal(error: BaseException) -> None:
     server = Server("s")
 
     @server.middleware
@@ -155,7 +155,7 @@ def test_what_else_it_raises_is_internal(error: BaseException) -> None:
 
 @pytest.mark.rule("OPS-08")
 @pytest.mark.parametrize("way", WAYS)
-def test_it_may_proceed_again(way: str) -> None:
+def test_middleware_may_proceed_twice(way: str) -> None:
     server, attempts = Server("s"), []
 
     def flaky() -> int:
@@ -177,7 +177,7 @@ def test_it_may_proceed_again(way: str) -> None:
 
 
 @pytest.mark.rule("OPS-08")
-def test_it_may_not_proceed_when_its_call_has_ended() -> None:
+def test_proceed_after_the_end_of_the_call_is_refused() -> None:
     server, kept, ran = Server("s"), [], []
 
     @server.middleware
@@ -207,7 +207,7 @@ ENDINGS = [
 @pytest.mark.rule("OPS-09")
 @pytest.mark.parametrize("ending", [*ENDINGS, StopIteration(1), None, {"a": [1]}], ids=repr)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_call_ends_as_it_does_without(way: str, ending: Any) -> None:
+def test_call_ends_the_same_way_with_middleware(way: str, ending: Any) -> None:
     def function() -> Any:
         if isinstance(ending, BaseException):
             raise ending
@@ -269,7 +269,9 @@ def start_and_end(
 @pytest.mark.parametrize("ending", ["returns", "raises", "stops"])
 @pytest.mark.parametrize("event", ["deadline", "cancel", "disconnect"])
 @pytest.mark.parametrize("way", ["task", "worker"])
-def test_deadlines_and_aborts_come_out_as_without(way: str, event: str, ending: str) -> None:
+def test_deadlines_and_aborts_are_the_same_with_middleware(
+    way: str, event: str, ending: str
+) -> None:
     without = start_and_end(way, (), event, ending)
     assert start_and_end(way, (pass_through,), event, ending) == without
 
@@ -294,7 +296,7 @@ def test_after_the_grace_the_slot_is_held_until_the_thread_has_ended(ending: str
 
 
 @pytest.mark.rule("OPS-09", "OPS-24")
-def test_a_task_that_waits_in_middleware_is_cancelled_after_the_grace() -> None:
+def test_task_that_waits_in_middleware_is_cancelled_after_the_grace() -> None:
     async def waits(call: Any, proceed: Proceed) -> Any:
         await proceed()
         await asyncio.Event().wait()
@@ -309,7 +311,7 @@ def test_a_task_that_waits_in_middleware_is_cancelled_after_the_grace() -> None:
 
 
 @pytest.mark.rule("OPS-24")
-def test_middleware_that_does_not_wait_answers_when_the_thread_has_ended() -> None:
+def test_call_ends_with_its_thread_if_middleware_does_not_wait() -> None:
     async def impatient(call: Any, proceed: Proceed) -> Any:
         try:
             async with asyncio.timeout(0.1):
@@ -329,7 +331,7 @@ def test_middleware_that_does_not_wait_answers_when_the_thread_has_ended() -> No
 
 
 @pytest.mark.rule("OPS-24")
-def test_what_was_left_in_two_threads_ends_with_the_later_one() -> None:
+def test_call_left_in_two_threads_ends_with_the_later_one() -> None:
     async def twice(call: Any, proceed: Proceed) -> Any:
         for _ in range(2):
             try:
@@ -383,7 +385,7 @@ def test_when_the_loop_is_closed_under_a_thread_the_call_still_ends() -> None:
 
 
 @pytest.mark.rule("OPS-24")
-def test_when_the_loop_is_closed_without_a_word_the_call_still_ends() -> None:
+def test_call_ends_when_the_loop_is_closed_silently() -> None:
     with Bench(middleware=(pass_through,)) as bench:
         bench.start(bench.tool(lambda arguments, context: 1))
         [run_] = bench.engine._runs.values()
@@ -399,7 +401,7 @@ def test_when_the_loop_is_closed_without_a_word_the_call_still_ends() -> None:
 
 @pytest.mark.rule("OPS-09")
 @pytest.mark.parametrize("way", WAYS)
-def test_handlers_see_the_context_variables_of_middleware_and_nobody_else_does(way: str) -> None:
+def test_only_handlers_see_the_context_variables_of_middleware(way: str) -> None:
     server, seen = Server("s"), []
     user = contextvars.ContextVar("user", default="nobody")
 
@@ -462,7 +464,7 @@ def test_calls_leave_no_garbage() -> None:
 
 
 @pytest.mark.rule("OPS-10")
-def test_without_any_nothing_of_it_is_imported_and_inline_calls_end_in_place() -> None:
+def test_without_middleware_nothing_is_imported() -> None:
     script = """
 import sys
 from foundation_rt import Server
@@ -470,7 +472,7 @@ server = Server("s")
 
 @server.tool(inline=True)
 def loaded() -> list[str]:
-    return [name for name in sys.modules if "operations" in name or "lifespan" in name]
+    return [name for name in sys.modules if ".middleware" in name or "lifespan" in name]
 
 lines = []
 connection = server.connect(lines.append)
@@ -526,13 +528,13 @@ async def _three_arguments(call: Any, proceed: Any, more: Any) -> None: ...
 
 @pytest.mark.rule("OPS-07", "OPS-23")
 @pytest.mark.parametrize("function", [_not_async, _one_argument, _three_arguments, 5])
-def test_what_cannot_be_middleware_is_refused_with_what_to_write(function: Any) -> None:
+def test_invalid_middleware_is_refused_with_advice(function: Any) -> None:
     with pytest.raises(RegistrationError, match=r"write `async def .*\(call, proceed\)`"):
         Server("s").middleware(function)
 
 
 @pytest.mark.rule("OPS-07")
-def test_an_instance_whose_class_has_an_async_call_is_middleware() -> None:
+def test_instance_whose_class_has_an_async_call_is_middleware() -> None:
     class Around:
         async def __call__(self, call: Any, proceed: Proceed) -> Any:
             return [await proceed()]
@@ -544,7 +546,7 @@ def test_an_instance_whose_class_has_an_async_call_is_middleware() -> None:
 
 
 @pytest.mark.rule("OPS-07")
-def test_it_is_registered_before_the_server_is_started() -> None:
+def test_registration_after_the_start_is_refused() -> None:
     server = Server("s")
     assert server.runtime
     with pytest.raises(UsageError, match="before the server is started"):

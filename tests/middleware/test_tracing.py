@@ -67,7 +67,7 @@ def add(meta: dict[str, Any] | None = None) -> Any:
 
 
 @pytest.mark.rule("OPS-16", "OPS-28")
-def test_a_call_is_a_span_with_the_attributes_of_the_conventions(tracer: Tracer) -> None:
+def test_call_is_a_span_with_the_attributes_of_the_conventions(tracer: Tracer) -> None:
     converse(traced(tracer), add({"correlationId": "c"}))
     span = tracer.span
     assert span.name == "tools/call add"
@@ -88,7 +88,7 @@ def test_a_call_is_a_span_with_the_attributes_of_the_conventions(tracer: Tracer)
 
 
 @pytest.mark.rule("OPS-22", "OPS-23", "OPS-16", "OPS-18")
-def test_every_feature_is_traced_and_what_failed_says_how(tracer: Tracer) -> None:
+def test_every_feature_is_traced_with_its_error(tracer: Tracer) -> None:
     converse(traced(tracer), call_everything)
     found = [
         (span.name, dict(span.attributes or {}).get("error.type"), span.status.status_code.name)
@@ -110,7 +110,7 @@ def test_every_feature_is_traced_and_what_failed_says_how(tracer: Tracer) -> Non
 
 
 @pytest.mark.rule("OPS-18")
-def test_only_what_the_client_is_not_told_is_recorded_as_an_exception(tracer: Tracer) -> None:
+def test_only_errors_hidden_from_the_client_are_recorded_as_exceptions(tracer: Tracer) -> None:
     converse(traced(tracer), call_everything)
     failed = [span for span in tracer.spans if span.name == "tools/call fails"]
     assert [span.status.description for span in failed] == [None, "Nowhere.", None]
@@ -121,7 +121,7 @@ def test_only_what_the_client_is_not_told_is_recorded_as_an_exception(tracer: Tr
 
 @pytest.mark.rule("OPS-16")
 @pytest.mark.parametrize("way", ["task", "worker", "inline"])
-def test_what_a_handler_traces_hangs_below(tracer: Tracer, way: str) -> None:
+def test_spans_of_a_handler_are_children(tracer: Tracer, way: str) -> None:
     server = Server("s")
     server.middleware(tracer.middleware)
     inner = tracer.provider.get_tracer("handler")
@@ -153,7 +153,7 @@ def test_what_a_handler_traces_hangs_below(tracer: Tracer, way: str) -> None:
 @pytest.mark.parametrize(
     ("transport", "network"), [("stdio", "pipe"), ("http", "tcp"), ("memory", None)]
 )
-def test_the_transport_is_told(tracer: Tracer, transport: Any, network: str | None) -> None:
+def test_span_names_the_transport(tracer: Tracer, transport: Any, network: str | None) -> None:
     async def talk(client: TestClient) -> None:
         client.connection.session.transport_type = transport
         await add()(client)
@@ -166,7 +166,7 @@ def test_the_transport_is_told(tracer: Tracer, transport: Any, network: str | No
 
 
 @pytest.mark.rule("OPS-17")
-def test_the_parent_is_what_the_client_sent(tracer: Tracer) -> None:
+def test_parent_span_comes_from_the_client(tracer: Tracer) -> None:
     server, seen = Server("s"), []
     server.middleware(tracer.middleware)
 
@@ -225,7 +225,7 @@ HOSTILE: list[Any] = [
 
 @pytest.mark.rule("OPS-17")
 @pytest.mark.parametrize("meta", HOSTILE, ids=lambda meta: str(meta)[:40])
-def test_what_is_no_context_is_ignored(tracer: Tracer, meta: dict[str, Any]) -> None:
+def test_invalid_trace_context_is_ignored(tracer: Tracer, meta: dict[str, Any]) -> None:
     converse(traced(tracer), add(meta))
     assert tracer.span.parent is None
 
@@ -233,7 +233,7 @@ def test_what_is_no_context_is_ignored(tracer: Tracer, meta: dict[str, Any]) -> 
 @pytest.mark.rule("OPS-17")
 @pytest.mark.parametrize("key", ["tracestate", "baggage"])
 @pytest.mark.parametrize("value", [7, None, {"a": 1}, "=,;=", "x=" + "y" * 9_000])
-def test_what_is_wrong_beside_the_parent_is_ignored(tracer: Tracer, key: str, value: Any) -> None:
+def test_malformed_tracestate_or_baggage_is_ignored(tracer: Tracer, key: str, value: Any) -> None:
     converse(traced(tracer), add(PARENT | {key: value}))
     assert tracer.span.parent is not None
     assert f"{tracer.span.parent.trace_id:032x}" == TRACE
@@ -249,7 +249,7 @@ TRACER = Tracer()
         st.text() | st.text("0123456789abcdef-=,;", max_size=60) | st.integers(-9, 9),
     )
 )
-def test_no_context_breaks_a_call(meta: dict[str, Any]) -> None:
+def test_malformed_trace_context_does_not_break_a_call(meta: dict[str, Any]) -> None:
     with Bench(middleware=(TRACER.middleware,)) as bench:
         tool = bench.tool(lambda arguments, context: 1, inline=True)
         request_id = bench.peer.ask("tools/call", {"name": tool, "_meta": meta})
@@ -268,7 +268,7 @@ def test_no_context_breaks_a_call(meta: dict[str, Any]) -> None:
     [("deadline", "timeout"), ("cancel", "cancelled"), ("disconnect", "disconnected")],
 )
 @pytest.mark.parametrize("ending", ["returns", "raises"])
-def test_a_call_that_nobody_waits_for_any_more_has_failed(
+def test_span_of_an_abandoned_call_has_failed(
     tracer: Tracer, event: str, kind: str, ending: str
 ) -> None:
     with Bench(middleware=(tracer.middleware,)) as bench:
@@ -290,7 +290,7 @@ def test_a_call_that_nobody_waits_for_any_more_has_failed(
 
 
 @pytest.mark.rule("OPS-18")
-def test_a_call_that_asks_its_client_has_not_failed(tracer: Tracer) -> None:
+def test_call_that_sends_a_server_request_has_not_failed(tracer: Tracer) -> None:
     server = Server("s")
     server.middleware(tracer.middleware)
 
@@ -313,7 +313,7 @@ def test_a_call_that_asks_its_client_has_not_failed(tracer: Tracer) -> None:
 
 
 @pytest.mark.rule("OPS-16")
-def test_the_configuration_turns_it_on_and_without_an_sdk_nothing_is_recorded() -> None:
+def test_tracing_is_configured_and_needs_an_sdk_to_record() -> None:
     server = make_server({"telemetry": {"tracing": True}})
     converse(server, call_everything)
     assert server.runtime.engine.around is not None

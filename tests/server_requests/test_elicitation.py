@@ -23,7 +23,7 @@ def prepare(question: Any, revision: str = "2025-11-25", capabilities: Any = Non
 
 @pytest.mark.rule("ASK-01")
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-def test_a_form_is_sent_without_a_mode_which_every_revision_reads(revision: str) -> None:
+def test_form_is_sent_without_a_mode_which_every_revision_reads(revision: str) -> None:
     assert prepare(FORM, revision).to_wire() == {
         "method": "elicitation/create",
         "params": {"message": "Who?", "requestedSchema": NAME},
@@ -31,7 +31,7 @@ def test_a_form_is_sent_without_a_mode_which_every_revision_reads(revision: str)
 
 
 @pytest.mark.rule("ASK-01", "ASK-18")
-def test_a_page_has_an_id_in_the_one_revision_that_has_them() -> None:
+def test_page_has_an_id_where_the_revision_has_one() -> None:
     page = {"mode": "url", "message": "Pay", "url": "https://pay.example/1"}
     assert prepare(PAGE, "2026-07-28").params == page
     assert prepare(PAGE).params == {**page, "elicitationId": "run/1"}
@@ -57,7 +57,9 @@ def test_a_page_has_an_id_in_the_one_revision_that_has_them() -> None:
         ("2026-07-28", {}, False, False),
     ],
 )
-def test_who_can_be_asked(revision: str, capabilities: Any, form: bool, page: bool) -> None:
+def test_capabilities_decide_whether_the_request_is_sent(
+    revision: str, capabilities: Any, form: bool, page: bool
+) -> None:
     for question, can, name in ((FORM, form, "form"), (PAGE, page, "url")):
         if can:
             prepare(question, revision, capabilities)
@@ -71,19 +73,19 @@ def test_who_can_be_asked(revision: str, capabilities: Any, form: bool, page: bo
 @pytest.mark.parametrize(
     "url", ["", "x", "ftp://x/", "https://", "javascript:alert(1)", "https://[x", "https://a\n/"]
 )
-def test_a_page_is_a_web_page(url: str) -> None:
+def test_page_must_be_an_http_url(url: str) -> None:
     with pytest.raises(UsageError, match="http or https"):
         prepare(ElicitUrl("x", url))
 
 
 @pytest.mark.rule("ASK-23")
-def test_a_form_that_is_none_is_found_whatever_the_client_can_do() -> None:
+def test_invalid_form_is_refused_before_the_capability_is_checked() -> None:
     with pytest.raises(UsageError):
         prepare(Elicit("x", {"type": "string"}), capabilities={})
 
 
 @pytest.mark.rule("ASK-09")
-def test_what_the_user_did() -> None:
+def test_action_of_the_user_is_read() -> None:
     read = prepare(FORM).read
     accepted = read({"action": "accept", "content": {"name": "Ann"}, "_meta": {}})
     assert accepted == ElicitResult("accept", {"name": "Ann"})
@@ -110,7 +112,7 @@ def test_what_the_user_did() -> None:
         {"action": "accept", "content": {"name": 5}},
     ],
 )
-def test_an_answer_of_another_shape_is_refused(answer: Any) -> None:
+def test_answer_of_another_shape_is_refused(answer: Any) -> None:
     with pytest.raises(InvalidClientResult) as refused:
         prepare(FORM).read(answer)
     assert refused.value.details["reason"] == "invalid_client_answer"

@@ -13,14 +13,14 @@ from foundation_rt.server_requests.errors import (
 )
 
 
-def test_all_of_them_are_tool_errors_of_one_family() -> None:
+def test_all_errors_are_server_request_errors() -> None:
     assert issubclass(ServerRequestError, ToolError)
     for kind in (ClientCapabilityError, ClientErrorResponse, InvalidClientResult):
         assert issubclass(kind, ServerRequestError)
     assert UrlElicitationRequired().code is ErrorCode.INVALID_ARGUMENT
 
 
-def test_what_a_client_lacks_is_named() -> None:
+def test_missing_capabilities_are_named() -> None:
     required = merge_capabilities(
         {"sampling": {}}, {"sampling": {"tools": {}}}, {"elicitation": {"form": {}}}, {"roots": {}}
     )
@@ -35,13 +35,13 @@ def test_what_a_client_lacks_is_named() -> None:
     }
 
 
-def test_what_a_client_says_is_cut() -> None:
+def test_message_of_an_error_response_is_cut() -> None:
     error = ClientErrorResponse(-1, "no" * 1000)
     assert len(error.json_rpc_message) == 500
     assert error.json_rpc_code == -1
 
 
-def test_an_answer_is_not_repeated_to_who_reads_the_error() -> None:
+def test_error_of_an_invalid_result_does_not_repeat_its_content() -> None:
     error = InvalidClientResult(("/content/a", "must be integer"), ("/content/b", "must be string"))
     assert "/content/a must be integer" in error.message
     assert [issue["path"] for issue in error.details["errors"]] == ["/content/a", "/content/b"]

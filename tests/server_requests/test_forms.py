@@ -57,7 +57,7 @@ GOOD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.rule("ASK-06")
 @pytest.mark.parametrize("name", GOOD)
-def test_what_a_form_can_ask_for_is_sent_as_it_is(name: str) -> None:
+def test_supported_fields_are_sent_unchanged(name: str) -> None:
     schema = {**schema_of(**{name: GOOD[name]}), "required": [name]}
     form = Forms().form(schema)
     assert form.to_wire(NEWEST) == schema
@@ -104,13 +104,13 @@ def test_what_a_form_can_ask_for_is_sent_as_it_is(name: str) -> None:
         "no schema",
     ],
 )
-def test_what_a_form_cannot_ask_for_is_refused_by_name(schema: Any) -> None:
+def test_unsupported_field_is_refused_by_name(schema: Any) -> None:
     with pytest.raises(UsageError, match=r"form|must be"):
         Forms().form(schema)
 
 
 @pytest.mark.rule("ASK-24")
-def test_an_older_revision_is_sent_what_it_knows() -> None:
+def test_older_revision_gets_only_keywords_it_defines() -> None:
     form = Forms().form(schema_of(**{name: GOOD[name] for name in ("titled", "sure", "count")}))
     assert form.to_wire(REVISIONS["2025-06-18"])["properties"] == {
         "titled": {"type": "string", "enum": ["#f00", "#0f0"], "enumNames": ["Red", "Green"]},
@@ -120,7 +120,7 @@ def test_an_older_revision_is_sent_what_it_knows() -> None:
 
 
 @pytest.mark.rule("ASK-01", "ASK-24")
-def test_an_older_revision_is_not_told_the_dialect() -> None:
+def test_older_revision_gets_no_dialect() -> None:
     dialect = "http://json-schema.org/draft-07/schema#"
     form = Forms().form({"$schema": dialect, **schema_of(a={"type": "string"})})
     assert form.to_wire(NEWEST)["$schema"] == dialect
@@ -128,14 +128,14 @@ def test_an_older_revision_is_not_told_the_dialect() -> None:
 
 
 @pytest.mark.rule("ASK-21", "ASK-24")
-def test_a_list_cannot_be_said_in_an_older_revision() -> None:
+def test_list_field_is_refused_in_older_revisions() -> None:
     form = Forms().form(schema_of(several=GOOD["several"]))
     with pytest.raises(ClientCapabilityError, match="'several'"):
         form.to_wire(REVISIONS["2025-06-18"])
 
 
 @pytest.mark.rule("ASK-09")
-def test_content_is_held_against_the_schema() -> None:
+def test_content_is_validated_against_the_schema() -> None:
     form = Forms().form({**schema_of(n=GOOD["count"], t=GOOD["several"]), "required": ["n"]})
     assert form.read({"n": 5, "t": ["b"], "not asked": 1}) == {"n": 5, "t": ["b"]}
     for wrong, at in (({"n": 10}, "/content/n"), ({"n": 1, "t": ["c"]}, "/content/t/0")):
@@ -148,7 +148,7 @@ def test_content_is_held_against_the_schema() -> None:
 
 
 @given(st.dictionaries(st.text(max_size=3), st.none() | st.integers() | st.text(max_size=3)))
-def test_whatever_is_filled_in_is_taken_or_refused(content: dict[str, Any]) -> None:
+def test_any_content_is_accepted_or_refused(content: dict[str, Any]) -> None:
     form = Forms().form({**schema_of(a={"type": "integer"}), "required": ["a"]})
     try:
         assert form.read(content) == {"a": content["a"]}
@@ -193,7 +193,7 @@ class Typed(TypedDict):
 
 
 @pytest.mark.rule("ASK-07")
-def test_a_class_is_a_form() -> None:
+def test_class_is_a_form() -> None:
     assert Forms().form(Order).to_wire(NEWEST) == {
         "type": "object",
         "properties": {
@@ -214,7 +214,7 @@ def test_a_class_is_a_form() -> None:
 
 
 @pytest.mark.rule("ASK-07")
-def test_what_is_filled_in_becomes_an_instance() -> None:
+def test_values_of_a_class_form_become_an_instance() -> None:
     forms = Forms()
     filled = {"name": "Ann", "size": "l", "day": "2024-02-29", "extras": ["milk"], "other": 1}
     assert forms.form(Order).read(filled) == Order(
@@ -231,7 +231,7 @@ class Picky:
 
 
 @pytest.mark.rule("ASK-09")
-def test_what_a_class_refuses_is_an_answer_that_is_not_valid() -> None:
+def test_value_refused_by_the_class_is_an_invalid_result() -> None:
     with pytest.raises(InvalidClientResult, match="refused"):
         Forms().form(Picky).read({"name": "long"})
 
@@ -258,7 +258,7 @@ class Whatever:
 
 @pytest.mark.rule("ASK-07")
 @pytest.mark.parametrize("cls", [int, Nested, Either, Size, Unresolvable, Whatever])
-def test_a_class_that_no_form_can_show_is_refused(cls: type) -> None:
+def test_class_with_unsupported_members_is_refused(cls: type) -> None:
     with pytest.raises(UsageError, match="form"):
         Forms().form(cls)
 
@@ -267,7 +267,7 @@ def test_a_class_that_no_form_can_show_is_refused(cls: type) -> None:
 
 
 @pytest.mark.rule("ASK-25")
-def test_a_form_is_made_once_and_the_number_kept_is_bounded() -> None:
+def test_form_is_made_once_and_the_number_kept_is_bounded() -> None:
     forms = Forms(capacity=2)
     first = forms.form(schema_of(a={"type": "string"}))
     assert forms.form(schema_of(a={"type": "string"})) is first
@@ -278,7 +278,7 @@ def test_a_form_is_made_once_and_the_number_kept_is_bounded() -> None:
     assert forms.form(Plain) is not other
 
 
-def test_a_schema_that_changes_later_changes_no_form() -> None:
+def test_schema_that_changes_later_changes_no_form() -> None:
     forms, schema = Forms(), schema_of(a={"type": "string"})
     form = forms.form(schema)
     schema["properties"]["a"]["type"] = "integer"

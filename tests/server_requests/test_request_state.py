@@ -46,7 +46,7 @@ def refusal(sealed: str, scope: StateScope = CALL, now_ms: int = 0, key: bytes =
 
 @pytest.mark.rule("ASK-14")
 @given(states)
-def test_what_was_sealed_comes_back(state: CallState) -> None:
+def test_sealed_state_is_unsealed(state: CallState) -> None:
     found = unseal(KEY, seal(KEY, state, CALL, 100), CALL, 99)
     assert (found.asked, found.answers) == (state.asked, state.answers)
 
@@ -64,12 +64,12 @@ def test_no_character_can_be_changed(data: st.DataObject) -> None:
 
 @pytest.mark.rule("ASK-33")
 @given(st.text())
-def test_whatever_else_is_sent_is_refused(sealed: str) -> None:
+def test_malformed_state_text_is_refused(sealed: str) -> None:
     assert refusal(sealed) == "state_tampered"
 
 
 @pytest.mark.rule("ASK-14", "ASK-33")
-def test_a_state_of_another_key_is_refused() -> None:
+def test_state_of_another_key_is_refused() -> None:
     assert refusal(seal(KEY, CallState(), CALL, 100), key=OTHER_KEY) == "state_tampered"
 
 
@@ -86,12 +86,12 @@ def test_a_state_of_another_key_is_refused() -> None:
         state_scope("tools/call", "book", {"room": 5}, Principal("ann", client_id="desk")),
     ],
 )
-def test_a_state_serves_one_request_of_one_principal(other: StateScope) -> None:
+def test_state_serves_one_request_of_one_principal(other: StateScope) -> None:
     assert refusal(seal(KEY, CallState(), CALL, 100), other) == "state_foreign"
 
 
 @pytest.mark.rule("ASK-32")
-def test_scopes_and_the_order_of_arguments_make_no_other_request() -> None:
+def test_scopes_and_argument_order_do_not_change_the_state_scope() -> None:
     first = state_scope("tools/call", "book", {"a": 1, "b": 2}, ANN)
     again = state_scope("tools/call", "book", {"b": 2, "a": 1}, Principal("ann", frozenset({"x"})))
     unseal(KEY, seal(KEY, CallState(), first, 100), again, 0)
@@ -99,7 +99,7 @@ def test_scopes_and_the_order_of_arguments_make_no_other_request() -> None:
 
 @pytest.mark.rule("ASK-32")
 @pytest.mark.parametrize(("now_ms", "good"), [(99, True), (100, False), (10**15, False)])
-def test_a_state_is_good_until_it_expires(now_ms: int, good: bool) -> None:
+def test_state_is_accepted_until_it_expires(now_ms: int, good: bool) -> None:
     sealed = seal(KEY, CallState(), CALL, 100)
     if good:
         unseal(KEY, sealed, CALL, now_ms)
@@ -108,7 +108,7 @@ def test_a_state_is_good_until_it_expires(now_ms: int, good: bool) -> None:
 
 
 @pytest.mark.rule("ASK-15")
-def test_a_state_is_bounded_when_made_and_when_read() -> None:
+def test_state_is_bounded_when_made_and_when_read() -> None:
     def sealed(length: int) -> str:
         return seal(KEY, CallState({}, {"1": ("", "x" * length)}), CALL, 100)
 
@@ -121,7 +121,7 @@ def test_a_state_is_bounded_when_made_and_when_read() -> None:
 
 
 @pytest.mark.rule("ASK-15")
-def test_what_is_nested_too_deeply_to_be_written_is_too_large() -> None:
+def test_too_deeply_nested_state_is_too_large() -> None:
     deep: Any = 1
     for _ in range(400):
         deep = [deep]
@@ -130,7 +130,7 @@ def test_what_is_nested_too_deeply_to_be_written_is_too_large() -> None:
 
 
 @pytest.mark.rule("ASK-14", "ASK-15")
-def test_processes_of_other_versions_read_it() -> None:
+def test_sealed_text_is_stable_across_versions() -> None:
     """Workers are replaced one by one: what one of them sealed, the next has to understand."""
     state = CallState({"2": "cd"}, {"1": ("ab", {"action": "decline"})})
     sealed = seal(

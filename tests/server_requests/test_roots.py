@@ -35,6 +35,6 @@ def test_roots_are_read() -> None:
 @pytest.mark.parametrize(
     "answer", [None, 1, [], {}, {"roots": {}}, {"roots": [1]}, {"roots": [{"uri": 1}]}]
 )
-def test_what_is_no_list_of_roots_is_refused(answer: Any) -> None:
+def test_invalid_list_of_roots_is_refused(answer: Any) -> None:
     with pytest.raises(InvalidClientResult):
         Roots().prepare(peer(), Forms(), "x").read(answer)

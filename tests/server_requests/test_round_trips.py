@@ -70,7 +70,7 @@ async def two_questions(talk: ServerRequester) -> Any:
 
 
 @pytest.mark.rule("ASK-30", "ASK-13")
-def test_a_handler_runs_again_until_it_has_all_answers() -> None:
+def test_handler_runs_again_until_it_has_all_answers() -> None:
     first = run(two_questions)
     assert first.lacking == {"1"}
     second = run(two_questions, first.state, {"1": accepted(a=1)})
@@ -98,7 +98,7 @@ def test_answers_that_the_state_did_not_ask_for_are_dropped() -> None:
 @pytest.mark.parametrize(
     "useless", [{}, {"x": accepted(a=1)}, {"1": 12345}, {"1": accepted(a="x")}]
 )
-def test_what_is_lacking_or_useless_is_asked_for_again(useless: dict[str, Any]) -> None:
+def test_missing_or_invalid_answer_is_requested_again(useless: dict[str, Any]) -> None:
     first = run(two_questions)
     again = run(two_questions, first.state, useless)
     assert again.lacking == {"1"}
@@ -106,14 +106,14 @@ def test_what_is_lacking_or_useless_is_asked_for_again(useless: dict[str, Any]) 
 
 
 @pytest.mark.rule("ASK-31")
-def test_an_earlier_answer_cannot_be_changed() -> None:
+def test_earlier_answer_cannot_be_changed() -> None:
     second = run(two_questions, run(two_questions).state, {"1": accepted(a=1)})
     third = run(two_questions, second.state, {"b": accepted(b=2), "1": accepted(a=9)})
     assert third.value == ({"a": 1}, {"b": 2})
 
 
 @pytest.mark.rule("ASK-13")
-def test_consent_to_one_thing_is_none_to_another() -> None:
+def test_answer_counts_for_one_request_only() -> None:
     """A handler that asks for whatever comes first, while others take things away."""
     queue = ["x", "y"]
 
@@ -138,7 +138,7 @@ def test_consent_to_one_thing_is_none_to_another() -> None:
 
 
 @pytest.mark.rule("ASK-03", "ASK-29")
-def test_several_questions_are_one_round() -> None:
+def test_several_requests_take_one_round_trip() -> None:
     async def handler(talk: ServerRequester) -> Any:
         return await talk.ask({"name": form("a"), "roots": Roots(), "more": form("b")})
 
@@ -153,7 +153,7 @@ def test_several_questions_are_one_round() -> None:
 
 
 @pytest.mark.rule("ASK-29")
-def test_questions_side_by_side_end_in_what_all_of_them_lack() -> None:
+def test_concurrent_requests_end_the_call_with_all_of_them() -> None:
     async def handler(talk: ServerRequester) -> Any:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(talk.ask_one(form(name), name)) for name in "ab"]
@@ -167,7 +167,7 @@ def test_questions_side_by_side_end_in_what_all_of_them_lack() -> None:
     assert ended.value == [{"a": 1}, {"b": 2}]
 
 
-def test_what_ends_a_handler_besides_questions_is_no_question() -> None:
+def test_missing_in_reads_groups_of_input_required_only() -> None:
     required = InputRequired({})
     assert missing_in(required) == {}
     assert missing_in(ValueError()) is None
@@ -178,13 +178,13 @@ def test_what_ends_a_handler_besides_questions_is_no_question() -> None:
 
 @pytest.mark.rule("ASK-03")
 @pytest.mark.parametrize("key", ["", 5, None])
-def test_a_key_is_a_word(key: Any) -> None:
+def test_key_must_be_a_non_empty_string(key: Any) -> None:
     with pytest.raises(UsageError, match="non-empty"):
         run(lambda talk: talk.ask({key: Roots()}))
 
 
 @pytest.mark.rule("ASK-03")
-def test_a_key_is_used_once() -> None:
+def test_key_can_be_used_once() -> None:
     async def handler(talk: ServerRequester) -> None:
         await talk.ask_one(Roots(), None)
         await talk.ask_one(Roots(), "1")

@@ -34,13 +34,13 @@ def params(question: Sample, revision: str = "2025-11-25") -> dict[str, Any]:
 
 @pytest.mark.rule("ASK-01")
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_text_is_a_message_of_the_user(revision: str) -> None:
+def test_string_is_a_user_message(revision: str) -> None:
     message = {"role": "user", "content": {"type": "text", "text": "Hi"}}
     assert params(Sample("Hi", 5), revision) == {"messages": [message], "maxTokens": 5}
 
 
 @pytest.mark.rule("ASK-01")
-def test_all_that_can_be_said() -> None:
+def test_every_option_of_a_sample_is_sent() -> None:
     question = Sample(
         ["Hi", SamplingMessage("assistant", Image(b"x", "image/png"), {"m": 1})],
         7,
@@ -95,7 +95,7 @@ def test_several_blocks_are_several_messages_where_a_message_has_one() -> None:
 
 
 @pytest.mark.rule("ASK-16")
-def test_a_conversation_with_tools() -> None:
+def test_conversation_with_tools() -> None:
     result = ToolUseResult("u1", ["Sunny", ResourceLink("x:y", "y")], {"sky": "blue"})
     used = SamplingMessage("assistant", [Text("Let me see."), USE])
     question = Sample(["Weather?", used, SamplingMessage("user", result)], 5, tools=[TOOL])
@@ -131,19 +131,19 @@ def result_of(*ids: str, role: Any = "user", more: Any = ()) -> SamplingMessage:
         [result_of("u1")],
     ],
 )
-def test_a_conversation_out_of_balance_is_refused(messages: Any) -> None:
+def test_tool_uses_without_matching_results_are_refused(messages: Any) -> None:
     with pytest.raises(UsageError):
         params(Sample(messages, 5))
 
 
 @pytest.mark.parametrize("content", [ResourceLink("x:y", "y"), 5, [], None])
-def test_a_message_holds_what_models_read(content: Any) -> None:
+def test_message_with_unsupported_blocks_is_refused(content: Any) -> None:
     with pytest.raises(UsageError):
         SamplingMessage("user", content)
 
 
 @pytest.mark.parametrize("priority", [-0.1, 1.5])
-def test_a_preference_is_from_0_to_1(priority: float) -> None:
+def test_preference_is_from_0_to_1(priority: float) -> None:
     preferences = ModelPreferences(speed_priority=priority)
     with pytest.raises(UsageError, match="speedPriority"):
         params(Sample("x", 5, model_preferences=preferences))
@@ -188,7 +188,7 @@ PLAIN = {"sampling": {}}
         ),
     ],
 )
-def test_who_can_be_asked(
+def test_capabilities_decide_whether_the_request_is_sent(
     question: Sample, revision: str, capabilities: Any, required: Any
 ) -> None:
     client = peer(revision, capabilities)
@@ -214,7 +214,7 @@ def answer(content: Any, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.rule("ASK-26")
-def test_an_answer_of_one_block() -> None:
+def test_answer_of_one_block() -> None:
     result = read(answer({"type": "text", "text": "Paris"}, stopReason="endTurn", _meta={"a": 1}))
     assert result == SampleResult("assistant", (Text("Paris"),), "m", "endTurn", {"a": 1})
     assert result.text == "Paris"
@@ -222,7 +222,7 @@ def test_an_answer_of_one_block() -> None:
 
 
 @pytest.mark.rule("ASK-26", "ASK-28")
-def test_an_answer_of_several_blocks_goes_on_as_a_message() -> None:
+def test_answer_of_several_blocks_goes_on_as_a_message() -> None:
     result = read(
         answer(
             [
@@ -267,6 +267,6 @@ def test_an_answer_of_several_blocks_goes_on_as_a_message() -> None:
         answer({"type": "tool_use", "id": "u", "input": {}}),
     ],
 )
-def test_an_answer_of_another_shape_is_refused(wrong: Any) -> None:
+def test_answer_of_another_shape_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidClientResult):
         read(wrong)

@@ -51,7 +51,7 @@ def on_a_loop(test: Test) -> Callable[[], None]:
 
 @pytest.mark.rule("ASK-01", "ASK-17")
 @on_a_loop
-async def test_a_handler_waits_for_the_answer(rig: Rig) -> None:
+async def test_handler_waits_for_the_response(rig: Rig) -> None:
     @rig.server.tool
     async def greet(ctx: ToolContext) -> str:
         name = (await ctx.elicit("Who?", NAME)).content
@@ -79,7 +79,7 @@ async def test_a_handler_waits_for_the_answer(rig: Rig) -> None:
 
 @pytest.mark.rule("ASK-03", "ASK-17")
 @on_a_loop
-async def test_several_questions_are_open_at_once_and_answered_in_any_order(rig: Rig) -> None:
+async def test_concurrent_requests_are_answered_in_any_order(rig: Rig) -> None:
     @rig.server.tool
     async def both(ctx: ToolContext) -> list[Any]:
         answers = await ctx.ask({"name": Elicit("Who?", NAME), "roots": Roots()})
@@ -103,7 +103,7 @@ async def test_several_questions_are_open_at_once_and_answered_in_any_order(rig:
         ("x", ["y"], (None, "no reason was given")),
     ],
 )
-def test_a_client_may_refuse(code: Any, message: Any, seen: Any) -> None:
+def test_error_response_is_raised_in_the_handler(code: Any, message: Any, seen: Any) -> None:
     found: list[ClientErrorResponse] = []
 
     async def scene(rig: Rig) -> None:
@@ -135,7 +135,7 @@ def test_a_client_may_refuse(code: Any, message: Any, seen: Any) -> None:
 
 @pytest.mark.rule("ASK-27")
 @on_a_loop
-async def test_an_answer_that_is_none_is_an_error_for_the_handler(rig: Rig) -> None:
+async def test_invalid_result_is_raised_in_the_handler(rig: Rig) -> None:
     @rig.server.tool
     async def ask(ctx: ToolContext) -> str:
         with pytest.raises(InvalidClientResult):
@@ -153,7 +153,7 @@ async def test_an_answer_that_is_none_is_an_error_for_the_handler(rig: Rig) -> N
 
 @pytest.mark.rule("ASK-04", "ASK-22", "ASK-05")
 @on_a_loop
-async def test_a_client_is_asked_nothing_that_it_has_not_declared(rig: Rig) -> None:
+async def test_request_without_the_declared_capability_is_refused(rig: Rig) -> None:
     seen: list[ClientCapabilityError] = []
 
     @rig.server.tool
@@ -176,7 +176,7 @@ async def test_a_client_is_asked_nothing_that_it_has_not_declared(rig: Rig) -> N
 
 @pytest.mark.rule("ASK-34")
 @pytest.mark.parametrize("ending", ["cancelled", "disconnected"])
-def test_an_aborted_call_takes_its_questions_back(ending: str) -> None:
+def test_aborted_call_cancels_its_requests(ending: str) -> None:
     ended: list[str] = []
 
     async def scene(rig: Rig) -> None:
@@ -214,7 +214,7 @@ def test_an_aborted_call_takes_its_questions_back(ending: str) -> None:
 
 @pytest.mark.rule("ASK-17", "RPC-07")
 @pytest.mark.parametrize("id_", [1, None, "server-2", ["server-1"], "server-1 ", True])
-def test_a_response_to_nothing_is_dropped(id_: Any) -> None:
+def test_response_to_an_unknown_request_is_dropped(id_: Any) -> None:
     async def scene(rig: Rig) -> None:
         @rig.server.tool
         async def ask(ctx: ToolContext) -> int:
@@ -236,7 +236,7 @@ def test_a_response_to_nothing_is_dropped(id_: Any) -> None:
 
 @pytest.mark.rule("ASK-17")
 @on_a_loop
-async def test_another_connection_cannot_answer(rig: Rig) -> None:
+async def test_response_on_another_connection_is_ignored(rig: Rig) -> None:
     @rig.server.tool
     async def ask(ctx: ToolContext) -> int:
         return len(await ctx.roots())
@@ -253,7 +253,7 @@ async def test_another_connection_cannot_answer(rig: Rig) -> None:
 
 @pytest.mark.rule("ASK-35", "RES-17")
 @on_a_loop
-async def test_questions_beyond_the_limit_are_refused_and_none_of_them_is_asked(rig: Rig) -> None:
+async def test_requests_beyond_the_limit_are_refused_and_none_is_sent(rig: Rig) -> None:
     @rig.server.tool
     async def ask(ctx: ToolContext, count: int) -> None:
         await ctx.ask({str(number): Roots() for number in range(count)})
@@ -274,7 +274,7 @@ async def test_questions_beyond_the_limit_are_refused_and_none_of_them_is_asked(
 
 @pytest.mark.rule("ASK-18")
 @on_a_loop
-async def test_only_the_client_that_was_sent_a_page_hears_that_it_is_done(rig: Rig) -> None:
+async def test_only_the_client_of_a_page_is_notified_of_its_completion(rig: Rig) -> None:
     @rig.server.tool
     async def pay(ctx: ToolContext, named: str) -> str:
         return (await ctx.elicit_url("Pay", "https://pay.example/", elicitation_id=named)).action
@@ -297,7 +297,7 @@ async def test_only_the_client_that_was_sent_a_page_hears_that_it_is_done(rig: R
 
 @pytest.mark.rule("ASK-41")
 @on_a_loop
-async def test_a_call_that_needs_a_page_first_ends_with_an_error_of_its_own(rig: Rig) -> None:
+async def test_call_that_requires_a_page_ends_with_its_own_error(rig: Rig) -> None:
     @rig.server.tool
     async def files(ctx: ToolContext) -> None:
         raise UrlElicitationRequired(
@@ -325,7 +325,7 @@ async def test_a_call_that_needs_a_page_first_ends_with_an_error_of_its_own(rig:
 
 @pytest.mark.rule("ASK-02")
 @on_a_loop
-async def test_a_handler_in_a_thread_can_ask_from_a_loop_of_its_own(rig: Rig) -> None:
+async def test_handler_in_a_thread_can_ask_from_a_loop_of_its_own(rig: Rig) -> None:
     """Nothing here belongs to the loop of the host."""
 
     @rig.server.tool
@@ -341,7 +341,7 @@ async def test_a_handler_in_a_thread_can_ask_from_a_loop_of_its_own(rig: Rig) ->
     assert await asyncio.to_thread(rig.server.runtime.engine.wait_idle, 20)
 
 
-def test_a_loop_that_was_closed_is_no_reason_to_fail() -> None:
+def test_firing_after_the_loop_was_closed_does_not_fail() -> None:
     """A handler's own loop may end while its questions are open."""
     rig = Rig()
 
@@ -367,14 +367,14 @@ def test_a_loop_that_was_closed_is_no_reason_to_fail() -> None:
     rig.assert_all_ended()
 
 
-def test_a_context_made_by_hand_has_nobody_to_ask() -> None:
+def test_context_without_a_call_cannot_send_requests() -> None:
     context = ToolContext("run", "correlation", AbortSignal(), Rig().server.runtime.logger)
     with pytest.raises(UsageError, match="no client"):
         asyncio.run(context.roots())
 
 
 @pytest.mark.rule("ASK-36")
-def test_the_deadline_of_a_call_stands_still_while_its_client_is_asked() -> None:
+def test_deadline_is_paused_during_a_server_request() -> None:
     rig = Rig(ServerConfig(tools=ToolsSection(default_timeout_ms=1)))
 
     @rig.server.tool
@@ -419,7 +419,7 @@ def test_the_deadline_of_a_call_stands_still_while_its_client_is_asked() -> None
 
 
 @pytest.mark.rule("ASK-37")
-def test_a_question_is_not_waited_for_without_end() -> None:
+def test_request_without_a_response_times_out() -> None:
     rig = Rig(ServerConfig(server=ServerSection(input_ttl_ms=1)))
 
     @rig.server.tool
@@ -451,7 +451,7 @@ def test_a_question_is_not_waited_for_without_end() -> None:
     rig.assert_all_ended()
 
 
-def test_the_error_of_a_handler_that_asked_is_its_own() -> None:
+def test_error_after_a_server_request_is_the_handlers_own() -> None:
     rig = Rig()
 
     @rig.server.tool
@@ -488,7 +488,7 @@ class Silent:
 
 
 @pytest.mark.rule("ASK-34")
-def test_a_call_that_ends_just_before_it_asks_waits_for_its_signal() -> None:
+def test_request_of_an_ended_call_waits_for_the_abort_signal() -> None:
     signal = AbortSignal()
     quota = Quota(ServerConfig(), Limit(1, "questions", "maxQuestions", "too_many_questions"))
     strategy = SessionRequests(Silent(signal), "call", None, signal, 60_000, quota)
@@ -499,7 +499,7 @@ def test_a_call_that_ends_just_before_it_asks_waits_for_its_signal() -> None:
 
 @pytest.mark.rule("ASK-38")
 @on_a_loop
-async def test_what_a_call_left_behind_asks_nothing(rig: Rig) -> None:
+async def test_task_left_behind_by_a_call_cannot_send_requests(rig: Rig) -> None:
     left: list[asyncio.Task[Any]] = []
     ended = asyncio.Event()
 
